@@ -1,8 +1,8 @@
-"""`Api`: the one facade of the embedded Kubernetes API that all fronts call, in process and over HTTP.
+"""The embedded Kubernetes API as one class, `Api`, which in-process clients and the HTTP server both call.
 
-Reads answer at once, from committed state only. Writes answer when they are on the disk. Whatever fails raises an
+Reads return immediately, from committed state only. Writes return when they are durable. Every failure raises an
 error of `tarragon.client.errors` whose `status` is the complete metav1.Status that a kube-apiserver would send.
-All methods belong to the thread of the event loop.
+All methods must be called on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ FROM_THE_BEGINNING = WatchOptions()
 PLAIN_WRITE = WriteOptions()
 
 BINDINGS = "bindings"
-"""A kind that is only posted, and then is nowhere but in its pod."""
+"""A kind that is only created; the server stores a binding as its pod's `spec.nodeName`."""
 
-_UPKEEP_SECONDS = 60
-_DELETES_AT_ONCE = 500
+_MAINTENANCE_SECONDS = 60
+_DELETE_BATCH_SIZE = 500
 
 
 class Api:
-    """The embedded API: `await Api.open(path, clock)` makes one, `await close()` ends it."""
+    """The embedded API: open it with `await Api.open(path, clock)`, and end it with `await close()`."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.registry = Registry()
@@ -82,9 +82,9 @@ class Api:
 
     @classmethod
     async def open(cls, path: Path, clock: Clock, window: Window = DEFAULT_WINDOW) -> Api:
-        """The API over the store in the file `path`, which is made when it is not there.
+        """Open the store in the file `path`, creating it if necessary, and return the API on it.
 
-        Raises a TarragonError that says what to do when the store is corrupt, newer than this program, on a network
+        Raises a TarragonError that names the remedy when the store is corrupt, newer than this program, on a network
         file system or open in another process.
         """
         store = await Store.open(path, clock, index, window)
@@ -104,11 +104,11 @@ class Api:
         return Target(served, namespace, name, subresource)
 
     def admit_pods(self, admit: Callable[[Served, Json], None]) -> None:
-        """From now on each new pod is shown to `admit`, which may change it, or raise an ApiError."""
+        """Have `admit` see each new pod from now on. It may change the pod, or raise an ApiError to reject it."""
         self._creates.admit_pod = admit
 
     def shelf(self, full_name: str) -> Shelf:
-        """The committed objects of a kind, for what looks at them with every request."""
+        """The committed objects of a kind, for callers that look at them on every request."""
         return self._store.shelf(full_name)
 
     def get(self, target: Target) -> bytes:
@@ -127,17 +127,17 @@ class Api:
         return self._reads.list(target, options)
 
     def watch(self, target: Target, options: WatchOptions = FROM_THE_BEGINNING) -> Watch:
-        """Raises Expired at once when the history does not reach back, BadRequest for selectors as `list` does.
+        """Raises Expired immediately when the history starts later, and BadRequest for selectors as `list` does.
 
         A `name` in the target is a field selector on metadata.name.
         """
         return self._reads.watch(target, options)
 
     async def create(self, target: Target, body: Json, options: WriteOptions = PLAIN_WRITE) -> Written:
-        """POST to a collection; with a name and subresource `binding` or `eviction`, to these."""
+        """POST to a collection, or to the subresource `binding` or `eviction` of a pod."""
         match target.subresource:
             case "" if target.served.full_name == BINDINGS:
-                return await self._pod_actions.bind(self._pod_bound_by(target, body), body, options)
+                return await self._pod_actions.bind(self._bound_pod_target(target, body), body, options)
             case "":
                 return await self._creates.create(target, body, options)
             case "binding":
@@ -158,7 +158,7 @@ class Api:
                 raise errors.method_not_allowed()
 
     async def patch(self, target: Target, patch: Patch, options: WriteOptions = PLAIN_WRITE) -> Written:
-        """PATCH of what `update` takes. An apply patch of what is not there makes it."""
+        """PATCH of anything that `update` accepts. An apply patch creates a missing object."""
         match target.subresource:
             case "" | "status" | "finalize":
                 return await self._changes.patch(target, patch, options)
@@ -182,15 +182,15 @@ class Api:
         options: DeleteOptions = PLAIN_DELETE,
         writing: WriteOptions = PLAIN_WRITE,
     ) -> Page:
-        """DELETE of everything selected; answers with the list of what was deleted, as it was before."""
+        """DELETE of all selected objects. Returns them as they were before the delete."""
         page = self._reads.list(target, selection)
-        keys = [_key(item) for item in page.items]
-        for start in range(0, len(keys), _DELETES_AT_ONCE):
-            await self._deletes.delete_many(target.served, keys[start : start + _DELETES_AT_ONCE], options, writing)
+        keys = [_object_key(item) for item in page.items]
+        for start in range(0, len(keys), _DELETE_BATCH_SIZE):
+            await self._deletes.delete_many(target.served, keys[start : start + _DELETE_BATCH_SIZE], options, writing)
         return page
 
-    def _pod_bound_by(self, target: Target, body: Json) -> Target:
-        """A binding has the name of its pod. Raises Invalid for one without."""
+    def _bound_pod_target(self, target: Target, body: Json) -> Target:
+        """The pod that a binding names. Raises Invalid if it names none."""
         metadata = body.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
         if not isinstance(name, str) or not name:
@@ -198,30 +198,30 @@ class Api:
         return self.target(("", "v1", "pods"), target.namespace, name, "binding")
 
     def object_counts(self) -> dict[str, int]:
-        """How many objects of each kind there are."""
+        """The number of stored objects of each kind."""
         kinds = dict.fromkeys(kind.full_name for kind in self.registry if kind.is_stored and kind.view is None)
         return {kind: len(self._store.shelf(kind).objects) for kind in kinds}
 
     def pod_log(self, target: Target, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
-        """GET of pods/log: nothing of a pod that no node has yet.
+        """GET of pods/log. The log of an unscheduled pod is empty.
 
-        Raises NotFound without the pod, BadRequest for a container it has not, Unavailable without a kubelet in this
-        process.
+        Raises NotFound for a missing pod, BadRequest for an unknown container, and Unavailable if this process runs
+        no kubelet.
         """
         pod = decode(self._reads.get(target).body, dict)
         container_asked(pod, options.container)
         if not pod["spec"].get("nodeName"):
-            return _nothing()
+            return _empty_log()
         if self.pod_logs is None:
             raise errors.failure(503, "ServiceUnavailable", "no kubelet runs in this server: it keeps no logs")
         return self.pod_logs.read(pod, options)
 
     def pod(self, target: Target) -> Json:
-        """The pod that a subresource is about."""
+        """The pod whose subresource is requested."""
         return decode(self._reads.get(target).body, dict)
 
     def pod_door(self, target: Target) -> tuple[Json, Door]:
-        """The pod, and the way into it. Raises NotFound without it, BadRequest when no node has it yet, Unavailable."""
+        """The pod, and the `Door` for its streams. Raises NotFound, BadRequest for an unscheduled pod, Unavailable."""
         pod = self.pod(target)
         if not pod["spec"].get("nodeName"):
             raise errors.bad_request(f"pod {target.name} does not have a host assigned")
@@ -230,27 +230,27 @@ class Api:
         return pod, self.pod_doors(pod)
 
     async def maintain(self) -> None:
-        """Run for ever: compact the history, expire old events, send bookmarks. Cancel it to end it."""
+        """Compact the history, expire old events and send bookmarks periodically, until cancelled."""
         while True:
-            await self._clock.sleep(_UPKEEP_SECONDS)
+            await self._clock.sleep(_MAINTENANCE_SECONDS)
             await self.tidy()
 
     async def tidy(self) -> None:
-        """One round of what `maintain` does."""
+        """Do one pass of `maintain`."""
         self._reads.forget_snapshots()
         await self._upkeep.tidy()
 
     async def close(self) -> None:
-        """Commit what is queued, end all watches, let go of the store."""
+        """Commit queued writes, end all watches and close the store."""
         await self._store.close()
 
 
-async def _nothing() -> AsyncIterator[bytes]:
-    nothing: tuple[bytes, ...] = ()
-    for chunk in nothing:
+async def _empty_log() -> AsyncIterator[bytes]:
+    chunks: tuple[bytes, ...] = ()
+    for chunk in chunks:
         yield chunk
 
 
-def _key(body: bytes) -> ObjectKey:
+def _object_key(body: bytes) -> ObjectKey:
     metadata = decode(body, dict)["metadata"]
     return (metadata.get("namespace", ""), metadata["name"])

@@ -1,4 +1,4 @@
-"""What the server tells of itself: the API services, which are all its own, and the parts of the cluster."""
+"""APIServices and ComponentStatuses: read-only kinds, computed from what the server knows of itself."""
 
 from __future__ import annotations
 
@@ -11,42 +11,43 @@ from tarragon.localcluster.api.requests import Json, ListOptions, Target
 from tarragon.localcluster.kinds.registry import Registry
 from tarragon.localcluster.registry.computed import Computed, FullName
 
-_PARTS = MappingProxyType({"scheduler": "ok", "controller-manager": "ok", "etcd-0": "ok"})
-"""By the names that they have elsewhere. They are one process here: whoever gets an answer knows that they live."""
+_COMPONENTS = MappingProxyType({"scheduler": "ok", "controller-manager": "ok", "etcd-0": "ok"})
+"""Named as in other clusters. Here they are one process, so they are healthy whenever the server answers."""
 
 
 def self_told(registry: Registry, started: str) -> Mapping[FullName, Computed]:
-    """What answers for these kinds. `started` is a metav1.Time."""
+    """The handlers of both kinds. `started` is a metav1.Time."""
     return {
-        ("", "componentstatuses"): _Parts(),
+        ("", "componentstatuses"): _ComponentStatuses(),
         ("apiregistration.k8s.io", "apiservices"): _ApiServices(registry, started),
     }
 
 
-class _Told(Computed):
-    """A short list that is made anew whenever somebody asks."""
+class _ReadOnlyList(Computed):
+    """A short list of cluster-scoped objects, built anew for each request."""
 
-    def all(self) -> Iterable[Json]:
+    def objects(self) -> Iterable[Json]:
         raise NotImplementedError
 
     async def get(self, target: Target) -> Json:
-        for one in self.all():
-            if one["metadata"]["name"] == target.name:
-                return one
+        for candidate in self.objects():
+            if candidate["metadata"]["name"] == target.name:
+                return candidate
         raise errors.not_found(target.served, target.name)
 
-    async def list(self, target: Target, options: ListOptions) -> Sequence[Json]:  # noqa: ARG002 - there is one scope
+    async def list(self, target: Target, options: ListOptions) -> Sequence[Json]:  # noqa: ARG002 - cluster-scoped
         by_labels, by_fields = label_selector(options.labels), field_selector(options.fields)
         return [
-            one
-            for one in self.all()
-            if by_labels(one["metadata"].get("labels") or {}) and by_fields({"metadata.name": one["metadata"]["name"]})
+            candidate
+            for candidate in self.objects()
+            if by_labels(candidate["metadata"].get("labels") or {})
+            and by_fields({"metadata.name": candidate["metadata"]["name"]})
         ]
 
 
-class _Parts(_Told):
-    def all(self) -> Iterable[Json]:
-        for name, message in _PARTS.items():
+class _ComponentStatuses(_ReadOnlyList):
+    def objects(self) -> Iterable[Json]:
+        for name, message in _COMPONENTS.items():
             yield {
                 "apiVersion": "v1",
                 "kind": "ComponentStatus",
@@ -55,14 +56,14 @@ class _Parts(_Told):
             }
 
 
-class _ApiServices(_Told):
-    """One for each group-version: none is served by another server."""
+class _ApiServices(_ReadOnlyList):
+    """One APIService per group-version: this server serves all of them itself."""
 
     def __init__(self, registry: Registry, started: str) -> None:
         self._registry = registry
         self._started = started
 
-    def all(self) -> Iterable[Json]:
+    def objects(self) -> Iterable[Json]:
         for group, version in dict.fromkeys((kind.group, kind.version) for kind in self._registry):
             yield {
                 "apiVersion": "apiregistration.k8s.io/v1",

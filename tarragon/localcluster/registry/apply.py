@@ -1,4 +1,4 @@
-"""Server-side apply: what an applied object makes of a live one, and of who owns what."""
+"""Server-side apply: merges an applied object into the live one, and updates its managedFields."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ SCALE = ("autoscaling/v1", "Scale")
 
 
 def applied(target: Target, live: Json | None, body: Json, author: Author, *, force: bool) -> Json:
-    """The object after an apply, with its managedFields; `live` is None where there is none yet, else given away.
+    """The object after an apply, with its managedFields. `live` is None for a new object, else it may be changed.
 
-    Raises BadRequest, Conflict, and what a server says of an object that it cannot type.
+    Raises BadRequest, Conflict, and the 500 of a kube-apiserver that cannot type the applied object.
     """
     served = target.served
     _refuse_other_kind(body, (served.api_version, served.kind))
     _refuse_misfits(target, body)
-    door = door_of(served, Writing(title(served, author)))
-    there = _live(served, live)
-    result = _owned(there, body, door, author, force=force)
+    scope = door_of(served, Writing(title(served, author)))
+    current = _live(served, live)
+    result = _apply(current, body, scope, author, force=force)
     thing = last_applied.kept_up(result.thing, body) if author.manager == last_applied.MANAGER else result.thing
     metadata = {**(thing.get("metadata") or {}), "managedFields": result.entries}
     if live is None:
@@ -42,9 +42,9 @@ def applied(target: Target, live: Json | None, body: Json, author: Author, *, fo
 
 
 def as_parent(served: Served, scale: Json) -> Json:
-    """An applied Scale as what it means of the object that is scaled."""
+    """Translate an applied Scale into an apply of the object that it scales."""
     _refuse_other_kind(scale, SCALE)
-    assert served.scale is not None  # noqa: S101 - whoever asks has seen that there is a scale
+    assert served.scale is not None  # noqa: S101 - callers check that the kind has a scale
     body: Json = {"apiVersion": served.api_version, "kind": served.kind}
     if isinstance(metadata := scale.get("metadata"), dict):
         body["metadata"] = {name: metadata[name] for name in ("name", "namespace", "managedFields") if name in metadata}
@@ -64,16 +64,16 @@ def _live(served: Served, live: Json | None) -> Live:
     return Live(thing=live, entries=entries, zero=zero(served))
 
 
-def _owned(live: Live, body: Json, door: Door, author: Author, *, force: bool) -> Applied:
+def _apply(live: Live, body: Json, scope: Door, author: Author, *, force: bool) -> Applied:
     try:
-        return after_apply(live, body, door, force=force)
+        return after_apply(live, body, scope, force=force)
     except ConflictsError as error:
         if author.manager != last_applied.MANAGER:
             raise error.refusal() from error
-        still = last_applied.still_as_applied(door.type, live.thing, door.title["apiVersion"])
-        if left := error.but(still):
-            raise ConflictsError(left).refusal() from error
-    return after_apply(live, body, door, force=True)
+        unchanged = last_applied.still_as_applied(scope.type, live.thing, scope.title["apiVersion"])
+        if remaining := error.but(unchanged):
+            raise ConflictsError(remaining).refusal() from error
+    return after_apply(live, body, scope, force=True)
 
 
 def _refuse_other_kind(body: Mapping[str, Any], expected: tuple[str, str]) -> None:
@@ -87,11 +87,11 @@ def _refuse_other_kind(body: Mapping[str, Any], expected: tuple[str, str]) -> No
 
 
 def _refuse_misfits(target: Target, body: Json) -> None:
-    wrong = list(misfits(type_of(target.served), body))
-    if not wrong:
+    found = list(misfits(type_of(target.served), body))
+    if not found:
         return
-    words = wrong[0] if len(wrong) == 1 else "errors:\n  " + "\n  ".join(wrong)
+    words = found[0] if len(found) == 1 else "errors:\n  " + "\n  ".join(found)
     served, metadata = target.served, body.get("metadata") or {}
-    named = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}" if isinstance(metadata, dict) else "/"
-    place = f"{named}; {served.group}/{served.version}, Kind={served.kind}"
-    raise errors.failure(500, "", f"failed to create typed patch object ({place}): {words}")
+    name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}" if isinstance(metadata, dict) else "/"
+    description = f"{name}; {served.group}/{served.version}, Kind={served.kind}"
+    raise errors.failure(500, "", f"failed to create typed patch object ({description}): {words}")

@@ -1,4 +1,4 @@
-"""`Cluster` without a network: in the server's own process, and from the file of a server that is not running."""
+"""The port `Cluster` without a network: in the server's own process, and read-only from a stopped server's store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class InProcess:
-    """The port `Cluster` on an Api in the same event loop. `manager` is who its writes are by."""
+    """The port `Cluster` on an Api in the same event loop. `manager` is the field manager of its writes."""
 
     def __init__(self, api: Api, manager: str = "tarragon") -> None:
         self._api = api
@@ -66,12 +66,12 @@ class InProcess:
         if resource.namespaced and not namespace:
             raise errors.bad_request(f"an object of {resource.full_name} needs a metadata.namespace")
         target = self._target(resource, Key(str(namespace or ""), ""))
-        written = await self._api.create(target, _owned(body), self._writing)
+        written = await self._api.create(target, _deep_copied(body), self._writing)
         return decode(written.object, resource.model)
 
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
         target = self._target(resource, key, subresource)
-        written = await self._api.patch(target, Patch(PatchType.MERGE, _owned(patch)), self._writing)
+        written = await self._api.patch(target, Patch(PatchType.MERGE, _deep_copied(patch)), self._writing)
         return decode(written.object, resource.model)
 
     async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
@@ -88,14 +88,14 @@ class InProcess:
 
 
 class OnDisk:
-    """The reading half of `Cluster` on the file of a server that does not run; all else is Unavailable."""
+    """The reads of `Cluster` from the store of a stopped server. Everything else raises Unavailable."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
 
     @classmethod
     def open(cls, path: Path) -> OnDisk:
-        """Raises TarragonError: there is no store, a server holds it, it is corrupt or newer."""
+        """Raises TarragonError if the store is missing, in use, corrupt or newer than this program."""
         return cls(Reading.open(path))
 
     async def get(self, resource: Resource[T], key: Key) -> T:
@@ -105,12 +105,12 @@ class OnDisk:
             raise NotFound(
                 {"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": message}
             )
-        return _read(resource, bodies[0])
+        return _decoded(resource, bodies[0])
 
     async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
         matches = matcher(resource.full_name, selection.labels, selection.fields)
         bodies = self._reading.bodies(resource.full_name, selection.namespace)
-        chosen = [_read(resource, body) for body in bodies if matches(_indexed(resource, body))]
+        chosen = [_decoded(resource, body) for body in bodies if matches(_as_stored(resource, body))]
         return Listing(chosen, str(self._reading.revision))
 
     def watch(self, *_: object, **__: object) -> AsyncIterator[Any]:
@@ -132,8 +132,8 @@ class OnDisk:
         self._reading.close()
 
 
-def _owned(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy that the Api may change; what is not JSON is refused here."""
+def _deep_copied(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A deep copy, which the Api may change. Raises BadRequest for what is not JSON or is nested too deeply."""
     try:
         text = encode(body)
         if not is_within(text, MAX_DEPTH):
@@ -144,20 +144,20 @@ def _owned(body: Mapping[str, Any]) -> dict[str, Any]:
     return copied
 
 
-def _read(resource: Resource[T], body: bytes) -> T:
-    """In the version that was asked for, whatever version it is stored in."""
+def _decoded(resource: Resource[T], body: bytes) -> T:
+    """Decode a stored object in the requested version, which may differ from the stored one."""
     thing = decode(body, dict)
     if thing.get("apiVersion") == resource.api_version:
         return decode(body, resource.model)
     return decode(encode({**thing, "apiVersion": resource.api_version}), resource.model)
 
 
-def _indexed(resource: Resource[T], body: bytes) -> Stored:
+def _as_stored(resource: Resource[T], body: bytes) -> Stored:
     thing = decode(body, dict)
     labels, fields = index(resource.full_name, thing)
     key = (thing["metadata"].get("namespace", ""), thing["metadata"]["name"])
     return Stored(key, 0, body, labels, fields, 0)
 
 
-def _not_running(doing: str) -> Exception:
-    return unavailable(f"cannot {doing}: the local cluster is not running; `tarragon up` starts it")
+def _not_running(action: str) -> Exception:
+    return unavailable(f"cannot {action}: the local cluster is not running; `tarragon up` starts it")

@@ -1,6 +1,6 @@
-"""Kinds of which nothing is stored: the answer is made when somebody asks. Reviews of access, metrics.
+"""Kinds whose objects are computed for each request instead of stored, such as access reviews and metrics.
 
-They are in discovery and OpenAPI like all others; no controller ever lists them.
+They appear in discovery and OpenAPI like all others. No controller lists them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tarragon.localcluster.api.identity import User
 from tarragon.localcluster.api.requests import Json, ListOptions, Target
 
 FullName = tuple[str, str]
-"""Group and plural; of a subresource `serviceaccounts/token`."""
+"""Group and plural. A subresource is written as `serviceaccounts/token`."""
 
 
 class Computed:
-    """What answers for one such kind. Each method refuses; a kind offers those that its verbs name."""
+    """The handler of a computed kind. Every method is refused by default; a handler overrides those of its verbs."""
 
-    async def create(self, target: Target, body: Json, user: User) -> Json:  # noqa: ARG002 - for those that override
-        """POST: the answer is 201 with the object. `body` is the caller's to change."""
+    async def create(self, target: Target, body: Json, user: User) -> Json:  # noqa: ARG002 - for overrides
+        """POST; answered with 201 and the object. A handler may change `body`."""
         raise errors.method_not_allowed()
 
     async def get(self, target: Target) -> Json:  # noqa: ARG002 - as above
@@ -36,23 +36,23 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class ComputedKinds:
-    """Who answers for which kind."""
+    """The handlers of all computed kinds."""
 
     by_name: Mapping[FullName, Computed] = field(default_factory=dict)
 
     def beside(self, others: Mapping[FullName, Computed]) -> ComputedKinds:
-        """These and others."""
+        """These handlers and `others`; these win where both serve a kind."""
         return ComputedKinds({**others, **self.by_name})
 
     def of(self, target: Target) -> Computed:
-        """Raises ServiceUnavailable for a kind that is served, but not by this process."""
-        answering = self.by_name.get(_full_name(target))
-        if answering is None:
-            raise _nobody_answers(target)
-        return answering
+        """The handler of the target. Raises Unavailable for a kind that this process has no handler for."""
+        handler = self.by_name.get(_full_name(target))
+        if handler is None:
+            raise _no_handler(target)
+        return handler
 
     def has(self, target: Target) -> bool:
-        """Of a subresource: whether it is one of these, though its kind is stored."""
+        """Whether a handler serves the target, which may be a subresource of a stored kind."""
         return _full_name(target) in self.by_name
 
 
@@ -61,13 +61,13 @@ def _full_name(target: Target) -> FullName:
     return target.served.group, f"{plural}/{target.subresource}" if target.subresource else plural
 
 
-def _nobody_answers(target: Target) -> ApiError:
-    words = f"nothing in this process answers for {target.served.full_name}"
+def _no_handler(target: Target) -> ApiError:
+    words = f"nothing in this process serves {target.served.full_name}"
     return errors.failure(503, "ServiceUnavailable", words)
 
 
 def listing(target: Target, items: Sequence[Mapping[str, Any]]) -> Json:
-    """The list as a client gets it."""
+    """The list object of these items."""
     served = target.served
     return {
         "kind": served.list_kind or f"{served.kind}List",

@@ -1,4 +1,4 @@
-"""Creating objects: names, namespaces, and what other objects have to say about it."""
+"""Creates objects: assigns their names, fills in what admission adds, and validates them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tarragon.localcluster.validation.kinds import rules_of
 
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 
-_IS_DEFAULT = b'"globalDefault":true'
-"""What is in the bytes of a class that may be the default: each new pod asks, and most clusters have none."""
+_DEFAULT_MARK = b'"globalDefault":true'
+"""Part of every stored default class. Each new pod looks for one, so other classes are not even decoded."""
 
-_MADE_UP_NAMES = 8
-"""How often another name is tried when the one that was made up is taken."""
+_NAME_ATTEMPTS = 8
+"""How many names are generated when the previous ones are taken."""
 
 
 class Creates:
-    """POST to a collection, and PUT of what some kinds may be made by."""
+    """Handles POST to a collection, and PUT of missing objects of the kinds that allow it."""
 
     def __init__(self, writes: Writes, custom_kinds: CustomKinds) -> None:
         self._writes = writes
@@ -38,7 +38,7 @@ class Creates:
         self._addresses = Addresses(writes.store)
         self._limits = Limits(writes.store)
         self.admit_pod: Callable[[Served, Json], None] | None = None
-        """What a cluster with service accounts adds to each new pod, or refuses of it."""
+        """Changes or rejects each new pod; set in clusters with service accounts."""
 
     async def create(self, target: Target, body: Json, options: WriteOptions) -> Written:
         return await self._writes.run(lambda: self.decided(target, body, options), options)
@@ -46,14 +46,14 @@ class Creates:
     def decided(
         self, target: Target, body: Json, options: WriteOptions, author: Author | None = None
     ) -> Decision[Written]:
-        """`author` is given where it is not plainly who asks."""
+        """Decide a create. `author` replaces the one of `options`, for an apply."""
         served = target.served
         thing, unknown = decoded(served, body)
         warnings = warnings_for(served, unknown, options)
         metadata = thing["metadata"]
         version = metadata.pop("resourceVersion", None)
-        self._settle_namespace(target, metadata)
-        self._settle_name(served, metadata)
+        self._set_namespace(target, metadata)
+        self._generate_name(served, metadata)
         self._custom_kinds.refuse_creation(served)
         sent = as_sent(served, thing)
         if served.full_name == "pods":
@@ -71,7 +71,7 @@ class Creates:
         if options.check is not None:
             options.check(served, thing, None)
         if version_of(version or "") and not options.dry_run:
-            # As a real server's storage has it: after all else, a 500, and not in a dry run, which does not get there.
+            # As in a kube-apiserver's storage: after all other checks, as a 500, and not in a dry run.
             raise errors.failure(500, "", "resourceVersion should not be set on objects to be created")
         if self._store.latest(served.shelf, (metadata.get("namespace", ""), metadata["name"])) is not None:
             taken = errors.no_free_name if metadata.get("generateName") else errors.already_exists
@@ -79,8 +79,8 @@ class Creates:
         change = self._writes.change(served, thing, None, options)
         return Decision([change], Written(in_version(change.state.body, served), created=True, warnings=warnings))
 
-    def _settle_namespace(self, target: Target, metadata: Json) -> None:
-        """Take the namespace from the path, and see that it may have new objects."""
+    def _set_namespace(self, target: Target, metadata: Json) -> None:
+        """Take the namespace from the path. Raises NotFound if it does not exist, Forbidden if it is terminating."""
         if not target.served.namespaced:
             metadata.pop("namespace", None)
             return
@@ -94,10 +94,10 @@ class Creates:
         if stored.fields == ("Terminating",):
             raise errors.terminating(target.served, str(metadata.get("name") or ""), target.namespace)
 
-    def _settle_name(self, served: Served, metadata: Json) -> None:
+    def _generate_name(self, served: Served, metadata: Json) -> None:
         if metadata.get("name"):
             return
-        for _ in range(_MADE_UP_NAMES):
+        for _ in range(_NAME_ATTEMPTS):
             metadata.pop("name", None)
             name_for(metadata)
             key = (metadata.get("namespace", ""), metadata.get("name", ""))
@@ -105,27 +105,28 @@ class Creates:
                 return
 
     def _set_priority(self, served: Served, pod: Json) -> None:
-        """What the priority admission plug-in does: a pod carries the number of its class."""
+        """Resolve the pod's priority class, as the Priority admission plug-in does."""
         spec = pod.setdefault("spec", {})
         name = spec.get("priorityClassName")
-        chosen: Any = None
+        priority_class: Any = None
         if name:
             stored = self._store.latest(PRIORITY_CLASSES, ("", name))
             if stored is None:
                 words = f"no PriorityClass with name {name} was found"
                 raise errors.forbidden(served, pod["metadata"].get("name", ""), words)
-            chosen = decode(stored.body, dict)
+            priority_class = decode(stored.body, dict)
         elif default := self._default_class():
-            chosen, spec["priorityClassName"] = default, default["metadata"]["name"]
-        spec["priority"] = int(chosen["value"]) if chosen else 0
-        spec.setdefault("preemptionPolicy", (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority"))
+            priority_class, spec["priorityClassName"] = default, default["metadata"]["name"]
+        spec["priority"] = int(priority_class["value"]) if priority_class else 0
+        preemption = (priority_class or {}).get("preemptionPolicy", "PreemptLowerPriority")
+        spec.setdefault("preemptionPolicy", preemption)
 
     def _default_class(self) -> Any:
-        found = (stored.body for stored in self._store.latest_of(PRIORITY_CLASSES) if _IS_DEFAULT in stored.body)
+        found = (stored.body for stored in self._store.latest_of(PRIORITY_CLASSES) if _DEFAULT_MARK in stored.body)
         classes = (decode(body, dict) for body in found)
         return max((one for one in classes if one.get("globalDefault")), key=lambda one: -one["value"], default=None)
 
 
 def may_be_made_by_update(served: Served) -> bool:
-    """Whether a PUT of what does not exist creates it."""
+    """Whether a PUT creates a missing object of this kind."""
     return rules_of(served).is_made_by_update

@@ -1,4 +1,4 @@
-"""What a change of one CustomResourceDefinition does to others, to its objects, and to what is served."""
+"""Applies changes of a CustomResourceDefinition to the served kinds, to its objects and to other definitions."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
 class CustomKinds:
-    """Keeps the registry as the committed definitions say."""
+    """Keeps the registry in step with the committed definitions."""
 
     def __init__(self, writes: Writes, registry: Registry) -> None:
         self._writes = writes
         self._store = writes.store
         self._registry = registry
-        self._endings: dict[str, tuple[int, bool]] = {}
+        self._terminating: dict[str, tuple[int, bool]] = {}
         self._store.applied = self._applied
         for stored in self._store.shelf(DEFINITIONS).objects.values():
-            self._serve(_content(stored))
+            self._serve(_decoded(stored))
 
     def refuse_creation(self, served: Served) -> None:
         """Raise 405 while the kind's definition is being deleted."""
-        if self._is_ending(served):
+        if self._is_terminating(served):
             message = "create not allowed while custom resource definition is terminating"
             details = {"group": served.group, "kind": served.plural}
             raise errors.failure(405, "MethodNotAllowed", message, details)
 
     def accept(self, definition: Json) -> None:
-        """Write, in place, into a new or changed definition whether its names are free."""
+        """Set, in place, the conditions of a new or changed definition by whether its names are free."""
         definitions.accept_names(definition, self._all(), timestamp(self._writes.now()))
 
     def definition_end(self, served: Served, thing: Json, before: Stored, options: WriteOptions) -> list[Change]:
-        """The changes that delete a definition that is marked and that only its own objects can still keep."""
-        changes, remaining = self._objects_end(thing, options)
+        """The changes for a terminating definition: delete its objects, and itself once nothing keeps it."""
+        changes, remaining = self._object_deletions(thing, options)
         metadata: Json = {**thing["metadata"]}
         others = [one for one in metadata.get("finalizers") or () if one != definitions.CLEANUP]
         if remaining or others:
@@ -60,13 +60,13 @@ class CustomKinds:
         return [*changes, self._writes.removal(served, gone, before, options), *self._successors(served, gone, options)]
 
     def after_removal(self, served: Served, removed: Iterable[Change], options: WriteOptions) -> list[Change]:
-        """The changes that end a definition whose last object goes by these removals."""
+        """The changes to a terminating definition if these removals include its last object."""
         stored = self._definition_of(served)
-        if stored is None or not self._is_ending(served):
+        if stored is None or not self._is_terminating(served):
             return []
-        definition = _content(stored)
-        going = {change.key for change in removed}
-        if any(one.key not in going for one in self._store.latest_of(served.full_name)):
+        definition = _decoded(stored)
+        removed_keys = {change.key for change in removed}
+        if any(one.key not in removed_keys for one in self._store.latest_of(served.full_name)):
             return []
         metadata = definition["metadata"]
         metadata["finalizers"] = [one for one in metadata.get("finalizers") or () if one != definitions.CLEANUP]
@@ -76,8 +76,8 @@ class CustomKinds:
         removal = self._writes.removal(kind, definition, stored, options)
         return [removal, *self._successors(kind, definition, options)]
 
-    def _objects_end(self, definition: Json, options: WriteOptions) -> tuple[list[Change], int]:
-        """The changes that end all objects of a definition's kind, and how many of them their finalizers keep."""
+    def _object_deletions(self, definition: Json, options: WriteOptions) -> tuple[list[Change], int]:
+        """The changes that delete all objects of a definition's kind, and the number that finalizers keep."""
         kinds = definitions.served_kinds(definition)
         if not kinds:
             return [], 0
@@ -94,23 +94,23 @@ class CustomKinds:
         return changes, remaining
 
     def _successors(self, served: Served, gone: Json, options: WriteOptions) -> list[Change]:
-        """Other definitions that wanted a name which is free now."""
+        """The change that establishes another definition whose names have become free."""
         changes: list[Change] = []
         rest = [one for one in self._all_stored() if one.key[1] != gone["metadata"]["name"]]
         for stored in rest:
-            definition = _content(stored)
+            definition = _decoded(stored)
             if definitions.is_established(definition) or definition["spec"]["group"] != gone["spec"]["group"]:
                 continue
-            others = [_content(one) for one in rest]
+            others = [_decoded(one) for one in rest]
             definitions.accept_names(definition, others, timestamp(self._writes.now()))
             if definitions.is_established(definition):
                 changes.append(self._writes.change(served, definition, stored, options))
-        return changes[:1]  # the first takes the names; more than one could not have them
+        return changes[:1]  # the first takes the names, and the others still conflict
 
     def _applied(self, change: Change) -> None:
         if change.kind != DEFINITIONS:
             return
-        definition = _content(change.state)
+        definition = _decoded(change.state)
         if change.is_gone:
             self._registry.set_custom(definitions.full_name(definition), ())
             self._store.shelf(definitions.full_name(definition)).end_watches()
@@ -120,7 +120,7 @@ class CustomKinds:
     def _serve(self, definition: Json) -> None:
         name = definitions.full_name(definition)
         before = {kind.version: kind for kind in self._registry if kind.full_name == name}
-        kinds = [_reshaped(kind, before, definition) for kind in definitions.served_kinds(definition)]
+        kinds = [_with_schema_revision(kind, before, definition) for kind in definitions.served_kinds(definition)]
         self._registry.set_custom(name, kinds)
         if before.keys() - {kind.version for kind in kinds}:
             self._store.shelf(name).end_watches()
@@ -128,16 +128,16 @@ class CustomKinds:
     def _definition_of(self, served: Served) -> Stored | None:
         return self._store.latest(DEFINITIONS, ("", served.full_name)) if served.is_custom else None
 
-    def _is_ending(self, served: Served) -> bool:
-        """Asked on every create and delete of a custom object, so a definition is read once a revision."""
+    def _is_terminating(self, served: Served) -> bool:
+        """Cached by revision, because every create and delete of a custom object asks."""
         stored = self._definition_of(served)
         if stored is None:
             return False
-        revision, is_ending = self._endings.get(served.full_name, (0, False))
+        revision, is_terminating = self._terminating.get(served.full_name, (0, False))
         if revision != stored.revision:
-            is_ending = bool(_content(stored)["metadata"].get("deletionTimestamp"))
-            self._endings[served.full_name] = (stored.revision, is_ending)
-        return is_ending
+            is_terminating = bool(_decoded(stored)["metadata"].get("deletionTimestamp"))
+            self._terminating[served.full_name] = (stored.revision, is_terminating)
+        return is_terminating
 
     def _definition_kind(self) -> Served:
         kind = self._registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
@@ -148,15 +148,15 @@ class CustomKinds:
         return self._store.latest_of(DEFINITIONS)
 
     def _all(self) -> list[Json]:
-        return [_content(stored) for stored in self._all_stored()]
+        return [_decoded(stored) for stored in self._all_stored()]
 
 
-def _content(stored: Stored) -> Any:
+def _decoded(stored: Stored) -> Any:
     return decode(stored.body, dict)
 
 
-def _reshaped(kind: Served, before: Mapping[str, Served], definition: Json) -> Served:
-    """With the revision since which its schema is what it is, as far as anybody knows."""
+def _with_schema_revision(kind: Served, before: Mapping[str, Served], definition: Json) -> Served:
+    """The kind with `reshaped_since`: the revision that last changed its schema, after a restart the present one."""
     old = before.get(kind.version)
     if old is not None and old.openapi == kind.openapi:
         return replace(kind, reshaped_since=old.reshaped_since)

@@ -1,4 +1,4 @@
-"""Deleting objects: one, all that are selected, or a pod by way of its eviction."""
+"""Deletes objects: one, all that are selected, or an evicted pod."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tarragon.localcluster.storage.objects import in_version
 from tarragon.localcluster.validation.deleting import is_gone, marked, refuse_precondition
 from tarragon.localcluster.validation.kinds import rules_of
 
-_TOLD = frozenset({"pods", "namespaces", DEFINITIONS})
-"""Kinds whose last state tells that it was deleted. The others vanish as they were when nothing kept them."""
+_MARKED_KINDS = frozenset({"pods", "namespaces", DEFINITIONS})
+"""Kinds whose last state has a deletionTimestamp. Other objects are removed unmarked if nothing keeps them."""
 
 
 class Deletes:
-    """The changes that end objects, with all that follows from them."""
+    """Deletes objects, and terminating definitions with their last object."""
 
     def __init__(self, writes: Writes, custom_kinds: CustomKinds) -> None:
         self._writes = writes
@@ -37,7 +37,7 @@ class Deletes:
     async def delete_many(
         self, served: Served, keys: Sequence[ObjectKey], options: DeleteOptions, writing: WriteOptions
     ) -> None:
-        """Delete those of them that are still there, all in one commit."""
+        """Delete the objects that still exist, in one commit."""
 
         def decide() -> Decision[None]:
             found = (self._writes.store.latest(served.shelf, key) for key in keys)
@@ -49,12 +49,12 @@ class Deletes:
     def decided(
         self, served: Served, stored: Stored, options: DeleteOptions, writing: WriteOptions
     ) -> Decision[Deleted]:
-        """Raises Conflict and Forbidden."""
+        """Decide a delete. Raises Conflict and Forbidden."""
         thing = opened(stored, served)
         refuse_precondition(served, thing, options)
         ended = marked(served, thing, options, self._writes.now())
-        if is_gone(ended) and not thing["metadata"].get("deletionTimestamp") and served.full_name not in _TOLD:
-            changes = self._going(served, thing, stored, writing)
+        if is_gone(ended) and not thing["metadata"].get("deletionTimestamp") and served.full_name not in _MARKED_KINDS:
+            changes = self._removal(served, thing, stored, writing)
         else:
             changes = self.ending(served, ended, stored, writing)
         own = next((change for change in changes if (change.kind, change.key) == (served.shelf, stored.key)), None)
@@ -65,16 +65,16 @@ class Deletes:
         return Decision(changes, Deleted(body, is_gone=own is not None and own.is_gone))
 
     def ending(self, served: Served, thing: Json, before: Stored, writing: WriteOptions) -> list[Change]:
-        """What becomes of an object with the marks of a delete: it goes, or it stays with them."""
+        """The changes for an object that is marked as deleted: remove it, or store its marks if something keeps it."""
         if served.full_name == DEFINITIONS:
             return self._custom_kinds.definition_end(served, thing, before, writing)
         if is_gone(thing):
-            return self._going(served, thing, before, writing)
+            return self._removal(served, thing, before, writing)
         if thing == opened(before, served):
             return []
         return [self._writes.change(served, thing, before, writing)]
 
-    def _going(self, served: Served, last: Json, before: Stored, writing: WriteOptions) -> list[Change]:
-        """It goes, and with it a definition of which it was the last object."""
+    def _removal(self, served: Served, last: Json, before: Stored, writing: WriteOptions) -> list[Change]:
+        """Remove the object, and a terminating definition with its last object."""
         removal = self._writes.removal(served, last, before, writing)
         return [removal, *self._custom_kinds.after_removal(served, [removal], writing)]

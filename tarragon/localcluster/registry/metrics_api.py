@@ -1,6 +1,6 @@
-"""metrics.k8s.io: what pods and nodes use at present, for `kubectl top`. Made when somebody asks.
+"""metrics.k8s.io: the current resource usage of pods and nodes, measured on request, for `kubectl top`.
 
-A node uses what its pods use: several nodes may be on this machine, and the rest of the machine is none of them.
+A node's usage is the sum of its pods': this machine may run several nodes, and its other processes belong to none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tarragon.localcluster.registry.computed import Computed
 GROUP = "metrics.k8s.io"
 
 Measure = Callable[[], Awaitable[Sample]]
-"""Its keys are `UID/CONTAINER`."""
+"""Takes a sample; its usage is keyed by `UID/CONTAINER`."""
 
 
 def key_of(uid: str, container: str) -> str:
@@ -28,7 +28,7 @@ def key_of(uid: str, container: str) -> str:
 
 
 class PodMetrics(Computed):
-    """Of the pods whose containers run."""
+    """Serves the metrics of pods with running containers."""
 
     def __init__(self, api: Api, measure: Measure) -> None:
         self._api = api
@@ -36,20 +36,20 @@ class PodMetrics(Computed):
 
     async def get(self, target: Target) -> Json:
         pods = self._pods(target, ListOptions(fields=f"metadata.name={target.name}"))
-        found = _of_pods(target, pods, await self._measure())
+        found = _pod_metrics_list(target, pods, await self._measure())
         if not found:
             raise _not_found("pod", f"{target.namespace}/{target.name}")
         return found[0]
 
     async def list(self, target: Target, options: ListOptions) -> Sequence[Json]:
-        return _of_pods(target, self._pods(target, options), await self._measure())
+        return _pod_metrics_list(target, self._pods(target, options), await self._measure())
 
     def _pods(self, target: Target, options: ListOptions) -> Sequence[Json]:
-        return _stored(self._api, "pods", replace(target, name=""), options)
+        return _listed(self._api, "pods", replace(target, name=""), options)
 
 
 class NodeMetrics(Computed):
-    """Of each node that there is."""
+    """Serves the metrics of every node."""
 
     def __init__(self, api: Api, measure: Measure) -> None:
         self._api = api
@@ -62,10 +62,10 @@ class NodeMetrics(Computed):
         return found[0]
 
     async def list(self, target: Target, options: ListOptions) -> Sequence[Json]:
-        nodes = _stored(self._api, "nodes", replace(target, name=""), options)
-        pods = _stored(self._api, "pods", Target(target.served), ListOptions())
+        nodes = _listed(self._api, "nodes", replace(target, name=""), options)
+        pods = _listed(self._api, "pods", Target(target.served), ListOptions())
         sample = await self._measure()
-        return [_of_node(target, node, pods, sample) for node in nodes]
+        return [_node_metrics(target, node, pods, sample) for node in nodes]
 
 
 def by_pod(measure: Measure) -> Callable[[], Awaitable[Mapping[str, Mapping[str, int]]]]:
@@ -82,36 +82,37 @@ def by_pod(measure: Measure) -> Callable[[], Awaitable[Mapping[str, Mapping[str,
     return ask
 
 
-def _stored(api: Api, plural: str, target: Target, options: ListOptions) -> Sequence[Json]:
-    """All of them, whatever part of the list was asked for."""
+def _listed(api: Api, plural: str, target: Target, options: ListOptions) -> Sequence[Json]:
+    """All selected objects, without pagination."""
     stored = api.target(("", "v1", plural), target.namespace)
     whole = replace(options, limit=0, continue_token="", resource_version="", resource_version_match="")
     return [decode(item, dict) for item in api.list(stored, whole).items]
 
 
-def _of_pods(target: Target, pods: Iterable[Json], sample: Sample) -> Sequence[Json]:
-    measured = ((pod, _containers(pod, sample)) for pod in pods)
-    return [_of_pod(target, pod, used, sample) for pod, used in measured if used]
+def _pod_metrics_list(target: Target, pods: Iterable[Json], sample: Sample) -> Sequence[Json]:
+    measured = ((pod, _container_usage(pod, sample)) for pod in pods)
+    return [_pod_metrics(target, pod, used, sample) for pod, used in measured if used]
 
 
-def _containers(pod: Mapping[str, Any], sample: Sample) -> dict[str, Usage]:
+def _container_usage(pod: Mapping[str, Any], sample: Sample) -> dict[str, Usage]:
     uid, spec = pod["metadata"]["uid"], pod["spec"]
     names = [each["name"] for each in (*(spec.get("initContainers") or ()), *spec["containers"])]
     return {name: sample.usage[key_of(uid, name)] for name in names if key_of(uid, name) in sample.usage}
 
 
-def _of_pod(target: Target, pod: Mapping[str, Any], used: Mapping[str, Usage], sample: Sample) -> Json:
-    containers = [{"name": name, "usage": _amounts([usage])} for name, usage in used.items()]
-    return {**_head(target, pod, used.values(), sample), "containers": containers}
+def _pod_metrics(target: Target, pod: Mapping[str, Any], used: Mapping[str, Usage], sample: Sample) -> Json:
+    containers = [{"name": name, "usage": _quantities([usage])} for name, usage in used.items()]
+    return {**_common_fields(target, pod, used.values(), sample), "containers": containers}
 
 
-def _of_node(target: Target, node: Mapping[str, Any], pods: Iterable[Json], sample: Sample) -> Json:
+def _node_metrics(target: Target, node: Mapping[str, Any], pods: Iterable[Json], sample: Sample) -> Json:
     name = node["metadata"]["name"]
-    here = [used for pod in pods if pod["spec"].get("nodeName") == name for used in _containers(pod, sample).values()]
-    return {**_head(target, node, here, sample), "usage": _amounts(here)}
+    on_node = (pod for pod in pods if pod["spec"].get("nodeName") == name)
+    used = [usage for pod in on_node for usage in _container_usage(pod, sample).values()]
+    return {**_common_fields(target, node, used, sample), "usage": _quantities(used)}
 
 
-def _head(target: Target, of: Mapping[str, Any], used: Iterable[Usage], sample: Sample) -> Json:
+def _common_fields(target: Target, of: Mapping[str, Any], used: Iterable[Usage], sample: Sample) -> Json:
     metadata = {field: of["metadata"][field] for field in ("name", "namespace", "labels") if field in of["metadata"]}
     return {
         "kind": target.served.kind,
@@ -122,9 +123,9 @@ def _head(target: Target, of: Mapping[str, Any], used: Iterable[Usage], sample: 
     }
 
 
-def _amounts(used: Iterable[Usage]) -> Json:
-    each = list(used)
-    nano, kibi = sum(one.cpu for one in each) * 10**9, sum(one.memory for one in each) // 1024
+def _quantities(used: Iterable[Usage]) -> Json:
+    usages = list(used)
+    nano, kibi = sum(usage.cpu for usage in usages) * 10**9, sum(usage.memory for usage in usages) // 1024
     return {"cpu": f"{nano:.0f}n", "memory": f"{kibi}Ki"}
 
 

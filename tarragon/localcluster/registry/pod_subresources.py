@@ -1,4 +1,4 @@
-"""The subresources of pods that are only posted to: `binding` and `eviction`."""
+"""The subresources of pods that accept only POST: `binding` and `eviction`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PodActions:
         return await self._writes.run(decide, options)
 
     async def evict(self, target: Target, body: Json, options: WriteOptions) -> Written:
-        """A dry run may also be asked for in the body, as `kubectl drain --dry-run=server` does."""
+        """The body may also request a dry run, as `kubectl drain --dry-run=server` does."""
         options = replace(options, dry_run=options.dry_run or _is_dry_run(body))
 
         def decide() -> Decision[Written]:
@@ -71,8 +71,8 @@ def _done() -> Written:
 
 
 def _bound(target: Target, pod: Json, body: Json, now: str) -> Json:
-    wanted = body.get("target")
-    node = wanted.get("name") if isinstance(wanted, Mapping) else None
+    reference = body.get("target")
+    node = reference.get("name") if isinstance(reference, Mapping) else None
     if not isinstance(node, str) or not node:
         raise errors.invalid(target.served, target.name, [required("target.name")])
     spec, metadata = pod["spec"], pod["metadata"]
@@ -81,10 +81,10 @@ def _bound(target: Target, pod: Json, body: Json, now: str) -> Json:
     if spec.get("nodeName"):
         words = f'pod {target.name} is already assigned to node "{spec["nodeName"]}"'
         raise errors.binding_conflict(target.name, words)
-    said = body.get("metadata")
-    notes = said.get("annotations") if isinstance(said, Mapping) else None
-    if isinstance(notes, Mapping) and notes:
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), **notes}
+    binding_metadata = body.get("metadata")
+    annotations = binding_metadata.get("annotations") if isinstance(binding_metadata, Mapping) else None
+    if isinstance(annotations, Mapping) and annotations:
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
     spec["nodeName"] = node
     status = pod.setdefault("status", {})
     others = [one for one in status.get("conditions") or () if one.get("type") != "PodScheduled"]
@@ -95,23 +95,23 @@ def _bound(target: Target, pod: Json, body: Json, now: str) -> Json:
 def _delete_options(body: Mapping[str, Any]) -> DeleteOptions:
     given = body.get("deleteOptions")
     given = given if isinstance(given, Mapping) else {}
-    meant = given.get("preconditions")
-    meant = meant if isinstance(meant, Mapping) else {}
+    preconditions = given.get("preconditions")
+    preconditions = preconditions if isinstance(preconditions, Mapping) else {}
     grace = given.get("gracePeriodSeconds")
     return DeleteOptions(
-        uid=str(meant.get("uid") or ""),
-        resource_version=str(meant.get("resourceVersion") or ""),
+        uid=str(preconditions.get("uid") or ""),
+        resource_version=str(preconditions.get("resourceVersion") or ""),
         grace_seconds=grace if isinstance(grace, int) and not isinstance(grace, bool) else None,
     )
 
 
 def _is_dry_run(body: Mapping[str, Any]) -> bool:
-    """Raises Invalid."""
+    """Whether the body requests a dry run. Raises Invalid for unknown values."""
     given = body.get("deleteOptions")
-    asked = given.get("dryRun") if isinstance(given, Mapping) else None
-    if asked not in (None, [], ["All"]):
-        raise errors.invalid_options("DeleteOptions", [unsupported("dryRun", asked, ["All"])])
-    return bool(asked)
+    dry_run = given.get("dryRun") if isinstance(given, Mapping) else None
+    if dry_run not in (None, [], ["All"]):
+        raise errors.invalid_options("DeleteOptions", [unsupported("dryRun", dry_run, ["All"])])
+    return bool(dry_run)
 
 
 def _needs_no_permission(pod: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Answering from memory: get, lists with selectors and pages, and where a watch begins."""
+"""Answers reads from memory: get, list with selectors and pagination, and the start of a watch."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from tarragon.localcluster.storage.selection import Matcher, matcher
 from tarragon.localcluster.storage.store import Store
 from tarragon.localcluster.storage.watching import Sight, Watch
 
-_SNAPSHOTS = 4
-_TOKEN = "meta.k8s.io/v1"  # noqa: S105 - the version of a continue token's form
+_MAX_SNAPSHOTS = 4
+_TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 - the version of continue tokens
 _NAME_FIELD = "metadata.name="
-_PLAIN = re.compile(r"[-a-z0-9.]+")
+_PLAIN_NAME = re.compile(r"[-a-z0-9.]+")
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a page begins: after a key, in the state of a revision."""
+class _Position:
+    """The start of a page: the revision to read, and the key to continue after."""
 
     revision: int
     after: ObjectKey | None
 
 
-class _Token(msgspec.Struct):
-    """What a continue token says, as a kube-apiserver's does: form, revision, and the last key of the page before."""
+class _ContinueToken(msgspec.Struct):
+    """The content of a continue token, as in a kube-apiserver: version, revision, and last key of the previous page."""
 
     v: str
     rv: int
@@ -47,7 +47,7 @@ class _Token(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Items(Sequence[bytes]):
-    """Of a list, encoded when they are asked for: thousands of copies at once would be most of what a server holds."""
+    """The items of a list, encoded on access: encoding thousands at once would dominate the server's memory."""
 
     _served: Served
     _found: Sequence[Stored]
@@ -71,7 +71,7 @@ class Items(Sequence[bytes]):
 
 
 class Reads:
-    """What can be asked without changing anything. Answers at once."""
+    """Serves get, list and watch from committed state, without waiting."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -85,26 +85,26 @@ class Reads:
         return stored
 
     def list(self, target: Target, options: ListOptions) -> Page:
-        place = self._place(options)
+        position = self._position(options)
         matches = _matcher(target.served, options.labels, options.fields)
-        shelf = self._as_of(target.served.shelf, place.revision)
-        wanted = max(0, options.limit)
+        shelf = self._as_of(target.served.shelf, position.revision)
+        limit = max(0, options.limit)
         found: list[Stored] = []
         remaining = 0
-        for stored in _candidates(shelf, target, options, place.after):
+        for stored in _candidates(shelf, target, options, position.after):
             if not matches(stored):
                 continue
-            if wanted and len(found) == wanted:
+            if limit and len(found) == limit:
                 remaining += 1
                 if options.labels or options.fields:
-                    break  # nobody is told how many more there are when a selector must be tried on each
+                    break  # with selectors no remaining count is reported, so one more match is enough
             else:
                 found.append(stored)
         return Page(
             served=target.served,
             items=Items(target.served, found),
-            resource_version=str(place.revision),
-            continue_token=_token(place.revision, found[-1].key) if remaining else "",
+            resource_version=str(position.revision),
+            continue_token=_token(position.revision, found[-1].key) if remaining else "",
             remaining=0 if options.labels or options.fields else remaining,
         )
 
@@ -118,53 +118,53 @@ class Reads:
             matches=_matcher(target.served, options.labels, fields),
             has_bookmarks=options.allow_bookmarks,
         )
-        asked = _revision(options.resource_version)
-        if asked > self._store.revision:
-            # It was handed out by another life of this cluster. Waiting for it would be silence for ever.
-            raise errors.too_large_to_watch(asked, self._store.revision)
-        watch = Watch(self._store, sight, asked)
-        if not asked or options.send_initial_events:
+        requested = _revision(options.resource_version)
+        if requested > self._store.revision:
+            # An earlier incarnation of this cluster issued it. A watch would wait for it in silence.
+            raise errors.too_large_to_watch(requested, self._store.revision)
+        watch = Watch(self._store, sight, requested)
+        if not requested or options.send_initial_events:
             watch.begin_with_everything(is_announced=options.send_initial_events and options.allow_bookmarks)
-        elif asked < self._store.oldest:
-            raise errors.too_old(asked, self._store.oldest)
+        elif requested < self._store.oldest:
+            raise errors.too_old(requested, self._store.oldest)
         return watch
 
     def forget_snapshots(self) -> None:
-        """Let go of past states that pages were read from; they are made again when needed."""
+        """Drop cached past states, which later pages rebuild when they need them."""
         self._snapshots.clear()
 
-    def _place(self, options: ListOptions) -> _Place:
-        """Raises Expired for a state that is not remembered, BadRequest and Invalid for nonsense."""
-        asked = _revision(options.resource_version)
+    def _position(self, options: ListOptions) -> _Position:
+        """Raises Expired for a revision outside the history, BadRequest and Invalid for malformed parameters."""
+        requested = _revision(options.resource_version)
         if options.continue_token:
-            if asked:
+            if requested:
                 raise errors.bad_request("specifying resource version is not allowed when using continue")
-            place = _parsed_token(options.continue_token)
-            if place.revision < self._store.oldest or place.revision > self._store.revision:
+            position = _parsed_token(options.continue_token)
+            if position.revision < self._store.oldest or position.revision > self._store.revision:
                 raise errors.expired(
                     "The provided continue parameter is too old to display a consistent list result. You must start "
                     "a new list without the continue parameter."
                 )
-            return place
-        _refuse_match(options.resource_version, options.resource_version_match)
-        if asked > self._store.revision:
-            raise errors.too_large(asked, self._store.revision)
+            return position
+        _check_version_match(options.resource_version, options.resource_version_match)
+        if requested > self._store.revision:
+            raise errors.too_large(requested, self._store.revision)
         if options.resource_version_match == "Exact":
-            if asked < self._store.oldest:
-                raise errors.expired(f"The resourceVersion for the provided list is too old: {asked}")
-            return _Place(asked, None)
-        return _Place(self._store.revision, None)
+            if requested < self._store.oldest:
+                raise errors.expired(f"The resourceVersion for the provided list is too old: {requested}")
+            return _Position(requested, None)
+        return _Position(self._store.revision, None)
 
     def _as_of(self, kind: str, revision: int) -> Shelf:
         shelf = self._store.shelf(kind)
         if revision == self._store.revision or not shelf.since(revision):
             return shelf
-        known = self._snapshots.get((kind, revision))
-        if known is None:
-            known = self._snapshots[kind, revision] = shelf.at(revision)
-            if len(self._snapshots) > _SNAPSHOTS:
+        snapshot = self._snapshots.get((kind, revision))
+        if snapshot is None:
+            snapshot = self._snapshots[kind, revision] = shelf.at(revision)
+            if len(self._snapshots) > _MAX_SNAPSHOTS:
                 self._snapshots.popitem(last=False)
-        return known
+        return snapshot
 
 
 def _matcher(served: Served, labels: str, fields: str) -> Matcher:
@@ -173,7 +173,7 @@ def _matcher(served: Served, labels: str, fields: str) -> Matcher:
 
 
 def _candidates(shelf: Shelf, target: Target, options: ListOptions, after: ObjectKey | None) -> Iterable[Stored]:
-    """The objects to try, in order; by name there is at most one in a namespace."""
+    """The objects to match, in order. A selector by name needs at most one lookup."""
     name = _only_name(options.fields)
     if name and (target.namespace or not target.served.namespaced):
         stored = shelf.objects.get((target.namespace, name))
@@ -182,29 +182,29 @@ def _candidates(shelf: Shelf, target: Target, options: ListOptions, after: Objec
 
 
 def _only_name(fields: str) -> str:
-    """The name that is all that a field selector asks for, if it does; names have no characters to escape."""
+    """The name of a field selector that selects only by name, else empty. Names contain nothing to escape."""
     name = fields.removeprefix(_NAME_FIELD)
-    return "" if name == fields or not _PLAIN.fullmatch(name) else name
+    return "" if name == fields or not _PLAIN_NAME.fullmatch(name) else name
 
 
 def _token(revision: int, last: ObjectKey) -> str:
-    content = encode(_Token(v=_TOKEN, rv=revision, start=f"{last[0]}/{last[1]}"))
+    content = encode(_ContinueToken(v=_TOKEN_VERSION, rv=revision, start=f"{last[0]}/{last[1]}"))
     return base64.urlsafe_b64encode(content).decode().rstrip("=")
 
 
-def _parsed_token(text: str) -> _Place:
+def _parsed_token(text: str) -> _Position:
     try:
-        content = decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), _Token)
+        content = decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), _ContinueToken)
     except (binascii.Error, msgspec.MsgspecError, ValueError) as error:
         raise errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
     namespace, slash, name = content.start.partition("/")
-    if content.v != _TOKEN or not slash:
-        raise errors.bad_request("invalid continue token: continue key is not valid: it is of another server")
-    return _Place(content.rv, (namespace, name))
+    if content.v != _TOKEN_VERSION or not slash:
+        raise errors.bad_request("invalid continue token: continue key is not valid: it comes from another server")
+    return _Position(content.rv, (namespace, name))
 
 
 def _revision(text: str) -> int:
-    """0 for none. Raises BadRequest."""
+    """The revision of a resourceVersion, 0 for an empty one. Raises BadRequest."""
     if not text:
         return 0
     version = version_of(text)
@@ -214,7 +214,7 @@ def _revision(text: str) -> int:
     return version
 
 
-def _refuse_match(version: str, match: str) -> None:
+def _check_version_match(version: str, match: str) -> None:
     fault: Fault | None = None
     if match and not version:
         fault = forbidden_value(

@@ -1,4 +1,4 @@
-"""The subresource `scale`: an autoscaling/v1 Scale made from, and written into, the paths that the kind's row names."""
+"""The subresource `scale`: reads an autoscaling/v1 Scale from, and writes it to, the paths that a kind declares."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from tarragon.localcluster.kinds.resource import Served
 from tarragon.localcluster.schema.field_errors import invalid_value
 from tarragon.localcluster.tables.workload_columns import selector_text
 
-_KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-_LARGEST = 2**31
+_METADATA_FIELDS = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_REPLICAS_LIMIT = 2**31
 
 
 def scale_of(served: Served, thing: Mapping[str, Any]) -> Json:
-    """Raises InternalError, as a kube-apiserver does, where the object has no wanted replicas."""
+    """The object's Scale. Raises InternalError, as a kube-apiserver does, if the object has no spec replicas."""
     paths = served.scale
-    assert paths is not None  # noqa: S101 - whoever asks has seen that there is a scale
-    wanted = _at(thing, paths.spec_replicas)
-    if not _is_count(wanted):
+    assert paths is not None  # noqa: S101 - callers check that the kind has a scale
+    replicas = _at(thing, paths.spec_replicas)
+    if not _is_count(replicas):
         raise errors.internal(f'the spec replicas field ".{".".join(paths.spec_replicas)}" does not exist')
-    return _scale(served, thing, wanted)
+    return _scale(served, thing, replicas)
 
 
 def scale_patched(served: Served, thing: Json, patch: Patch) -> Json:
-    """The Scale after a patch. One may be patched in where the object has none yet."""
+    """The Scale after a patch. Missing spec replicas count as 0."""
     if served.is_custom and patch.type not in {PatchType.JSON, PatchType.MERGE}:
         raise errors.unsupported_media_type([PatchType.JSON.value, PatchType.MERGE.value])
     paths = served.scale
     assert paths is not None  # noqa: S101 - as above
-    wanted = _at(thing, paths.spec_replicas)
-    return patched(served, _scale(served, thing, wanted if _is_count(wanted) else 0), patch)
+    replicas = _at(thing, paths.spec_replicas)
+    return patched(served, _scale(served, thing, replicas if _is_count(replicas) else 0), patch)
 
 
 def rescaled(served: Served, thing: Json, scale: Any) -> Json:
-    """The object with the Scale's replicas, in place. Raises BadRequest for what is no Scale, Invalid for a bad one."""
+    """Set a Scale's replicas in the object, in place. Raises BadRequest for what is no Scale, Invalid for a bad one."""
     paths = served.scale
     assert paths is not None  # noqa: S101 - as above
     if not isinstance(scale, dict) or scale.get("kind", "Scale") != "Scale":
@@ -46,22 +46,22 @@ def rescaled(served: Served, thing: Json, scale: Any) -> Json:
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool) or not isinstance(metadata, dict):
         raise errors.bad_request('Scale in version "v1" cannot be handled as a Scale: spec.replicas must be an integer')
-    if not 0 <= replicas < _LARGEST:
+    if not 0 <= replicas < _REPLICAS_LIMIT:
         fault = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
         raise errors.invalid(served, thing["metadata"]["name"], [fault])
     if metadata.get("resourceVersion"):
         thing["metadata"]["resourceVersion"] = str(metadata["resourceVersion"])
     *parents, last = paths.spec_replicas
-    place: Json = thing
+    parent: Json = thing
     for step in parents:
-        if not isinstance(place.get(step), dict):
-            place[step] = {}
-        place = place[step]
-    place[last] = replicas
+        if not isinstance(parent.get(step), dict):
+            parent[step] = {}
+        parent = parent[step]
+    parent[last] = replicas
     return thing
 
 
-def _scale(served: Served, thing: Mapping[str, Any], wanted: int) -> Json:
+def _scale(served: Served, thing: Mapping[str, Any], replicas: int) -> Json:
     paths = served.scale
     assert paths is not None  # noqa: S101 - as above
     running = _at(thing, paths.status_replicas)
@@ -72,14 +72,14 @@ def _scale(served: Served, thing: Mapping[str, Any], wanted: int) -> Json:
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": {name: thing["metadata"][name] for name in _KEPT if name in thing["metadata"]},
-        "spec": {"replicas": wanted},
+        "metadata": {name: thing["metadata"][name] for name in _METADATA_FIELDS if name in thing["metadata"]},
+        "spec": {"replicas": replicas},
         "status": status,
     }
 
 
 def _selector_text(selector: Any) -> str:
-    """Custom kinds have the text of a selector, deployments a selector, replication controllers a map of labels."""
+    """Custom kinds store a selector as text, Deployments as an object, ReplicationControllers as a map of labels."""
     if not isinstance(selector, Mapping):
         return selector if isinstance(selector, str) else ""
     is_selector = "matchLabels" in selector or "matchExpressions" in selector

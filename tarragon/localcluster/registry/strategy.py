@@ -1,4 +1,4 @@
-"""Creating and updating an object of any kind: what the server adds, keeps, drops and refuses."""
+"""Prepares objects of any kind for create and update: decodes, defaults and validates them, and records ownership."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tarragon.localcluster.validation.scale import scale_faults
 
 Json = dict[str, Any]
 
-_OTHER_PARTS = frozenset({"apiVersion", "kind", "metadata", "status"})
+_STATUS_UPDATE_PARTS = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """Who writes, when and how. `now` is a metav1.Time. What comes by an apply says itself who owns what."""
+    """The manager, time and operation of a write, for managedFields. `now` is a metav1.Time."""
 
     manager: str
     now: str
@@ -36,9 +36,9 @@ class Author:
 
 
 def decoded(served: Served, body: Any, touched: Collection[str] | None = None) -> tuple[Json, list[str]]:
-    """The body as an object of the kind, in shape, and the paths of the fields that its kind does not know.
+    """Decode the body as an object of the kind, in place. Unknown fields are dropped, and their paths returned.
 
-    Of a built-in kind only the parts are looked at that are `touched`, if it is known that all others were in shape.
+    With `touched`, only these parts of a built-in kind are decoded; the caller knows that the others are correct.
     Raises BadRequest for what is not an object of the kind, Invalid for another kind of the same group.
     """
     if not isinstance(body, dict):
@@ -46,8 +46,8 @@ def decoded(served: Served, body: Any, touched: Collection[str] | None = None) -
     _check_type(served, body)
     try:
         if served.is_custom:
-            return body, _in_custom_shape(served, body)
-        unknown = _in_built_in_shape(served, body, touched)
+            return body, _decode_custom(served, body)
+        unknown = _decode_built_in(served, body, touched)
     except MisfitError as error:
         raise errors.not_handled(served, str(error)) from error
     body.setdefault("metadata", {})
@@ -55,13 +55,13 @@ def decoded(served: Served, body: Any, touched: Collection[str] | None = None) -
 
 
 def prepare_create(served: Served, thing: Json, author: Author, uid: str, unowned: Fields | None = None) -> None:
-    """Make, in place, the object that is stored for a decoded body whose metadata has its name and namespace.
+    """Turn a decoded body, with its name and namespace set, into the object to store, in place.
 
-    What of it is `unowned`, others have filled in. Raises Invalid.
+    The server itself has filled in the `unowned` fields. Raises Invalid.
     """
     rules = rules_of(served)
     metadata = thing["metadata"]
-    given, later = metadata.pop("managedFields", None), union(filled_in_later(served, thing), unowned or {})
+    given, server_fields = metadata.pop("managedFields", None), union(filled_in_later(served, thing), unowned or {})
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
         metadata.pop(field, None)
     metadata["uid"], metadata["creationTimestamp"] = uid, author.now
@@ -70,39 +70,39 @@ def prepare_create(served: Served, thing: Json, author: Author, uid: str, unowne
     if "status" in served.subresources and not rules.keeps_status:
         thing.pop("status", None)
     rules.prepare_create(thing)
-    _refuse(served, thing, [*_faults(served, rules, thing), *rules.create_faults(thing)])
+    _raise_if_any(served, thing, [*_faults(served, rules, thing), *rules.create_faults(thing)])
     if author.operation == "Apply":
         recording.applied(thing, None, given)
     else:
-        recording.created(served, thing, given, recording.Writing(title(served, author), later))
+        recording.created(served, thing, given, recording.Writing(title(served, author), server_fields))
 
 
 def prepare_update(served: Served, thing: Json, old: Json, author: Author) -> Json:
-    """The object that is stored for a decoded update of `old` through the author's subresource. Raises Invalid.
+    """The object to store for a decoded update of `old` through the author's subresource. Raises Invalid.
 
-    Equal to `old` when the update changes nothing.
+    It equals `old` if the update changes nothing.
     """
     rules = rules_of(served)
     given = thing["metadata"].pop("managedFields", None)
-    wanted = _taken(served, thing, old, author.subresource)
+    wanted = _writable_part(served, thing, old, author.subresource)
     metadata_rules.carried_over(wanted["metadata"], old["metadata"])
     if author.subresource in {"", "scale"}:
         rules.prepare_update(wanted, old)
     faults = list(metadata_rules.update_faults(wanted["metadata"], old["metadata"]))
     if author.subresource == "status" and not served.is_custom:
-        faults += _metadata_faults(rules, wanted)  # all else has been checked before, and none of it has changed
+        faults += _metadata_faults(rules, wanted)  # the rest is unchanged, so it is still valid
     else:
         faults += _faults(served, rules, wanted)
     if author.subresource == "":
         faults += rules.update_faults(wanted, old)
-    _refuse(served, old, faults)
+    _raise_if_any(served, old, faults)
     if rules.counts_generation and _is_new_generation(served, wanted, old):
         wanted["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
     if author.operation == "Apply":
         recording.applied(wanted, old, given)
     else:
-        known = None if author.subresource else given
-        recording.updated(served, wanted, old, known, recording.Writing(title(served, author)))
+        client_entries = None if author.subresource else given
+        recording.updated(served, wanted, old, client_entries, recording.Writing(title(served, author)))
     return wanted
 
 
@@ -126,7 +126,7 @@ def _check_type(served: Served, body: Mapping[str, Any]) -> None:
         )
 
 
-def _in_built_in_shape(served: Served, body: Json, touched: Collection[str] | None) -> list[str]:
+def _decode_built_in(served: Served, body: Json, touched: Collection[str] | None) -> list[str]:
     shape = shape_of(served.group, served.version, served.kind)
     if shape is None or touched is None:
         return fit(shape, body) if shape is not None else []
@@ -137,7 +137,7 @@ def _in_built_in_shape(served: Served, body: Json, touched: Collection[str] | No
     return unknown
 
 
-def _in_custom_shape(served: Served, body: Json) -> list[str]:
+def _decode_custom(served: Served, body: Json) -> list[str]:
     assert served.schema is not None  # noqa: S101 - every custom kind has one
     metadata = body.setdefault("metadata", {})
     if not isinstance(metadata, dict):
@@ -157,18 +157,18 @@ def _faults(served: Served, rules: Rules, thing: Mapping[str, Any]) -> list[Faul
 
 
 def _metadata_faults(rules: Rules, thing: Mapping[str, Any]) -> list[Fault]:
-    """Of a built-in kind."""
+    """The faults in the metadata of a built-in kind."""
     metadata = thing["metadata"]
     return [*metadata_rules.faults_of(metadata, rules.name_fault), *metadata_rules.finalizer_faults(metadata)]
 
 
-def _refuse(served: Served, thing: Mapping[str, Any], faults: list[Fault]) -> None:
+def _raise_if_any(served: Served, thing: Mapping[str, Any], faults: list[Fault]) -> None:
     if faults:
         raise errors.invalid(served, thing["metadata"].get("name") or "", faults)
 
 
-def _taken(served: Served, thing: Json, old: Json, subresource: str) -> Json:
-    """The part of an update that its subresource may write, on top of what was there."""
+def _writable_part(served: Served, thing: Json, old: Json, subresource: str) -> Json:
+    """The old object with the parts of the update that its subresource may write."""
     match subresource:
         case "status":
             wanted = {**old, "metadata": {**old["metadata"]}} if served.is_custom else _with_new_metadata(thing, old)
@@ -183,22 +183,22 @@ def _taken(served: Served, thing: Json, old: Json, subresource: str) -> Json:
 
 
 def _with_new_metadata(thing: Json, old: Json) -> Json:
-    """Built-in kinds take labels and the like through `status` as well; owners they do not."""
+    """Built-in kinds accept metadata through `status` as well, except owner references."""
     wanted = {**thing, "metadata": {**thing["metadata"]}}
-    for part in {*thing, *old} - _OTHER_PARTS:
+    for part in {*thing, *old} - _STATUS_UPDATE_PARTS:
         _copy_part(wanted, old, part)
     _copy_part(wanted["metadata"], old["metadata"], "ownerReferences")
     return wanted
 
 
 def _is_new_generation(served: Served, thing: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Whether anything but metadata, and status where that is written apart, differs."""
+    """Whether anything differs besides metadata and, for kinds with that subresource, status."""
     outside = {"metadata", "apiVersion"} | ({"status"} if "status" in served.subresources else set())
     return any(thing.get(part) != old.get(part) for part in {*thing, *old} - outside)
 
 
 def title(served: Served, author: Author) -> Json:
-    """The author's entry among the managedFields, without the fields."""
+    """The author's managedFields entry, without the fields."""
     entry = {
         "manager": author.manager or "unknown",
         "operation": author.operation,

@@ -1,4 +1,4 @@
-"""Changing objects: PUT and PATCH of an object, its status, or its scale."""
+"""Updates objects: PUT and PATCH of an object, its status or its scale."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tarragon.localcluster.validation.kinds import rules_of
 
 
 class Changes:
-    """Updates and patches, with the deletes that the last finalizer's going brings about."""
+    """Handles updates and patches, and the delete that follows when one removes the last finalizer."""
 
     def __init__(self, writes: Writes, creates: Creates, deletes: Deletes, custom_kinds: CustomKinds) -> None:
         self._writes = writes
@@ -56,12 +56,12 @@ class Changes:
             stored = self._writes.latest(served, (target.namespace, target.name))
             old = opened(stored, served)
             if _may_share(target, patch):
-                made = patched(served, old, patch)
-                if isinstance(made.get("metadata"), dict):
-                    made["metadata"] = {**made["metadata"]}
+                body = patched(served, old, patch)
+                if isinstance(body.get("metadata"), dict):
+                    body["metadata"] = {**body["metadata"]}
             else:
-                made, old = patched(served, old, patch), opened(stored, served)
-            wanted, unknown = decoded(served, made, touched(patch))
+                body, old = patched(served, old, patch), opened(stored, served)
+            wanted, unknown = decoded(served, body, touched(patch))
             _refuse_other_name(target, wanted)
             return self._decided(target, wanted, stored, options, warnings_for(served, unknown, options), old=old)
 
@@ -84,21 +84,21 @@ class Changes:
         return Written(encode(scale_of(served, decode(written.object, dict))))
 
     def _applied(self, target: Target, body: Json, options: WriteOptions) -> Decision[Written]:
-        """An apply, which makes what is not there."""
+        """Decide an apply, which creates a missing object."""
         served, key = target.served, (target.namespace, target.name)
         author = self._writes.author(options, target.subresource).applying()
         if not target.subresource and self._is_missing(target):
-            made = applied(target, None, body, author, force=options.force)
-            _refuse_nameless(target, made)
-            _refuse_other_name(target, made)
-            return self._creates.decided(target, made, options, author)
+            merged = applied(target, None, body, author, force=options.force)
+            _refuse_nameless(target, merged)
+            _refuse_other_name(target, merged)
+            return self._creates.decided(target, merged, options, author)
         stored = self._writes.latest(served, key)
-        made = applied(target, opened(stored, served), body, author, force=options.force)
-        wanted, unknown = decoded(served, made)
+        merged = applied(target, opened(stored, served), body, author, force=options.force)
+        wanted, unknown = decoded(served, merged)
         _refuse_other_name(target, wanted)
         return self._decided(target, wanted, stored, options, warnings_for(served, unknown, options), author)
 
-    def _decided(  # noqa: PLR0913, PLR0917 - `author` where it is not plainly who asks, `old` if it was opened before
+    def _decided(  # noqa: PLR0913, PLR0917 - `author` of an apply, `old` if the caller has decoded it
         self,
         target: Target,
         wanted: Json,
@@ -108,7 +108,7 @@ class Changes:
         author: Author | None = None,
         old: Json | None = None,
     ) -> Decision[Written]:
-        """The decision about an object in shape that is to take the place of a stored one, which may be `old`."""
+        """Decide whether a decoded object may replace the stored one, whose content is `old`."""
         served = target.served
         _refuse_other_version(served, wanted, stored)
         old = old if old is not None else opened(stored, served)
@@ -137,7 +137,7 @@ class Changes:
 
 
 def _may_share(target: Target, patch: Patch) -> bool:
-    """Whether the new object may hold parts of the old one: then no rule fills anything into it."""
+    """Whether the new object may share parts with the old one: no rule changes this kind of update in place."""
     return target.subresource == "status" and patch.type is PatchType.MERGE and not target.served.is_custom
 
 
@@ -162,23 +162,23 @@ def _refuse_other_name(target: Target, thing: Json) -> None:
 
 
 def _refuse_vague_update(served: Served, wanted: Json, stored: Stored) -> None:
-    """Of a PUT: it must mean this object, and some kinds want to be told which version of it."""
+    """A PUT must not name another uid, and some kinds require a resourceVersion."""
     metadata = wanted["metadata"]
-    found = decode(stored.body, dict)["metadata"]["uid"]
-    if metadata.get("uid") not in {None, "", found}:
-        words = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {found}"
+    uid = decode(stored.body, dict)["metadata"]["uid"]
+    if metadata.get("uid") not in {None, "", uid}:
+        words = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {uid}"
         raise errors.conflict(served, stored.key[1], words)
     if rules_of(served).needs_version and not metadata.get("resourceVersion"):
         raise errors.vague_update(served, stored.key[1])
 
 
 def _refuse_other_version(served: Served, wanted: Json, stored: Stored) -> None:
-    given = wanted["metadata"].get("resourceVersion")
-    if not given:
+    text = wanted["metadata"].get("resourceVersion")
+    if not text:
         return
-    version = version_of(given)
+    version = version_of(text)
     if version is None:
-        words = f'metadata.resourceVersion: Invalid value: "{given}": strconv.ParseUint: invalid syntax'
+        words = f'metadata.resourceVersion: Invalid value: "{text}": strconv.ParseUint: invalid syntax'
         raise errors.bad_request(words)
     if version != stored.revision:
         raise errors.modified(served, stored.key[1])

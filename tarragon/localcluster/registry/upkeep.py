@@ -1,4 +1,4 @@
-"""What the server does on its own: what every cluster has from the start, old events, history out of the window."""
+"""Maintenance that no request triggers: bootstrap objects, expiry of events, and compaction of the history."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tarragon.localcluster.registry.writes import Decision, Writes, opened
 from tarragon.localcluster.storage.database import WriteFailedError
 
 EVENT_SECONDS = 3600
-"""How long after its last write an event is kept, as a kube-apiserver keeps it."""
+"""How long an event is kept after its last write, as in a kube-apiserver."""
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _PRIORITIES: Mapping[str, int] = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_BY_THE_SERVER = WriteOptions(field_manager="tarragon")
-_REMOVALS_AT_ONCE = 1_000
+_SERVER_OPTIONS = WriteOptions(field_manager="tarragon")
+_REMOVAL_BATCH_SIZE = 1_000
 
 
 class Upkeep:
-    """Work that nobody asks for."""
+    """Creates the bootstrap objects and does periodic maintenance."""
 
     def __init__(self, writes: Writes, creates: Creates, registry: Registry) -> None:
         self._writes = writes
@@ -31,33 +31,34 @@ class Upkeep:
         self._registry = registry
 
     async def found(self) -> None:
-        """Make what is missing of what every cluster has. Raises an ApiError when the disk is full."""
+        """Create the missing standard namespaces and priority classes. Raises ApiError if the disk is full."""
         namespaces = self._target("", "namespaces")
         priorities = self._target("scheduling.k8s.io", "priorityclasses")
         wanted: list[tuple[Target, str, Json]] = [(namespaces, name, {}) for name in _NAMESPACES]
         wanted += [(priorities, name, {"value": value}) for name, value in _PRIORITIES.items()]
         missing = [
-            self._creates.create(target, {"metadata": {"name": name}, **content}, _BY_THE_SERVER)
+            self._creates.create(target, {"metadata": {"name": name}, **content}, _SERVER_OPTIONS)
             for target, name, content in wanted
             if self._store.latest(target.served.full_name, ("", name)) is None
         ]
         await asyncio.gather(*missing)
 
     async def tidy(self) -> None:
-        """One round: old events go, the history shrinks to its window, watches that want a bookmark get one."""
+        """Remove old events, compact the history to its window, and send bookmarks to the watches that request them."""
         try:
-            await self._writes.run(self._expired_events, _BY_THE_SERVER)
+            await self._writes.run(self._expired_events, _SERVER_OPTIONS)
             await self._store.compact()
         except (ApiError, WriteFailedError):
-            pass  # a full disk: whoever writes is told, and the next round tries again
+            pass  # the disk is full: writers get the error, and the next pass tries again
         for shelf in self._store.shelves():
             shelf.tick()
 
     def _expired_events(self) -> Decision[None]:
         served = self._target("", "events").served
         horizon = self._writes.now().timestamp() - EVENT_SECONDS
-        old = [one for one in self._store.latest_of(served.full_name) if one.written < horizon][:_REMOVALS_AT_ONCE]
-        removals = [self._writes.removal(served, opened(one, served), one, _BY_THE_SERVER) for one in old]
+        events = self._store.latest_of(served.full_name)
+        expired = [event for event in events if event.written < horizon][:_REMOVAL_BATCH_SIZE]
+        removals = [self._writes.removal(served, opened(event, served), event, _SERVER_OPTIONS) for event in expired]
         return Decision(removals, None)
 
     def _target(self, group: str, plural: str) -> Target:

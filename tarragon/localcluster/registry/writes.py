@@ -1,4 +1,4 @@
-"""Deciding writes against the newest state there is, committed or queued, and telling nobody before it is durable."""
+"""Decides writes against the latest state, committed or queued, and answers them when they are durable."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ T = TypeVar("T")
 NO_PRECONDITION = DeleteOptions()
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-_EVEN_BYTES = 256 - 256 % len(_SUFFIX_LETTERS)
-"""Random bytes below this choose every letter equally often."""
+_UNBIASED_LIMIT = 256 - 256 % len(_SUFFIX_LETTERS)
+"""Random bytes below this limit select every letter equally often."""
 _SUFFIX_LENGTH = 5
-_LONGEST_PREFIX = 58
-_MOST_BYTES = 3 * 2**19
-"""What etcd takes: an object that is stored here can be stored in any cluster."""
+_MAX_PREFIX_LENGTH = 58
+_MAX_OBJECT_BYTES = 3 * 2**19
+"""etcd's limit, so that any cluster can store the objects of this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[T]):
-    """What a write comes to: the changes to store (none: everything is so already), and the answer then."""
+    """The outcome of a write: the changes to store, none if nothing changes, and the answer."""
 
     changes: Sequence[Change]
     answer: T
 
 
 class Writes:
-    """The parts that all writes share."""
+    """What all writes share: running decisions, and building changes."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
@@ -52,25 +52,24 @@ class Writes:
         self._clock = clock
 
     async def run(self, decide: Callable[[], Decision[T]], options: WriteOptions) -> T:
-        """Decide, store with all that follows from it, answer. Raises what `decide` and the followers raise, and 507
-        when the disk does not take it.
+        """Decide a write, store it with the followers' changes, and return the answer.
 
-        An answer that stores nothing waits for what it rests on: a conflict with a write that then fails would be
-        a lie.
+        Raises what `decide` and the followers raise, and 507 if the disk rejects the write. An answer that stores
+        nothing waits for the queued writes that it depends on: a conflict with a write that then fails would be wrong.
         """
         try:
             decision = decide()
-            more = [change for one in self.followers for change in one.following(decision.changes)]
+            following = [change for one in self.followers for change in one.following(decision.changes)]
         except ApiError:
-            await self._settle()
+            await self._wait_for_queued()
             raise
         except (RecursionError, OverflowError) as error:
             raise errors.bad_request(f"the object cannot be stored: {error}") from error
         if options.dry_run or not decision.changes:
-            await self._settle()
+            await self._wait_for_queued()
         else:
             try:
-                await self.store.commit([*decision.changes, *more] if more else decision.changes)
+                await self.store.commit([*decision.changes, *following] if following else decision.changes)
             except WriteFailedError as error:
                 raise errors.insufficient_storage(str(error)) from error
         return decision.answer
@@ -91,11 +90,11 @@ class Writes:
     def change(
         self, served: Served, thing: Mapping[str, object], before: Stored | None, options: WriteOptions
     ) -> Change:
-        """The next revision of an object; of a dry run it has the revision it had."""
+        """The change to the next revision of an object. A dry run keeps the revision."""
         return self._change(served, dict(thing), before, options, is_gone=False)
 
     def removal(self, served: Served, thing: Mapping[str, object], before: Stored, options: WriteOptions) -> Change:
-        """The end of an object, with its last state."""
+        """The change that removes an object. `thing` is its last state."""
         return self._change(served, dict(thing), before, options, is_gone=True)
 
     def _change(
@@ -108,35 +107,35 @@ class Writes:
         unchanged = before.revision if before is not None else 0
         revision = unchanged if options.dry_run else self.store.next_revision()
         body = encoded(served, thing, revision)
-        if len(body) > _MOST_BYTES and not is_gone:
+        if len(body) > _MAX_OBJECT_BYTES and not is_gone:
             raise errors.too_large_to_store()
         state = self.store.stored(served.full_name, key, revision, thing, body)
         return Change(served.full_name, key, before, state, is_gone)
 
-    async def _settle(self) -> None:
+    async def _wait_for_queued(self) -> None:
         if not await self.store.settled():
             raise errors.insufficient_storage("a write that this one depends on has failed")
 
 
 def opened(stored: Stored, served: Served) -> Json:
-    """A stored object, decoded anew in a served version: whoever opens it may change it."""
+    """Decode a stored object in a served version. The result is new, so the caller may change it."""
     thing: Json = decode(in_version(stored.body, served), dict)
     return thing
 
 
 class _RandomBytes:
-    """Fetched for many at once: each fetch gives the interpreter away to the thread that commits, and getting it back
-    takes a hundred times as long as the fetch.
+    """Random bytes, fetched in blocks: each fetch releases the GIL to the committing thread, and reacquiring it takes
+    a hundred times as long as the fetch.
     """
 
     def __init__(self) -> None:
-        self._left = b""
+        self._buffer = b""
 
     def take(self, count: int) -> bytes:
-        if len(self._left) < count:
-            self._left = os.urandom(4096)
-        taken, self._left = self._left[:count], self._left[count:]
-        return taken
+        if len(self._buffer) < count:
+            self._buffer = os.urandom(4096)
+        block, self._buffer = self._buffer[:count], self._buffer[count:]
+        return block
 
 
 _random = _RandomBytes()
@@ -150,22 +149,22 @@ def new_uid() -> str:
 
 
 def name_for(metadata: Json) -> None:
-    """Make up, in place, the name of an object that has only a generateName."""
+    """Generate, in place, the name of an object that has only a generateName."""
     prefix = metadata.get("generateName")
     if prefix and not metadata.get("name"):
         suffix = "".join(_random_letter() for _ in range(_SUFFIX_LENGTH))
-        metadata["name"] = prefix[:_LONGEST_PREFIX] + suffix
+        metadata["name"] = prefix[:_MAX_PREFIX_LENGTH] + suffix
 
 
 def _random_letter() -> str:
-    while (drawn := _random.take(1)[0]) >= _EVEN_BYTES:
+    while (drawn := _random.take(1)[0]) >= _UNBIASED_LIMIT:
         pass
     return _SUFFIX_LETTERS[drawn % len(_SUFFIX_LETTERS)]
 
 
 def warnings_for(served: Served, unknown: Sequence[str], options: WriteOptions) -> tuple[str, ...]:
-    """What to warn of: fields that the kind does not know or that came twice. Raises BadRequest when that is strict."""
-    told = [*options.doubles, *(f'unknown field "{path}"' for path in unknown)]
-    if told and options.field_validation is FieldValidation.STRICT:
-        raise errors.not_handled(served, f"strict decoding error: {', '.join(told)}")
-    return tuple(told) if options.field_validation is FieldValidation.WARN else ()
+    """Warnings about unknown and duplicate fields. Raises BadRequest under strict validation."""
+    warnings = [*options.doubles, *(f'unknown field "{path}"' for path in unknown)]
+    if warnings and options.field_validation is FieldValidation.STRICT:
+        raise errors.not_handled(served, f"strict decoding error: {', '.join(warnings)}")
+    return tuple(warnings) if options.field_validation is FieldValidation.WARN else ()
