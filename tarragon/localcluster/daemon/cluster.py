@@ -52,8 +52,7 @@ from tarragon.localcluster.kubelet.resources.sampler import Sampler
 from tarragon.localcluster.kubelet.volumes.tokens import PodApi
 from tarragon.localcluster.registry import metrics_api
 from tarragon.localcluster.registry.api import Api
-from tarragon.localcluster.registry.binding import Binder
-from tarragon.localcluster.registry.client import InProcess
+from tarragon.localcluster.registry.client import Binder, InProcess
 from tarragon.localcluster.registry.computed import ComputedKinds
 from tarragon.localcluster.scheduler.scheduler import Scheduler
 from tarragon.localcluster.services.endpoint_slices import EndpointSliceController

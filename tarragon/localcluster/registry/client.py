@@ -1,4 +1,4 @@
-"""The port `Cluster` without a network: in the server's own process, and read-only from a stopped server's store."""
+"""Clients without a network: in the server's own process, and read-only on the store of a stopped server."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tarragon.client.port import (
     WatchEvent,
 )
 from tarragon.kube.codec import decode, encode
+from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key, Resource
 from tarragon.kube.nesting import MAX_DEPTH, is_within
 from tarragon.localcluster.api import errors
@@ -85,6 +86,21 @@ class InProcess:
     def _target(self, resource: Resource[T], key: Key, subresource: str = "") -> Target:
         path = (resource.group, resource.version, resource.plural)
         return self._api.target(path, key.namespace if resource.namespaced else "", key.name, subresource)
+
+
+class Binder:
+    """Creates pods/binding in process. Only a scheduler needs it, so it is not part of `Cluster`."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        """Raises Conflict if the pod is assigned or being deleted, NotFound if it is gone. The Api ignores the uid."""
+        target = self._api.target(("", "v1", "pods"), pod.metadata.namespace, pod.metadata.name, "binding")
+        metadata = {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid}
+        reference = {"apiVersion": "v1", "kind": "Node", "name": node}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": reference}
+        await self._api.create(target, binding)
 
 
 class OnDisk:

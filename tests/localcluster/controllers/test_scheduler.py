@@ -6,7 +6,7 @@ from typing import Any
 from tarragon.client.errors import from_status
 from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import Key
-from tarragon.localcluster.registry.binding import Binder
+from tarragon.localcluster.registry.client import Binder
 from tarragon.localcluster.scheduler.scheduler import Bind, Scheduler
 from tests.localcluster.controllers.world import Json, Scene, World, pod_spec
 

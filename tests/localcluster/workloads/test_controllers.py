@@ -27,7 +27,7 @@ from tarragon.localcluster.controllers.workloads.model import (
 from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
 from tarragon.localcluster.controllers.workloads.pods import PODS
 from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
-from tarragon.localcluster.registry.binding import Binder
+from tarragon.localcluster.registry.client import Binder
 from tarragon.localcluster.scheduler.scheduler import Scheduler
 from tests.localcluster.controllers.world import Json, World, a_world
 
