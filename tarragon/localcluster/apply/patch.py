@@ -1,4 +1,4 @@
-"""What a patch makes of an object: JSON patch, merge patch and strategic merge patch. Apply is in applying.py."""
+"""Applies JSON patches, merge patches and strategic merge patches. Server-side apply is in registry/apply.py."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tarragon.localcluster.kinds.resource import Served
 from tarragon.localcluster.kinds.shape import shape_of
 from tarragon.localcluster.schema.field_errors import invalid_value
 
-_MOST_OPERATIONS = 10_000
-_MOST_COPIED = 3 * 2**20
-"""Bytes that the copies of one patch may add, as of kube-apiserver."""
+_MAX_OPERATIONS = 10_000
+_MAX_COPIED_BYTES = 3 * 2**20
+"""Bytes that the `copy` operations of one patch may add, as in kube-apiserver."""
 
 
 class _Replace(jsonpatch.ReplaceOperation):
-    """A kube-apiserver's `replace` also sets a key that is not there yet; clients rely on it."""
+    """Sets a missing key as well, as a kube-apiserver's `replace` does. Clients rely on it."""
 
     def apply(self, obj: Any) -> Any:
-        place, part = self.pointer.to_last(obj)
-        if part is not None and isinstance(place, dict) and "value" in self.operation:
-            place[part] = self.operation["value"]
+        parent, key = self.pointer.to_last(obj)
+        if key is not None and isinstance(parent, dict) and "value" in self.operation:
+            parent[key] = self.operation["value"]
             return obj
         return super().apply(obj)
 
@@ -40,7 +40,7 @@ class _JsonPatch(jsonpatch.JsonPatch):
 
 
 def patched(served: Served, thing: Json, patch: Patch) -> Json:
-    """The object after the patch; `thing` is given away. Raises BadRequest, Invalid or 415 as a kube-apiserver does."""
+    """The object after the patch; `thing` may be changed. Raises BadRequest, Invalid or 415 as kube-apiserver does."""
     match patch.type:
         case PatchType.JSON:
             return _json_patched(thing, patch.body)
@@ -53,7 +53,7 @@ def patched(served: Served, thing: Json, patch: Patch) -> Json:
 
 
 def touched(patch: Patch) -> Collection[str] | None:
-    """The parts of an object that a patch can have changed; None: any."""
+    """The top-level fields that a patch may change, None for all."""
     is_by_part = patch.type in {PatchType.MERGE, PatchType.STRATEGIC} and isinstance(patch.body, dict)
     return None if not is_by_part or any(name.startswith("$") for name in patch.body) else patch.body.keys()
 
@@ -64,32 +64,32 @@ def _json_patched(thing: Json, operations: Any) -> Json:
         raise errors.bad_request(f"json: cannot unmarshal {found} into Go value of type jsonpatch.Patch")
     if not all(isinstance(operation, dict) for operation in operations):
         raise errors.bad_request("json: cannot unmarshal into Go value of type jsonpatch.Operation")
-    if len(operations) > _MOST_OPERATIONS:
+    if len(operations) > _MAX_OPERATIONS:
         count = len(operations)
-        words = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {count}"
+        words = f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {count}"
         raise errors.failure(413, "RequestEntityTooLarge", words)
     try:
-        result = _one_by_one(_JsonPatch(operations), thing)
+        result = _apply_in_order(_JsonPatch(operations), thing)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError, ValueError) as error:
         message = "the server rejected our request due to an error in our request"
         raise errors.failure(422, "Invalid", message, {}) from error
     if not isinstance(result, dict):
-        raise errors.bad_request("the patch leaves something that is not an object")
-    # Managed fields are as deep as the object, and a little deeper.
+        raise errors.bad_request("the result of the patch is not an object")
+    # managedFields nest a little deeper than the object itself.
     is_shallow = is_within(encode({**result, "metadata": None}), MANIFEST_DEPTH)
     if not (is_shallow and is_within(encode(result), MAX_DEPTH)):
         raise errors.too_deep()
     return result
 
 
-def _one_by_one(operations: _JsonPatch, thing: Any) -> Any:
-    """Raises 413 where copies of copies would make much out of a few bytes."""
+def _apply_in_order(operations: _JsonPatch, thing: Any) -> Any:
+    """Raises 413 when copies of copies would blow up a small patch."""
     copied = 0
     for operation in operations:
         if operation["op"] == "copy":
             copied += len(encode(jsonpointer.resolve_pointer(thing, operation["from"])))
-            if copied > _MOST_COPIED:
-                words = f"the accumulated size increase of copy is {copied}, exceeding the limit {_MOST_COPIED}"
+            if copied > _MAX_COPIED_BYTES:
+                words = f"the accumulated size increase of copy is {copied}, exceeding the limit {_MAX_COPIED_BYTES}"
                 raise errors.failure(413, "RequestEntityTooLarge", f"Unable to complete the copy, {words}")
         thing = _JsonPatch([operation]).apply(thing, in_place=True)
     return thing
@@ -113,8 +113,8 @@ def _checked(served: Served, result: Any) -> Json:
     return result
 
 
-def _bad_patch(served: Served, patch: Any, why: str) -> Exception:
-    return errors.invalid(served, "", [invalid_value("patch", patch, why)])
+def _bad_patch(served: Served, patch: Any, reason: str) -> Exception:
+    return errors.invalid(served, "", [invalid_value("patch", patch, reason)])
 
 
 def _accepted(served: Served) -> list[str]:

@@ -1,4 +1,4 @@
-"""Strategic merge patches: maps merge, and so do the lists whose type names a key or says that they are sets.
+"""Strategic merge patches: maps are merged, and so are lists whose type declares a merge key or a set.
 
 Directives: `$patch: replace|delete|merge`, `$retainKeys`, `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD`.
 """
@@ -19,7 +19,7 @@ _ORDER = "$setElementOrder/"
 
 
 class StrategicError(Exception):
-    """The patch does not fit the object; the text is the server's."""
+    """The patch does not fit the object. The message is a kube-apiserver's."""
 
 
 def strategically_merged(shape: Shape, target: Any, patch: Mapping[str, Any]) -> Json:
@@ -40,7 +40,7 @@ def strategically_merged(shape: Shape, target: Any, patch: Mapping[str, Any]) ->
 
 
 def _retained(base: Json, patch: Mapping[str, Any]) -> Json:
-    """`$retainKeys` lists all fields that may be left: it is how one of a union takes another's place."""
+    """Drop the fields that `$retainKeys` does not list, so that one member of a union can replace another."""
     kept = patch.get(_RETAIN)
     if kept is None:
         return base
@@ -50,9 +50,10 @@ def _retained(base: Json, patch: Mapping[str, Any]) -> Json:
 
 
 def _set_order(shape: Shape, base: Json, before: Json, patch: Mapping[str, Any]) -> None:
-    """Bring merged lists into the order that is asked for, or else that of the patch.
+    """Sort merged lists as `$setElementOrder` says, or else as in the patch.
 
-    As a kube-apiserver 1.20 does it, but for patches that also delete: there its order depends on a shared slice.
+    This is the order of kube-apiserver 1.20, except for patches that also delete: there, the server's order depends
+    on a shared slice.
     """
     for name, order in patch.items():
         field = name.removeprefix(_ORDER)
@@ -99,45 +100,45 @@ def _merged_by_key(shape: Shape, before: list[Any], change: Sequence[Any]) -> li
     for one in change:
         if not isinstance(one, Mapping) or shape.merge_key not in one:
             raise StrategicError(f"map: {one} does not contain declared merge key: {shape.merge_key}")
-        place = _place(before, shape.merge_key, one[shape.merge_key])
+        index = _index_of(before, shape.merge_key, one[shape.merge_key])
         match one.get(_PATCH):
-            case "delete" if place is not None:
-                before.pop(place)
+            case "delete" if index is not None:
+                before.pop(index)
             case "delete":
                 pass
-            case _ if place is not None:
-                before[place] = strategically_merged(element, before[place], one)
+            case _ if index is not None:
+                before[index] = strategically_merged(element, before[index], one)
             case _:
                 before.append(_plain(one))
     return before
 
 
-def _place(elements: Sequence[Any], key: str, wanted: Any) -> int | None:
-    found = (index for index, one in enumerate(elements) if isinstance(one, Mapping) and one.get(key) == wanted)
+def _index_of(elements: Sequence[Any], key: str, value: Any) -> int | None:
+    found = (index for index, one in enumerate(elements) if isinstance(one, Mapping) and one.get(key) == value)
     return next(found, None)
 
 
 def _delete_from_list(base: Json, name: str, values: Any) -> None:
-    """Before anything is merged: what a patch takes out and puts in again stays."""
+    """Called before the merge, so that a value that the patch deletes and adds again remains."""
     field = name.removeprefix(_DELETE)
     if field != name and isinstance(base.get(field), list) and isinstance(values, list):
         base[field] = [one for one in base[field] if one not in values]
 
 
 def _ordered(key: str, elements: list[Any], before: list[Any], order: list[Any]) -> list[Any]:
-    """What the order names stands as it says; the rest keeps its place among what was there, behind what is new."""
+    """Elements in the given order. Others stay before the elements that they preceded, or come last."""
 
-    def mark(element: Any) -> str:
+    def identity(element: Any) -> str:
         return repr(element.get(key) if key and isinstance(element, Mapping) else element)
 
-    wanted = {mark(one): rank for rank, one in enumerate(order)}
-    earlier = {mark(one): rank for rank, one in enumerate(before)}
-    named = sorted((one for one in elements if mark(one) in wanted), key=lambda one: wanted[mark(one)])
-    rest = [one for one in elements if mark(one) not in wanted]
+    ranks = {identity(one): rank for rank, one in enumerate(order)}
+    earlier = {identity(one): rank for rank, one in enumerate(before)}
+    named = sorted((one for one in elements if identity(one) in ranks), key=lambda one: ranks[identity(one)])
+    rest = [one for one in elements if identity(one) not in ranks]
     result: list[Any] = []
     for element in named:
-        place = earlier.get(mark(element))
-        while place is not None and rest and earlier.get(mark(rest[0]), place) < place:
+        position = earlier.get(identity(element))
+        while position is not None and rest and earlier.get(identity(rest[0]), position) < position:
             result.append(rest.pop(0))
         result.append(element)
     return result + rest

@@ -1,1 +1,1 @@
-"""Who owns which field of an object: metadata.managedFields, and server-side apply, which rests on it."""
+"""Ownership of fields: metadata.managedFields, and the merge of server-side apply, which builds on it."""

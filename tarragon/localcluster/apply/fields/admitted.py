@@ -1,4 +1,4 @@
-"""What admission fills into a new object: nobody owns it, as nobody has asked for it."""
+"""Finds the fields that admission fills into a new object, which no manager owns."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tarragon.localcluster.kinds.resource import Served
 
 Json = dict[str, Any]
 
-_FILLED_IN = frozenset({"pods", "services"})
+_CHANGED_BY_ADMISSION = frozenset({"pods", "services"})
 
 
 def as_sent(served: Served, thing: Json) -> Json | None:
-    """A copy as deep as admission reaches, from before it; None for kinds into which it fills nothing."""
-    if served.full_name not in _FILLED_IN:
+    """Copy a new object before admission, as deeply as admission changes it; None for kinds that it does not change."""
+    if served.full_name not in _CHANGED_BY_ADMISSION:
         return None
     metadata, spec = thing.get("metadata") or {}, thing.get("spec") or {}
     copied = {name: _copied(value) for name, value in spec.items()}
@@ -24,7 +24,7 @@ def as_sent(served: Served, thing: Json) -> Json | None:
 
 
 def filled_in(served: Served, sent: Json | None, thing: Json) -> Fields:
-    """The fields that are new since then."""
+    """The fields that were added since `sent` was copied."""
     return {} if sent is None else compared(type_of(served), sent, {name: thing.get(name) or {} for name in sent}).added
 
 

@@ -1,4 +1,4 @@
-"""Whether an applied object can be of its kind: what it may not have, and what it must have to be merged."""
+"""Checks an applied object against its type: wrong types, unknown fields, and list items without their keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GO_TYPES: Mapping[type, str] = {
 
 
 def misfits(place: Type, value: Any, path: Path = ()) -> Iterator[str]:
-    """What is wrong, in the words of a server that types an applied object."""
+    """Yields the faults of an applied object, in a kube-apiserver's words."""
     if value is None:
         return
     match place.kind:
@@ -30,15 +30,15 @@ def misfits(place: Type, value: Any, path: Path = ()) -> Iterator[str]:
         case "list" if isinstance(value, list):
             yield from _list_misfits(place, value, path)
         case "map" | "list":
-            yield f"{shown(path)}: expected {place.kind}, got &{{{_plain(value)}}}"
-        case _ if place.scalar and not _is(place.scalar, value):
+            yield f"{shown(path)}: expected {place.kind}, got &{{{_go_text(value)}}}"
+        case _ if place.scalar and not _is_scalar(place.scalar, value):
             yield f"{shown(path)}: {_expected(place.scalar, value)}"
         case _:
             pass
 
 
-def _is(scalar: str, value: Any) -> bool:
-    """Python would take a truth for a number."""
+def _is_scalar(scalar: str, value: Any) -> bool:
+    """Python counts booleans as numbers, so tell them apart."""
     return isinstance(value, _SCALARS[scalar]) and isinstance(value, bool) == (scalar == "boolean")
 
 
@@ -49,16 +49,16 @@ def _expected(scalar: str, value: Any) -> str:
         case "number":
             return f"expected numeric (int or float), got {_GO_TYPES.get(type(value), 'interface {}')}"
         case _:
-            return f"expected boolean, got &{{{_plain(value)}}}"
+            return f"expected boolean, got &{{{_go_text(value)}}}"
 
 
-def _plain(value: Any) -> str:
-    """As Go prints a value of any type."""
+def _go_text(value: Any) -> str:
+    """The value as Go prints it."""
     match value:
         case dict():
-            return f"map[{' '.join(f'{name}:{_plain(value[name])}' for name in sorted(value))}]"
+            return f"map[{' '.join(f'{name}:{_go_text(value[name])}' for name in sorted(value))}]"
         case list():
-            return f"[{' '.join(map(_plain, value))}]"
+            return f"[{' '.join(map(_go_text, value))}]"
         case bool():
             return "true" if value else "false"
         case None:
@@ -68,7 +68,7 @@ def _plain(value: Any) -> str:
 
 
 def _typed(value: Any) -> str:
-    """As Go prints a value with its type."""
+    """The value as Go prints it with its type."""
     match value:
         case dict():
             return f"map[string]interface {{}}{{{', '.join(f'{_typed(k)}:{_typed(value[k])}' for k in sorted(value))}}}"
@@ -79,16 +79,16 @@ def _typed(value: Any) -> str:
         case None:
             return "interface {}(nil)"
         case _:
-            return _plain(value)
+            return _go_text(value)
 
 
 def _map_misfits(place: Type, value: Mapping[str, Any], path: Path) -> Iterator[str]:
     for name, child in value.items():
-        here = (*path, f"f:{name}")
+        child_path = (*path, f"f:{name}")
         if name not in place.fields and place.element is None:
-            yield f"{shown(here)}: field not declared in schema"
+            yield f"{shown(child_path)}: field not declared in schema"
         else:
-            yield from misfits(place.below(name), child, here)
+            yield from misfits(place.below(name), child, child_path)
 
 
 def _list_misfits(place: Type, value: list[Any], path: Path) -> Iterator[str]:

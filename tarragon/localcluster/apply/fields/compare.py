@@ -1,4 +1,4 @@
-"""What of an object has changed, field by field."""
+"""Compares two objects field by field."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The fields that are new, gone, and other than before."""
+    """The fields that were added, removed and modified."""
 
     added: Fields
     removed: Fields
@@ -36,14 +36,14 @@ NOTHING = Comparison({}, {}, {})
 
 
 def compared(place: Type, old: Mapping[str, Any], new: Mapping[str, Any]) -> Comparison:
-    """Of two objects of a kind. What is equal is not looked into."""
+    """Compare two objects of a kind. Equal parts are not visited."""
     found = _Difference()
-    found.maps(place, old, new)
+    found.compare_maps(place, old, new)
     return Comparison(found.added, found.removed, found.modified)
 
 
 class _Difference:
-    """What has been found below one place."""
+    """Collects the differences below one path."""
 
     __slots__ = ("added", "modified", "removed")
 
@@ -52,7 +52,7 @@ class _Difference:
         self.removed: Fields = {}
         self.modified: Fields = {}
 
-    def maps(self, place: Type, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def compare_maps(self, place: Type, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         declared, others = place.fields, place.element or FREE
         for name in sorted(old.keys() | new.keys()):
             label, below = declared.get(name) or (f"f:{name}", others)
@@ -61,18 +61,18 @@ class _Difference:
             elif name not in new:
                 self.removed[label] = MEMBER if below.kind == "leaf" else added(below, old[name])
             elif not _are_same(old[name], new[name]):
-                self._changed(label, below, old[name], new[name])
+                self._add_changed(label, below, old[name], new[name])
 
-    def _lists(self, place: Type, old: list[Any], new: list[Any]) -> None:
+    def _compare_lists(self, place: Type, old: list[Any], new: list[Any]) -> None:
         if not old:
-            self.added = _inside(added(place, new))
+            self.added = _children(added(place, new))
             return
         before, after = labelled(place, old), labelled(place, new)
         element = place.element or FREE
         for mark in sorted({*before, *after}):
             earlier, later = before.get(mark, _ABSENT), after.get(mark, _ABSENT)
             if SEVERAL in (earlier, later):
-                self._repeated(mark, element, earlier, later)
+                self._compare_repeated(mark, element, earlier, later)
                 if earlier is later and _all_of(place, old, mark) != _all_of(place, new, mark):
                     self.modified[mark] = MEMBER
             elif earlier is _ABSENT:
@@ -80,10 +80,10 @@ class _Difference:
             elif later is _ABSENT:
                 self.removed[mark] = added(element, earlier)
             elif not _are_same(earlier, later):
-                self._changed(mark, element, earlier, later)
+                self._add_changed(mark, element, earlier, later)
 
-    def _repeated(self, mark: str, element: Type, earlier: Any, later: Any) -> None:
-        """An item that is in a list twice is one field; what is below it is nobody's."""
+    def _compare_repeated(self, mark: str, element: Type, earlier: Any, later: Any) -> None:
+        """An item that occurs more than once is one field, and what is below it has no owner."""
         if earlier is SEVERAL and later is not SEVERAL:
             self.removed[mark] = MEMBER
             if later is not _ABSENT:
@@ -93,29 +93,29 @@ class _Difference:
             if earlier is not _ABSENT:
                 self.removed[mark] = added(element, earlier)
 
-    def _changed(self, label: str, place: Type, before: Any, after: Any) -> None:
+    def _add_changed(self, label: str, place: Type, before: Any, after: Any) -> None:
         kind = place.kind
         if kind == "leaf" or (not before and not after) or not (_has_parts(before) or _has_parts(after)):
             self.modified[label] = MEMBER
             return
         below = _Difference()
-        if kind != "list" and _are(dict, before, after):
-            below.maps(place, before or {}, after or {})
-        elif kind == "list" and _are(list, before, after):
-            below._lists(place, before or [], after or [])
-        elif kind == "free" and _are(list, before, after):
+        if kind != "list" and _are_both(dict, before, after):
+            below.compare_maps(place, before or {}, after or {})
+        elif kind == "list" and _are_both(list, before, after):
+            below._compare_lists(place, before or [], after or [])
+        elif kind == "free" and _are_both(list, before, after):
             self.modified[label] = MEMBER
         else:
             self.modified[label] = MEMBER
-            below._replaced(place, before, after)
-        self._take(label, below)
+            below._compare_replaced(place, before, after)
+        self._add_below(label, below)
 
-    def _replaced(self, place: Type, before: Any, after: Any) -> None:
-        """One kind of value in place of another: the place has changed, and what was below it is gone."""
-        self.removed = _inside(added(place, before))
-        self.added = _inside(added(place, after))
+    def _compare_replaced(self, place: Type, before: Any, after: Any) -> None:
+        """A value of another type: all that was below the old one is removed, and all below the new one is added."""
+        self.removed = _children(added(place, before))
+        self.added = _children(added(place, after))
 
-    def _take(self, label: str, below: _Difference) -> None:
+    def _add_below(self, label: str, below: _Difference) -> None:
         if below.added:
             self.added[label] = below.added
         if below.removed:
@@ -125,7 +125,7 @@ class _Difference:
 
 
 def _are_same(before: Any, after: Any) -> bool:
-    """Python would take 1 for true."""
+    """Equality that does not take 1 for true."""
     return before is after or (before == after and isinstance(before, bool) == isinstance(after, bool))
 
 
@@ -133,12 +133,12 @@ def _has_parts(value: Any) -> bool:
     return type(value) is dict or type(value) is list
 
 
-def _are(kind: type, before: Any, after: Any) -> bool:
-    """Whether both are, nothing counting as an empty one."""
+def _are_both(kind: type, before: Any, after: Any) -> bool:
+    """Whether both values are of the type; None counts as empty."""
     return (before is None or type(before) is kind) and (after is None or type(after) is kind)
 
 
-def _inside(node: Fields) -> Fields:
+def _children(node: Fields) -> Fields:
     return {label: child for label, child in node.items() if label != SELF}
 
 

@@ -1,4 +1,4 @@
-"""Fields that somebody else owns and that an apply would change: told as kubectl prints them."""
+"""Conflicts: fields that an apply would change and that others own, worded as kubectl prints them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tarragon.localcluster.apply.fields.sets import Fields
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """What of an entry's fields would change."""
+    """The fields of one entry that would change."""
 
     entry: Entry
     fields: Fields
@@ -28,7 +28,7 @@ class Conflict:
 
 
 class ConflictsError(Exception):
-    """An apply is not forced, and others own what it would change."""
+    """An apply without force would change fields that others own."""
 
     def __init__(self, conflicts: Sequence[Conflict]) -> None:
         super().__init__(f"{len(conflicts)} conflicts")
@@ -42,9 +42,9 @@ class ConflictsError(Exception):
         return found
 
     def but(self, allowed: Fields) -> list[Conflict]:
-        """What is left when nobody minds about these fields."""
-        left = (Conflict(one.entry, sets.difference(one.fields, allowed)) for one in self.conflicts)
-        return [one for one in left if one.fields]
+        """The conflicts that remain without the allowed fields."""
+        reduced = (Conflict(one.entry, sets.difference(one.fields, allowed)) for one in self.conflicts)
+        return [one for one in reduced if one.fields]
 
     def refusal(self) -> ApiError:
         causes = [
@@ -52,9 +52,9 @@ class ConflictsError(Exception):
             for one in self.conflicts
             for path in one.paths
         ]
-        return errors.failure(409, "Conflict", self._words(), {"causes": causes})
+        return errors.failure(409, "Conflict", self._message(), {"causes": causes})
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         count = sum(len(one.paths) for one in self.conflicts)
         if count == 1:
             only = self.conflicts[0]

@@ -1,4 +1,4 @@
-"""The list metadata.managedFields: read from anybody, put in order, kept within bounds."""
+"""Entries of metadata.managedFields: parsing, validation, order, and the limit on their number."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tarragon.localcluster.apply.fields.sets import MEMBER, SELF, Fields, union
 from tarragon.localcluster.schema.field_errors import Fault, invalid_value
 
 Entry = dict[str, Any]
-"""As it stands in an object: manager, operation, apiVersion, time, fieldsType, fieldsV1, maybe subresource."""
+"""As in an object: manager, operation, apiVersion, time, fieldsType, fieldsV1 and optionally subresource."""
 
 MOST_UPDATES = 10
-"""More entries of updates than these, and the oldest are put together."""
+"""The maximum number of Update entries; beyond it the oldest are merged."""
 
 _ANCIENT = "ancient-changes"
 _OPERATIONS = ("Apply", "Update")
@@ -23,23 +23,23 @@ _LONGEST_SUBRESOURCE = 256
 
 
 class BadEntriesError(ValueError):
-    """Somebody's managedFields are none."""
+    """A client's managedFields are malformed."""
 
 
 def identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Who it is about. Whoever applies is the same in all versions."""
+    """Identifies an entry's owner. An Apply entry is the same owner in all versions."""
     is_apply = entry.get("operation") == "Apply"
     version = "" if is_apply else entry.get("apiVersion")
     return entry.get("manager"), entry.get("operation"), version, entry.get("subresource") or ""
 
 
 def is_reset(given: Any) -> bool:
-    """Whether a client asks for ownership to be forgotten."""
+    """Whether a client asks to reset ownership."""
     return given is not None and (not given or given == [{}])
 
 
 def understood(given: Iterable[Entry]) -> list[Entry]:
-    """What a client has written, with its sets as they are written here. Raises BadEntriesError."""
+    """Parse a client's entries, and bring their field sets into canonical form. Raises BadEntriesError."""
     found: dict[tuple[Any, ...], Entry] = {}
     for entry in given:
         if entry.get("operation") not in _OPERATIONS:
@@ -68,25 +68,25 @@ def faults_of(entries: Sequence[Entry]) -> Iterable[Fault]:
 
 
 def ordered(entries: list[Entry]) -> list[Entry]:
-    """Those who apply first, then by time, to the second."""
+    """Sort entries: Apply before Update, then by time, to the second."""
     return entries if len(entries) < 2 else sorted(entries, key=_rank)  # noqa: PLR2004 - one is in order
 
 
 def bounded(entries: list[Entry]) -> list[Entry]:
-    """Of too many updates the oldest of each version become one."""
+    """Merge the oldest Update entries of each version if there are too many."""
     updates = sorted((one for one in entries if one.get("operation") == "Update"), key=_age)
-    spare = len(updates) - MOST_UPDATES
-    first: dict[Any, Entry] = {}
+    excess = len(updates) - MOST_UPDATES
+    oldest: dict[Any, Entry] = {}
     for entry in updates:
-        if spare <= 0:
+        if excess <= 0:
             break
         version = entry.get("apiVersion")
-        older = first.get(version)
-        first[version] = entry
+        older = oldest.get(version)
+        oldest[version] = entry
         if older is not None:
-            first[version] = _put_together(older, entry)
-            entries = [one for one in entries if one is not older and one is not entry] + [first[version]]
-            spare -= 1
+            oldest[version] = _merged(older, entry)
+            entries = [one for one in entries if one is not older and one is not entry] + [oldest[version]]
+            excess -= 1
     return entries
 
 
@@ -94,8 +94,8 @@ def same_but_for_times(left: Sequence[Entry], right: Sequence[Entry]) -> bool:
     return [_timeless(one) for one in left] == [_timeless(one) for one in right]
 
 
-def _put_together(older: Entry, newer: Entry) -> Entry:
-    """With the newer one's time."""
+def _merged(older: Entry, newer: Entry) -> Entry:
+    """One entry for both, with the newer one's time."""
     return {
         "manager": _ANCIENT,
         "operation": "Update",
@@ -120,8 +120,8 @@ def _age(entry: Entry) -> tuple[Any, ...]:
     return _seconds(entry), str(entry.get("manager") or ""), str(entry.get("apiVersion") or "")
 
 
-def _seconds(entry: Entry) -> str | float:
-    """Times are UTC and written alike, so that their texts sort; others are read."""
+def _seconds(entry: Entry) -> str:
+    """The entry's time to the second, as sortable text. Times that are not in UTC are converted."""
     time = entry.get("time") or ""
     if not time or time.endswith("Z"):
         return str(time)[:19]
@@ -133,7 +133,7 @@ def _timeless(entry: Entry) -> Entry:
 
 
 def _canonical(node: Any, *, is_root: bool = False) -> Fields | None:
-    """None for a place that is not in the set and leads nowhere."""
+    """The node in canonical form, None if neither its path nor one below it is in the set."""
     if not isinstance(node, dict):
         raise BadEntriesError("fieldsV1 must be an object of objects")
     children: Fields = {}

@@ -1,4 +1,4 @@
-"""The set of all fields that an object has: as an applied one owns them, and as an addition brings them."""
+"""Extracts the set of an object's fields: those that an apply owns, and those that an addition brings."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from tarragon.localcluster.apply.fields.items import SEVERAL, labelled
 from tarragon.localcluster.apply.fields.sets import MEMBER, SELF, Fields
 from tarragon.localcluster.apply.fields.types import FREE, MOST_SHAPES, Type
 
-_FEW = 4
-"""Items for which it is as quick to look at each."""
+_MIN_CACHED_ITEMS = 4
+"""Lists shorter than this are not cached: visiting every item is as fast."""
 _TEXT = frozenset({str})
 
 
 def kind_of(place: Type, value: Any) -> str:
-    """A free place is what its value is: maps are open, all else is one field."""
+    """The kind of a value. In a free type, a dict is a map, and anything else is one field."""
     if place.kind == "free":
         return "map" if isinstance(value, dict) else "leaf"
     return place.kind
 
 
 def extracted(place: Type, value: Any) -> Fields:
-    """The fields of an object that is applied: declared structures are not owned, only what is in them."""
+    """The fields that an applied object owns: of declared structures only the content."""
     match kind_of(place, value):
         case "map" if isinstance(value, dict):
             return _fields_of(place, value)
@@ -50,13 +50,13 @@ def _fields_of(place: Type, value: Mapping[str, Any]) -> Fields:
 
 
 def _owned(place: Type, value: Any) -> Fields:
-    """The node of a place that is itself owned."""
+    """The node of a field that is owned together with its content."""
     inside = extracted(place, value)
     return {SELF: MEMBER, **inside} if inside else MEMBER
 
 
 def added(place: Type, value: Any) -> Fields:
-    """The node of a place that was not there: all of it is new, structures too."""
+    """The node of a value that was added: all of it is new, including structures."""
     if not value or type(value) is str:
         return MEMBER
     kind = kind_of(place, value)
@@ -70,38 +70,38 @@ def added(place: Type, value: Any) -> Fields:
 
 
 def _added_list(place: Type, items: list[Any]) -> Fields:
-    mark = _mark_of_flat(place, items)
-    if mark is None:
+    cache_key = _cache_key(place, items)
+    if cache_key is None:
         return _added_items(place, items)
-    found = place.lists.get(mark)
+    found = place.lists.get(cache_key)
     if found is None:
         found = _added_items(place, items)
         if len(place.lists) < MOST_SHAPES:
-            place.lists[mark] = found
+            place.lists[cache_key] = found
     return found
 
 
-def _mark_of_flat(place: Type, items: list[Any]) -> Any:
-    """What alone says which fields these items have: their keys, and which fields each has, all of them leaves."""
-    if len(place.keys) != 1 or len(items) < _FEW or place.element is None:
+def _cache_key(place: Type, items: list[Any]) -> Any:
+    """What determines the fields of these items: key values and field names, if all their fields are leaves."""
+    if len(place.keys) != 1 or len(items) < _MIN_CACHED_ITEMS or place.element is None:
         return None
-    key, known = place.keys[0][0], place.element.shapes
+    key, cached = place.keys[0][0], place.element.shapes
     try:
         shapes = tuple([tuple(item) for item in items])
         marks = tuple([item[key] for item in items])
     except (TypeError, KeyError):
-        return None  # not all of them are objects with that key
-    if not known.keys() >= set(shapes) or set(map(type, marks)) != _TEXT:
+        return None  # not every item is an object with that key
+    if not cached.keys() >= set(shapes) or set(map(type, marks)) != _TEXT:
         return None
     return marks, shapes
 
 
 def _added_items(place: Type, items: list[Any]) -> Fields:
     element = place.element or FREE
-    known = element.shapes
+    cached = element.shapes
     node: Fields = {SELF: MEMBER}
     for mark, item in labelled(place, items).items():
-        shape = known.get(tuple(item)) if type(item) is dict else None
+        shape = cached.get(tuple(item)) if type(item) is dict else None
         if shape is None:
             shape = MEMBER if item is SEVERAL else added(element, item)
         node[mark] = shape
@@ -110,9 +110,9 @@ def _added_items(place: Type, items: list[Any]) -> Fields:
 
 def _added_map(place: Type, value: Mapping[str, Any]) -> Fields:
     names = tuple(value)
-    known = place.shapes.get(names)
-    if known is not None:
-        return known
+    cached = place.shapes.get(names)
+    if cached is not None:
+        return cached
     if not place.fields and place.element is not None and place.element.kind == "leaf":
         return {SELF: MEMBER, **{f"f:{name}": MEMBER for name in sorted(names)}}
     node: Fields = {SELF: MEMBER}

@@ -1,4 +1,4 @@
-"""The items of a list by their labels."""
+"""Labels of list items: their keys, or in a set their value."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tarragon.localcluster.apply.fields.types import Type
 
 
 class KeylessError(ValueError):
-    """An item can't be known by its keys; the text is what a server says."""
+    """An item has no usable key. The message is a kube-apiserver's."""
 
 
 SEVERAL: Final = object()
-"""In place of an item: there are more of this label than one."""
+"""Stands for all items of a label that occurs more than once."""
 
 
 def label(of_list: Type, item: Any) -> str:
-    """Raises KeylessError."""
+    """The label of an item. Raises KeylessError."""
     if not of_list.keys:
-        return _of_itself(item)
+        return _value_label(item)
     if not isinstance(item, dict):
         what = "non-map elements" if item is not None else "a null element"
         raise KeylessError(f"associative list with keys may not have {what}")
@@ -34,13 +34,13 @@ def label(of_list: Type, item: Any) -> str:
 
 
 def labelled(of_list: Type, items: Iterable[Any]) -> dict[str, Any]:
-    """Items that cannot be known are left out: of what is stored there are none, or they are nobody's."""
+    """Items by label. Items without one are left out: stored objects have none, or nobody owns them."""
     found: dict[str, Any] = {}
     key = of_list.keys[0][0] if len(of_list.keys) == 1 else ""
     for item in items:
         value = item.get(key) if key and type(item) is dict else None
         if type(value) is str:
-            mark = _of_text(key, value)
+            mark = _key_label(key, value)
         else:
             try:
                 mark = label(of_list, item)
@@ -50,7 +50,7 @@ def labelled(of_list: Type, items: Iterable[Any]) -> dict[str, Any]:
     return found
 
 
-def _of_itself(item: Any) -> str:
+def _value_label(item: Any) -> str:
     match item:
         case dict():
             raise KeylessError("associative list without keys has an element that's a map type")
@@ -63,6 +63,6 @@ def _of_itself(item: Any) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _of_text(key: str, value: str) -> str:
-    """The same names come again and again: of containers, variables, conditions."""
+def _key_label(key: str, value: str) -> str:
+    """Cached, because the same names recur: of containers, variables, conditions."""
     return labels.of_keys({key: value})

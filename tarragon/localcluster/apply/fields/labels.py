@@ -1,4 +1,4 @@
-"""The labels of steps in a set of fields, and how errors write paths of them."""
+"""Labels of the steps of a field path, and paths as errors write them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import msgspec
 from tarragon.kube.codec import decode
 from tarragon.localcluster.apply.fields.sets import Path
 
-_BY_KIND = ("f:", "k:", "v:", "i:")
+_KINDS = ("f:", "k:", "v:", "i:")
 
 
 class BadLabelError(ValueError):
-    """What should be a step is none."""
+    """A label is not a step of a path."""
 
 
 def of_field(name: str) -> str:
@@ -23,40 +23,40 @@ def of_field(name: str) -> str:
 
 
 def of_value(value: Any) -> str:
-    """Of an item of a set."""
+    """The label of an item of a set."""
     return f"v:{_json(value)}"
 
 
 def of_keys(keys: Mapping[str, Any]) -> str:
-    """Of an item of a list that is a map; the keys are given in the order of their names."""
+    """The label of an item of an associative list. The keys must be sorted by name."""
     return f"k:{_json(keys)}"
 
 
 def canonical(label: str) -> str | None:
-    """A label that somebody else has written, as it is written here; None for a kind that is not known.
+    """A client's label in canonical form, None for an unknown kind of label.
 
     Raises BadLabelError.
     """
     kind, content = label[:2], label[2:]
-    if kind not in _BY_KIND:
+    if kind not in _KINDS:
         return None
     if kind == "f:":
         return label
     try:
         value: Any = decode(content, object)
     except msgspec.DecodeError as error:
-        raise BadLabelError(f"{label} is no step of a path: {error}") from error
+        raise BadLabelError(f"{label} is not a step of a path: {error}") from error
     if kind == "k:":
         if not isinstance(value, dict):
-            raise BadLabelError(f"{label} is no step of a path: its keys must be an object")
+            raise BadLabelError(f"{label} is not a step of a path: its keys must be an object")
         return of_keys(dict(sorted(value.items())))
     if kind == "i:" and type(value) is not int:
-        raise BadLabelError(f"{label} is no step of a path: its index must be a number")
+        raise BadLabelError(f"{label} is not a step of a path: its index must be a number")
     return f"{kind}{_json(value)}"
 
 
 def shown(path: Path) -> str:
-    """As errors write it: `.spec.ports[port=80,protocol="TCP"].name`."""
+    """The path as errors write it: `.spec.ports[port=80,protocol="TCP"].name`."""
     return "".join(_shown_step(label) for label in path)
 
 

@@ -1,4 +1,4 @@
-"""The annotation of client-side apply, which kubectl's own server-side apply goes on from and keeps up to date."""
+"""The annotation of client-side apply, which server-side apply by kubectl takes over and keeps up to date."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Json = dict[str, Any]
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 MANAGER = "kubectl"
-"""Whoever applies under another name wants nothing of it."""
+"""The annotation matters only to applies under this name."""
 
 
 def still_as_applied(place: Type, live: Json, version: str) -> Fields:
-    """The fields that are as client-side apply has left them: taking these over is no conflict."""
+    """The fields unchanged since the last client-side apply. Taking them over is no conflict."""
     try:
         last = decode(_annotations(live).get(ANNOTATION, "").encode(), dict)
     except (msgspec.MsgspecError, AttributeError):
@@ -38,15 +38,15 @@ def still_as_applied(place: Type, live: Json, version: str) -> Fields:
 
 
 def kept_up(thing: Json, applied: Mapping[str, Any]) -> Json:
-    """The object whose annotation, if it has one, says what has been applied now. Neither argument is changed."""
+    """The object with its annotation, if any, updated to what is applied now. Neither argument is changed."""
     annotations = _annotations(thing)
     if not annotations.get(ANNOTATION):
         return thing
-    told = {**annotations, ANNOTATION: _told(applied)}
-    return {**thing, "metadata": {**thing["metadata"], "annotations": told}}
+    updated = {**annotations, ANNOTATION: _annotation_text(applied)}
+    return {**thing, "metadata": {**thing["metadata"], "annotations": updated}}
 
 
-def _told(applied: Mapping[str, Any]) -> str:
+def _annotation_text(applied: Mapping[str, Any]) -> str:
     metadata = dict(applied.get("metadata") or {})
     if "annotations" in metadata:
         own = metadata["annotations"] or {}

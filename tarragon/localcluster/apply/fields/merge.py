@@ -1,4 +1,4 @@
-"""An applied object laid over a live one, and fields taken out of an object."""
+"""Merges an applied object into a live one, and removes fields from an object."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tarragon.localcluster.apply.fields.types import FREE, Type
 
 
 def merged(place: Type, live: Any, applied: Any) -> Any:
-    """Neither is changed; the result shares their parts."""
+    """The live value with the applied one merged in. Neither is changed, and the result shares their parts."""
     match kind_of(place, applied):
         case "map" if isinstance(live, dict) and isinstance(applied, dict):
             result = dict(live)
@@ -26,7 +26,7 @@ def merged(place: Type, live: Any, applied: Any) -> Any:
 
 
 def removed(place: Type, value: Any, fields: Fields) -> Any:
-    """The value without these fields; None where nothing is left."""
+    """The value without these fields, None if nothing is left."""
     match kind_of(place, value):
         case "map" if isinstance(value, dict):
             return _without_fields(place, value, fields)
@@ -37,7 +37,7 @@ def removed(place: Type, value: Any, fields: Fields) -> Any:
 
 
 def named(place: Type, fields: Fields) -> Fields:
-    """The set with those structures in it below which it has something: they go when all in them goes."""
+    """The set with the declared structures above its fields, so that a structure is removed with its last field."""
     result: Fields = {}
     for step, node in fields.items():
         name = step.removeprefix("f:")
@@ -67,23 +67,23 @@ def _merged_list(place: Type, live: list[Any], applied: list[Any]) -> list[Any]:
 
 
 def _in_order(live: Sequence[str], applied: Sequence[str]) -> Iterator[str]:
-    """As the applied list has it; what only the live one has keeps its place before what it stood before."""
-    wanted, told = set(applied), set()
+    """The order of the applied list. Items of the live list only stay before the item that they preceded."""
+    wanted, emitted = set(applied), set()
     shared = (mark for mark in applied if mark in set(live))
     following = next(shared, None)
-    place = 0
+    index = 0
     for mark in applied:
-        while place < len(live) and live[place] != following:
-            if live[place] not in wanted and live[place] not in told:
-                told.add(live[place])
-                yield live[place]
-            place += 1
+        while index < len(live) and live[index] != following:
+            if live[index] not in wanted and live[index] not in emitted:
+                emitted.add(live[index])
+                yield live[index]
+            index += 1
         yield mark
         if mark == following:
             following = next(shared, None)
-    for mark in live[place:]:
-        if mark not in wanted and mark not in told:
-            told.add(mark)
+    for mark in live[index:]:
+        if mark not in wanted and mark not in emitted:
+            emitted.add(mark)
             yield mark
 
 

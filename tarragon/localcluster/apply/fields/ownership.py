@@ -1,4 +1,4 @@
-"""What a write does to who owns what: an update takes what it changes, an apply has what it says and frees the rest."""
+"""Updates ownership: an update owns what it changes; an apply owns what it contains, and releases the rest."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tarragon.localcluster.apply.fields.types import Type
 Json = dict[str, Any]
 
 BEFORE_FIRST_APPLY = "before-first-apply"
-"""Who owns what was there when nobody was noted, and somebody begins to apply."""
+"""The owner of all fields of an object without managedFields when it is first applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """The way by which a write comes: the type of the object, what it does not reach, and under whose name.
+    """The scope of a write: the object's type, the fields that the write cannot change, and the owner.
 
-    `title` is an entry without its fields.
+    `title` is the owner's entry without its fields.
     """
 
     type: Type
@@ -34,11 +34,11 @@ class Door:
     title: Entry
 
 
-def after_update(entries: Sequence[Entry], change: Comparison, door: Door) -> list[Entry]:
-    """Who owns what when this has changed."""
-    change = change.without(door.reset)
+def after_update(entries: Sequence[Entry], change: Comparison, scope: Door) -> list[Entry]:
+    """The entries after an update that made this change."""
+    change = change.without(scope.reset)
     taken = sets.difference(change.written, NOBODYS)
-    mine = identity(door.title)
+    mine = identity(scope.title)
     result: list[Entry] = []
     own: Entry | None = None
     for entry in entries:
@@ -47,13 +47,13 @@ def after_update(entries: Sequence[Entry], change: Comparison, door: Door) -> li
         elif (rest := _reduced(entry, change.written, change.removed)) is not None:
             result.append(rest)
     if taken:
-        own = entry_of(door.title, sets.union(own["fieldsV1"], taken) if own is not None else taken)
+        own = entry_of(scope.title, sets.union(own["fieldsV1"], taken) if own is not None else taken)
     return ordered(bounded([*result, own] if own is not None else result))
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What an apply comes to. Without a change the object is the live one, and its times stay."""
+    """The result of an apply. If nothing changes, it is the live object, and times in entries stay."""
 
     thing: Json
     entries: list[Entry]
@@ -61,47 +61,47 @@ class Applied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """The object that is there, without its managedFields, and these; `zero` is one of its kind without anything."""
+    """The live object without its managedFields, these entries, and the zero value of its kind."""
 
     thing: Json
     entries: Sequence[Entry]
     zero: Json
 
-    def owned(self, door: Door) -> Live:
-        """The same, when nobody owned anything: then it was all there before."""
+    def owned(self, scope: Door) -> Live:
+        """The same, with an owner of everything if the object has no entries."""
         if self.entries:
             return self
-        first = replace(door, title={**door.title, "manager": BEFORE_FIRST_APPLY, "operation": "Update"})
+        first = replace(scope, title={**scope.title, "manager": BEFORE_FIRST_APPLY, "operation": "Update"})
         first.title.pop("subresource", None)
-        return replace(self, entries=after_update((), compared(door.type, self.zero, self.thing), first))
+        return replace(self, entries=after_update((), compared(scope.type, self.zero, self.thing), first))
 
 
-def after_apply(live: Live, applied: Json, door: Door, *, force: bool) -> Applied:
-    """Raises ConflictsError."""
-    live = live.owned(door)
-    mine = identity(door.title)
+def after_apply(live: Live, applied: Json, scope: Door, *, force: bool) -> Applied:
+    """Apply an object to the live one. Raises ConflictsError."""
+    live = live.owned(scope)
+    mine = identity(scope.title)
     before = next((entry for entry in live.entries if identity(entry) == mine), None)
     others = [entry for entry in live.entries if identity(entry) != mine]
-    wanted = sets.without(extracted(door.type, applied), door.reset)
-    result = merged(door.type, live.thing, applied)
+    wanted = sets.without(extracted(scope.type, applied), scope.reset)
+    result = merged(scope.type, live.thing, applied)
     if before is not None:
         owned = [wanted, *(entry["fieldsV1"] for entry in others)]
-        result = _pruned(door.type, result, before["fieldsV1"], owned)
-    change = compared(door.type, live.thing, result).without(door.reset)
+        result = _pruned(scope.type, result, before["fieldsV1"], owned)
+    change = compared(scope.type, live.thing, result).without(scope.reset)
     conflicts = [Conflict(one, common) for one in others if (common := _touched(one, change))]
     if conflicts and not force:
         raise ConflictsError(conflicts)
     kept = [rest for one in others if (rest := _reduced(one, change.written, change.removed)) is not None]
     is_same = change == Comparison({}, {}, {}) and result == live.thing
-    own = _owned_by_apply(door, before, sets.difference(wanted, NOBODYS), is_same=is_same)
+    own = _owned_by_apply(scope, before, sets.difference(wanted, NOBODYS), is_same=is_same)
     return Applied(live.thing if is_same else result, ordered([*kept, *own]))
 
 
-def _owned_by_apply(door: Door, before: Entry | None, wanted: Fields, *, is_same: bool) -> list[Entry]:
+def _owned_by_apply(scope: Door, before: Entry | None, wanted: Fields, *, is_same: bool) -> list[Entry]:
     if not wanted:
         return []
-    title = {name: value for name, value in door.title.items() if name != "time"}
-    time = (before or {}).get("time") if is_same else door.title.get("time")
+    title = {name: value for name, value in scope.title.items() if name != "time"}
+    time = (before or {}).get("time") if is_same else scope.title.get("time")
     return [entry_of({**title, "time": time} if time else title, wanted)]
 
 
@@ -110,7 +110,7 @@ def _touched(entry: Entry, change: Comparison) -> Fields:
 
 
 def _pruned(place: Type, thing: Json, last: Fields, owned: Sequence[Fields]) -> Json:
-    """Without what the manager had applied and has left out now, unless it is also somebody else's."""
+    """The object without the fields that the manager applied before and omits now, unless others own them too."""
     lost = named(place, last)
     managed: Fields = {}
     for one in owned:

@@ -1,4 +1,4 @@
-"""Writing into an object who owns what of it, after it was created or changed."""
+"""Records ownership in an object's managedFields after a create, an update or an apply."""
 
 from __future__ import annotations
 
@@ -30,47 +30,47 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """Whose write it is (an entry without fields), and what is nobody's, as the server has filled it in."""
+    """The owner of a write (an entry without fields), and the fields that the server filled in, which nobody owns."""
 
     title: Entry
     unowned: Fields | None = None
 
 
 def created(served: Served, thing: Json, given: list[Entry] | None, writing: Writing) -> None:
-    """`given` is what the creator has said about ownership, which counts."""
+    """Record a create. `given` are entries from the client, which are kept."""
     entries = _of_client(served, thing, given)
-    door = door_of(served, writing)
+    scope = door_of(served, writing)
     if entries:
-        _set(thing, after_update(entries, compared(door.type, zero(served), thing), door))
+        _set_entries(thing, after_update(entries, compared(scope.type, zero(served), thing), scope))
         return
-    change = compared(door.type, zero(served), ownable(thing, door.reset))
-    owned = sets.without(change.written, door.reset)
+    change = compared(scope.type, zero(served), ownable(thing, scope.reset))
+    owned = sets.without(change.written, scope.reset)
     if owned:
-        thing["metadata"]["managedFields"] = [entry_of(door.title, owned)]
+        thing["metadata"]["managedFields"] = [entry_of(scope.title, owned)]
 
 
 def updated(served: Served, thing: Json, old: Mapping[str, Any], given: list[Entry] | None, writing: Writing) -> None:
-    """An object of which nobody owns anything stays so: somebody has asked for it, or it is from before our time."""
+    """Record an update. An object without entries stays without: a client reset them, or it predates managedFields."""
     before = old["metadata"].get("managedFields") or []
-    entries = of_known_versions(served, before if given == before else _told(served, thing, given, before))
+    entries = of_known_versions(served, before if given == before else _new_entries(served, thing, given, before))
     if not entries:
         thing["metadata"].pop("managedFields", None)
         return
-    thing["metadata"]["managedFields"] = before  # so that nothing is to be seen there
+    thing["metadata"]["managedFields"] = before  # so that the comparison finds no change there
     change = compared(type_of(served), old, thing)
-    _set(thing, after_update(entries, change, door_of(served, writing)))
+    _set_entries(thing, after_update(entries, change, door_of(served, writing)))
 
 
 def applied(thing: Json, old: Mapping[str, Any] | None, entries: list[Entry] | None) -> None:
-    """What an apply has found; where it has changed nothing but times, these stay too."""
+    """Record an apply. If only times have changed, the old entries stay."""
     before = ((old or {}).get("metadata") or {}).get("managedFields") or []
-    _set(thing, before)
+    _set_entries(thing, before)
     if thing != old or not same_but_for_times(before, entries or []):
-        _set(thing, entries or [])
+        _set_entries(thing, entries or [])
 
 
 def of_known_versions(served: Served, entries: list[Entry]) -> list[Entry]:
-    """Without those of versions that the kind has not: what they own cannot be found. Of custom kinds, other groups."""
+    """The entries of versions that the kind has; of custom kinds, of its group. Others own fields of unknown type."""
     if all(entry.get("apiVersion") == served.api_version for entry in entries):
         return entries
     return [entry for entry in entries if _is_known(served, str(entry.get("apiVersion") or ""))]
@@ -87,14 +87,14 @@ def door_of(served: Served, writing: Writing) -> Door:
     return Door(type=type_of(served), reset=unowned, title=writing.title)
 
 
-def _told(served: Served, thing: Json, given: list[Entry] | None, before: list[Entry]) -> list[Entry]:
+def _new_entries(served: Served, thing: Json, given: list[Entry] | None, before: list[Entry]) -> list[Entry]:
     if is_reset(given):
         return []
     return _of_client(served, thing, given) or before
 
 
 def _of_client(served: Served, thing: Json, given: list[Entry] | None) -> list[Entry] | None:
-    """None for what can't be understood, as if nothing had been said. Raises Invalid for names that no one may have."""
+    """The client's entries; None if there are none or they are malformed. Raises Invalid for invalid names."""
     if not given:
         return None
     try:
@@ -106,7 +106,7 @@ def _of_client(served: Served, thing: Json, given: list[Entry] | None) -> list[E
     return entries
 
 
-def _set(thing: Json, entries: list[Entry]) -> None:
+def _set_entries(thing: Json, entries: list[Entry]) -> None:
     if entries:
         thing["metadata"]["managedFields"] = entries
     else:

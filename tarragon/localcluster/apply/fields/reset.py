@@ -1,4 +1,4 @@
-"""Fields that a write never owns: through some doors they are not written, and some nobody writes."""
+"""Fields that a write never owns: those that its subresource resets, and those that no client writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _METADATA_STEPS = tuple(f"f:{name}" for name in sorted(_SERVER_METADATA))
 NOBODYS: Fields = sets.of(
     [("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", step) for step in _METADATA_STEPS)]
 )
-"""They say which object it is, or are the server's own."""
+"""Fields that identify the object, or belong to the server."""
 
 _STATUS_KEEPS: Mapping[str, Fields] = {
     "pods": sets.of([("f:spec",), ("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")]),
@@ -33,7 +33,7 @@ _ALL_BUT_STATUS = sets.of([("f:spec",), ("f:metadata",)])
 _POD_ACCOUNT = (("spec", "serviceAccountName"), ("spec", "serviceAccount"))
 _JOB_LABELS = ("spec", "template", "metadata", "labels")
 _JOB_LABEL_NAMES = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
-_LATE: Mapping[str, tuple[tuple[Path, tuple[Path, ...]], ...]] = {
+_FILLED_IN_LATER: Mapping[str, tuple[tuple[Path, tuple[Path, ...]], ...]] = {
     "pods": (
         (("spec", "tolerations"), (("spec", "tolerations"),)),
         *((path, _POD_ACCOUNT) for path in _POD_ACCOUNT),
@@ -50,21 +50,21 @@ _LATE: Mapping[str, tuple[tuple[Path, tuple[Path, ...]], ...]] = {
         (("metadata", "finalizers"), (("metadata", "finalizers"),)),
     ),
 }
-"""What a server fills in after it has noted who wrote what: a path, and those which show that it was written."""
+"""Fields that the server fills in after it has recorded ownership: a path, and paths that show that a client set it."""
 
 
 @lru_cache(maxsize=2048)
 def reset_by(served: Served, subresource: str) -> Fields:
-    """What a write through this door does not reach."""
+    """The fields that a write through this subresource cannot change."""
     if subresource == "status":
         return _ALL_BUT_STATUS if served.is_custom else _STATUS_KEEPS.get(served.full_name, _SPEC)
     return _STATUS if "status" in served.subresources else {}
 
 
 def ownable(thing: Mapping[str, Any], reset: Fields) -> Json:
-    """A new object without what nobody will own of it: cheaper than to find that, and to take it out again.
+    """A new object without fields that nobody will own: cheaper than to compare them and to drop them afterwards.
 
-    What lies deeper than two steps is left in.
+    Reset fields deeper than two steps are left in.
     """
     found: Json = {}
     for name, value in thing.items():
@@ -72,7 +72,7 @@ def ownable(thing: Mapping[str, Any], reset: Fields) -> Json:
         if name in _TYPE_META or (node is not None and has(node)):
             continue
         if node is not None:
-            value = {each: value[each] for each in value if not _is_member(node, each)}  # noqa: PLW2901 - less of it
+            value = {each: value[each] for each in value if not _is_member(node, each)}  # noqa: PLW2901 - reduced
         if name == "metadata":
             value = {each: value[each] for each in value if each not in _SERVER_METADATA}  # noqa: PLW2901 - as above
         found[name] = value
@@ -85,11 +85,11 @@ def _is_member(node: Fields, name: str) -> bool:
 
 
 def filled_in_later(served: Served, thing: Mapping[str, Any]) -> Fields:
-    """Of an object as its creator has sent it: the fields that are not in it, and will be nobody's."""
-    rows = _LATE.get(served.full_name)
+    """The fields that the server will fill into an object as a client sent it. Nobody owns them."""
+    rows = _FILLED_IN_LATER.get(served.full_name)
     if not rows or served.is_custom:
         return {}
-    missing = (path for path, witnesses in rows if not any(_is_there(thing, witness) for witness in witnesses))
+    missing = (path for path, witnesses in rows if not any(_has_path(thing, witness) for witness in witnesses))
     return _as_fields(tuple(missing))
 
 
@@ -98,7 +98,7 @@ def _as_fields(paths: tuple[Path, ...]) -> Fields:
     return sets.of([tuple(f"f:{name}" for name in path) for path in paths])
 
 
-def _is_there(thing: Any, path: Path) -> bool:
+def _has_path(thing: Any, path: Path) -> bool:
     for name in path:
         if not isinstance(thing, Mapping) or name not in thing:
             return False

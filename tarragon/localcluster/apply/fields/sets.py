@@ -1,8 +1,8 @@
-"""Sets of fields, in the form in which FieldsV1 writes them: nested maps by the label of each step.
+"""Sets of fields in the form of FieldsV1: nested maps, keyed by the label of each step of a path.
 
-A label is `f:NAME`, `k:{"KEY":…}`, `v:VALUE` or `i:INDEX`. What stands under a label is a node: empty for a path that
-is in the set, with `.` beside its children for one that is and has some, without `.` for one that only leads to
-others. A set is the children of the root; the empty one is empty. Sets share their parts and are never changed.
+A label is `f:NAME`, `k:{"KEY":…}`, `v:VALUE` or `i:INDEX`. Its value is a node: empty for a path in the set without
+children, with `.` for one in the set with children, without `.` for one that only leads to others. A set is the
+children of the root, so the empty set is `{}`. Sets share nodes and are never changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Path = tuple[str, ...]
 
 SELF: Final = "."
 MEMBER: Final[Fields] = {}
-"""The node of a path that is in the set and has nothing below. One for all; whoever changes it changes them all."""
+"""The node of a path in the set without children. It is shared by all sets, so never change it."""
 
 
 def union(left: Fields, right: Fields) -> Fields:
@@ -25,7 +25,7 @@ def union(left: Fields, right: Fields) -> Fields:
 
 
 def difference(left: Fields, right: Fields) -> Fields:
-    """What is in the left one only: a path that goes takes nothing along that is below it."""
+    """The paths in `left` only. Removing a path does not remove the paths below it."""
     return left if left.keys().isdisjoint(right) else _left_over(left, right) or {}
 
 
@@ -34,17 +34,17 @@ def intersection(left: Fields, right: Fields) -> Fields:
 
 
 def without(fields: Fields, tops: Fields) -> Fields:
-    """The left one without the paths of the other, and without what is below these."""
+    """The set without the paths of `tops` and without everything below them."""
     return fields if fields.keys().isdisjoint(tops) else _cut(fields, tops) or {}
 
 
 def has(node: Fields) -> bool:
-    """Whether the path of a node is itself in the set."""
+    """Whether a node's own path is in the set."""
     return not node or SELF in node
 
 
 def paths(fields: Fields, before: Path = ()) -> Iterator[Path]:
-    """All of them: those of one level before those of the next below."""
+    """All paths of the set, those of one level before the deeper ones."""
     steps = [(label, node) for label, node in fields.items() if label != SELF]
     for label, node in steps:
         if has(node):
@@ -82,7 +82,7 @@ def _united(left: Fields, right: Fields) -> Fields:
 
 
 def _left_over(left: Fields, right: Fields) -> Fields | None:
-    """None where nothing is left."""
+    """The difference of two nodes, None if nothing is left."""
     if not left:
         return None if has(right) else left
     if not right:

@@ -1,6 +1,6 @@
-"""The types of fields, as far as ownership asks: what is one field, what is many, and by what list items are known.
+"""Types of fields for ownership: which values are owned as a whole, and which keys identify the items of a list.
 
-Compiled once, from Kubernetes' own definitions or from what a CustomResourceDefinition says.
+Types are compiled once, from Kubernetes' own definitions or from the schema of a CustomResourceDefinition.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ Kind = Literal["leaf", "map", "list", "free"]
 
 MOST_SHAPES = 256
 _KEY_DEFAULTS: Mapping[str, Any] = {"protocol": "TCP"}
-"""Of built-in kinds; the definitions at hand don't have them."""
+"""Defaults of keys in built-in kinds, which the bundled definitions lack."""
 _NO_VALUES: Mapping[str, Any] = {"integer": 0, "string": ""}
 
 
 class Type:
-    """The type of one place. Filled in after it is made, as types may contain themselves.
+    """The type of one field. It is filled in after its creation, because types may contain themselves.
 
     A `leaf` is owned as a whole: a scalar, an atomic list or map. A `map` has its declared `fields`, each with its
-    label, and an `element` for all others, None where others are not known. A `list` has items, known by `keys` (with
-    the values of those left out) or, without any, by themselves. What is `free` is as its value is.
-    `scalar` is what a leaf must be (string, number, boolean), empty for anything.
-    `shapes` are the sets of objects whose fields are all leaves, by the names that these have; `lists` are those of
-    lists of such objects, by their keys and these names.
+    label, and an `element` type for all others, None if there are no others. The items of a `list` are identified by
+    `keys` (with their default values) or, without keys, by their value. A `free` type takes the form of its value.
+    `scalar` is the required type of a leaf (string, number, boolean), empty for any.
+    `shapes` caches the field sets of objects that have only leaves, by their field names, and `lists` those of lists
+    of such objects, by key values and field names.
     """
 
     __slots__ = ("element", "fields", "keys", "kind", "lists", "scalar", "shapes")
@@ -43,7 +43,7 @@ class Type:
         self.lists: dict[Any, dict[str, Any]] = {}
 
     def below(self, name: str) -> Type:
-        """The type of a map's value; free where nothing is known."""
+        """The type of a map's value, `FREE` if it is not declared."""
         field = self.fields.get(name)
         return field[1] if field is not None else self.element or FREE
 
@@ -54,7 +54,7 @@ FREE = Type("free")
 
 @lru_cache(maxsize=512)
 def type_of(served: Served) -> Type:
-    """A kind whose definition changes is served anew."""
+    """The type of a kind, cached: a definition that changes makes a new `Served`."""
     if served.is_custom:
         return _Custom().root(served.openapi)
     name = built_in_names().get((served.group, served.version, served.kind))
@@ -69,16 +69,16 @@ def metadata_type() -> Type:
 @cache
 def _named(name: str) -> Type:
     found = Type()
-    _BEING_MADE[name] = found
+    _BY_NAME[name] = found
     _BuiltIn().fill(found, built_in_schemas()[name])
     return found
 
 
-_BEING_MADE: dict[str, Type] = {}
+_BY_NAME: dict[str, Type] = {}
 
 
-class _Compiling:
-    """What the schemas of both origins have in common."""
+class _Compiler:
+    """Compiles schemas; subclasses know what differs between built-in and custom ones."""
 
     def fill(self, found: Type, schema: Mapping[str, Any]) -> None:
         match schema.get("type"):
@@ -91,9 +91,9 @@ class _Compiling:
             case "string" | "integer" | "number" | "boolean" as scalar:
                 found.scalar = "number" if scalar == "integer" else scalar
             case _:
-                pass  # a leaf of any kind
+                pass  # a leaf of any type
 
-    def made(self, schema: Mapping[str, Any]) -> Type:
+    def compiled(self, schema: Mapping[str, Any]) -> Type:
         found = Type()
         self.fill(found, schema)
         return found
@@ -103,7 +103,7 @@ class _Compiling:
             return
         found.kind = "map"
         properties = schema.get("properties") or {}
-        found.fields = {name: (f"f:{name}", self.made(child)) for name, child in sorted(properties.items())}
+        found.fields = {name: (f"f:{name}", self.compiled(child)) for name, child in sorted(properties.items())}
         found.element = self._element(schema)
 
     def _fill_list(self, found: Type, schema: Mapping[str, Any]) -> None:
@@ -111,28 +111,28 @@ class _Compiling:
         keys = _list_keys(schema)
         if keys is None:
             return
-        found.kind, found.element = "list", self.made(items)
+        found.kind, found.element = "list", self.compiled(items)
         found.keys = tuple((key, self._key_default(key, items)) for key in sorted(keys))
 
     def _element(self, schema: Mapping[str, Any]) -> Type | None:
         extra = schema.get("additionalProperties")
-        return self.made(extra) if isinstance(extra, Mapping) else None
+        return self.compiled(extra) if isinstance(extra, Mapping) else None
 
     def _key_default(self, key: str, items: Mapping[str, Any]) -> Any:
         raise NotImplementedError
 
 
-class _BuiltIn(_Compiling):
-    def made(self, schema: Mapping[str, Any]) -> Type:
+class _BuiltIn(_Compiler):
+    def compiled(self, schema: Mapping[str, Any]) -> Type:
         name = _reference(schema)
         if not name:
-            return super().made(schema)
+            return super().compiled(schema)
         if schema.get("x-kubernetes-map-type") == "atomic":
             return LEAF
-        return _BEING_MADE.get(name) or _named(name)
+        return _BY_NAME.get(name) or _named(name)
 
     def _element(self, schema: Mapping[str, Any]) -> Type | None:
-        """Of a map that says nothing about its values, these may be anything."""
+        """The values of a map may be anything if its schema does not declare them."""
         return super()._element(schema) or (None if schema.get("properties") else FREE)
 
     def _key_default(self, key: str, items: Mapping[str, Any]) -> Any:
@@ -141,9 +141,9 @@ class _BuiltIn(_Compiling):
         return _KEY_DEFAULTS.get(key, _NO_VALUES.get(str(declared.get("type"))))
 
 
-class _Custom(_Compiling):
+class _Custom(_Compiler):
     def root(self, openapi: Mapping[str, Any] | None) -> Type:
-        found = self.made(openapi or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+        found = self.compiled(openapi or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
         found.kind = "map"
         _embed(found)
         return found
@@ -163,13 +163,13 @@ class _Custom(_Compiling):
 
 
 def _embed(found: Type) -> None:
-    """What every whole object has."""
+    """Add the fields that every object has."""
     whole = {"apiVersion": LEAF, "kind": LEAF, "metadata": metadata_type()}
     found.fields = {**found.fields, **{name: (f"f:{name}", child) for name, child in whole.items()}}
 
 
 def _list_keys(schema: Mapping[str, Any]) -> list[str] | None:
-    """None for a list that is owned as a whole."""
+    """The keys of a list's items, empty for a set, None for a list that is owned as a whole."""
     match schema.get("x-kubernetes-list-type"):
         case "map":
             return list(schema.get("x-kubernetes-list-map-keys") or ())

@@ -1,7 +1,7 @@
-"""What an object of a built-in kind has before anything is written: in Go a structure is there, empty, all the same.
+"""Zero values of built-in kinds: what an object has before a client sets anything, because Go structs always exist.
 
-It shows in who owns what: `f:spec` of a new pod has no `.`, as the structure was there before its first field.
-A text names another row; None is a null.
+They show in managedFields: `f:spec` of a new pod has no `.`, because the struct existed before its first field. In the
+table, a text names another row, and None is a null.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ _PARTS: Mapping[str, Mapping[str, Any]] = {
     "ControllerRevision": {"data": None, "revision": 0},
     "PodTemplate": {"template": "pod template"},
 }
-"""Kinds that have other parts than a spec and a status."""
+"""Kinds with other parts than a spec and a status."""
 
 
 @lru_cache(maxsize=512)
 def zero(served: Served) -> Json:
-    """Whoever is given it must not change it. Of a custom kind there is nothing before."""
+    """The zero value of a kind, empty for a custom kind. It is shared and must not be changed."""
     if served.is_custom:
         return {}
     parts = _PARTS.get(served.kind)
