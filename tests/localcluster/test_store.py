@@ -189,7 +189,7 @@ async def test_a_full_disk_refuses_the_write_and_nothing_else(tmp_path: Path) ->
         asking = Asking(api)
         await asking.create(CONFIG_MAPS, config_map("before", x="1"))
         with full_disk(tmp_path):
-            with pytest.raises(Unavailable, match="make room on the disk") as caught:
+            with pytest.raises(Unavailable, match="free space on the disk") as caught:
                 await asking.create(CONFIG_MAPS, config_map("large", x="y" * 500_000))
             assert caught.value.code == 507
             assert asking.names(CONFIG_MAPS) == ["before"]

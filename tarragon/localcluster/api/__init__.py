@@ -1,1 +1,1 @@
-"""What can be asked of the API and what it answers: requests, errors, identities, JSONPath."""
+"""The vocabulary of the API: requests and responses, errors, users, URL paths, JSONPath."""

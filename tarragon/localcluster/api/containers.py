@@ -1,4 +1,4 @@
-"""Which container of a pod a request means."""
+"""Selects the container that a request addresses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tarragon.localcluster.api import errors
 
 
 def container_asked(pod: Mapping[str, Any], wanted: str) -> str:
-    """The name: the one asked for, or that of the only main one. Raises BadRequest."""
+    """The name of the requested container, or of the only main container. Raises BadRequest."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     mains = [each["name"] for each in spec.get("containers") or []]
     inits = [each["name"] for each in spec.get("initContainers") or []]

@@ -1,6 +1,6 @@
 """The errors of the API, each a complete metav1.Status in the words of a kube-apiserver.
 
-Scripts and client libraries match on these words; they were compared with a real server's answers.
+Scripts and client libraries match these words, which were compared with a real server's answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tarragon.localcluster.schema.field_errors import Fault
 
 
 def failure(code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> ApiError:
-    """The error for a metav1.Status of these contents."""
+    """The error for a metav1.Status with this content."""
     status: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -31,13 +31,13 @@ def failure(code: int, reason: str, message: str, details: dict[str, Any] | None
 
 
 def success(served: Served, name: str, uid: str) -> dict[str, Any]:
-    """The Status that answers a delete which left nothing."""
+    """The Status that answers a delete that removed the object."""
     details = {**_about(served, name), "uid": uid}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
 def too_large_to_store() -> ApiError:
-    """In etcd's words, as everybody looks for them."""
+    """In etcd's words, because users search for them."""
     return failure(500, "", "etcdserver: request is too large")
 
 
@@ -68,7 +68,7 @@ def already_exists(served: Served, name: str) -> ApiError:
 
 
 def no_free_name(served: Served, name: str) -> ApiError:
-    """Of an object whose name may be made up: whoever tries again gets another one."""
+    """A generated name is taken; a retry gets another one."""
     message = (
         f'{served.full_name} "{name}" already exists, the server was not able to generate a unique name for the object'
     )
@@ -112,7 +112,7 @@ def over_budget(budget: str, needed: int, healthy: int) -> ApiError:
 
 
 def no_such_namespace(namespace: str) -> ApiError:
-    """Of an object that was to be created in it."""
+    """The namespace of a new object does not exist."""
     details = {"name": namespace, "kind": "namespaces"}
     return failure(404, "NotFound", f'namespaces "{namespace}" not found', details)
 
@@ -128,13 +128,13 @@ def terminating(served: Served, name: str, namespace: str) -> ApiError:
 
 
 def invalid(served: Served, name: str, faults: Sequence[Fault]) -> ApiError:
-    """422 with all faults at once."""
+    """422 with all faults."""
     qualified = f"{served.kind}.{served.group}" if served.group else served.kind
     return _invalid(qualified, served.group, served.kind, name, faults)
 
 
 def vague_update(served: Served, name: str) -> ApiError:
-    """A PUT that does not say which version it changes. Here a real server names the resource, not the kind."""
+    """A PUT without a resourceVersion. Here a real server names the resource, not the kind."""
     fault = Fault(
         "metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0x0: must be specified for an update"
     )
@@ -142,13 +142,13 @@ def vague_update(served: Served, name: str) -> ApiError:
 
 
 def invalid_options(kind: str, faults: Sequence[Fault]) -> ApiError:
-    """422 about the query of a request: `kind` is ListOptions, DeleteOptions or the like."""
+    """422 for the query parameters of a request: `kind` is ListOptions, DeleteOptions or the like."""
     return _invalid(f"{kind}.meta.k8s.io", "meta.k8s.io", kind, "", faults)
 
 
 def _invalid(qualified: str, group: str, kind: str, name: str, faults: Sequence[Fault]) -> ApiError:
-    told = [str(fault) for fault in faults]
-    words = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    texts = [str(fault) for fault in faults]
+    words = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [{"reason": fault.reason, "message": fault.message, "field": fault.field} for fault in faults]
     details: dict[str, Any] = {
         **({"name": name} if name else {}),
@@ -164,7 +164,7 @@ def bad_request(message: str) -> ApiError:
 
 
 def too_deep() -> ApiError:
-    """A kube-apiserver takes 10,000 levels; what is stored here can be read by every client that recurses."""
+    """A kube-apiserver accepts 10,000 levels; this limit keeps objects readable for clients that recurse."""
     return bad_request(f"the object provided is nested deeper than {MANIFEST_DEPTH} levels")
 
 
@@ -184,12 +184,12 @@ def expired(message: str) -> ApiError:
 
 
 def too_old(asked: int, oldest: int) -> ApiError:
-    """A watch from before the history."""
+    """A watch from a revision before the history."""
     return expired(f"too old resource version: {asked} ({oldest})")
 
 
 def too_large(asked: int, current: int) -> ApiError:
-    """A resourceVersion that has not been handed out yet."""
+    """A resourceVersion that has not been issued yet."""
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
@@ -207,8 +207,8 @@ def internal(message: str) -> ApiError:
 
 
 def insufficient_storage(why: str) -> ApiError:
-    """507: the write is not on the disk, and nothing of it has happened."""
-    message = f"the write could not be stored and has not happened: {why}; make room on the disk and try again"
+    """507: the disk rejected the write, which has had no effect."""
+    message = f"the write could not be stored and had no effect: {why}; free space on the disk and try again"
     return failure(507, "InsufficientStorage", message)
 
 

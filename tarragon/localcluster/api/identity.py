@@ -1,4 +1,4 @@
-"""Who asks: what authentication finds out, and what authorization, reviews and audit go by."""
+"""Users: the result of authentication, and the subject of authorization, reviews and audit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MASTERS = "system:masters"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """As Kubernetes knows one: `extra` holds keys like `authentication.kubernetes.io/pod-name`."""
+    """A user in Kubernetes' terms. `extra` holds keys like `authentication.kubernetes.io/pod-name`."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -20,4 +20,4 @@ class User:
 
 
 OWNER = User(name="kubernetes-admin", groups=(MASTERS, "system:authenticated"))
-"""Whoever holds the home's own token: the user of this machine whose home it is."""
+"""The bearer of the home's own token: the user of this machine who owns the home."""

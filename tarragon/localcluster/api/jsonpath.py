@@ -1,4 +1,4 @@
-"""The JSONPath that printer columns use: fields, indexes, wildcards and one comparison per filter."""
+"""The subset of JSONPath that printer columns use: fields, indexes, wildcards and one comparison per filter."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _TOKEN = re.compile(
 
 
 class BadPath(ValueError):
-    """A path that this subset can't read; the text says where it stops."""
+    """A path outside the supported subset. The message says from where."""
 
 
 def find(path: str, value: Any) -> list[Any]:
-    """Everything the path leads to in the value, in order; empty when it leads nowhere. Raises BadPath."""
+    """All values at the path, in order; empty if there are none. Raises BadPath."""
     found = [value]
     for step in _steps(path):
         found = [child for parent in found for child in step(parent)]
@@ -89,13 +89,13 @@ def _filter(path: str, wanted: bool, literal: str) -> Step:  # noqa: FBT001 - wh
 
     def step(value: Any) -> Iterator[Any]:
         for child in _children(value):
-            if any((_spelled(found) == text) is wanted for found in find("." + path, child)):
+            if any((_as_literal(found) == text) is wanted for found in find("." + path, child)):
                 yield child
 
     return step
 
 
-def _spelled(value: Any) -> str:
+def _as_literal(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

@@ -1,4 +1,4 @@
-"""URL paths of the Kubernetes API, taken apart."""
+"""Parses URL paths of the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-_OF_A_NAMESPACE = frozenset({"status", "finalize"})
-"""`/namespaces/a/status` is about the namespace itself; `/namespaces/a/pods` is not."""
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+"""`/namespaces/a/status` addresses the namespace itself; `/namespaces/a/pods` does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourcePath:
-    """What a path below a group-version addresses; the fields are empty where it does not say."""
+    """What a path below a group-version addresses. Fields are empty for missing parts."""
 
     group: str
     version: str
@@ -23,14 +23,14 @@ class ResourcePath:
 
 
 def segments(raw_path: str) -> list[str]:
-    """The parts between the slashes, decoded one by one, so that an encoded slash stays in its part."""
+    """The segments of a path, decoded one by one so that an encoded slash does not split one."""
     return [unquote(part) for part in raw_path.split("/") if part]
 
 
 def resource_path(group: str, version: str, parts: Sequence[str]) -> ResourcePath | None:
-    """What `parts`, all that follows the group-version, address; None for what no Kubernetes serves."""
+    """What the segments after the group-version address, None for paths that no Kubernetes serves."""
     namespace = ""
-    if parts[0] == "namespaces" and len(parts) > 2 and parts[2] not in _OF_A_NAMESPACE:  # noqa: PLR2004
+    if parts[0] == "namespaces" and len(parts) > 2 and parts[2] not in _NAMESPACE_SUBRESOURCES:  # noqa: PLR2004
         namespace, parts = parts[1], parts[2:]
     plural, name, subresource, *more = (*parts, "", "")
     if any(more):

@@ -1,4 +1,4 @@
-"""What can be asked of the embedded API, and what it answers, whatever road the question came by."""
+"""Requests to the embedded API and its responses, in process and over HTTP alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tarragon.kube.meta import Key
 from tarragon.localcluster.kinds.registry import Served
 
 Json = dict[str, Any]
-"""A JSON object. Whoever hands one to the Api gives it away: the Api may change it."""
+"""A JSON object. The Api may change objects that it is given, so callers must not use them afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """The query of a list as the URL spells it; an empty text or 0 is a parameter that was not given."""
+    """The query parameters of a list, as in the URL. An empty text or 0 stands for a missing parameter."""
 
     labels: str = ""
     fields: str = ""
@@ -47,9 +47,9 @@ class ListOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """The query of a watch. `resource_version` "" and "0" begin with an ADDED for every object there is.
+    """The query parameters of a watch. A `resource_version` of "" or "0" starts with an ADDED event for every object.
 
-    `timeoutSeconds` is the front's: it stops reading and calls `Watch.close`.
+    The HTTP server handles `timeoutSeconds`: it stops reading and calls `Watch.close`.
     """
 
     labels: str = ""
@@ -61,7 +61,7 @@ class WatchOptions:
 
 
 class FieldValidation(Enum):
-    """What becomes of fields that the schema of a kind does not know."""
+    """How a write treats unknown and duplicate fields."""
 
     IGNORE = "Ignore"
     WARN = "Warn"
@@ -69,16 +69,16 @@ class FieldValidation(Enum):
 
 
 Check = Callable[[Served, Mapping[str, Any], Mapping[str, Any] | None], None]
-"""Of an object that is about to be stored, and the one in whose place: raises an ApiError when that must not be."""
+"""Checks an object before it is stored, and the one it replaces, if any. Raises an ApiError to reject the write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """The query of a write. An empty `field_manager` is written as `unknown`; fronts default it from the User-Agent.
+    """The options of a write. An empty `field_manager` is recorded as `unknown`; the HTTP server defaults it from the
+    User-Agent.
 
-    `doubles` says what of the body came twice.
-    `force` lets an apply take what others own. `check` is what whoever writes may not write, whatever the verbs allow
-    them; in process, nothing.
+    `doubles` are warnings about duplicate fields of the body. `force` lets an apply take fields that others own.
+    `check` restricts the content that the user may write, beyond the verbs; None in process.
     """
 
     dry_run: bool = False
@@ -108,7 +108,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A list, or one page of it. `items` are encoded, in the version that was asked for, in order of their keys."""
+    """A list, or one page of it. `items` are encoded in the requested version, in the order of their keys."""
 
     served: Served
     items: Sequence[bytes]
@@ -127,13 +127,13 @@ class Event:
 
     @property
     def line(self) -> bytes:
-        """As it goes over the wire, with its line end."""
+        """The event as a line of the response, with its line end."""
         return b'{"type":"%b","object":%b}\n' % (self.type.encode(), self.object)
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a create, update or patch left: the encoded object, and words for Warning headers.
+    """The result of a create, update or patch: the encoded object, and texts for Warning headers.
 
     `created` distinguishes 201 from 200. For `binding` and `eviction` the object is a metav1.Status.
     """
@@ -145,14 +145,14 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What a delete left: the object (it may live on for its grace or its finalizers) or a metav1.Status, encoded."""
+    """The encoded result of a delete: the object, which grace or finalizers may still keep, or a metav1.Status."""
 
     object: bytes
     is_gone: bool
 
 
 class PodLogs(Protocol):
-    """Whoever runs a kubelet in this process can read what its containers said."""
+    """Reads logs of containers. A kubelet in this process implements it."""
 
     def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
         """Chunks of the container's output. `pod` is the whole object; raises an ApiError (BadRequest, NotFound)."""

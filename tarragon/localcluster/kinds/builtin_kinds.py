@@ -1,7 +1,6 @@
 """The kinds that every cluster has, as rows of one table.
 
-`resourcequotas` and `limitranges` are stored only: nothing counts or fills in by them. The same holds for
-`storageclasses`, and for volumes beyond their claim's phase.
+`storageclasses` are only stored, and of volumes only the phase of their claim is maintained.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from tarragon.localcluster.kinds.kind_rows import row
 from tarragon.localcluster.kinds.resource import ALL_VERBS, Served
 from tarragon.localcluster.kinds.workload_kinds import core_workloads, group_workloads
 
-_OF_PODS = "attach binding eviction exec log portforward status"
+_POD_SUBRESOURCES = "attach binding eviction exec log portforward status"
 _NOT_IN_BULK = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
 
 def built_in_kinds() -> Sequence[Served]:
-    """In the order of discovery."""
+    """All built-in kinds, in the order of discovery."""
     return (
         *_core(),
         *core_workloads(),
@@ -49,7 +48,7 @@ def _core() -> tuple[Served, ...]:
         _kind("nodes", "Node", short="no", sub="status", namespaced=False),
         _kind("persistentvolumeclaims", "PersistentVolumeClaim", short="pvc", sub="status"),
         _kind("persistentvolumes", "PersistentVolume", short="pv", sub="status", namespaced=False),
-        _kind("pods", "Pod", short="po", sub=_OF_PODS, categories=("all",)),
+        _kind("pods", "Pod", short="po", sub=_POD_SUBRESOURCES, categories=("all",)),
         _kind("resourcequotas", "ResourceQuota", short="quota", sub="status"),
         _kind("secrets", "Secret"),
         _kind("serviceaccounts", "ServiceAccount", short="sa", sub="token"),
@@ -58,7 +57,7 @@ def _core() -> tuple[Served, ...]:
 
 
 def _metrics() -> tuple[Served, ...]:
-    """As metrics-server has them."""
+    """The kinds of metrics-server."""
     kinds = (
         _kind("nodes", "NodeMetrics", namespaced=False, verbs=("get", "list")),
         _kind("pods", "PodMetrics", verbs=("get", "list")),
@@ -110,7 +109,7 @@ def _rbac() -> tuple[Served, ...]:
 
 
 _kind = functools.partial(row, "")
-"""A row whose group is filled in by `_of_group`, or stays the core one."""
+"""A row without a group: `_of_group` sets it, or the kind stays in the core group."""
 
 
 def _of_group(group: str, kinds: Sequence[Served]) -> tuple[Served, ...]:

@@ -1,4 +1,4 @@
-"""Events in their two forms: stored as the core group has them, shown by `events.k8s.io` under its own names."""
+"""Converts events between the core group's form, which is stored, and that of `events.k8s.io`, which renames fields."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ NEW_NAMES: Mapping[str, str] = {
     "lastTimestamp": "deprecatedLastTimestamp",
     "count": "deprecatedCount",
 }
-"""Of a field of the core form, what `events.k8s.io` calls it. All others have one name."""
+"""The fields of the core form that have another name in `events.k8s.io`."""
 
 _OLD_NAMES = {new: old for old, new in NEW_NAMES.items()}
 _NEW_PATH = re.compile(r"(?:(?<=,)|^)(?:regarding|reportingController)(?=[.=!])")
 
 
 def shown(event: Json) -> Json:
-    """An event of the core group as `events.k8s.io/v1` has it."""
+    """Convert an event of the core group to `events.k8s.io/v1`."""
     renamed = {NEW_NAMES.get(name, name): value for name, value in event.items()}
     return {**renamed, "apiVersion": "events.k8s.io/v1"}
 
 
 def kept(event: Json) -> Json:
-    """The other way."""
+    """Convert an event of `events.k8s.io/v1` to the core group."""
     renamed = {_OLD_NAMES.get(name, name): value for name, value in event.items()}
     return {**renamed, "apiVersion": "v1"}
 
 
 def old_fields(selector: str) -> str:
-    """The field selector `regarding.name=p` as the core form has it."""
+    """Convert a field selector, such as `regarding.name=p`, to the core form."""
     return _NEW_PATH.sub(lambda found: _OLD_NAMES[found[0]], selector)

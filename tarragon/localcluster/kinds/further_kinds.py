@@ -1,7 +1,7 @@
-"""Kinds that clusters have for others to read: networking, endpoint slices, drivers, what the server tells of itself.
+"""Kinds that are served for other programs: networking, endpoint slices, drivers, and the server's own APIServices.
 
-Nothing here acts on them: no packet is filtered or forwarded, no driver is called, all runtimes are processes. Left out
-is what would be a lie: webhooks that nobody would call, certificates that nobody would sign.
+The cluster does not act on them: no packet is filtered or forwarded, no driver is called, and every runtime class runs
+processes. Kinds that would only pretend are left out: webhooks that nothing calls, certificates that nothing signs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tarragon.localcluster.kinds.resource import Served, View
 def further_core() -> Sequence[Served]:
     return (
         row("", "bindings", "Binding", verbs=("create",), is_stored=False),
-        _told("", "componentstatuses", "ComponentStatus", short="cs"),
+        _computed("", "componentstatuses", "ComponentStatus", short="cs"),
         row("", "podtemplates", "PodTemplate"),
     )
 
@@ -24,7 +24,7 @@ def further_core() -> Sequence[Served]:
 def further_groups() -> Sequence[Served]:
     """In the order of discovery."""
     return (
-        _told("apiregistration.k8s.io", "apiservices", "APIService", categories=("api-extensions",)),
+        _computed("apiregistration.k8s.io", "apiservices", "APIService", categories=("api-extensions",)),
         row("discovery.k8s.io", "endpointslices", "EndpointSlice"),
         _events(),
         row("networking.k8s.io", "ingressclasses", "IngressClass", namespaced=False),
@@ -38,7 +38,7 @@ def further_groups() -> Sequence[Served]:
 
 
 def _events() -> Served:
-    """The events of the core group, under other names."""
+    """The events of the core group, with renamed fields."""
     view = View(
         of=row("", "events", "Event"),
         shown=event_forms.shown,
@@ -48,7 +48,7 @@ def _events() -> Served:
     return row("events.k8s.io", "events", "Event", short="ev", view=view)
 
 
-def _told(group: str, plural: str, kind: str, *, short: str = "", categories: tuple[str, ...] = ()) -> Served:
-    """Computed, and to be read only."""
+def _computed(group: str, plural: str, kind: str, *, short: str = "", categories: tuple[str, ...] = ()) -> Served:
+    """A computed, read-only kind."""
     verbs = ("get", "list")
     return row(group, plural, kind, short=short, namespaced=False, categories=categories, verbs=verbs, is_stored=False)

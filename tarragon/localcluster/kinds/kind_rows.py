@@ -1,4 +1,4 @@
-"""One row of the tables of kinds that every cluster has."""
+"""Builds one row of the tables of built-in kinds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def row(  # noqa: PLR0913 - the columns of the tables
     view: View | None = None,
     is_stored: bool = True,
 ) -> Served:
-    """In version v1. `short` and `sub` are names with spaces between them."""
+    """A kind in version v1. `short` and `sub` are names separated by spaces."""
     return Served(
         group=group,
         version="v1",

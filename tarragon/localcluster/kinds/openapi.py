@@ -1,4 +1,4 @@
-"""OpenAPI v3, one document a group-version: how kubectl learns to apply, to explain and to let us validate."""
+"""OpenAPI v3 documents, one per group-version. kubectl needs them for `apply`, `explain` and server-side validation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 def built_in_schemas() -> Mapping[str, Any]:
     """Kubernetes' own schemas by name, with merge keys and list-map keys as `x-kubernetes-…` extensions.
 
-    Made by tools/make_openapi.py; whoever is given them must not change them.
+    tools/make_openapi.py generates them. They are shared and must not be changed.
     """
     data = files("tarragon.localcluster.kinds").joinpath("openapi.json.gz").read_bytes()
     schemas: Mapping[str, Any] = decode(gzip.decompress(data), dict)["schemas"]
@@ -48,40 +48,40 @@ class Document:
 
 
 class OpenApi:
-    """The documents of a registry's kinds. Each is made when it is first asked for, and anew when its kinds change.
+    """The documents of a registry's kinds. Each is built on its first request, and again when its kinds change.
 
-    They are made in a thread: on a busy machine that takes longer than anybody else should wait.
+    They are built in a thread: on a busy machine that takes too long to block the event loop.
     """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._made: dict[tuple[str, str], tuple[Sequence[Served], Document]] = {}
+        self._documents: dict[tuple[str, str], tuple[Sequence[Served], Document]] = {}
 
     async def index(self) -> dict[str, Any]:
-        """Where the documents are."""
+        """The index of the documents and their URLs."""
         paths: dict[str, Any] = {}
         for group, version in grouped(self._registry):
             document = await self.document(group, version)
             if document is not None:
-                place = f"apis/{group}/{version}" if group else f"api/{version}"
-                paths[place] = {"serverRelativeURL": f"/openapi/v3/{place}?hash={document.hash}"}
+                path = f"apis/{group}/{version}" if group else f"api/{version}"
+                paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={document.hash}"}
         return {"paths": paths}
 
     async def document(self, group: str, version: str) -> Document | None:
         """None when nothing of the group-version is served."""
         kinds = grouped(self._registry).get((group, version))
         if kinds is None:
-            self._made.pop((group, version), None)
+            self._documents.pop((group, version), None)
             return None
-        made = self._made.get((group, version))
-        if made is None or list(made[0]) != kinds:
-            made = kinds, await asyncio.to_thread(_encoded, kinds)
-            self._made[group, version] = made
-        return made[1]
+        cached = self._documents.get((group, version))
+        if cached is None or list(cached[0]) != kinds:
+            cached = kinds, await asyncio.to_thread(_encoded, kinds)
+            self._documents[group, version] = cached
+        return cached[1]
 
 
 def grouped(kinds: Iterable[Served]) -> dict[tuple[str, str], list[Served]]:
-    """By group and version."""
+    """Group kinds by group and version."""
     found: dict[tuple[str, str], list[Served]] = {}
     for served in kinds:
         found.setdefault((served.group, served.version), []).append(served)
@@ -94,14 +94,14 @@ def _encoded(kinds: Sequence[Served]) -> Document:
 
 
 def described(kinds: Sequence[Served]) -> dict[str, Any]:
-    """The document of the kinds of one group-version. Parts of it are Kubernetes' own, and must not be changed."""
+    """The document of the kinds of one group-version. Built-in schemas in it are shared and must not be changed."""
     schemas: dict[str, Any] = {}
     paths: dict[str, Any] = {}
     for served in kinds:
         name, schema = _schema(served)
         schemas[name] = schema
         paths.update(_paths(served, name))
-    for name in _referred(schemas):
+    for name in _referenced(schemas):
         schemas.setdefault(name, built_in_schemas()[name])
     return {
         "openapi": "3.0.0",
@@ -132,15 +132,15 @@ def _custom_schema(served: Served) -> Mapping[str, Any]:
     return schema
 
 
-def _referred(schemas: Mapping[str, Any]) -> set[str]:
+def _referenced(schemas: Mapping[str, Any]) -> set[str]:
     """The names of all built-in schemas that these refer to, directly or not."""
     found: set[str] = set()
-    waiting: list[Any] = list(schemas.values())
-    while waiting:
-        for name in _references(waiting.pop()):
+    pending: list[Any] = list(schemas.values())
+    while pending:
+        for name in _references(pending.pop()):
             if name not in found and name in built_in_schemas():
                 found.add(name)
-                waiting.append(built_in_schemas()[name])
+                pending.append(built_in_schemas()[name])
     return found
 
 
@@ -160,26 +160,28 @@ def _references(value: Any) -> Iterator[str]:
 
 
 def _paths(served: Served, schema: str) -> dict[str, Any]:
-    """The operations of a kind, with what kubectl looks for: its kind, and that writes take `fieldValidation`."""
+    """The operations of a kind, with what kubectl looks for: the kind, and that writes accept `fieldValidation`."""
     base = f"/apis/{served.group}/{served.version}" if served.group else f"/api/{served.version}"
-    everywhere = f"{base}/{served.plural}"
-    home = f"{base}/namespaces/{{namespace}}/{served.plural}" if served.namespaced else everywhere
+    all_namespaces = f"{base}/{served.plural}"
+    collection = f"{base}/namespaces/{{namespace}}/{served.plural}" if served.namespaced else all_namespaces
     scope = [_path_parameter("namespace")] if served.namespaced else []
     verbs = set(served.verbs)
 
     def operations(wanted: Mapping[str, str]) -> dict[str, Any]:
         return {method: _operation(served, verb, schema) for method, verb in wanted.items() if verb in verbs}
 
-    paths = {home: {**operations({"get": "list", "post": "create", "delete": "deletecollection"}), "parameters": scope}}
+    paths = {
+        collection: {**operations({"get": "list", "post": "create", "delete": "deletecollection"}), "parameters": scope}
+    }
     if served.namespaced:
-        paths[everywhere] = operations({"get": "list"})
+        paths[all_namespaces] = operations({"get": "list"})
     one = operations({"get": "get", "put": "update", "patch": "patch", "delete": "delete"})
     if one:
-        paths[f"{home}/{{name}}"] = {**one, "parameters": [*scope, _path_parameter("name")]}
+        paths[f"{collection}/{{name}}"] = {**one, "parameters": [*scope, _path_parameter("name")]}
     return paths
 
 
-_ACTIONS: Mapping[str, str] = {"create": "post", "update": "put"}
+_OPENAPI_ACTIONS: Mapping[str, str] = {"create": "post", "update": "put"}
 _QUERY: Mapping[str, Sequence[tuple[str, str]]] = {
     "get": (),
     "list": (
@@ -209,7 +211,7 @@ def _operation(served: Served, verb: str, schema: str) -> dict[str, Any]:
     return {
         "parameters": [{"name": name, "in": "query", "schema": {"type": kind}} for name, kind in _QUERY[verb]],
         "responses": {"200": {"description": "OK", **({"content": content} if answers_object else {})}},
-        "x-kubernetes-action": _ACTIONS.get(verb, verb),
+        "x-kubernetes-action": _OPENAPI_ACTIONS.get(verb, verb),
         "x-kubernetes-group-version-kind": _gvk(served),
     }
 

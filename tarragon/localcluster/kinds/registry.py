@@ -1,4 +1,4 @@
-"""Which kinds are served: the built-in ones, and those that CustomResourceDefinitions add while the server runs."""
+"""The registry of served kinds: built-in ones, and those that CustomResourceDefinitions add while the server runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["PrinterColumn", "Registry", "ScalePaths", "Served"]
 
 
 class Registry:
-    """All served kinds. `generation` moves whenever they change, so that fronts know when discovery is stale."""
+    """All served kinds. `generation` counts their changes, so that callers notice when cached discovery is stale."""
 
     def __init__(self) -> None:
         self.generation = 0
@@ -30,7 +30,7 @@ class Registry:
             yield from self._custom[name]
 
     def set_custom(self, full_name: str, versions: Sequence[Served]) -> None:
-        """Serve a custom kind in these versions, the preferred one first; none ends it."""
+        """Serve a custom kind in these versions, the preferred one first; without any it is no longer served."""
         for kind in self._custom.pop(full_name, ()):
             del self._by_path[kind.group, kind.version, kind.plural]
         if versions:

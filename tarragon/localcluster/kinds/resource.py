@@ -10,7 +10,7 @@ from tarragon.localcluster.schema.schema import Schema
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-"""The same in the order in which discovery has always told them of custom kinds."""
+"""The same verbs, in the order of discovery for custom kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePaths:
-    """Where autoscaling/v1 Scale finds its numbers, as plain names: `("spec", "replicas")`."""
+    """The paths that an autoscaling/v1 Scale reads, as plain names: `("spec", "replicas")`."""
 
     spec_replicas: tuple[str, ...]
     status_replicas: tuple[str, ...]
@@ -36,9 +36,9 @@ class ScalePaths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Another form in which the objects of a stored kind are served, by a group of its own.
+    """Another form in which the objects of a stored kind are served, by another group or version.
 
-    `shown` and `kept` turn objects from the stored form and into it; `old_fields` does it for a field selector.
+    `shown` converts objects from the stored form, `kept` into it, and `old_fields` converts field selectors into it.
     """
 
     of: Served
@@ -51,12 +51,11 @@ class View:
 class Served:
     """One kind in one of the versions it is served in.
 
-    `subresources` are plain names (`status`, `scale`, `log`), `selectable` the fields (`spec.color`) by which a CRD
-    lets its objects be selected. `openapi` is the schema as its CRD wrote it, None for
-    built-in kinds, and `schema` the same compiled. Of a kind that is not `is_stored`, `computed` answers; the objects
-    of one that is a `view` are those of another kind. What was stored before the revision `reshaped_since` may have
-    another shape than the schema says now.
-    Equal only to itself: a CRD that changes makes new ones.
+    `subresources` are plain names (`status`, `scale`, `log`), and `selectable` the fields (`spec.color`) that a CRD
+    declares for selectors. `openapi` is the schema as written in the CRD, None for built-in kinds, and `schema` the
+    same compiled. A kind that is not `is_stored` is served by registry/computed.py, and one with a `view` shows the
+    objects of another kind. Objects stored before the revision `reshaped_since` may not fit the present schema.
+    An instance equals only itself: a CRD that changes makes new ones.
     """
 
     group: str
@@ -83,17 +82,17 @@ class Served:
 
     @property
     def api_version(self) -> str:
-        """As written in manifests: `v1`, `kubeflow.org/v1`."""
+        """The apiVersion in manifests: `v1`, `kubeflow.org/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def full_name(self) -> str:
-        """As messages name it: `pods`, `tfjobs.kubeflow.org`."""
+        """The name in messages: `pods`, `tfjobs.kubeflow.org`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def shelf(self) -> str:
-        """As the store files its objects: by its name, or by that of the kind of which it is a view."""
+        """The store's name for its objects: its full name, or that of the kind that it is a view of."""
         return self.view.of.full_name if self.view is not None else self.full_name
 
     def in_group(self, group: str) -> Served:

@@ -1,7 +1,7 @@
-"""The types of built-in kinds: what a Go server's decoding does to an object, from Kubernetes' own definitions.
+"""Types of built-in kinds, from Kubernetes' own definitions: decodes objects as a Go server does.
 
-A wrong type is refused, a field that is not known is dropped and told, a null is as good as absent. After that the
-rules of a kind may rely on types. The same definitions say how lists merge in a strategic merge patch.
+Wrong types are rejected, unknown fields are dropped and reported, and nulls count as absent, so that validation can
+rely on types. The same definitions say how a strategic merge patch merges lists.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _JSON_NAMES: Mapping[type, str] = {
 _TEXT = frozenset({str})
 _MICROSECONDS = re.compile(r".{19}\.\d{6}(Z|[+-]\d\d:\d\d)")
 _OPAQUE = ("FieldsV1", "JSONSchemaProps", "JSON", "RawExtension")
-"""Definitions whose content is anybody's, or checked elsewhere."""
+"""Definitions with arbitrary content, or content that is checked elsewhere."""
 
 
 class MisfitError(Exception):
-    """An object cannot be of its kind at all; the text is what Go's decoder says."""
+    """An object cannot be decoded as its kind. The message is that of Go's decoder."""
 
 
 class Shape:
-    """The type of one place. Filled in after it is made, as types may contain themselves."""
+    """The type of one field. It is filled in after its creation, because types may contain themselves."""
 
     __slots__ = ("element", "fields", "go_type", "kind", "limit", "merge_key", "parse", "strategies", "texts")
 
@@ -48,14 +48,14 @@ class Shape:
         self.limit = 2**63
         self.fields: dict[str, Shape] = {}
         self.texts: frozenset[str] = frozenset()
-        """The fields that are plain texts: of most items of lists that is all that is ever set."""
+        """The string fields. Most list items set no others, which makes them quick to check."""
         self.element: Shape | None = None
         self.parse: Callable[[Any], Any] | None = None
         self.merge_key = ""
         self.strategies: tuple[str, ...] = ()
 
     def below(self, name: str) -> Shape:
-        """The type of a field or of a map's values; anything goes where nothing is known."""
+        """The type of a field or of a map's values, `ANYTHING` if it is not declared."""
         return self.fields.get(name) or (self.element if self.kind == "map" else None) or ANYTHING
 
 
@@ -63,18 +63,18 @@ ANYTHING = Shape()
 
 
 def fit(shape: Shape, thing: dict[str, Any]) -> list[str]:
-    """Bring an object into shape, in place; the paths of what it had that its kind does not know.
+    """Decode an object in place. Unknown fields are dropped, and their paths returned.
 
     Raises MisfitError.
     """
-    fitting = _Fitting()
-    fitting.fit_object(shape, thing)
-    return fitting.unknown
+    decoder = _Decoder()
+    decoder.fit_object(shape, thing)
+    return decoder.unknown
 
 
 @cache
 def shape_of(group: str, version: str, kind: str) -> Shape | None:
-    """None for kinds that Kubernetes does not define."""
+    """The shape of a kind, None if Kubernetes does not define it."""
     name = built_in_names().get((group, version, kind))
     return _named(name) if name is not None else None
 
@@ -84,8 +84,8 @@ def metadata_shape() -> Shape:
     return _named(OBJECT_META)
 
 
-class _Fitting:
-    """One walk; `path` is where it is."""
+class _Decoder:
+    """One pass over an object; `path` is the current position."""
 
     def __init__(self) -> None:
         self.unknown: list[str] = []
@@ -97,11 +97,11 @@ class _Fitting:
             child = fields.get(name)
             if child is None:
                 del value[name]
-                self.unknown.append(self._place(name))
+                self.unknown.append(self._path_text(name))
             elif type(element) is str and child.kind == "string":
-                continue  # most fields are
+                continue  # the most common case
             elif element is None or (element == {} and _is_map(child)):
-                del value[name]  # an empty map is none: nothing of it is left in what Go stores
+                del value[name]  # Go does not store empty maps
             else:
                 self._fit_field(shape, child, value, name)
 
@@ -145,37 +145,37 @@ class _Fitting:
 
     def _fit_array(self, owner: Shape, shape: Shape, value: list[Any]) -> None:
         element = shape.element or ANYTHING
-        place, texts = self.path[-1], element.texts
+        name, texts = self.path[-1], element.texts
         for index, one in enumerate(value):
             if type(one) is dict and one.keys() <= texts and set(map(type, one.values())) == _TEXT:
                 continue
-            self.path[-1] = f"{place}[{index}]"
+            self.path[-1] = f"{name}[{index}]"
             value[index] = self._fitted(owner, element, {} if one is None and element.kind == "object" else one)
-        self.path[-1] = place
+        self.path[-1] = name
 
     def _parsed(self, shape: Shape, value: Any) -> Any:
-        assert shape.parse is not None  # noqa: S101 - the caller has looked
+        assert shape.parse is not None  # noqa: S101 - the caller checks
         try:
             return shape.parse(value)
         except ValueError as error:
             raise MisfitError(str(error)) from error
 
     def _misfit(self, owner: Shape, shape: Shape, value: Any, name: str = "") -> MisfitError:
-        place = re.sub(r"\[\d+\]", "", self._place(name))
+        path = re.sub(r"\[\d+\]", "", self._path_text(name))
         found = _JSON_NAMES.get(type(value), "value")
         if isinstance(value, float | int) and not isinstance(value, bool) and shape.kind in {"integer", "number"}:
             found = f"number {value}"
         struct = owner.go_type.rpartition(".")[2]
         return MisfitError(
-            f"json: cannot unmarshal {found} into Go struct field {struct}.{place} of type {shape.go_type}"
+            f"json: cannot unmarshal {found} into Go struct field {struct}.{path} of type {shape.go_type}"
         )
 
-    def _place(self, name: str = "") -> str:
+    def _path_text(self, name: str = "") -> str:
         return ".".join([*self.path, name] if name else self.path)
 
 
 def _is_map(shape: Shape) -> bool:
-    """Of values that have a type: `status: {}` in a CustomResourceDefinition is none, though it has no fields."""
+    """Whether this is a map of typed values. `status: {}` in a CustomResourceDefinition is not, without any fields."""
     return shape.kind == "map" and shape.element is not ANYTHING
 
 
@@ -194,17 +194,17 @@ def _is_scalar(shape: Shape, value: Any) -> bool:
 @cache
 def _named(name: str) -> Shape:
     shape = Shape()
-    _SHAPES_BEING_MADE[name] = shape
+    _SHAPES[name] = shape
     _fill(shape, built_in_schemas()[name], name)
     return shape
 
 
-_SHAPES_BEING_MADE: dict[str, Shape] = {}
+_SHAPES: dict[str, Shape] = {}
 
 
 def _referred(name: str) -> Shape:
-    """The shape of a definition, also while it is still being filled in."""
-    return _SHAPES_BEING_MADE.get(name) or _named(name)
+    """The shape of a definition, even while it is being filled in."""
+    return _SHAPES.get(name) or _named(name)
 
 
 def _fill(shape: Shape, schema: Mapping[str, Any], name: str) -> None:
@@ -242,7 +242,7 @@ def _fill_plain(shape: Shape, schema: Mapping[str, Any]) -> None:
 
 
 def _field(schema: Mapping[str, Any]) -> Shape:
-    """The shape of a field. One that refers to a definition and says how to merge is a copy that shares its fields."""
+    """The shape of a field. A reference with a merge strategy is a copy that shares the definition's fields."""
     reference = schema.get("$ref") or next((part["$ref"] for part in schema.get("allOf") or () if "$ref" in part), "")
     if reference:
         shape = _referred(reference.removeprefix(REFERENCE))
@@ -270,7 +270,7 @@ def _quantity(value: Any) -> str:
 
 
 def _micro_time(value: Any) -> str:
-    """Six decimals, no more and no less: clients that write others are refused by every real server."""
+    """Check for exactly six decimals: every real server rejects others."""
     text = _time(value)
     if not _MICROSECONDS.fullmatch(text):
         layout = "2006-01-02T15:04:05.000000Z07:00"

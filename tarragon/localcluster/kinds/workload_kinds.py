@@ -1,4 +1,4 @@
-"""The kinds whose controllers make pods: what `kubectl create deployment`, `scale` and `rollout` are about."""
+"""The workload kinds, whose controllers create pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tarragon.localcluster.kinds.resource import ScalePaths, Served, View
 SCALE = ScalePaths(
     spec_replicas=("spec", "replicas"), status_replicas=("status", "replicas"), label_selector=("spec", "selector")
 )
-"""The selector is an object here; a custom kind has the text of one."""
+"""The selector is an object here; custom kinds have text."""
 
 
 def core_workloads() -> Sequence[Served]:

@@ -1,4 +1,4 @@
-"""The few forms that most cells of a table have: a text at a path, a number, a count, a map as a selector."""
+"""The common cells of tables: text or a number at a path, a count, a map in the form of a selector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tarragon.localcluster.tables.tables import WIDE, Cell, Column
 Object = Mapping[str, Any]
 
 NONE = "<none>"
-"""What kubectl's users read where a field is not set."""
+"""The text for a field that is not set, as in kubectl."""
 
 
 def at(value: Any, *path: str) -> Any:
@@ -39,7 +39,7 @@ def number(*path: str) -> Cell:
 
 
 def size(*paths: str) -> Cell:
-    """How many entries the fields of these names have together."""
+    """The number of entries in the fields of these names."""
 
     def cell(value: Object, _: dt.datetime) -> int:
         return sum(len(value.get(path) or ()) for path in paths)
@@ -48,7 +48,7 @@ def size(*paths: str) -> Cell:
 
 
 def pairs(*path: str) -> Cell:
-    """A map as a selector is written."""
+    """A map in the form of a selector: `a=b,c=d`."""
 
     def cell(value: Object, _: dt.datetime) -> str:
         found = at(value, *path) or {}
@@ -58,11 +58,11 @@ def pairs(*path: str) -> Cell:
 
 
 def joined(texts: Iterable[Any], limit: int = 0) -> str:
-    """With a limit: the first so many, and how many more there are."""
-    told = [str(text) for text in texts]
-    if limit and len(told) > limit:
-        return f"{','.join(told[:limit])} + {len(told) - limit} more..."
-    return ",".join(told) or NONE
+    """Texts separated by commas; with a limit, the first ones and the number of the others."""
+    items = [str(text) for text in texts]
+    if limit and len(items) > limit:
+        return f"{','.join(items[:limit])} + {len(items) - limit} more..."
+    return ",".join(items) or NONE
 
 
 def wide(name: str, cell: Cell) -> Column:

@@ -1,4 +1,4 @@
-"""The columns in which `kubectl get` shows the built-in kinds."""
+"""The columns of `kubectl get` for built-in kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tarragon.localcluster.tables.workload_columns import WORKLOAD_COLUMNS
 
 
 def columns_of(served: Served) -> Sequence[Column]:
-    """What a table of this kind shows. A kind that nobody wrote columns for shows its name and age."""
+    """The columns of a kind; name and age for kinds without an entry."""
     if served.is_custom:
         return custom_columns(served.printer_columns)
     if served.view is not None and served.plural == "events":
@@ -44,11 +44,11 @@ def _external_address(service: Object, _: dt.datetime) -> str:
 
 
 def _service_ports(service: Object, _: dt.datetime) -> str:
-    def told(port: Object) -> str:
+    def port_text(port: Object) -> str:
         node = f":{port['nodePort']}" if port.get("nodePort") else ""
         return f"{port.get('port')}{node}/{port.get('protocol') or 'TCP'}"
 
-    return joined(told(port) for port in at(service, "spec", "ports") or [])
+    return joined(port_text(port) for port in at(service, "spec", "ports") or [])
 
 
 def _node_status(node: Object, _: dt.datetime) -> str:
@@ -127,13 +127,13 @@ def _claim_of_volume(volume: Object, _: dt.datetime) -> str:
 
 
 def _endpoint_addresses(endpoints: Object, _: dt.datetime) -> str:
-    told = [
+    addresses = [
         f"{address.get('ip')}:{port.get('port')}"
         for subset in endpoints.get("subsets") or []
         for port in subset.get("ports") or []
         for address in subset.get("addresses") or []
     ]
-    return joined(told, limit=3)
+    return joined(addresses, limit=3)
 
 
 def _quota(which: str) -> Cell:
@@ -259,4 +259,4 @@ SCALE_COLUMNS = (
     Column("Available", number("status", "replicas"), type="integer"),
     AGE,
 )
-"""Of autoscaling/v1 Scale, which is a subresource and has no kind of its own here."""
+"""The columns of autoscaling/v1 Scale, which is only a subresource here."""

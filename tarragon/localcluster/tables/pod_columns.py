@@ -1,4 +1,4 @@
-"""What `kubectl get pods` shows: one word for the state of a pod, made of the states of its containers."""
+"""The columns of `kubectl get pods`, among them the state of a pod in one word, derived from its containers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Status = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """`restarts` counts what kubectl counts: while a pod initializes its init containers', later the others'."""
+    """The state of a pod. As in kubectl, `restarts` counts init containers during initialization, later the others."""
 
     ready: int
     containers: int
@@ -26,8 +26,8 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """What one group of containers adds: `word` is empty when it has nothing to say of the pod's state."""
+class _GroupSummary:
+    """The share of one group of containers. `word` is empty if the group does not determine the pod's state."""
 
     word: str = ""
     ready: int = 0
@@ -37,7 +37,7 @@ class _Part:
 
 
 def summary(pod: Mapping[str, Any]) -> Summary:
-    """The state of a pod in one word, as kubectl would say it."""
+    """Summarize a pod as `kubectl get` does."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     sidecars = _sidecars(spec)
     first = _initializing(status, spec.get("initContainers") or [], sidecars)
@@ -45,7 +45,7 @@ def summary(pod: Mapping[str, Any]) -> Summary:
     shown = first
     ready = first.ready
     if not first.word or _condition(status, "Initialized"):
-        main = _main(status)
+        main = _main_containers(status)
         ready += main.ready
         word = main.word or first.word
         shown = _with_sidecars(main, status, sidecars)
@@ -54,7 +54,7 @@ def summary(pod: Mapping[str, Any]) -> Summary:
     return Summary(
         ready=ready,
         containers=len(spec.get("containers") or []) + len(sidecars),
-        word=_ending(pod) or word or _phase_word(status),
+        word=_deletion_word(pod) or word or _phase_word(status),
         restarts=shown.restarts,
         last_restart=shown.last_restart,
     )
@@ -67,8 +67,8 @@ def _phase_word(status: Status) -> str:
     return str(status.get("reason") or status.get("phase") or "Pending")
 
 
-def _ending(pod: Mapping[str, Any]) -> str:
-    """The word of a pod that was deleted and is still there."""
+def _deletion_word(pod: Mapping[str, Any]) -> str:
+    """The word for a pod that is being deleted, else empty."""
     status = pod.get("status") or {}
     if not (pod.get("metadata") or {}).get("deletionTimestamp"):
         return ""
@@ -78,7 +78,7 @@ def _ending(pod: Mapping[str, Any]) -> str:
 
 
 def _sidecars(spec: Mapping[str, Any]) -> frozenset[str]:
-    """Init containers that go on running beside the others."""
+    """The names of the sidecars: init containers that keep running beside the others."""
     return frozenset(
         str(container.get("name"))
         for container in spec.get("initContainers") or []
@@ -86,24 +86,24 @@ def _sidecars(spec: Mapping[str, Any]) -> frozenset[str]:
     )
 
 
-def _initializing(status: Status, containers: Sequence[Any], sidecars: frozenset[str]) -> _Part:
-    """How far the init containers are; they run one after the other, so the first unfinished one speaks for all."""
+def _initializing(status: Status, containers: Sequence[Any], sidecars: frozenset[str]) -> _GroupSummary:
+    """The progress of the init containers. They run in order, so the first unfinished one determines the word."""
     statuses = status.get("initContainerStatuses") or []
     ready, word = 0, ""
-    for done, each in enumerate(statuses):
+    for finished, each in enumerate(statuses):
         terminated = (each.get("state") or {}).get("terminated")
         if terminated is not None and not terminated.get("exitCode"):
             continue
         if each.get("name") in sidecars and each.get("started"):
             ready += bool(each.get("ready"))
             continue
-        word = "Init:" + (_trouble(each) or f"{done}/{len(containers)}")
+        word = "Init:" + (_init_reason(each) or f"{finished}/{len(containers)}")
         break
-    return _Part(word=word, ready=ready, restarts=_restarts(statuses), last_restart=_last_restart(statuses))
+    return _GroupSummary(word=word, ready=ready, restarts=_restarts(statuses), last_restart=_last_restart(statuses))
 
 
-def _trouble(status: Status) -> str:
-    """Why an init container does not get on, if it is not simply its turn."""
+def _init_reason(status: Status) -> str:
+    """The reason that an init container waits or failed; empty if it only waits for its turn or runs."""
     state = status.get("state") or {}
     if state.get("terminated") is not None:
         return _exit_word(state["terminated"])
@@ -111,11 +111,11 @@ def _trouble(status: Status) -> str:
     return "" if waiting == "PodInitializing" else waiting
 
 
-def _main(status: Status) -> _Part:
-    """The first container that has a reason to give speaks for the pod."""
+def _main_containers(status: Status) -> _GroupSummary:
+    """The main containers. The first one with a reason determines the word."""
     statuses = status.get("containerStatuses") or []
     running = [each for each in statuses if each.get("ready") and (each.get("state") or {}).get("running") is not None]
-    return _Part(
+    return _GroupSummary(
         word=next(filter(None, map(_word, statuses)), ""),
         ready=len(running),
         restarts=_restarts(statuses),
@@ -140,11 +140,11 @@ def _exit_word(terminated: Mapping[str, Any]) -> str:
     return f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _with_sidecars(part: _Part, status: Status, sidecars: frozenset[str]) -> _Part:
-    """Sidecars still restart after the pod's start; plain init containers have had their time."""
+def _with_sidecars(part: _GroupSummary, status: Status, sidecars: frozenset[str]) -> _GroupSummary:
+    """Add the restarts of sidecars. Other init containers no longer count after the pod has started."""
     statuses = [each for each in status.get("initContainerStatuses") or [] if each.get("name") in sidecars]
     moments = [moment for moment in (part.last_restart, _last_restart(statuses)) if moment]
-    return _Part(restarts=part.restarts + _restarts(statuses), last_restart=max(moments, default=None))
+    return _GroupSummary(restarts=part.restarts + _restarts(statuses), last_restart=max(moments, default=None))
 
 
 def _restarts(statuses: Sequence[Status]) -> int:
@@ -164,8 +164,8 @@ def _condition(status: Status, kind: str) -> bool:
 
 
 def _ready(pod: Mapping[str, Any], _: dt.datetime) -> str:
-    told = summary(pod)
-    return f"{told.ready}/{told.containers}"
+    state = summary(pod)
+    return f"{state.ready}/{state.containers}"
 
 
 def _state(pod: Mapping[str, Any], _: dt.datetime) -> str:
@@ -173,10 +173,10 @@ def _state(pod: Mapping[str, Any], _: dt.datetime) -> str:
 
 
 def _restarted(pod: Mapping[str, Any], now: dt.datetime) -> str:
-    told = summary(pod)
-    if not told.restarts or told.last_restart is None:
-        return str(told.restarts)
-    return f"{told.restarts} ({duration(now - told.last_restart)} ago)"
+    state = summary(pod)
+    if not state.restarts or state.last_restart is None:
+        return str(state.restarts)
+    return f"{state.restarts} ({duration(now - state.last_restart)} ago)"
 
 
 def _gates(pod: Mapping[str, Any], _: dt.datetime) -> str:
@@ -189,9 +189,13 @@ def _gates(pod: Mapping[str, Any], _: dt.datetime) -> str:
 
 POD_COLUMNS: Sequence[Column] = (
     NAME,
-    Column("Ready", _ready, description="Containers that are ready, of all."),
-    Column("Status", _state, description="The state of the pod in one word."),
-    Column("Restarts", _restarted, description="How often its containers were started again."),
+    Column("Ready", _ready, description="The number of ready containers, and of all containers."),
+    Column("Status", _state, description="The status of the pod in one word."),
+    Column(
+        "Restarts",
+        _restarted,
+        description="Restarts of the containers, and the time since the last one.",
+    ),
     AGE,
     wide("IP", text("status", "podIP")),
     wide("Node", text("spec", "nodeName")),

@@ -1,4 +1,4 @@
-"""Objects as rows of a meta.k8s.io Table, which is what `kubectl get` asks for and prints."""
+"""Renders objects as rows of a meta.k8s.io Table, which `kubectl get` requests and prints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tarragon.localcluster.api.jsonpath import BadPath, find
 from tarragon.localcluster.kinds.registry import PrinterColumn
 
 Cell = Callable[[Mapping[str, Any], dt.datetime], Any]
-"""What a column says of an object at a moment: text, a number, a truth, or None for nothing."""
+"""Computes a cell from an object and the time: text, a number, a boolean, or None for an empty cell."""
 
 WIDE = 1
 """The priority of columns that only `-o wide` shows."""
@@ -20,7 +20,7 @@ WIDE = 1
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`name` as in the heading; kubectl writes it in capitals."""
+    """One column. `name` is the heading, which kubectl prints in capitals."""
 
     name: str
     cell: Cell
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How a client wants its table: which version of it, and what of the object travels with each row."""
+    """The Table that a client requests: its version, and how much of the object comes with each row."""
 
     version: Literal["v1", "v1beta1"] = "v1"
     include: Literal["None", "Metadata", "Object"] = "Metadata"
@@ -54,14 +54,14 @@ def table(
     shape: Shape,
     now: dt.datetime,
 ) -> dict[str, Any]:
-    """The Table without list metadata: whoever knows the list adds it."""
+    """The Table without list metadata, which the caller adds."""
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{shape.version}",
         "metadata": {},
         "columnDefinitions": [column.definition for column in columns],
         "rows": [
-            {"cells": [_told(column, value, now) for column in columns], "object": _attached(value, shape)}
+            {"cells": [_cell_value(column, value, now) for column in columns], "object": _attached(value, shape)}
             for value in objects
         ],
     }
@@ -76,8 +76,8 @@ def metadata_only(value: Mapping[str, Any], version: str) -> dict[str, Any]:
     }
 
 
-def _told(column: Column, value: Mapping[str, Any], now: dt.datetime) -> Any:
-    """One object of a wrong shape must not hide all the others from whoever wants to find and mend it."""
+def _cell_value(column: Column, value: Mapping[str, Any], now: dt.datetime) -> Any:
+    """A malformed object is shown as `<invalid>`, so that users still see the others and can repair it."""
     try:
         return column.cell(value, now)
     except (AttributeError, LookupError, TypeError, ValueError):
@@ -94,7 +94,7 @@ def _attached(value: Mapping[str, Any], shape: Shape) -> Any:
             return value
 
 
-# ------------------------------------------------------------------------------------------ what columns are made of
+# ------------------------------------------------------------------------------------------------------------ columns
 
 
 def name_of(value: Mapping[str, Any], _: dt.datetime) -> str:
@@ -110,7 +110,7 @@ AGE = Column("Age", age_of, description="The time since the object was created."
 
 
 def custom_columns(columns: Sequence[PrinterColumn]) -> list[Column]:
-    """The columns of a custom kind: its name, then what its CRD says, or its age when that says nothing."""
+    """The columns of a custom kind: its name, then those of its CRD, or its age if the CRD has none."""
     if not columns:
         return [NAME, AGE]
     return [NAME, *(_custom_column(column) for column in columns)]
@@ -128,7 +128,7 @@ def _custom_column(column: PrinterColumn) -> Column:
 
 
 def _as_type(kind: str, value: Any, now: dt.datetime) -> Any:
-    """The value as the column's type promises it; None when it is something else."""
+    """The value converted to the column's type, None if it has another type."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match kind:
         case "integer":
@@ -149,11 +149,11 @@ def _as_text(value: Any) -> str | None:
     return encode(value).decode()
 
 
-# ------------------------------------------------------------------------------------------------- lengths of time
+# ---------------------------------------------------------------------------------------------------------- durations
 
 
 def since(timestamp: Any, now: dt.datetime) -> str:
-    """How long ago a metav1.Time was, as `kubectl get` says it."""
+    """The time since a metav1.Time, as `kubectl get` writes it."""
     if not timestamp:
         return "<unknown>"
     try:
@@ -162,7 +162,7 @@ def since(timestamp: Any, now: dt.datetime) -> str:
         return "<invalid>"
 
 
-# Up to so many seconds: the unit that is told, and the smaller one that is told beside it, if any.
+# A limit in seconds; the unit that is used below it; and the smaller unit beside that, if any.
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 _SPANS: Sequence[tuple[int, tuple[int, str], tuple[int, str] | None]] = (
     (2 * _MINUTE, (1, "s"), None),
@@ -177,10 +177,10 @@ _SPANS: Sequence[tuple[int, tuple[int, str], tuple[int, str] | None]] = (
 
 
 def duration(length: dt.timedelta) -> str:
-    """`90s`, `5m3s`, `47h`, `3d4h`: two units at most, and only where the second one matters."""
+    """A duration in at most two units: `90s`, `5m3s`, `47h`, `3d4h`. The second appears only where it matters."""
     seconds = int(length.total_seconds())
     if seconds < -1:
-        return "<invalid>"  # two clocks that disagree by more than a moment
+        return "<invalid>"  # the clocks disagree by more than a second
     seconds = max(0, seconds)
     for limit, (unit, letter), finer in _SPANS:
         if seconds < limit:
