@@ -242,7 +242,7 @@ async def test_whoever_defines_a_kind_with_rules_in_cel_is_told_that_they_have_n
     written = await asking.api.create(asking.target(CRDS), body)
 
     [warning] = written.warnings
-    assert warning.startswith("spec.versions[0].schema: x-kubernetes-validations is kept, and not enforced")
+    assert warning.startswith("spec.versions[0].schema: x-kubernetes-validations is stored, but not enforced")
 
 
 async def test_what_was_stored_under_an_older_schema_is_read_in_the_shape_of_the_new_one(tmp_path: Path) -> None:

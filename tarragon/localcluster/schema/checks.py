@@ -1,4 +1,4 @@
-"""What a schema demands of one value: bounds, lengths, patterns, formats, enums, sets and maps."""
+"""Checks of single values against a schema: bounds, lengths, patterns, formats, enums, sets and maps."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from tarragon.localcluster.schema.field_errors import (
 )
 
 Check = Callable[[str, Any], Iterator[Fault]]
-"""From a path and a value to its faults; a value of a type that the check is not about has none."""
+"""Yields the faults of the value at a path. Values of types that the check does not concern have none."""
 
-_NAMES: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", list: "array", dict: "object"}
+_TYPE_NAMES: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", list: "array", dict: "object"}
 _DURATION = re.compile(r"[-+]?(\d+(\.\d*)?(ns|us|µs|ms|s|m|h|d|w))+|[-+]?0")
 _DATE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?([Zz]|[-+]\d{2}:?\d{2})")
 
 
 def type_name(value: Any) -> str:
-    """The JSON type of a value. A number without a fraction is an integer, however it was written."""
+    """The JSON type of a value. A number without a fraction is an integer, even if written as a float."""
     if value is None:
         return "null"
     if isinstance(value, float):
         return "integer" if math.isfinite(value) and value == int(value) else "number"
-    return _NAMES[type(value)]
+    return _TYPE_NAMES[type(value)]
 
 
 def checks_of(openapi: Mapping[str, Any]) -> Iterator[Check]:
-    """The checks that a schema demands of the value at its own place."""
-    for word, make in _MAKERS.items():
-        limit = openapi.get(word)
+    """The checks of a schema for its own value, without nested ones."""
+    for keyword, make in _FACTORIES.items():
+        limit = openapi.get(keyword)
         if limit is not None and limit is not False:
             yield make(limit, openapi)
 
@@ -152,7 +152,7 @@ def _max_properties(limit: Any, _: Mapping[str, Any]) -> Check:
 
 
 def _list_type(limit: Any, openapi: Mapping[str, Any]) -> Check:
-    """Elements of a set are unique, those of a map are by their keys."""
+    """Elements of a set are unique, and elements of a map have unique keys."""
     keys = list(openapi.get("x-kubernetes-list-map-keys") or ())
 
     def identity(element: Any) -> Any:
@@ -165,15 +165,15 @@ def _list_type(limit: Any, openapi: Mapping[str, Any]) -> Check:
             return
         seen: set[bytes] = set()
         for index, element in enumerate(value):
-            marked = encode(identity(element))
-            if marked in seen:
+            encoded = encode(identity(element))
+            if encoded in seen:
                 yield duplicate(f"{path}[{index}]", identity(element))
-            seen.add(marked)
+            seen.add(encoded)
 
     return check
 
 
-_MAKERS: Mapping[str, Callable[[Any, Mapping[str, Any]], Check]] = {
+_FACTORIES: Mapping[str, Callable[[Any, Mapping[str, Any]], Check]] = {
     "minimum": _minimum,
     "maximum": _maximum,
     "multipleOf": _multiple_of,
@@ -218,4 +218,4 @@ _FORMATS: Mapping[str, Callable[[str], bool]] = {
     "cidr": _without_error(lambda text: ipaddress.ip_network(text, strict=False)),
     "uuid": _without_error(uuid.UUID),
 }
-"""The others are not looked at, as kube-apiserver ignores formats that it does not know."""
+"""Other formats are ignored, as kube-apiserver ignores formats that it does not know."""

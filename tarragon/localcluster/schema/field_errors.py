@@ -1,4 +1,4 @@
-"""What is wrong with an object, field by field: the causes of an Invalid, in the words of a kube-apiserver."""
+"""Faults of the fields of an object: the causes of an Invalid, in the words of a kube-apiserver."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_SHOWN = 512
-"""Bytes of a user's own value that an error quotes."""
+_MAX_QUOTED = 512
+"""The maximum number of characters of a user's value that an error quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with an object: a cause in `details.causes` of an Invalid."""
+    """One fault of a field: a cause in `details.causes` of an Invalid."""
 
     field: str
     reason: str
@@ -23,14 +23,14 @@ class Fault:
         return f"{self.field}: {self.message}"
 
     def under(self, path: str) -> Fault:
-        """The same fault of an object that lies at `path` of a greater one."""
+        """The same fault in an object that is nested at `path`."""
         return Fault(f"{path}.{self.field}" if self.field else path, self.reason, self.message)
 
 
 def shown(value: Any) -> str:
-    """A user's value as an error quotes it."""
+    """A user's value as errors quote it, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "..."
 
 
 def invalid_value(field: str, value: Any, message: str) -> Fault:

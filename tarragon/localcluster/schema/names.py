@@ -1,4 +1,4 @@
-"""Which names, labels and keys are allowed. Each check returns what is wrong, or an empty text."""
+"""Validates names, labels and keys. Each check returns the fault, or an empty text."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _LABEL_VALUE = re.compile(rf"({_QUALIFIED.pattern})?")
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _PATH_SEGMENT_BANNED = ("/", "%")
-_LONGEST_LABEL = 63
-_LONGEST_PORT_NAME = 15
-_LONGEST_SUBDOMAIN = 253
+_MAX_LABEL = 63
+_MAX_PORT_NAME = 15
+_MAX_SUBDOMAIN = 253
 
 
 def subdomain(name: str) -> str:
-    """DNS-1123 subdomain: what most objects are named by."""
-    if len(name) > _LONGEST_SUBDOMAIN:
-        return f"must be no more than {_LONGEST_SUBDOMAIN} characters"
+    """A DNS-1123 subdomain: the name of most objects."""
+    if len(name) > _MAX_SUBDOMAIN:
+        return f"must be no more than {_MAX_SUBDOMAIN} characters"
     if _SUBDOMAIN.fullmatch(name):
         return ""
     return (
@@ -32,9 +32,9 @@ def subdomain(name: str) -> str:
 
 
 def label(name: str) -> str:
-    """DNS-1123 label: namespaces, containers, volumes."""
-    if len(name) > _LONGEST_LABEL:
-        return f"must be no more than {_LONGEST_LABEL} characters"
+    """A DNS-1123 label: the name of a namespace, container or volume."""
+    if len(name) > _MAX_LABEL:
+        return f"must be no more than {_MAX_LABEL} characters"
     if _LABEL.fullmatch(name):
         return ""
     return (
@@ -45,9 +45,9 @@ def label(name: str) -> str:
 
 
 def label_1035(name: str) -> str:
-    """DNS-1035 label: services."""
-    if len(name) > _LONGEST_LABEL:
-        return f"must be no more than {_LONGEST_LABEL} characters"
+    """A DNS-1035 label: the name of a service."""
+    if len(name) > _MAX_LABEL:
+        return f"must be no more than {_MAX_LABEL} characters"
     if _LABEL_1035.fullmatch(name):
         return ""
     return (
@@ -69,14 +69,14 @@ def path_segment(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def qualified(name: str) -> str:
-    """Keys of labels and annotations, finalizers: `name` or `domain/name`."""
+    """A qualified name, `name` or `domain/name`: the key of a label or annotation, or a finalizer."""
     prefix, slash, rest = name.rpartition("/")
     if slash and (not prefix or subdomain(prefix)):
         return f"prefix part {subdomain(prefix)}" if prefix else "prefix part must be non-empty"
     if not rest:
         return "name part must be non-empty"
-    if len(rest) > _LONGEST_LABEL:
-        return f"name part must be no more than {_LONGEST_LABEL} characters"
+    if len(rest) > _MAX_LABEL:
+        return f"name part must be no more than {_MAX_LABEL} characters"
     if _QUALIFIED.fullmatch(rest):
         return ""
     return (
@@ -88,8 +88,8 @@ def qualified(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def label_value(value: str) -> str:
-    if len(value) > _LONGEST_LABEL:
-        return f"must be no more than {_LONGEST_LABEL} characters"
+    if len(value) > _MAX_LABEL:
+        return f"must be no more than {_MAX_LABEL} characters"
     if _LABEL_VALUE.fullmatch(value):
         return ""
     return (
@@ -100,25 +100,25 @@ def label_value(value: str) -> str:
 
 
 def port_name(name: str) -> list[str]:
-    """Everything that is wrong with a port's name."""
-    if len(name) > _LONGEST_PORT_NAME:
-        return [f"must be no more than {_LONGEST_PORT_NAME} characters"]
-    told = []
+    """All faults of a port's name."""
+    if len(name) > _MAX_PORT_NAME:
+        return [f"must be no more than {_MAX_PORT_NAME} characters"]
+    faults = []
     if not re.fullmatch(r"[-a-z0-9]+", name):
-        told.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+        faults.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not re.search(r"[a-z]", name):
-        told.append("must contain at least one letter (a-z)")
+        faults.append("must contain at least one letter (a-z)")
     if "--" in name:
-        told.append("must not contain consecutive hyphens")
+        faults.append("must not contain consecutive hyphens")
     if name.startswith("-") or name.endswith("-"):
-        told.append("must not begin or end with a hyphen")
-    return told
+        faults.append("must not begin or end with a hyphen")
+    return faults
 
 
 def config_key(key: str) -> str:
-    """Keys of ConfigMaps and Secrets."""
-    if len(key) > _LONGEST_SUBDOMAIN:
-        return f"must be no more than {_LONGEST_SUBDOMAIN} characters"
+    """A key of a ConfigMap or Secret."""
+    if len(key) > _MAX_SUBDOMAIN:
+        return f"must be no more than {_MAX_SUBDOMAIN} characters"
     if key in {".", ".."}:
         return f"must not be '{key}'"
     if _CONFIG_KEY.fullmatch(key):

@@ -1,4 +1,4 @@
-"""Quantities in the one spelling that a Go server gives them: `0.5` becomes `500m`, `2048Mi` becomes `2Gi`."""
+"""The canonical form of quantities, as a Go server writes them: `0.5` becomes `500m`, `2048Mi` becomes `2Gi`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _PARTS = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([A-Za-z]*))")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _FINEST = 10**9
-_SMALL = 1024
+_KIBI = 1024
 
 
-@lru_cache(maxsize=4096)  # a few spellings come again and again
+@lru_cache(maxsize=4096)  # the same few quantities recur
 def canonical(text: str) -> str:
-    """Whole numbers with the largest suffix of their own system; finer than a billionth is rounded up.
+    """A whole number with the largest suffix of its system. Fractions below a billionth are rounded up.
 
-    Raises ValueError for what is no quantity.
+    Raises ValueError for text that is not a quantity.
     """
     milli(text)
     match = _PARTS.fullmatch(text.strip())
@@ -29,11 +29,11 @@ def canonical(text: str) -> str:
     if exponent is not None:
         value *= Fraction(10) ** int(exponent)
     elif suffix in _BINARY:
-        value *= _SMALL ** _BINARY[suffix]
+        value *= _KIBI ** _BINARY[suffix]
     else:
         value *= Fraction(10) ** _DECIMAL[suffix]
     value = _rounded(value)
-    if suffix in _BINARY and abs(value) >= _SMALL and value.denominator == 1:
+    if suffix in _BINARY and abs(value) >= _KIBI and value.denominator == 1:
         return _binary(value.numerator)
     return _decimal(value, has_exponent=exponent is not None)
 
@@ -46,8 +46,8 @@ def _rounded(value: Fraction) -> Fraction:
 
 def _binary(value: int) -> str:
     power = 0
-    while value % _SMALL == 0 and power < len(_BINARY):
-        value //= _SMALL
+    while value % _KIBI == 0 and power < len(_BINARY):
+        value //= _KIBI
         power += 1
     names = ["", *_BINARY]
     return f"{value}{names[power]}"

@@ -1,7 +1,7 @@
-"""Structural schemas of custom kinds, compiled once: pruning, defaulting and validating by walking one tree.
+"""Structural schemas of custom kinds, compiled once into a tree that prunes, defaults and validates objects.
 
-Words and order are kube-apiserver's. Not read: `x-kubernetes-validations` (CEL); of these a
-writer is warned.
+Messages and their order are kube-apiserver's. `x-kubernetes-validations` (CEL) are not evaluated: the server warns
+clients that write them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tarragon.localcluster.schema.checks import Check, checks_of, type_name
 from tarragon.localcluster.schema.field_errors import Fault, required
 
 _OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
-"""What every whole object has, whether its schema says so or not."""
+"""The fields of every whole object, whether its schema declares them or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Node:
-    """One place of a schema. `types` is empty where anything may stand; `default` is encoded, None for none.
+    """One node of a schema. `types` is empty if any type is allowed. `default` is encoded, None without a default.
 
-    `prunes` and `defaults` tell whether there is anything to do here or below, so that most of an object is skipped.
+    `prunes` and `defaults` say whether there is anything to do here or below, so that most of an object is skipped.
     """
 
     types: tuple[str, ...] = ()
@@ -46,13 +46,13 @@ class Schema:
         self._root = _compiled({**openapi, "x-kubernetes-embedded-resource": True})
 
     def prune(self, thing: dict[str, Any]) -> list[str]:
-        """Drop, in place, what the schema does not know; the paths of all that was dropped."""
+        """Drop unknown fields in place, and return their paths."""
         unknown: list[str] = []
         _prune(self._root, thing, "", unknown)
         return unknown
 
     def default(self, thing: dict[str, Any]) -> None:
-        """Fill in defaults, in place, and drop nulls where null is not allowed."""
+        """Fill in defaults in place, and drop nulls that are not allowed."""
         _default(self._root, thing)
 
     def validate(self, thing: Mapping[str, Any]) -> list[Fault]:
@@ -80,7 +80,7 @@ def _compiled(openapi: Mapping[str, Any]) -> Node:
         required=tuple(openapi.get("required") or ()),
         checks=(*checks_of(openapi), *_junctions(openapi)),
         prunes=(is_object and not preserves and extra is None) or any(child.prunes for child in children),
-        # A property may be null where it must not be, so any property at all is worth a look.
+        # Any property may be a null that is not allowed, so any property needs a visit.
         defaults=bool(properties) or any(child.defaults for child in children),
     )
 
@@ -103,7 +103,7 @@ def _prune(node: Node, value: Any, path: str, unknown: list[str]) -> None:
 def _prune_object(node: Node, value: dict[str, Any], path: str, unknown: list[str]) -> None:
     for name in list(value):
         if node.is_whole_object and name in _OBJECT_FIELDS:
-            continue  # a schema may mention metadata, but what may be in it is not for a CRD to say
+            continue  # a schema may mention metadata, but a CRD does not define its content
         child = node.properties.get(name) or node.additional
         below = f"{path}.{name}" if path else name
         if child is not None:
@@ -229,5 +229,5 @@ def _none_of(branch: Node) -> Check:
 
 
 def _unmet(message: str) -> Fault:
-    """Of a junction the server knows no field, and says so in Go."""
+    """The fault of a junction. The server names no field, which Go prints as `<nil>`."""
     return Fault("<nil>", "FieldValueInvalid", f'Invalid value: "": {message}')

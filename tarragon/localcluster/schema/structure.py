@@ -1,4 +1,4 @@
-"""Whether a schema is structural, so that it can be compiled at all: what a CRD is refused for."""
+"""Checks that a schema is structural, so that it can be compiled. CRDs with other schemas are rejected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _JUNCTIONS = ("allOf", "anyOf", "oneOf")
 
 
 def structural_faults(openapi: Any, path: str) -> Iterator[Fault]:
-    """Everything that keeps a schema from being structural."""
+    """Yields everything that keeps a schema from being structural."""
     if not isinstance(openapi, Mapping):
         yield invalid_value(path, openapi, "must be a schema")
         return
@@ -28,13 +28,13 @@ def structural_faults(openapi: Any, path: str) -> Iterator[Fault]:
 
 
 def metadata_faults(openapi: Any, path: str) -> Iterator[Fault]:
-    """What metadata is, the server knows: a schema may say that it is an object, and something of its names."""
+    """The server defines metadata: a schema may say that it is an object, and restrict its name and generateName."""
     properties = openapi.get("properties") if isinstance(openapi, Mapping) else None
     metadata = properties.get("metadata") if isinstance(properties, Mapping) else None
     if not isinstance(metadata, Mapping):
         return
-    named = metadata.get("properties") or {}
-    if metadata.keys() - {"type", "default", "properties"} or named.keys() - {"name", "generateName"}:
+    restricted = metadata.get("properties") or {}
+    if metadata.keys() - {"type", "default", "properties"} or restricted.keys() - {"name", "generateName"}:
         yield forbidden_value(
             f"{path}.properties[metadata]",
             "must not specify anything other than name and generateName, but metadata is implicitly specified",
@@ -53,10 +53,10 @@ def _type_faults(openapi: Mapping[str, Any], path: str) -> Iterator[Fault]:
 
 
 def _keyword_faults(openapi: Mapping[str, Any], path: str) -> Iterator[Fault]:
-    for words, holds in _KEYWORDS.items():
-        for word in words.split():
-            if openapi.get(word) is not None and not holds(openapi[word]):
-                yield invalid_value(f"{path}.{word}", openapi[word], "is not what this keyword takes")
+    for keywords, is_valid in _KEYWORDS.items():
+        for keyword in keywords.split():
+            if openapi.get(keyword) is not None and not is_valid(openapi[keyword]):
+                yield invalid_value(f"{path}.{keyword}", openapi[keyword], "is not a valid value of this keyword")
     if "$ref" in openapi:
         yield forbidden_value(f"{path}.$ref", "$ref is not supported")
     pattern = openapi.get("pattern")
@@ -68,7 +68,7 @@ def _keyword_faults(openapi: Mapping[str, Any], path: str) -> Iterator[Fault]:
 
 
 def _branch_faults(openapi: Any, path: str) -> Iterator[Fault]:
-    """A branch of a junction needs no types: it only validates."""
+    """A branch of a junction needs no types, because it only validates."""
     if not isinstance(openapi, Mapping):
         yield invalid_value(path, openapi, "must be a schema")
         return
@@ -123,4 +123,4 @@ _KEYWORDS: Mapping[str, Callable[[Any], bool]] = {
     "properties": lambda value: isinstance(value, Mapping),
     "additionalProperties": lambda value: isinstance(value, Mapping | bool),
 }
-"""Keywords with what they take; a CRD that breaks it would break every later write of an object."""
+"""Keywords and their valid values. A CRD with others would break every later write of its objects."""

@@ -1,4 +1,4 @@
-"""What of a CustomResourceDefinition is stored and has no effect here; whoever writes one is warned."""
+"""Warnings about the parts of a CustomResourceDefinition that are stored, but have no effect here."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ RULES = "x-kubernetes-validations"
 
 
 def warnings_of(definition: Mapping[str, Any]) -> tuple[str, ...]:
-    """One for each version whose schema has rules in CEL."""
+    """One warning for each version whose schema has CEL rules."""
     versions = (definition.get("spec") or {}).get("versions") or ()
     return tuple(
-        f"spec.versions[{index}].schema: {RULES} is kept, and not enforced by this server: it does not evaluate CEL"
+        f"spec.versions[{index}].schema: {RULES} is stored, but not enforced: this server does not evaluate CEL"
         for index, version in enumerate(versions)
         if any(_rules((version.get("schema") or {}).get("openAPIV3Schema")))
     )

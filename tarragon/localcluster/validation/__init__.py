@@ -1,1 +1,1 @@
-"""What a kube-apiserver does to objects that are written, kind by kind: pure, the time is an argument."""
+"""Defaults and validation of written objects, kind by kind, as in a kube-apiserver. Pure: the time is an argument."""

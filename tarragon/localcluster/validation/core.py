@@ -1,4 +1,4 @@
-"""The rules of the smaller built-in kinds."""
+"""Defaults and validation of the smaller built-in kinds."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Json = dict[str, Any]
 
 _TOKEN_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 - the name of a type
 _ACCOUNT = "kubernetes.io/service-account.name"
-_DATA_LIMIT = 1024 * 1024
+_MAX_DATA_BYTES = 1024 * 1024
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
 def prepare_secret(secret: Json) -> None:
-    """`stringData` is for writing only: it goes into `data`, and wins there."""
+    """Set the type, and move the write-only `stringData` into `data`, where it wins."""
     secret["type"] = secret.get("type") or "Opaque"
     plain = secret.pop("stringData", None)
     if plain:
@@ -66,7 +66,7 @@ def config_map_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> 
 
 
 def prepare_namespace(namespace: Json) -> None:
-    """`spec.finalizers` is what the namespace controller empties when everything in it is gone."""
+    """Set the finalizer that the namespace controller removes when the namespace is empty."""
     spec = namespace.setdefault("spec", {})
     if "kubernetes" not in spec.setdefault("finalizers", []):
         spec["finalizers"].append("kubernetes")
@@ -75,7 +75,7 @@ def prepare_namespace(namespace: Json) -> None:
 
 
 def update_namespace(namespace: Json, old: Mapping[str, Any]) -> None:
-    """Only the subresource `finalize` may touch `spec.finalizers`."""
+    """Keep `spec`, because only the subresource `finalize` may change its finalizers."""
     namespace["spec"] = old.get("spec") or {}
     _label_namespace(namespace)
 
@@ -118,12 +118,12 @@ def claim_faults(claim: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def claim_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
-    """A binder may name the volume; a claim may grow."""
+    """Faults of changes to the spec: only the requests, and the volume's name if it is not set, may change."""
 
-    def fixed(claim: Mapping[str, Any]) -> Json:
+    def immutable(claim: Mapping[str, Any]) -> Json:
         return {name: value for name, value in claim["spec"].items() if name != "resources"}
 
-    before, after = fixed(old), fixed(new)
+    before, after = immutable(old), immutable(new)
     if not before.get("volumeName"):
         after.pop("volumeName", None)
     if before != after:
@@ -162,7 +162,7 @@ def priority_class_update_faults(new: Mapping[str, Any], old: Mapping[str, Any])
 
 
 def prepare_node(node: Json) -> None:
-    """A kubelet registers its node with a status; what it does not say it can allot is what it has."""
+    """Default the allocatable resources to the capacity. A kubelet registers its node with a status."""
     status = node.setdefault("status", {})
     if status.get("capacity"):
         status.setdefault("allocatable", dict(status["capacity"]))
@@ -172,17 +172,17 @@ def prepare_node(node: Json) -> None:
 def node_faults(node: Mapping[str, Any]) -> Iterator[Fault]:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate((node.get("spec") or {}).get("taints") or ()):
-        place = f"spec.taints[{index}]"
+        path = f"spec.taints[{index}]"
         if words := names.qualified(taint.get("key", "")):
-            yield invalid_value(f"{place}.key", taint.get("key", ""), words)
+            yield invalid_value(f"{path}.key", taint.get("key", ""), words)
         if taint.get("effect") not in {"NoSchedule", "PreferNoSchedule", "NoExecute"}:
             yield unsupported(
-                f"{place}.effect", taint.get("effect", ""), ("NoSchedule", "PreferNoSchedule", "NoExecute")
+                f"{path}.effect", taint.get("effect", ""), ("NoSchedule", "PreferNoSchedule", "NoExecute")
             )
-        mark = (taint.get("key", ""), taint.get("effect", ""))
-        if mark in seen:
-            yield duplicate(place, taint)
-        seen.add(mark)
+        identity = (taint.get("key", ""), taint.get("effect", ""))
+        if identity in seen:
+            yield duplicate(path, taint)
+        seen.add(identity)
 
 
 def _label_namespace(namespace: Json) -> None:
@@ -197,8 +197,8 @@ def _key_faults(path: str, data: Mapping[str, str]) -> Iterator[Fault]:
 
 
 def _size_faults(path: str, data: Mapping[str, str]) -> Iterator[Fault]:
-    if sum(len(value) for value in data.values()) > _DATA_LIMIT:
-        yield Fault(path, "FieldValueTooLong", f"Too long: may not be more than {_DATA_LIMIT} bytes")
+    if sum(len(value) for value in data.values()) > _MAX_DATA_BYTES:
+        yield Fault(path, "FieldValueTooLong", f"Too long: may not be more than {_MAX_DATA_BYTES} bytes")
 
 
 def _immutability_faults(new: Mapping[str, Any], old: Mapping[str, Any], fields: tuple[str, ...]) -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""Deleting: preconditions, grace, finalizers, and when an object is really gone."""
+"""Deletion: preconditions, grace periods, finalizers, and when an object can be removed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FOREGROUND = "foregroundDeletion"
 _PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 _FINISHED = frozenset({"Succeeded", "Failed"})
 _EMPTIED_FIRST = frozenset({"namespaces", "customresourcedefinitions.apiextensions.k8s.io"})
-"""Kinds that stay until what they hold is gone: a delete marks them with the time and nothing else."""
+"""Kinds that stay until their content is deleted. A delete sets only their deletionTimestamp."""
 
 
 def refuse_precondition(served: Served, thing: Mapping[str, Any], options: DeleteOptions) -> None:
-    """Raise Conflict when the object is not the one that was meant."""
+    """Raise Conflict if the object does not have the uid and resourceVersion of the precondition."""
     metadata = thing["metadata"]
-    for said, asked, found, after in (
+    for name, required, found, hint in (
         ("UID", options.uid, metadata["uid"], "The object might have been deleted and then recreated"),
         (
             "ResourceVersion",
@@ -34,15 +34,15 @@ def refuse_precondition(served: Served, thing: Mapping[str, Any], options: Delet
             "The object might have been modified",
         ),
     ):
-        if asked and asked != found:
-            words = f"the {said} in the precondition ({asked}) does not match the {said} in record ({found}). {after}"
+        if required and required != found:
+            words = f"the {name} in the precondition ({required}) does not match the {name} in record ({found}). {hint}"
             raise errors.precondition(served, metadata["name"], words)
 
 
 def marked(served: Served, thing: Json, options: DeleteOptions, now: dt.datetime) -> Json:
-    """The object with the marks of a delete. Equal to what it was when an earlier delete has said as much already.
+    """The object marked as deleted; equal to `thing` if an earlier delete has marked it in the same way.
 
-    Raises Forbidden for what may not be deleted.
+    Raises Forbidden for namespaces that must not be deleted.
     """
     metadata: Json = {**thing["metadata"]}
     if served.full_name == "namespaces":
@@ -58,12 +58,12 @@ def marked(served: Served, thing: Json, options: DeleteOptions, now: dt.datetime
         metadata["deletionTimestamp"] = timestamp(now)
         if served.full_name not in _EMPTIED_FIRST:
             metadata["deletionGracePeriodSeconds"] = 0
-            _raise_generation(metadata)
+            _increment_generation(metadata)
     return result
 
 
 def is_gone(thing: Mapping[str, Any]) -> bool:
-    """Whether nothing keeps a marked object any more: no finalizer, no grace."""
+    """Whether an object that is marked as deleted can be removed: no finalizer or grace period keeps it."""
     metadata = thing["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False
@@ -73,7 +73,7 @@ def is_gone(thing: Mapping[str, Any]) -> bool:
 
 
 def _set_finalizers(metadata: Json, options: DeleteOptions) -> None:
-    """What the garbage collector shall do with the dependents before the object goes."""
+    """Set the finalizer that tells the garbage collector what to do with the dependents first."""
     if options.propagation is None:
         return
     kept = [one for one in metadata.get("finalizers") or () if one not in {ORPHAN, FOREGROUND}]
@@ -91,7 +91,7 @@ def _set_finalizers(metadata: Json, options: DeleteOptions) -> None:
 
 
 def _pod_grace(pod: Mapping[str, Any], options: DeleteOptions) -> int:
-    """Seconds. A pod that no kubelet has, or that has ended, needs none."""
+    """The grace period in seconds, 0 for a pod that is not scheduled or has finished."""
     spec = pod["spec"]
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in _FINISHED:
         return 0
@@ -101,11 +101,11 @@ def _pod_grace(pod: Mapping[str, Any], options: DeleteOptions) -> int:
 
 
 def _set_grace(metadata: Json, grace: int, now: dt.datetime) -> None:
-    """Grace may be shortened by a second delete, never lengthened."""
+    """Set the grace period. A second delete may shorten it, but never extend it."""
     if not metadata.get("deletionTimestamp"):
         metadata["deletionTimestamp"] = timestamp(later(now, grace))
         metadata["deletionGracePeriodSeconds"] = grace
-        _raise_generation(metadata)
+        _increment_generation(metadata)
         return
     before = int(metadata.get("deletionGracePeriodSeconds") or 0)
     if grace < before:
@@ -114,6 +114,6 @@ def _set_grace(metadata: Json, grace: int, now: dt.datetime) -> None:
         metadata["deletionGracePeriodSeconds"] = grace
 
 
-def _raise_generation(metadata: Json) -> None:
+def _increment_generation(metadata: Json) -> None:
     if metadata.get("generation"):
         metadata["generation"] += 1

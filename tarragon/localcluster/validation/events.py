@@ -1,4 +1,4 @@
-"""The rules of events as `events.k8s.io` takes them: a new one must say more than one of the core group."""
+"""Validation of events in `events.k8s.io`, where a new one needs more fields than in the core group."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tarragon.localcluster.schema.field_errors import Fault, invalid_value, requ
 Json = dict[str, Any]
 
 _TYPES = ("Normal", "Warning")
-_LONGEST_NOTE = 1024
-_OLD_FIELDS = (
+_MAX_NOTE = 1024
+_DEPRECATED_FIELDS = (
     ("deprecatedFirstTimestamp", "firstTimestamp"),
     ("deprecatedLastTimestamp", "lastTimestamp"),
     ("deprecatedCount", "count"),
@@ -20,12 +20,12 @@ _OLD_FIELDS = (
 
 
 def prepare(event: Json) -> None:
-    """The core form always has a source."""
+    """Set an empty source, because the core form always has one."""
     event.setdefault("deprecatedSource", {})
 
 
 def faults(event: Mapping[str, Any]) -> Iterator[Fault]:
-    """Of all, those that the core group made among them: they have no `eventTime`."""
+    """Faults of any event. One from the core group has no `eventTime`, and fewer rules."""
     namespace = event["metadata"].get("namespace", "")
     about = (event.get("regarding") or {}).get("namespace") or ""
     if (about and about != namespace) or (not about and namespace not in {"default", "kube-system"}):
@@ -37,13 +37,13 @@ def faults(event: Mapping[str, Any]) -> Iterator[Fault]:
             yield required(field)
     if event.get("type") not in _TYPES:
         yield invalid_value("type", event.get("type") or "", "has invalid value: " + str(event.get("type") or ""))
-    if len(event.get("note") or "") > _LONGEST_NOTE:
-        yield invalid_value("message", "", f"can have at most {_LONGEST_NOTE} characters")
+    if len(event.get("note") or "") > _MAX_NOTE:
+        yield invalid_value("message", "", f"can have at most {_MAX_NOTE} characters")
 
 
 def creation_faults(event: Mapping[str, Any]) -> Iterator[Fault]:
     if not event.get("eventTime"):
         yield required("eventTime")
-    for field, told in _OLD_FIELDS:
+    for field, core_name in _DEPRECATED_FIELDS:
         if event.get(field):
-            yield invalid_value(told, event[field], "needs to be unset")
+            yield invalid_value(core_name, event[field], "needs to be unset")

@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 UID_LABEL = "batch.kubernetes.io/controller-uid"
 NAME_LABEL = "batch.kubernetes.io/job-name"
-_OLD_UID_LABEL, _OLD_NAME_LABEL = "controller-uid", "job-name"
+_LEGACY_UID_LABEL, _LEGACY_NAME_LABEL = "controller-uid", "job-name"
 _POLICIES = ("OnFailure", "Never")
 _BACKOFF_LIMIT = 6
 _ACTIONS = ("Count", "FailJob", "Ignore")
@@ -32,7 +32,7 @@ _HISTORY = {"successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1}
 
 
 def prepare_job(job: Json) -> None:
-    """Its pods are told from others by its uid, unless its manifest takes care of that itself."""
+    """Fill in defaults, among them a selector by the job's uid unless `manualSelector` is set."""
     _default_spec(job.setdefault("spec", {}))
     _select_by_uid(job)
     _label(job)
@@ -44,7 +44,7 @@ def default_job(job: Json, _: Mapping[str, Any]) -> None:
 
 
 def _label(job: Json) -> None:
-    """As its pods are, if it says nothing."""
+    """Copy the labels of the template to a job without labels."""
     labels = job["spec"]["template"]["metadata"].get("labels")
     if labels and not job["metadata"].get("labels"):
         job["metadata"]["labels"] = dict(labels)
@@ -68,9 +68,9 @@ def _select_by_uid(job: Json) -> None:
         return
     uid, name = job["metadata"]["uid"], job["metadata"]["name"]
     labels = spec["template"]["metadata"].setdefault("labels", {})
-    # The two old labels stay as they came when somebody has set them.
-    labels.setdefault(_OLD_UID_LABEL, uid)
-    labels.setdefault(_OLD_NAME_LABEL, name)
+    # The two legacy labels keep the values that a client has set.
+    labels.setdefault(_LEGACY_UID_LABEL, uid)
+    labels.setdefault(_LEGACY_NAME_LABEL, name)
     labels[UID_LABEL] = uid
     labels.setdefault(NAME_LABEL, name)
     spec.setdefault("selector", {}).setdefault("matchLabels", {})[UID_LABEL] = uid
@@ -106,7 +106,7 @@ def _spec_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _unsupported_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
-    """What the controller of jobs here does not do is better refused than ignored."""
+    """Reject what the embedded job controller would ignore."""
     for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
         if spec.get(field) is not None:
             yield forbidden_value(f"spec.{field}", "is not supported by the embedded cluster: leave it out")
@@ -126,7 +126,7 @@ def job_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterato
 
 
 def _may_change_template(job: Mapping[str, Any]) -> bool:
-    """While it is suspended and has never run, queues may say where its pods are to go."""
+    """Whether the job is suspended and has never started: then a queue may still change where its pods run."""
     return bool(job["spec"]["suspend"]) and not (job.get("status") or {}).get("startTime")
 
 

@@ -1,4 +1,4 @@
-"""Which rules each kind has: one row of a table for every built-in kind that has any, one row for all custom kinds."""
+"""The rules of every kind: one row of a table for each built-in kind that has any, and one for all custom kinds."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ def _no_update_faults(_: Mapping[str, Any], __: Mapping[str, Any]) -> Iterable[F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How a kind is prepared and checked. The preparations change their first argument in place.
+    """How objects of a kind are defaulted and validated. `prepare_create` and `prepare_update` work in place.
 
-    `keeps_status` at creation; `counts_generation`; `needs_version`: an update must say which version it changes;
-    `is_made_by_update`: a PUT of what does not exist creates it; `tells_deleted`: a delete answers with the object.
+    `keeps_status`: a create keeps the status; `counts_generation`: a change of the spec increments the generation;
+    `needs_version`: an update must have a resourceVersion; `is_made_by_update`: a PUT creates a missing object;
+    `tells_deleted`: a delete returns the object instead of a Status.
     """
 
     name_fault: Callable[[str], str] = names.subdomain
@@ -239,5 +240,5 @@ _BUILT_IN: Mapping[str, Rules] = {
 
 
 def rules_of(served: Served) -> Rules:
-    """The rules of a kind."""
+    """The rules of a kind, empty for a built-in kind without a row."""
     return _CUSTOM if served.is_custom else _BUILT_IN.get(served.full_name, _PLAIN)

@@ -1,4 +1,4 @@
-"""The rules of metadata, the same for every kind."""
+"""Validation of metadata, which is the same for every kind."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, in
 
 Json = dict[str, Any]
 
-_ANNOTATIONS_LIMIT = 256 * 1024
+_MAX_ANNOTATION_BYTES = 256 * 1024
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def faults_of(metadata: Mapping[str, Any], name_fault: Callable[[str], str]) -> Iterator[Fault]:
-    """Of an object that is new or changed."""
+    """Faults in the metadata of a new or changed object."""
     name = metadata.get("name") or ""
     if not name:
         yield required("metadata.name", "name or generateName is required")
@@ -35,7 +35,7 @@ def faults_of(metadata: Mapping[str, Any], name_fault: Callable[[str], str]) -> 
 
 
 def finalizer_faults(metadata: Mapping[str, Any]) -> Iterator[Fault]:
-    """Of built-in kinds, which are stricter here than custom ones."""
+    """Faults of finalizers in built-in kinds, which are stricter than custom ones."""
     for index, finalizer in enumerate(metadata.get("finalizers") or ()):
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             words = "name is neither a standard finalizer name nor is it fully qualified"
@@ -43,7 +43,7 @@ def finalizer_faults(metadata: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def carried_over(new: Json, old: Mapping[str, Any]) -> None:
-    """Complete, in place, the metadata of an update: what only the server sets stays as it was."""
+    """Restore, in place, the fields in the metadata of an update that only the server sets."""
     if not new.get("uid"):
         new["uid"] = old["uid"]
     for field in ("creationTimestamp", "generation", "generateName", "selfLink"):
@@ -58,14 +58,14 @@ def carried_over(new: Json, old: Mapping[str, Any]) -> None:
 
 
 def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
-    """What an update may not touch."""
+    """Faults of changes to immutable metadata."""
     for field in _IMMUTABLE:
         if new.get(field) != old.get(field):
             yield invalid_value(f"metadata.{field}", new.get(field), "field is immutable")
     if old.get("deletionTimestamp"):
-        fresh = [one for one in new.get("finalizers") or () if one not in (old.get("finalizers") or ())]
-        if fresh:
-            listed = ", ".join(f'"{one}"' for one in fresh)
+        added = [one for one in new.get("finalizers") or () if one not in (old.get("finalizers") or ())]
+        if added:
+            listed = ", ".join(f'"{one}"' for one in added)
             yield forbidden_value(
                 "metadata.finalizers",
                 "no new finalizers can be added if the object is being deleted, "
@@ -78,8 +78,8 @@ def _annotation_faults(annotations: Mapping[str, str]) -> Iterator[Fault]:
         if words := names.qualified(key.lower()):
             yield invalid_value("metadata.annotations", key, words)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
-    if size > _ANNOTATIONS_LIMIT:
-        message = f"Too long: may not be more than {_ANNOTATIONS_LIMIT} bytes"
+    if size > _MAX_ANNOTATION_BYTES:
+        message = f"Too long: may not be more than {_MAX_ANNOTATION_BYTES} bytes"
         yield Fault("metadata.annotations", "FieldValueTooLong", message)
 
 

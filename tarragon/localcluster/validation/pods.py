@@ -1,6 +1,6 @@
-"""The rules of pods: defaults that clients rely on, what may be wrong, and the little that may change.
+"""Defaults and validation of pods, and of the few changes that they allow.
 
-Left out: the service account volume that an admission plug-in adds.
+Admission, not this module, adds the volume of the service account.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _LARGEST_PORT = 65535
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
-_CHANGEABLE = (
+_CHANGEABLE_FIELDS = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
@@ -53,18 +53,18 @@ def prepare_update(pod: Json, _: Mapping[str, Any]) -> None:
 
 def faults(pod: Mapping[str, Any]) -> Iterator[Fault]:
     spec = pod["spec"]
-    known = [volume.get("name", "") for volume in spec.get("volumes") or ()]
-    yield from _name_faults("spec.volumes", known)
+    volume_names = [volume.get("name", "") for volume in spec.get("volumes") or ()]
+    yield from _name_faults("spec.volumes", volume_names)
     yield from volumes.faults("spec.volumes", spec.get("volumes") or ())
     yield from tolerations.faults("spec.tolerations", spec.get("tolerations") or ())
     containers = spec.get("containers") or []
     if not containers:
         yield required("spec.containers")
-    yield from _container_faults("spec.containers", containers, set(known))
-    first = spec.get("initContainers") or []
-    yield from _container_faults("spec.initContainers", first, set(known))
-    yield from _handler_faults(spec, containers, first)
-    yield from _shared_name_faults("spec.initContainers", first, containers)
+    yield from _container_faults("spec.containers", containers, set(volume_names))
+    init_containers = spec.get("initContainers") or []
+    yield from _container_faults("spec.initContainers", init_containers, set(volume_names))
+    yield from _handler_faults(spec, containers, init_containers)
+    yield from _shared_name_faults("spec.initContainers", init_containers, containers)
     if spec["restartPolicy"] not in _RESTART_POLICIES:
         yield unsupported("spec.restartPolicy", spec["restartPolicy"], _RESTART_POLICIES)
     if spec["dnsPolicy"] not in _DNS_POLICIES:
@@ -75,7 +75,7 @@ def faults(pod: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
-    """Images, the deadline (downwards) and tolerations (more of them) may change; nothing else of a spec."""
+    """Faults of an update. Only images, the deadline (downwards) and tolerations (additions) of a spec may change."""
     before, after = old["spec"], new["spec"]
     for field in ("containers", "initContainers"):
         if len(after.get(field) or ()) != len(before.get(field) or ()):
@@ -83,23 +83,23 @@ def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fa
             return
     yield from _deadline_faults(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
     yield from _toleration_faults(after, before)
-    changed = sorted(_differences("spec", _unchangeable(before), _unchangeable(after)))
+    changed = sorted(_differences("spec", _immutable_part(before), _immutable_part(after)))
     if changed:
-        changed = sorted(_differences("spec", _unchangeable(_as_written_now(old)), _unchangeable(after)))
+        changed = sorted(_differences("spec", _immutable_part(_normalized(old)), _immutable_part(after)))
     if changed:
-        yield forbidden_value("spec", f"{_CHANGEABLE}\n  changed: {', '.join(changed)}")
+        yield forbidden_value("spec", f"{_CHANGEABLE_FIELDS}\n  changed: {', '.join(changed)}")
 
 
 def quality_of_service(spec: Mapping[str, Any]) -> str:
-    """Guaranteed, Burstable or BestEffort, by cpu and memory of all containers."""
-    requests, limits, is_guaranteed = False, False, True
+    """The QoS class, Guaranteed, Burstable or BestEffort, from the CPU and memory of all containers."""
+    has_requests, has_limits, is_guaranteed = False, False, True
     for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-        asked = container.get("resources") or {}
-        wanted, bounds = _computed(asked.get("requests")), _computed(asked.get("limits"))
-        requests, limits = requests or bool(wanted), limits or bool(bounds)
-        if len(bounds) < 2 or wanted != bounds:  # noqa: PLR2004 - cpu and memory, both of them
+        declared = container.get("resources") or {}
+        requests, limits = _compute_amounts(declared.get("requests")), _compute_amounts(declared.get("limits"))
+        has_requests, has_limits = has_requests or bool(requests), has_limits or bool(limits)
+        if len(limits) < 2 or requests != limits:  # noqa: PLR2004 - both CPU and memory
             is_guaranteed = False
-    if not requests and not limits:
+    if not has_requests and not has_limits:
         return "BestEffort"
     return "Guaranteed" if is_guaranteed else "Burstable"
 
@@ -126,11 +126,11 @@ def _default_container(container: Json) -> None:
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     tag = str(container.get("image", "")).rpartition("/")[2].partition(":")[2]
-    is_moving = "@" not in str(container.get("image", "")) and tag in {"", "latest"}
-    container.setdefault("imagePullPolicy", "Always" if is_moving else "IfNotPresent")
-    asked = container.setdefault("resources", {})
-    if asked.get("limits"):
-        asked["requests"] = {**asked["limits"], **(asked.get("requests") or {})}
+    is_latest = "@" not in str(container.get("image", "")) and tag in {"", "latest"}
+    container.setdefault("imagePullPolicy", "Always" if is_latest else "IfNotPresent")
+    declared = container.setdefault("resources", {})
+    if declared.get("limits"):
+        declared["requests"] = {**declared["limits"], **(declared.get("requests") or {})}
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
     for variable in container.get("env") or ():
@@ -148,7 +148,7 @@ def _default_source(source: Json) -> None:
         source["resourceFieldRef"].setdefault("divisor", "0")
 
 
-def _container_faults(path: str, containers: list[Json], known: set[str]) -> Iterator[Fault]:
+def _container_faults(path: str, containers: list[Json], volume_names: set[str]) -> Iterator[Fault]:
     yield from _name_faults(path, [container.get("name", "") for container in containers])
     for index, container in enumerate(containers):
         place = f"{path}[{index}]"
@@ -164,17 +164,17 @@ def _container_faults(path: str, containers: list[Json], known: set[str]) -> Ite
             yield invalid_value(f"{place}.terminationMessagePolicy", policy, words)
         yield from _port_faults(f"{place}.ports", container.get("ports") or ())
         yield from _env_faults(f"{place}.env", container.get("env") or ())
-        yield from _mount_faults(f"{place}.volumeMounts", container.get("volumeMounts") or (), known)
+        yield from _mount_faults(f"{place}.volumeMounts", container.get("volumeMounts") or (), volume_names)
         yield from resources.faults(f"{place}.resources", container["resources"])
 
 
-def _handler_faults(spec: Mapping[str, Any], containers: list[Json], first: list[Json]) -> Iterator[Fault]:
+def _handler_faults(spec: Mapping[str, Any], containers: list[Json], init_containers: list[Json]) -> Iterator[Fault]:
     grace = spec["terminationGracePeriodSeconds"]
     for index, container in enumerate(containers):
         yield from probes.faults(f"spec.containers[{index}]", container, grace)
         if container.get("restartPolicy") is not None:
             yield forbidden_value(f"spec.containers[{index}].restartPolicy", "may not be set for non-init containers")
-    for index, container in enumerate(first):
+    for index, container in enumerate(init_containers):
         yield from probes.start_faults(f"spec.initContainers[{index}]", container)
         if container.get("restartPolicy") == "Always":
             yield from probes.faults(f"spec.initContainers[{index}]", container, grace)
@@ -192,9 +192,9 @@ def _name_faults(path: str, found: list[str]) -> Iterator[Fault]:
         seen.add(name)
 
 
-def _shared_name_faults(path: str, first: list[Json], containers: list[Json]) -> Iterator[Fault]:
+def _shared_name_faults(path: str, init_containers: list[Json], containers: list[Json]) -> Iterator[Fault]:
     taken = {container.get("name") for container in containers}
-    for index, container in enumerate(first):
+    for index, container in enumerate(init_containers):
         if container.get("name") and container["name"] in taken:
             yield duplicate(f"{path}[{index}].name", container["name"])
 
@@ -203,8 +203,8 @@ def _port_faults(path: str, ports: list[Json] | tuple[()]) -> Iterator[Fault]:
     taken: set[str] = set()
     for index, port in enumerate(ports):
         name = port.get("name") or ""
-        if wrong := names.port_name(name) if name else []:
-            yield from (invalid_value(f"{path}[{index}].name", name, words) for words in wrong)
+        if messages := names.port_name(name) if name else []:
+            yield from (invalid_value(f"{path}[{index}].name", name, message) for message in messages)
         elif name and name in taken:
             yield duplicate(f"{path}[{index}].name", name)
         taken.add(name)
@@ -237,19 +237,19 @@ def _env_faults(path: str, variables: list[Json] | tuple[()]) -> Iterator[Fault]
             yield invalid_value(f"{path}[{index}].valueFrom", "", words)
 
 
-def _mount_faults(path: str, mounts: list[Json] | tuple[()], known: set[str]) -> Iterator[Fault]:
+def _mount_faults(path: str, mounts: list[Json] | tuple[()], volume_names: set[str]) -> Iterator[Fault]:
     taken: set[str] = set()
     for index, mount in enumerate(mounts):
         if not mount.get("name"):
             yield required(f"{path}[{index}].name")
-        elif mount["name"] not in known:
+        elif mount["name"] not in volume_names:
             yield not_found_value(f"{path}[{index}].name", mount["name"])
-        place = mount.get("mountPath")
-        if not place:
+        mount_path = mount.get("mountPath")
+        if not mount_path:
             yield required(f"{path}[{index}].mountPath")
-        elif place in taken:
-            yield invalid_value(f"{path}[{index}].mountPath", place, "must be unique")
-        taken.add(place or "")
+        elif mount_path in taken:
+            yield invalid_value(f"{path}[{index}].mountPath", mount_path, "must be unique")
+        taken.add(mount_path or "")
 
 
 def _spec_value_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
@@ -259,10 +259,10 @@ def _spec_value_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
     if spec["terminationGracePeriodSeconds"] < 0:
         grace = spec["terminationGracePeriodSeconds"]
         yield invalid_value("spec.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
-    yield from _word_faults(spec)
+    yield from _name_value_faults(spec)
 
 
-def _word_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+def _name_value_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
     for field in ("hostname", "subdomain"):
         if spec.get(field) and (words := names.label(spec[field])):
             yield invalid_value(f"spec.{field}", spec[field], words)
@@ -292,8 +292,8 @@ def _toleration_faults(after: Mapping[str, Any], before: Mapping[str, Any]) -> I
         )
 
 
-def _unchangeable(spec: Mapping[str, Any]) -> Json:
-    """The spec without what may change."""
+def _immutable_part(spec: Mapping[str, Any]) -> Json:
+    """The spec without the fields that may change."""
     rest = {
         name: value
         for name, value in spec.items()
@@ -306,14 +306,14 @@ def _unchangeable(spec: Mapping[str, Any]) -> Json:
     return rest
 
 
-def _as_written_now(pod: Mapping[str, Any]) -> Json:
-    """The spec of a stored pod in today's spelling: an earlier version of this program may have had another."""
+def _normalized(pod: Mapping[str, Any]) -> Json:
+    """The spec of a stored pod as it would be stored today: an earlier version may have had other defaults."""
     shape = shape_of("", "v1", "Pod")
-    again = copy.deepcopy(dict(pod))
+    normalized = copy.deepcopy(dict(pod))
     if shape is not None:
-        fit(shape, again)
-    _default_spec(again["spec"])
-    spec: Json = again["spec"]
+        fit(shape, normalized)
+    _default_spec(normalized["spec"])
+    spec: Json = normalized["spec"]
     return spec
 
 
@@ -330,7 +330,7 @@ def _differences(path: str, before: Any, after: Any) -> Iterator[str]:
         yield f"{path} from {shown(before)} to {shown(after)}"
 
 
-def _computed(amounts: Mapping[str, Any] | None) -> dict[str, int]:
+def _compute_amounts(amounts: Mapping[str, Any] | None) -> dict[str, int]:
     return {
         name: milli(amount) for name, amount in (amounts or {}).items() if name in {"cpu", "memory"} and milli(amount)
     }

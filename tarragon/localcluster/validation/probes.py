@@ -1,4 +1,4 @@
-"""The rules of probes, and of what else a kubelet does to a container by way of a handler."""
+"""Defaults and validation of probes and lifecycle hooks."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ Json = dict[str, Any]
 
 PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 HOOKS = ("postStart", "preStop")
-_OF_PROBES = ("exec", "httpGet", "tcpSocket", "grpc")
-_OF_HOOKS = ("exec", "httpGet", "tcpSocket", "sleep")
+_PROBE_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
+_HOOK_HANDLERS = ("exec", "httpGet", "tcpSocket", "sleep")
 _SCHEMES = ("HTTP", "HTTPS")
 _HEADER = "[-A-Za-z0-9]+"
-_HEADER_WORDS = (
+_HEADER_MESSAGE = (
     "a valid HTTP header must consist of alphanumeric characters or '-' "
     f"(e.g. 'X-Header-Name', regex used for validation is '{_HEADER}')"
 )
-_SECONDS = (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3))
+_PROBE_DEFAULTS = (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3))
 _LARGEST_PORT = 65535
 
 
 def default_handlers(container: Json) -> None:
     for name in PROBES:
         if container.get(name) is not None:
-            for field, value in _SECONDS:
+            for field, value in _PROBE_DEFAULTS:
                 container[name][field] = container[name].get(field) or value
             _default_handler(container[name])
     for name in HOOKS:
@@ -36,7 +36,7 @@ def default_handlers(container: Json) -> None:
 
 
 def faults(path: str, container: Mapping[str, Any], grace: int) -> Iterator[Fault]:
-    """`grace` is what the pod allows its containers to end."""
+    """Faults of a container's probes and hooks. `grace` is the pod's grace period in seconds."""
     for name in PROBES:
         probe = container.get(name)
         if probe is not None:
@@ -45,12 +45,12 @@ def faults(path: str, container: Mapping[str, Any], grace: int) -> Iterator[Faul
     for name in HOOKS:
         hook = (container.get("lifecycle") or {}).get(name)
         if hook is not None:
-            yield from _handler_faults(f"{path}.lifecycle.{name}", hook, _OF_HOOKS)
+            yield from _handler_faults(f"{path}.lifecycle.{name}", hook, _HOOK_HANDLERS)
             yield from _sleep_faults(f"{path}.lifecycle.{name}.sleep", hook, grace)
 
 
 def start_faults(path: str, container: Mapping[str, Any]) -> Iterator[Fault]:
-    """Of an init container. One that stays has all that others have; who ends by itself is not asked how it is."""
+    """Faults of an init container. Only a sidecar (restartPolicy Always) may have probes and hooks."""
     policy = container.get("restartPolicy")
     if policy is not None and policy != "Always":
         yield unsupported(f"{path}.restartPolicy", policy, ("Always",))
@@ -62,14 +62,14 @@ def start_faults(path: str, container: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _probe_faults(path: str, probe: Mapping[str, Any]) -> Iterator[Fault]:
-    yield from _handler_faults(path, probe, _OF_PROBES)
-    for field in ("initialDelaySeconds", *(field for field, _ in _SECONDS)):
+    yield from _handler_faults(path, probe, _PROBE_HANDLERS)
+    for field in ("initialDelaySeconds", *(field for field, _ in _PROBE_DEFAULTS)):
         if probe.get(field, 0) < 0:
             yield invalid_value(f"{path}.{field}", probe[field], "must be greater than or equal to 0")
 
 
 def _value_faults(path: str, name: str, probe: Mapping[str, Any]) -> Iterator[Fault]:
-    """What only some probes may say."""
+    """Faults of fields that only some probes may set."""
     grace = probe.get("terminationGracePeriodSeconds")
     if name == "readinessProbe":
         if grace is not None:
@@ -81,19 +81,19 @@ def _value_faults(path: str, name: str, probe: Mapping[str, Any]) -> Iterator[Fa
         yield invalid_value(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
 
 
-def _handler_faults(path: str, said: Mapping[str, Any], allowed: Sequence[str]) -> Iterator[Fault]:
-    handlers = [name for name in allowed if said.get(name) is not None]
+def _handler_faults(path: str, parent: Mapping[str, Any], allowed: Sequence[str]) -> Iterator[Fault]:
+    handlers = [name for name in allowed if parent.get(name) is not None]
     if not handlers:
         yield required(path, "must specify a handler type")
     for name in handlers[1:]:
         yield forbidden_value(f"{path}.{name}", "may not specify more than 1 handler type")
-    if "exec" in handlers[:1] and not said["exec"].get("command"):
+    if "exec" in handlers[:1] and not parent["exec"].get("command"):
         yield required(f"{path}.exec.command")
     if "httpGet" in handlers[:1]:
-        yield from _request_faults(f"{path}.httpGet", said["httpGet"])
+        yield from _request_faults(f"{path}.httpGet", parent["httpGet"])
     for name in ("tcpSocket", "grpc"):
         if name in handlers[:1]:
-            yield from _port_faults(f"{path}.{name}.port", said[name].get("port", 0))
+            yield from _port_faults(f"{path}.{name}.port", parent[name].get("port", 0))
 
 
 def _request_faults(path: str, request: Mapping[str, Any]) -> Iterator[Fault]:
@@ -104,7 +104,7 @@ def _request_faults(path: str, request: Mapping[str, Any]) -> Iterator[Fault]:
         yield unsupported(f"{path}.scheme", request["scheme"], _SCHEMES)
     for header in request.get("httpHeaders") or ():
         if not re.fullmatch(_HEADER, header.get("name", "")):
-            yield invalid_value(f"{path}.httpHeaders", header.get("name", ""), _HEADER_WORDS)
+            yield invalid_value(f"{path}.httpHeaders", header.get("name", ""), _HEADER_MESSAGE)
 
 
 def _sleep_faults(path: str, hook: Mapping[str, Any], grace: int) -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""The rules of the resources that a container asks for, those of other vendors included."""
+"""Validation of a container's requests and limits, including extended resources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tarragon.localcluster.schema import names
 from tarragon.localcluster.schema.field_errors import Fault, invalid_value, required
 
 _NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
-_THOUSAND = 1000
+_MILLI = 1000
 
 
 def faults(path: str, resources: Mapping[str, Any]) -> Iterator[Fault]:
@@ -21,16 +21,16 @@ def faults(path: str, resources: Mapping[str, Any]) -> Iterator[Fault]:
             yield from _name_faults(f"{path}.{field}[{name}]", name)
             yield from _amount_faults(f"{path}.{field}[{name}]", name, amount)
     for name, amount in requests.items():
-        if name in limits and _may_differ(name) and milli(amount) > milli(limits[name]):
+        if name in limits and _is_overcommittable(name) and milli(amount) > milli(limits[name]):
             yield invalid_value(f"{path}.requests", amount, f"must be less than or equal to {name} limit")
-        elif name in limits and not _may_differ(name) and milli(amount) != milli(limits[name]):
+        elif name in limits and not _is_overcommittable(name) and milli(amount) != milli(limits[name]):
             yield invalid_value(f"{path}.requests", amount, f"must be equal to {name} limit")
-        elif name not in limits and not _may_differ(name):
+        elif name not in limits and not _is_overcommittable(name):
             yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
 
 
-def _may_differ(name: str) -> bool:
-    """Devices and huge pages can't be promised twice."""
+def _is_overcommittable(name: str) -> bool:
+    """Whether requests may be lower than limits. Devices and huge pages cannot be overcommitted."""
     return name in _NATIVE
 
 
@@ -45,5 +45,5 @@ def _name_faults(path: str, name: str) -> Iterator[Fault]:
 def _amount_faults(path: str, name: str, amount: Any) -> Iterator[Fault]:
     if milli(amount) < 0:
         yield invalid_value(path, amount, "must be greater than or equal to 0")
-    if "/" in name and milli(amount) % _THOUSAND:
+    if "/" in name and milli(amount) % _MILLI:
         yield invalid_value(path, amount, "must be an integer")

@@ -1,6 +1,6 @@
-"""What a kube-apiserver demands of the fields that a custom kind's `scale` points to, on every write of the object.
+"""Validation of the fields that a custom kind's `scale` points to, which a kube-apiserver does on every write.
 
-So a status whose shape does not have the path cannot be written at all. That is seldom wanted, but it is so.
+Hence a status that has another type somewhere on the path cannot be written at all, in kube-apiserver as well.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from tarragon.localcluster.kinds.resource import ScalePaths
 from tarragon.localcluster.schema.field_errors import Fault, invalid_value
 
-_LARGEST = 2**31 - 1
+_MAX_REPLICAS = 2**31 - 1
 _GO_TYPES: Mapping[type, str] = {
     str: "string",
     bool: "bool",
@@ -23,24 +23,24 @@ _GO_TYPES: Mapping[type, str] = {
 
 
 def scale_faults(paths: ScalePaths, thing: Mapping[str, Any]) -> Iterator[Fault]:
-    """Of the replicas that are wanted and that run, and of the selector."""
+    """Faults of the replicas in spec and status, and of the selector."""
     for path in (paths.spec_replicas, paths.status_replicas):
         yield from _replica_faults(path, thing)
     if paths.label_selector:
-        yield from _found(paths.label_selector, thing, str, "string", '""')[1]
+        yield from _value_at(paths.label_selector, thing, str, "string", '""')[1]
 
 
 def _replica_faults(path: tuple[str, ...], thing: Mapping[str, Any]) -> Iterator[Fault]:
-    value, faults = _found(path, thing, int, "int64", "0")
+    value, faults = _value_at(path, thing, int, "int64", "0")
     yield from faults
     if isinstance(value, int) and value < 0:
-        yield invalid_value(_written(path), value, "should be a non-negative integer")
-    elif isinstance(value, int) and value > _LARGEST:
-        yield invalid_value(_written(path), value, f"should be less than or equal to {_LARGEST}")
+        yield invalid_value(_field_path(path), value, "should be a non-negative integer")
+    elif isinstance(value, int) and value > _MAX_REPLICAS:
+        yield invalid_value(_field_path(path), value, f"should be less than or equal to {_MAX_REPLICAS}")
 
 
-def _found(path: tuple[str, ...], thing: Any, kind: type, name: str, zero: str) -> tuple[Any, list[Fault]]:
-    """The value at a path, None where there is none, and what keeps it from being read."""
+def _value_at(path: tuple[str, ...], thing: Any, kind: type, name: str, zero: str) -> tuple[Any, list[Fault]]:
+    """The value at a path, None if it is missing, and the fault that keeps it from being read."""
     for step in path:
         if type(thing) is not dict:
             return None, [_unreadable(path, thing, "map[string]interface{}", zero)]
@@ -54,17 +54,17 @@ def _found(path: tuple[str, ...], thing: Any, kind: type, name: str, zero: str) 
 
 def _unreadable(path: tuple[str, ...], value: Any, wanted: str, zero: str) -> Fault:
     found = _GO_TYPES.get(type(value), "<nil>")
-    place = _written(path)
-    words = f"{place} accessor error: {_go_text(value)} is of the type {found}, expected {wanted}"
-    return Fault(place, "FieldValueInvalid", f"Invalid value: {zero}: {words}")
+    field = _field_path(path)
+    words = f"{field} accessor error: {_go_text(value)} is of the type {found}, expected {wanted}"
+    return Fault(field, "FieldValueInvalid", f"Invalid value: {zero}: {words}")
 
 
-def _written(path: tuple[str, ...]) -> str:
+def _field_path(path: tuple[str, ...]) -> str:
     return "." + ".".join(path)
 
 
 def _go_text(value: Any) -> str:
-    """As Go's %v prints it."""
+    """The value as Go's %v prints it."""
     match value:
         case None:
             return "<nil>"

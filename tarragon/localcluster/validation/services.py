@@ -1,4 +1,4 @@
-"""The rules of services, but for what needs to know the others: that is in `addresses.py`."""
+"""Defaults and validation of services. Allocation of addresses and ports is in registry/service_addresses.py."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _AFFINITY_SECONDS = 10_800
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _LARGEST_PORT = 65535
-_OUTWARD = ("NodePort", "LoadBalancer")
-_OF_A_CLUSTER_ADDRESS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
+_NODE_PORT_TYPES = ("NodePort", "LoadBalancer")
+_CLUSTER_IP_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
 
 
 def prepare_service(service: Json) -> None:
@@ -24,7 +24,7 @@ def prepare_service(service: Json) -> None:
 
 
 def default_service(service: Json, old: Mapping[str, Any]) -> None:
-    """An address that was allotted stays, also where an update does not say it."""
+    """Fill in defaults. An update without the allocated address keeps it."""
     spec = service.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     _carry_over(spec, old.get("spec") or {})
@@ -38,19 +38,19 @@ def default_service(service: Json, old: Mapping[str, Any]) -> None:
         return
     _default_families(spec)
     spec.setdefault("internalTrafficPolicy", "Cluster")
-    if spec["type"] in _OUTWARD:
+    if spec["type"] in _NODE_PORT_TYPES:
         spec.setdefault("externalTrafficPolicy", "Cluster")
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
 
 
 def _default_families(spec: Json) -> None:
-    """A service without an address and without pods of its own may lead to any family of addresses."""
+    """Default the IP families. A headless service without a selector may have endpoints of both."""
     if spec.get("clusterIP"):
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
-    leads_anywhere = spec.get("clusterIP") == "None" and not spec.get("selector")
-    spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if leads_anywhere else ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if leads_anywhere else "SingleStack")
+    takes_any_family = spec.get("clusterIP") == "None" and not spec.get("selector")
+    spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if takes_any_family else ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if takes_any_family else "SingleStack")
 
 
 def _carry_over(spec: Json, old: Mapping[str, Any]) -> None:
@@ -59,7 +59,7 @@ def _carry_over(spec: Json, old: Mapping[str, Any]) -> None:
         return
     if not spec.get("clusterIP"):
         spec |= {field: old[field] for field in ("clusterIP", "clusterIPs") if old.get(field)}
-    if old and spec["type"] not in _OUTWARD:
+    if old and spec["type"] not in _NODE_PORT_TYPES:
         spec.pop("externalTrafficPolicy", None)
         for port in spec.get("ports") or ():
             port.pop("nodePort", None)
@@ -68,7 +68,7 @@ def _carry_over(spec: Json, old: Mapping[str, Any]) -> None:
 def _drop_addresses(spec: Json, old: Mapping[str, Any]) -> None:
     if old.get("type") in {None, "ExternalName"}:
         return
-    for field in _OF_A_CLUSTER_ADDRESS:
+    for field in _CLUSTER_IP_FIELDS:
         if spec.get(field) == old.get(field):
             spec.pop(field, None)
 
@@ -85,12 +85,12 @@ def service_faults(service: Mapping[str, Any]) -> Iterator[Fault]:
     yield from _selector_faults(spec.get("selector") or {})
     taken: set[Any] = set()
     for index, port in enumerate(ports):
-        place = f"spec.ports[{index}]"
-        yield from _service_port_faults(place, port, is_alone=len(ports) == 1)
-        for field, mark in ((f"{place}.name", port.get("name")), (place, (port["protocol"], port.get("port")))):
-            if mark and mark in taken:
-                yield duplicate(field, mark if isinstance(mark, str) else port)
-            taken.add(mark)
+        path = f"spec.ports[{index}]"
+        yield from _service_port_faults(path, port, is_alone=len(ports) == 1)
+        for field, key in ((f"{path}.name", port.get("name")), (path, (port["protocol"], port.get("port")))):
+            if key and key in taken:
+                yield duplicate(field, key if isinstance(key, str) else port)
+            taken.add(key)
 
 
 def service_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
@@ -101,20 +101,20 @@ def service_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Ite
         yield invalid_value("spec.clusterIPs[0]", [after], "may not change once set")
 
 
-def _service_port_faults(place: str, port: Mapping[str, Any], *, is_alone: bool) -> Iterator[Fault]:
+def _service_port_faults(path: str, port: Mapping[str, Any], *, is_alone: bool) -> Iterator[Fault]:
     if not port.get("name"):
         if not is_alone:
-            yield required(f"{place}.name")
+            yield required(f"{path}.name")
     elif words := names.label(port["name"]):
-        yield invalid_value(f"{place}.name", port["name"], words)
+        yield invalid_value(f"{path}.name", port["name"], words)
     for field in ("port", "targetPort"):
         number = port.get(field, 0)
         if isinstance(number, str):
-            yield from (invalid_value(f"{place}.{field}", number, words) for words in names.port_name(number))
+            yield from (invalid_value(f"{path}.{field}", number, words) for words in names.port_name(number))
         elif not 0 < number <= _LARGEST_PORT:
-            yield invalid_value(f"{place}.{field}", number, f"must be between 1 and {_LARGEST_PORT}, inclusive")
+            yield invalid_value(f"{path}.{field}", number, f"must be between 1 and {_LARGEST_PORT}, inclusive")
     if port["protocol"] not in _PROTOCOLS:
-        yield unsupported(f"{place}.protocol", port["protocol"], _PROTOCOLS)
+        yield unsupported(f"{path}.protocol", port["protocol"], _PROTOCOLS)
 
 
 def _selector_faults(selector: Mapping[str, str]) -> Iterator[Fault]:

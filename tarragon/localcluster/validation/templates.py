@@ -1,4 +1,4 @@
-"""The rules that all kinds with a pod template share: defaults, the template itself, its selector, its counts."""
+"""What all kinds with a pod template share: defaults, and validation of template, selector and counts."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from tarragon.localcluster.validation import pods
 
 Json = dict[str, Any]
 
-_ACCOUNT = ("serviceAccountName", "serviceAccount")
+_ACCOUNT_FIELDS = ("serviceAccountName", "serviceAccount")
 _SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def default_template(template: Json) -> None:
-    """As of a pod, but for what admission adds to pods only."""
+    """Fill in the defaults of a pod, except those that admission adds to pods only."""
     spec = template.setdefault("spec", {})
-    said = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     links = spec.get("enableServiceLinks")
     template.setdefault("metadata", {})
     pods.prepare_update(template, {})
-    for field in _ACCOUNT:
+    for field in _ACCOUNT_FIELDS:
         spec.pop(field, None)
-        if said:
-            spec[field] = said
+        if account:
+            spec[field] = account
     if links is None:
         del spec["enableServiceLinks"]
 
 
 def template_faults(path: str, template: Mapping[str, Any], policies: Sequence[str]) -> Iterator[Fault]:
-    """`policies`: the restart policies that the kind can do with."""
+    """Faults of a pod template. `policies` are the restart policies that the kind allows."""
     labels = (template.get("metadata") or {}).get("labels") or {}
     for key, value in labels.items():
         if words := names.qualified(key):
@@ -64,7 +64,7 @@ def selector_faults(path: str, selector: Mapping[str, Any] | None) -> Iterator[F
 
 
 def unmatched_faults(selector: Mapping[str, Any] | None, template: Mapping[str, Any]) -> Iterator[Fault]:
-    """A controller that does not see its own pods would make them without end."""
+    """Faults of a selector that does not match the template: its controller would create pods without end."""
     if not selector or any(True for _ in selector_faults("", selector)):
         return
     labels = (template.get("metadata") or {}).get("labels") or {}
@@ -80,7 +80,7 @@ def count_faults(spec: Mapping[str, Any], *fields: str) -> Iterator[Fault]:
 
 
 def share_faults(path: str, value: Any) -> Iterator[Fault]:
-    """Of a number of pods, or a part of them: `2`, `25%`."""
+    """Faults of a number or percentage of pods: `2`, `25%`."""
     if isinstance(value, int):
         if value < 0:
             yield invalid_value(path, value, "must be greater than or equal to 0")

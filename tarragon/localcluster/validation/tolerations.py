@@ -1,4 +1,4 @@
-"""The rules of what a pod tolerates of a node."""
+"""Defaults and validation of tolerations."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from tarragon.localcluster.schema.field_errors import Fault, invalid_value, unsu
 
 Json = dict[str, Any]
 
-_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_TROUBLE_SECONDS = 300
+_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_TOLERATION_SECONDS = 300
 _OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def tolerate_trouble(spec: Json) -> None:
-    """A node in trouble keeps its pods for five minutes, unless they say otherwise: an admission plug-in's default."""
+    """Tolerate an unready or unreachable node for five minutes by default, as DefaultTolerationSeconds does."""
     own = list(spec.get("tolerations") or ())
-    for key in _TROUBLES:
-        said = (one for one in own if (one.get("key") or key) == key)
-        if not any((one.get("effect") or "NoExecute") == "NoExecute" for one in said):
-            trouble = {
+    for key in _TAINTS:
+        same_key = (one for one in own if (one.get("key") or key) == key)
+        if not any((one.get("effect") or "NoExecute") == "NoExecute" for one in same_key):
+            toleration = {
                 "key": key,
                 "operator": "Exists",
                 "effect": "NoExecute",
-                "tolerationSeconds": _TROUBLE_SECONDS,
+                "tolerationSeconds": _TOLERATION_SECONDS,
             }
-            spec["tolerations"] = [*(spec.get("tolerations") or ()), trouble]
+            spec["tolerations"] = [*(spec.get("tolerations") or ()), toleration]
 
 
 def faults(path: str, tolerations: Sequence[Json]) -> Iterator[Fault]:

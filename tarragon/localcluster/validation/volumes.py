@@ -1,4 +1,4 @@
-"""The rules of a pod's volumes."""
+"""Defaults and validation of a pod's volumes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, in
 Json = dict[str, Any]
 
 _TOKEN_SECONDS = 3600
-_LEAST_TOKEN_SECONDS = 600
-_MOST_TOKEN_SECONDS = 2**32
-_NAMED_BY = (("secret", "secretName"), ("configMap", "name"), ("persistentVolumeClaim", "claimName"))
+_MIN_TOKEN_SECONDS = 600
+_MAX_TOKEN_SECONDS = 2**32
+_NAME_FIELDS = (("secret", "secretName"), ("configMap", "name"), ("persistentVolumeClaim", "claimName"))
 
 
 def default_volume(volume: Json) -> None:
@@ -36,7 +36,7 @@ def faults(path: str, volumes: Sequence[Json]) -> Iterator[Fault]:
         sources = [name for name in volume if name != "name"]
         for more in sources[1:]:
             yield forbidden_value(f"{place}.{more}", "may not specify more than 1 volume type")
-        for source, field in _NAMED_BY:
+        for source, field in _NAME_FIELDS:
             if volume.get(source) is not None and not volume[source].get(field):
                 yield required(f"{place}.{source}.{field}")
         for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
@@ -48,9 +48,9 @@ def faults(path: str, volumes: Sequence[Json]) -> Iterator[Fault]:
 
 def _token_faults(path: str, token: Json) -> Iterator[Fault]:
     field, seconds = f"{path}.expirationSeconds", token["expirationSeconds"]
-    if seconds < _LEAST_TOKEN_SECONDS:
+    if seconds < _MIN_TOKEN_SECONDS:
         yield invalid_value(field, seconds, "may not specify a duration less than 10 minutes")
-    elif seconds > _MOST_TOKEN_SECONDS:
+    elif seconds > _MAX_TOKEN_SECONDS:
         yield invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds")
     if not token.get("path"):
         yield required(f"{path}.path")

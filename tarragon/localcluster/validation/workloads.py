@@ -18,7 +18,7 @@ from tarragon.localcluster.validation.templates import (
 
 Json = dict[str, Any]
 
-_QUARTER = "25%"
+_DEFAULT_SHARE = "25%"
 _HISTORY = 10
 _PROGRESS_SECONDS = 600
 _ALWAYS = ("Always",)
@@ -32,16 +32,16 @@ _CHANGEABLE_OF_STATEFUL_SETS = (
 # ------------------------------------------------------------------------------------------------------- pod templates
 
 
-def prepare_pod_template(mould: Json) -> None:
-    default_pod_template(mould, {})
+def prepare_pod_template(pod_template: Json) -> None:
+    default_pod_template(pod_template, {})
 
 
-def default_pod_template(mould: Json, _: Mapping[str, Any]) -> None:
-    default_template(mould.setdefault("template", {}))
+def default_pod_template(pod_template: Json, _: Mapping[str, Any]) -> None:
+    default_template(pod_template.setdefault("template", {}))
 
 
-def pod_template_faults(mould: Mapping[str, Any]) -> Iterator[Fault]:
-    return template_faults("template", mould["template"], _ANY_POLICY)
+def pod_template_faults(pod_template: Mapping[str, Any]) -> Iterator[Fault]:
+    return template_faults("template", pod_template["template"], _ANY_POLICY)
 
 
 # --------------------------------------------------------------------------------------------------------- deployments
@@ -59,16 +59,16 @@ def default_deployment(deployment: Json, _: Mapping[str, Any]) -> None:
     strategy = spec.setdefault("strategy", {})
     if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
         rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", _QUARTER)
-        rolling.setdefault("maxSurge", _QUARTER)
+        rolling.setdefault("maxUnavailable", _DEFAULT_SHARE)
+        rolling.setdefault("maxSurge", _DEFAULT_SHARE)
     default_template(spec.setdefault("template", {}))
 
 
 def deployment_faults(deployment: Mapping[str, Any]) -> Iterator[Fault]:
     spec = deployment["spec"]
     yield from _kept_pods_faults(spec, "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
-    deadline, least = spec["progressDeadlineSeconds"], spec.get("minReadySeconds") or 0
-    if deadline <= least:
+    deadline, min_ready = spec["progressDeadlineSeconds"], spec.get("minReadySeconds") or 0
+    if deadline <= min_ready:
         yield invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
     yield from _strategy_faults(spec["strategy"])
 
@@ -120,7 +120,7 @@ def prepare_replication_controller(controller: Json) -> None:
 
 
 def default_replication_controller(controller: Json, _: Mapping[str, Any]) -> None:
-    """Its selector, a map, is the labels of its template if it says none."""
+    """Fill in defaults. The selector, a map, defaults to the labels of the template."""
     spec = controller.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     template = spec.setdefault("template", {})
