@@ -20,19 +20,19 @@ _GO_TYPES: Mapping[type, str] = {
 }
 
 
-def misfits(place: Type, value: Any, path: Path = ()) -> Iterator[str]:
+def misfits(field_type: Type, value: Any, path: Path = ()) -> Iterator[str]:
     """Yields the faults of an applied object, in a kube-apiserver's words."""
     if value is None:
         return
-    match place.kind:
+    match field_type.kind:
         case "map" if isinstance(value, dict):
-            yield from _map_misfits(place, value, path)
+            yield from _map_misfits(field_type, value, path)
         case "list" if isinstance(value, list):
-            yield from _list_misfits(place, value, path)
+            yield from _list_misfits(field_type, value, path)
         case "map" | "list":
-            yield f"{shown(path)}: expected {place.kind}, got &{{{_go_text(value)}}}"
-        case _ if place.scalar and not _is_scalar(place.scalar, value):
-            yield f"{shown(path)}: {_expected(place.scalar, value)}"
+            yield f"{shown(path)}: expected {field_type.kind}, got &{{{_go_text(value)}}}"
+        case _ if field_type.scalar and not _is_scalar(field_type.scalar, value):
+            yield f"{shown(path)}: {_expected(field_type.scalar, value)}"
         case _:
             pass
 
@@ -82,24 +82,24 @@ def _typed(value: Any) -> str:
             return _go_text(value)
 
 
-def _map_misfits(place: Type, value: Mapping[str, Any], path: Path) -> Iterator[str]:
+def _map_misfits(field_type: Type, value: Mapping[str, Any], path: Path) -> Iterator[str]:
     for name, child in value.items():
         child_path = (*path, f"f:{name}")
-        if name not in place.fields and place.element is None:
+        if name not in field_type.fields and field_type.element is None:
             yield f"{shown(child_path)}: field not declared in schema"
         else:
-            yield from misfits(place.below(name), child, child_path)
+            yield from misfits(field_type.below(name), child, child_path)
 
 
-def _list_misfits(place: Type, value: list[Any], path: Path) -> Iterator[str]:
+def _list_misfits(field_type: Type, value: list[Any], path: Path) -> Iterator[str]:
     seen: set[str] = set()
     for index, item in enumerate(value):
         try:
-            mark = label(place, item)
+            item_label = label(field_type, item)
         except KeylessError as error:
             yield f"{shown(path)}: element {index}: {error}"
             return
-        if mark in seen:
-            yield f"{shown(path)}: duplicate entries for key {shown((mark,))}"
-        seen.add(mark)
-        yield from misfits(place.element or FREE, item, (*path, mark))
+        if item_label in seen:
+            yield f"{shown(path)}: duplicate entries for key {shown((item_label,))}"
+        seen.add(item_label)
+        yield from misfits(field_type.element or FREE, item, (*path, item_label))

@@ -35,10 +35,10 @@ class Comparison:
 NOTHING = Comparison({}, {}, {})
 
 
-def compared(place: Type, old: Mapping[str, Any], new: Mapping[str, Any]) -> Comparison:
+def compared(field_type: Type, old: Mapping[str, Any], new: Mapping[str, Any]) -> Comparison:
     """Compare two objects of a kind. Equal parts are not visited."""
     found = _Difference()
-    found.compare_maps(place, old, new)
+    found.compare_maps(field_type, old, new)
     return Comparison(found.added, found.removed, found.modified)
 
 
@@ -52,8 +52,8 @@ class _Difference:
         self.removed: Fields = {}
         self.modified: Fields = {}
 
-    def compare_maps(self, place: Type, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        declared, others = place.fields, place.element or FREE
+    def compare_maps(self, field_type: Type, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        declared, others = field_type.fields, field_type.element or FREE
         for name in sorted(old.keys() | new.keys()):
             label, below = declared.get(name) or (f"f:{name}", others)
             if name not in old:
@@ -63,57 +63,57 @@ class _Difference:
             elif not _are_same(old[name], new[name]):
                 self._add_changed(label, below, old[name], new[name])
 
-    def _compare_lists(self, place: Type, old: list[Any], new: list[Any]) -> None:
+    def _compare_lists(self, field_type: Type, old: list[Any], new: list[Any]) -> None:
         if not old:
-            self.added = _children(added(place, new))
+            self.added = _children(added(field_type, new))
             return
-        before, after = labelled(place, old), labelled(place, new)
-        element = place.element or FREE
-        for mark in sorted({*before, *after}):
-            earlier, later = before.get(mark, _ABSENT), after.get(mark, _ABSENT)
+        before, after = labelled(field_type, old), labelled(field_type, new)
+        element = field_type.element or FREE
+        for item_label in sorted({*before, *after}):
+            earlier, later = before.get(item_label, _ABSENT), after.get(item_label, _ABSENT)
             if SEVERAL in (earlier, later):
-                self._compare_repeated(mark, element, earlier, later)
-                if earlier is later and _all_of(place, old, mark) != _all_of(place, new, mark):
-                    self.modified[mark] = MEMBER
+                self._compare_repeated(item_label, element, earlier, later)
+                if earlier is later and _all_of(field_type, old, item_label) != _all_of(field_type, new, item_label):
+                    self.modified[item_label] = MEMBER
             elif earlier is _ABSENT:
-                self.added[mark] = added(element, later)
+                self.added[item_label] = added(element, later)
             elif later is _ABSENT:
-                self.removed[mark] = added(element, earlier)
+                self.removed[item_label] = added(element, earlier)
             elif not _are_same(earlier, later):
-                self._add_changed(mark, element, earlier, later)
+                self._add_changed(item_label, element, earlier, later)
 
-    def _compare_repeated(self, mark: str, element: Type, earlier: Any, later: Any) -> None:
+    def _compare_repeated(self, item_label: str, element: Type, earlier: Any, later: Any) -> None:
         """An item that occurs more than once is one field, and what is below it has no owner."""
         if earlier is SEVERAL and later is not SEVERAL:
-            self.removed[mark] = MEMBER
+            self.removed[item_label] = MEMBER
             if later is not _ABSENT:
-                self.added[mark] = added(element, later)
+                self.added[item_label] = added(element, later)
         elif later is SEVERAL and earlier is not SEVERAL:
-            self.added[mark] = MEMBER
+            self.added[item_label] = MEMBER
             if earlier is not _ABSENT:
-                self.removed[mark] = added(element, earlier)
+                self.removed[item_label] = added(element, earlier)
 
-    def _add_changed(self, label: str, place: Type, before: Any, after: Any) -> None:
-        kind = place.kind
+    def _add_changed(self, label: str, field_type: Type, before: Any, after: Any) -> None:
+        kind = field_type.kind
         if kind == "leaf" or (not before and not after) or not (_has_parts(before) or _has_parts(after)):
             self.modified[label] = MEMBER
             return
         below = _Difference()
         if kind != "list" and _are_both(dict, before, after):
-            below.compare_maps(place, before or {}, after or {})
+            below.compare_maps(field_type, before or {}, after or {})
         elif kind == "list" and _are_both(list, before, after):
-            below._compare_lists(place, before or [], after or [])
+            below._compare_lists(field_type, before or [], after or [])
         elif kind == "free" and _are_both(list, before, after):
             self.modified[label] = MEMBER
         else:
             self.modified[label] = MEMBER
-            below._compare_replaced(place, before, after)
+            below._compare_replaced(field_type, before, after)
         self._add_below(label, below)
 
-    def _compare_replaced(self, place: Type, before: Any, after: Any) -> None:
+    def _compare_replaced(self, field_type: Type, before: Any, after: Any) -> None:
         """A value of another type: all that was below the old one is removed, and all below the new one is added."""
-        self.removed = _children(added(place, before))
-        self.added = _children(added(place, after))
+        self.removed = _children(added(field_type, before))
+        self.added = _children(added(field_type, after))
 
     def _add_below(self, label: str, below: _Difference) -> None:
         if below.added:
@@ -142,5 +142,5 @@ def _children(node: Fields) -> Fields:
     return {label: child for label, child in node.items() if label != SELF}
 
 
-def _all_of(place: Type, items: list[Any], mark: str) -> list[Any]:
-    return [item for item in items if mark in labelled(place, [item])]
+def _all_of(field_type: Type, items: list[Any], item_label: str) -> list[Any]:
+    return [item for item in items if item_label in labelled(field_type, [item])]

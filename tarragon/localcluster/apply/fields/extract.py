@@ -14,31 +14,34 @@ _MIN_CACHED_ITEMS = 4
 _TEXT = frozenset({str})
 
 
-def kind_of(place: Type, value: Any) -> str:
+def kind_of(field_type: Type, value: Any) -> str:
     """The kind of a value. In a free type, a dict is a map, and anything else is one field."""
-    if place.kind == "free":
+    if field_type.kind == "free":
         return "map" if isinstance(value, dict) else "leaf"
-    return place.kind
+    return field_type.kind
 
 
-def extracted(place: Type, value: Any) -> Fields:
+def extracted(field_type: Type, value: Any) -> Fields:
     """The fields that an applied object owns: of declared structures only the content."""
-    match kind_of(place, value):
+    match kind_of(field_type, value):
         case "map" if isinstance(value, dict):
-            return _fields_of(place, value)
+            return _fields_of(field_type, value)
         case "list" if isinstance(value, list):
-            items = labelled(place, value)
-            element = place.element or FREE
-            return {mark: MEMBER if items[mark] is SEVERAL else _owned(element, items[mark]) for mark in sorted(items)}
+            items = labelled(field_type, value)
+            element = field_type.element or FREE
+            return {
+                item_label: MEMBER if items[item_label] is SEVERAL else _owned(element, items[item_label])
+                for item_label in sorted(items)
+            }
         case _:
             return {}
 
 
-def _fields_of(place: Type, value: Mapping[str, Any]) -> Fields:
+def _fields_of(field_type: Type, value: Mapping[str, Any]) -> Fields:
     found: Fields = {}
     for name in sorted(value):
-        declared, child = place.fields.get(name), value[name]
-        below = place.below(name)
+        declared, child = field_type.fields.get(name), value[name]
+        below = field_type.below(name)
         label = f"f:{name}"
         if declared is None or child is None or child == {}:
             found[label] = _owned(below, child)
@@ -49,43 +52,43 @@ def _fields_of(place: Type, value: Mapping[str, Any]) -> Fields:
     return found
 
 
-def _owned(place: Type, value: Any) -> Fields:
+def _owned(field_type: Type, value: Any) -> Fields:
     """The node of a field that is owned together with its content."""
-    inside = extracted(place, value)
+    inside = extracted(field_type, value)
     return {SELF: MEMBER, **inside} if inside else MEMBER
 
 
-def added(place: Type, value: Any) -> Fields:
+def added(field_type: Type, value: Any) -> Fields:
     """The node of a value that was added: all of it is new, including structures."""
     if not value or type(value) is str:
         return MEMBER
-    kind = kind_of(place, value)
+    kind = kind_of(field_type, value)
     if kind == "leaf":
         return MEMBER
     if kind == "map" and isinstance(value, dict):
-        return _added_map(place, value)
+        return _added_map(field_type, value)
     if kind == "list" and isinstance(value, list):
-        return _added_list(place, value)
+        return _added_list(field_type, value)
     return MEMBER
 
 
-def _added_list(place: Type, items: list[Any]) -> Fields:
-    cache_key = _cache_key(place, items)
+def _added_list(field_type: Type, items: list[Any]) -> Fields:
+    cache_key = _cache_key(field_type, items)
     if cache_key is None:
-        return _added_items(place, items)
-    found = place.lists.get(cache_key)
+        return _added_items(field_type, items)
+    found = field_type.lists.get(cache_key)
     if found is None:
-        found = _added_items(place, items)
-        if len(place.lists) < MOST_SHAPES:
-            place.lists[cache_key] = found
+        found = _added_items(field_type, items)
+        if len(field_type.lists) < MOST_SHAPES:
+            field_type.lists[cache_key] = found
     return found
 
 
-def _cache_key(place: Type, items: list[Any]) -> Any:
+def _cache_key(field_type: Type, items: list[Any]) -> Any:
     """What determines the fields of these items: key values and field names, if all their fields are leaves."""
-    if len(place.keys) != 1 or len(items) < _MIN_CACHED_ITEMS or place.element is None:
+    if len(field_type.keys) != 1 or len(items) < _MIN_CACHED_ITEMS or field_type.element is None:
         return None
-    key, cached = place.keys[0][0], place.element.shapes
+    key, cached = field_type.keys[0][0], field_type.element.shapes
     try:
         shapes = tuple([tuple(item) for item in items])
         marks = tuple([item[key] for item in items])
@@ -96,36 +99,36 @@ def _cache_key(place: Type, items: list[Any]) -> Any:
     return marks, shapes
 
 
-def _added_items(place: Type, items: list[Any]) -> Fields:
-    element = place.element or FREE
+def _added_items(field_type: Type, items: list[Any]) -> Fields:
+    element = field_type.element or FREE
     cached = element.shapes
     node: Fields = {SELF: MEMBER}
-    for mark, item in labelled(place, items).items():
+    for item_label, item in labelled(field_type, items).items():
         shape = cached.get(tuple(item)) if type(item) is dict else None
         if shape is None:
             shape = MEMBER if item is SEVERAL else added(element, item)
-        node[mark] = shape
+        node[item_label] = shape
     return dict(sorted(node.items()))
 
 
-def _added_map(place: Type, value: Mapping[str, Any]) -> Fields:
+def _added_map(field_type: Type, value: Mapping[str, Any]) -> Fields:
     names = tuple(value)
-    cached = place.shapes.get(names)
+    cached = field_type.shapes.get(names)
     if cached is not None:
         return cached
-    if not place.fields and place.element is not None and place.element.kind == "leaf":
+    if not field_type.fields and field_type.element is not None and field_type.element.kind == "leaf":
         return {SELF: MEMBER, **{f"f:{name}": MEMBER for name in sorted(names)}}
     node: Fields = {SELF: MEMBER}
     is_flat = True
     for name in sorted(names):
-        declared = place.fields.get(name)
+        declared = field_type.fields.get(name)
         if declared is not None:
             label, below = declared
             is_flat = is_flat and below.kind == "leaf"
             node[label] = MEMBER if below.kind == "leaf" else added(below, value[name])
         else:
             is_flat = False
-            node[f"f:{name}"] = added(place.element or FREE, value[name])
-    if is_flat and len(place.shapes) < MOST_SHAPES:
-        place.shapes[names] = node
+            node[f"f:{name}"] = added(field_type.element or FREE, value[name])
+    if is_flat and len(field_type.shapes) < MOST_SHAPES:
+        field_type.shapes[names] = node
     return node

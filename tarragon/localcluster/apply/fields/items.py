@@ -40,13 +40,13 @@ def labelled(of_list: Type, items: Iterable[Any]) -> dict[str, Any]:
     for item in items:
         value = item.get(key) if key and type(item) is dict else None
         if type(value) is str:
-            mark = _key_label(key, value)
+            item_label = _key_label(key, value)
         else:
             try:
-                mark = label(of_list, item)
+                item_label = label(of_list, item)
             except KeylessError:
                 continue
-        found[mark] = SEVERAL if mark in found else item
+        found[item_label] = SEVERAL if item_label in found else item
     return found
 
 

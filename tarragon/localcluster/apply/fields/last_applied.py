@@ -22,7 +22,7 @@ MANAGER = "kubectl"
 """The annotation matters only to applies under this name."""
 
 
-def still_as_applied(place: Type, live: Json, version: str) -> Fields:
+def still_as_applied(field_type: Type, live: Json, version: str) -> Fields:
     """The fields unchanged since the last client-side apply. Taking them over is no conflict."""
     try:
         last = decode(_annotations(live).get(ANNOTATION, "").encode(), dict)
@@ -30,8 +30,8 @@ def still_as_applied(place: Type, live: Json, version: str) -> Fields:
         return {}
     if last.get("apiVersion") != version:
         return {}
-    change = compared(place, last, live)
-    fields = extracted(place, last)
+    change = compared(field_type, last, live)
+    fields = extracted(field_type, last)
     for part in (change.modified, change.added, change.removed):
         fields = sets.difference(fields, part)
     return fields

@@ -109,18 +109,18 @@ def _touched(entry: Entry, change: Comparison) -> Fields:
     return sets.intersection(entry["fieldsV1"], change.written)
 
 
-def _pruned(place: Type, thing: Json, last: Fields, owned: Sequence[Fields]) -> Json:
+def _pruned(field_type: Type, thing: Json, last: Fields, owned: Sequence[Fields]) -> Json:
     """The object without the fields that the manager applied before and omits now, unless others own them too."""
-    lost = named(place, last)
+    lost = named(field_type, last)
     managed: Fields = {}
     for one in owned:
         managed = sets.union(managed, one)
-    everything = named(place, extracted(place, thing))
-    bare = removed(place, thing, lost) or {}
-    kept = sets.union(named(place, extracted(place, bare)), named(place, managed))
-    rest = removed(place, thing, sets.difference(everything, kept)) or {}
-    gone = sets.difference(everything, named(place, extracted(place, rest)))
-    return removed(place, thing, sets.intersection(gone, lost)) or {}
+    everything = named(field_type, extracted(field_type, thing))
+    bare = removed(field_type, thing, lost) or {}
+    kept = sets.union(named(field_type, extracted(field_type, bare)), named(field_type, managed))
+    rest = removed(field_type, thing, sets.difference(everything, kept)) or {}
+    gone = sets.difference(everything, named(field_type, extracted(field_type, rest)))
+    return removed(field_type, thing, sets.intersection(gone, lost)) or {}
 
 
 def _reduced(entry: Entry, *gone: Fields) -> Entry | None:
