@@ -1,4 +1,4 @@
-"""Server-side apply as the embedded API does it, word by word: what kubectl prints, and what it rests on."""
+"""Server-side apply of the embedded API: the messages that kubectl prints, and the ownership behind them."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def managers(thing: Json) -> dict[str, Any]:
     return {one["manager"]: one["fieldsV1"] for one in thing["metadata"].get("managedFields", ())}
 
 
-async def test_an_apply_makes_what_is_not_there(asking: Asking) -> None:
-    made = await apply(asking, settings(a="1"), "me")
+async def test_an_apply_creates_a_missing_object(asking: Asking) -> None:
+    created = await apply(asking, settings(a="1"), "me")
 
-    assert made["data"] == {"a": "1"}
-    assert made["metadata"]["managedFields"] == [
+    assert created["data"] == {"a": "1"}
+    assert created["metadata"]["managedFields"] == [
         {
             "manager": "me",
             "operation": "Apply",
@@ -70,15 +70,15 @@ async def test_an_apply_makes_what_is_not_there(asking: Asking) -> None:
 
 
 async def test_an_apply_that_changes_nothing_writes_nothing(asking: Asking, clock: ManualClock) -> None:
-    made = await apply(asking, settings(a="1"), "me")
+    created = await apply(asking, settings(a="1"), "me")
     clock.advance(60)
 
     again = await apply(asking, settings(a="1"), "me")
 
-    assert again == made
+    assert again == created
 
 
-async def test_what_is_not_applied_any_more_goes_unless_another_one_owns_it(asking: Asking) -> None:
+async def test_a_field_that_is_no_longer_applied_is_removed_unless_others_own_it(asking: Asking) -> None:
     await apply(asking, settings(a="1", b="2", c="3"), "me")
     await apply(asking, settings(b="2"), "other")
     await asking.patch(CONFIG_MAPS, "a", {"data": {"c": "9", "d": "4"}})
@@ -89,7 +89,7 @@ async def test_what_is_not_applied_any_more_goes_unless_another_one_owns_it(aski
     assert "me" not in managers(result)
 
 
-async def test_a_conflict_is_told_as_kubectl_prints_it(asking: Asking) -> None:
+async def test_a_conflict_is_worded_as_kubectl_prints_it(asking: Asking) -> None:
     await asking.create(CONFIG_MAPS, config_map("a", a="1"), field_manager="kubectl-client-side-apply")
 
     with pytest.raises(Conflict) as caught:
@@ -107,7 +107,7 @@ async def test_a_conflict_is_told_as_kubectl_prints_it(asking: Asking) -> None:
     ]
 
 
-async def test_several_conflicts_are_told_manager_by_manager(asking: Asking) -> None:
+async def test_several_conflicts_are_listed_by_manager(asking: Asking) -> None:
     await apply(asking, settings(a="1", b="1"), "one")
     await asking.api.patch(
         asking.target(CONFIG_MAPS, "a"),
@@ -133,7 +133,7 @@ async def test_force_takes_what_others_own(asking: Asking) -> None:
     assert managers(taken) == {"me": {"f:data": {"f:a": {}}}, "one": {"f:data": {"f:b": {}}}}
 
 
-async def test_items_of_a_list_are_known_by_their_keys_also_by_those_left_out(asking: Asking) -> None:
+async def test_list_items_are_identified_by_their_keys_including_defaulted_ones(asking: Asking) -> None:
     def ports(*ports: Json) -> Json:
         spec = {"clusterIP": "None", "ports": list(ports)}
         return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec}
@@ -147,7 +147,7 @@ async def test_items_of_a_list_are_known_by_their_keys_also_by_those_left_out(as
     assert [(port["name"], port["protocol"]) for port in both["spec"]["ports"]] == [("x", "TCP"), ("u", "UDP")]
 
 
-async def test_an_applied_list_brings_its_order_and_leaves_others_their_places(asking: Asking) -> None:
+async def test_an_applied_list_sets_the_order_and_other_items_keep_their_positions(asking: Asking) -> None:
     def finalizers(*names: str) -> Json:
         return {**settings(), "metadata": {"name": "a", "finalizers": [f"example.com/{name}" for name in names]}}
 
@@ -157,24 +157,24 @@ async def test_an_applied_list_brings_its_order_and_leaves_others_their_places(a
     assert [name[-1] for name in result["metadata"]["finalizers"]] == ["b", "d", "c", "a"]
 
 
-async def test_what_was_there_before_anybody_was_noted_belongs_to_before_first_apply(asking: Asking) -> None:
+async def test_fields_without_managed_fields_belong_to_before_first_apply(asking: Asking) -> None:
     await asking.create(CONFIG_MAPS, config_map("a", a="1", b="2"))
     reset = await asking.patch(CONFIG_MAPS, "a", {"metadata": {"managedFields": [{}]}})
-    unnoted = await asking.patch(CONFIG_MAPS, "a", {"data": {"c": "3"}})
+    unowned = await asking.patch(CONFIG_MAPS, "a", {"data": {"c": "3"}})
 
     with pytest.raises(Conflict, match=r'conflict with "before-first-apply" using v1: \.data\.a'):
         await apply(asking, settings(a="9"), "me")
     result = await apply(asking, settings(a="1"), "me")
 
     assert "managedFields" not in reset["metadata"]
-    assert "managedFields" not in unnoted["metadata"]
+    assert "managedFields" not in unowned["metadata"]
     assert managers(result) == {
         "me": {"f:data": {"f:a": {}}},
         "before-first-apply": {"f:data": {".": {}, "f:a": {}, "f:b": {}, "f:c": {}}},
     }
 
 
-async def test_who_owns_what_may_be_written_by_hand_and_nonsense_is_passed_over(asking: Asking) -> None:
+async def test_clients_may_write_managed_fields_and_malformed_ones_are_ignored(asking: Asking) -> None:
     await apply(asking, settings(a="1"), "me")
     given = {"manager": "you", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
     mine = {**given, "fieldsV1": {"f:data": {"f:a": {".": {}}}}}
@@ -184,30 +184,30 @@ async def test_who_owns_what_may_be_written_by_hand_and_nonsense_is_passed_over(
 
     assert managers(moved) == managers(kept) == {"you": {"f:data": {"f:a": {}}}}
     other = [mine, {**mine, "manager": "gone", "apiVersion": "v0"}]
-    told = await asking.patch(CONFIG_MAPS, "a", {"metadata": {"managedFields": other}})
-    assert set(managers(told)) == {"you"}
+    patched = await asking.patch(CONFIG_MAPS, "a", {"metadata": {"managedFields": other}})
+    assert set(managers(patched)) == {"you"}
     with pytest.raises(ApiError, match=r"metadata\.managedFields\[0\]\.manager: Too long") as caught:
         await asking.patch(CONFIG_MAPS, "a", {"metadata": {"managedFields": [{**mine, "manager": "m" * 129}]}})
     assert caught.value.code == 422
 
 
-async def test_of_many_updates_the_oldest_become_one(asking: Asking, clock: ManualClock) -> None:
+async def test_the_oldest_of_too_many_update_entries_are_merged(asking: Asking, clock: ManualClock) -> None:
     await asking.create(CONFIG_MAPS, config_map("a", first="v"), field_manager="maker")
     for number in range(12):
         clock.advance(1)
         patch = Patch(PatchType.MERGE, {"data": {f"k{number:02}": "v"}})
         await asking.api.patch(asking.target(CONFIG_MAPS, "a"), patch, WriteOptions(field_manager=f"m{number:02}"))
 
-    noted = managers(asking.get(CONFIG_MAPS, "a"))
+    entries = managers(asking.get(CONFIG_MAPS, "a"))
 
-    assert list(noted) == ["ancient-changes", *(f"m{number:02}" for number in range(3, 12))]
-    assert noted["ancient-changes"] == {"f:data": {".": {}, "f:first": {}, "f:k00": {}, "f:k01": {}, "f:k02": {}}}
+    assert list(entries) == ["ancient-changes", *(f"m{number:02}" for number in range(3, 12))]
+    assert entries["ancient-changes"] == {"f:data": {".": {}, "f:first": {}, "f:k00": {}, "f:k01": {}, "f:k02": {}}}
 
 
-async def test_what_the_server_fills_in_is_nobodys_but_defaults_are(asking: Asking) -> None:
-    made = await asking.create(PODS, pod("a"), field_manager="me")
+async def test_creators_own_defaults_but_not_what_the_server_fills_in_later(asking: Asking) -> None:
+    created = await asking.create(PODS, pod("a"), field_manager="me")
 
-    spec = managers(made)["me"]["f:spec"]
+    spec = managers(created)["me"]["f:spec"]
     assert spec["f:containers"] == {
         'k:{"name":"main"}': {
             ".": {},
@@ -221,19 +221,19 @@ async def test_what_the_server_fills_in_is_nobodys_but_defaults_are(asking: Aski
     }
     assert {"f:restartPolicy", "f:dnsPolicy"} <= set(spec)
     assert not {"f:tolerations", "f:priority", "f:preemptionPolicy", "f:serviceAccountName", "."} & set(spec)
-    assert set(managers(made)["me"]) == {"f:spec"}
+    assert set(managers(created)["me"]) == {"f:spec"}
 
 
-async def test_what_admission_fills_in_is_nobodys(asking: Asking) -> None:
+async def test_nobody_owns_what_admission_fills_in(asking: Asking) -> None:
     limits = [{"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "1", "memory": "1Mi"}}]
     await asking.create(LIMITS, {"metadata": {"name": "l"}, "spec": {"limits": limits}})
     wish = {"name": "main", "image": "nothing:1", "resources": {"requests": {"memory": "2Mi"}}}
 
-    made = await asking.create(PODS, pod("a", containers=[wish]), field_manager="me")
+    created = await asking.create(PODS, pod("a", containers=[wish]), field_manager="me")
     reached = await asking.create(SERVICES, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}]}})
 
-    container = managers(made)["me"]["f:spec"]["f:containers"]['k:{"name":"main"}']
-    assert made["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "1"}
+    container = managers(created)["me"]["f:spec"]["f:containers"]['k:{"name":"main"}']
+    assert created["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "1"}
     assert container["f:resources"] == {".": {}, "f:requests": {".": {}, "f:memory": {}}}
     assert reached["spec"]["ipFamilies"]
     assert set(next(iter(managers(reached).values()))["f:spec"]) <= {
@@ -241,16 +241,16 @@ async def test_what_admission_fills_in_is_nobodys(asking: Asking) -> None:
     }
 
 
-async def test_the_labels_by_which_a_job_knows_its_pods_are_nobodys(asking: Asking) -> None:
+async def test_nobody_owns_the_labels_that_a_job_generates_for_its_pods(asking: Asking) -> None:
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "nothing:1"}]}}
-    made = await asking.create(JOBS, {"metadata": {"name": "a"}, "spec": {"template": template}}, field_manager="me")
+    created = await asking.create(JOBS, {"metadata": {"name": "a"}, "spec": {"template": template}}, field_manager="me")
 
-    assert made["spec"]["template"]["metadata"]["labels"]
-    assert set(managers(made)["me"]["f:spec"]["f:template"]) == {"f:spec"}
-    assert "f:selector" not in managers(made)["me"]["f:spec"]
+    assert created["spec"]["template"]["metadata"]["labels"]
+    assert set(managers(created)["me"]["f:spec"]["f:template"]) == {"f:spec"}
+    assert "f:selector" not in managers(created)["me"]["f:spec"]
 
 
-async def test_status_and_scale_are_applied_through_their_own_doors(asking: Asking) -> None:
+async def test_status_and_scale_are_applied_through_their_subresources(asking: Asking) -> None:
     await asking.create(CRDS, definition(versions=[SIZED]))
     body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}}
     await apply(asking, {**body, "spec": {"size": 1}, "status": {}}, "me", kind=WIDGETS)
@@ -260,9 +260,9 @@ async def test_status_and_scale_are_applied_through_their_own_doors(asking: Aski
         await apply(asking, scale, "scaler", kind=WIDGETS, subresource="scale")
     scaled = await apply(asking, scale, "scaler", kind=WIDGETS, subresource="scale", force=True)
 
-    noted = asking.get(WIDGETS, "a")["metadata"]["managedFields"]
+    entries = asking.get(WIDGETS, "a")["metadata"]["managedFields"]
     assert (scaled["kind"], scaled["spec"]) == ("Scale", {"replicas": 2})
-    assert [(one["manager"], one.get("subresource"), one["fieldsV1"]) for one in noted] == [
+    assert [(one["manager"], one.get("subresource"), one["fieldsV1"]) for one in entries] == [
         ("scaler", "scale", {"f:spec": {"f:size": {}}})
     ]
 
@@ -281,7 +281,7 @@ async def test_status_and_scale_are_applied_through_their_own_doors(asking: Aski
         ({"metadata": {"name": "a", "finalizers": ["x", "x"]}}, 500, 'duplicate entries for key [="x"]'),
     ],
 )
-async def test_what_cannot_be_applied_is_refused_in_a_servers_words(
+async def test_an_invalid_apply_is_rejected_in_the_words_of_a_server(
     asking: Asking, more: Json, code: int, words: str
 ) -> None:
     with pytest.raises(ApiError) as caught:
@@ -293,7 +293,7 @@ async def test_what_cannot_be_applied_is_refused_in_a_servers_words(
         asking.get(CONFIG_MAPS, "a")
 
 
-async def test_an_applied_object_has_the_name_in_its_path(asking: Asking) -> None:
+async def test_an_applied_object_must_have_the_name_of_its_path(asking: Asking) -> None:
     nameless = {"apiVersion": "v1", "kind": "ConfigMap"}
     target, options = asking.target(CONFIG_MAPS, "a"), WriteOptions(field_manager="me")
 
@@ -304,15 +304,15 @@ async def test_an_applied_object_has_the_name_in_its_path(asking: Asking) -> Non
 
 
 async def test_a_version_that_is_not_the_newest_is_a_conflict(asking: Asking) -> None:
-    made = await apply(asking, settings(a="1"), "me")
+    created = await apply(asking, settings(a="1"), "me")
     await asking.patch(CONFIG_MAPS, "a", {"data": {"b": "2"}})
-    old = {**settings(a="2"), "metadata": {"name": "a", "resourceVersion": made["metadata"]["resourceVersion"]}}
+    old = {**settings(a="2"), "metadata": {"name": "a", "resourceVersion": created["metadata"]["resourceVersion"]}}
 
     with pytest.raises(Conflict, match="the object has been modified"):
         await apply(asking, old, "me")
 
 
-async def test_kubectl_goes_on_from_what_it_applied_on_the_clients_side(asking: Asking) -> None:
+async def test_kubectl_takes_over_its_own_client_side_applies(asking: Asking) -> None:
     last = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"annotations":{},"name":"a"},"data":{"a":"1"}}\n'
     body = {"metadata": {"name": "a", "annotations": {CLIENT_SIDE: last}}, "data": {"a": "1"}}
     await asking.create(CONFIG_MAPS, body, field_manager="kubectl-client-side-apply")
@@ -327,7 +327,7 @@ async def test_kubectl_goes_on_from_what_it_applied_on_the_clients_side(asking: 
     )
 
 
-async def test_kubectl_does_not_take_what_somebody_else_has_changed_since(asking: Asking) -> None:
+async def test_kubectl_does_not_take_over_fields_that_others_have_changed_since(asking: Asking) -> None:
     last = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"a":"1","b":"1"}}'
     body = {"metadata": {"name": "a", "annotations": {CLIENT_SIDE: last}}, "data": {"a": "1", "b": "1"}}
     await asking.create(CONFIG_MAPS, body, field_manager="kubectl-client-side-apply")

@@ -19,21 +19,21 @@ def conditions(thing: Json) -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one["reason"]) for one in thing["status"]["conditions"]}
 
 
-async def test_a_definition_makes_its_kind_live_at_once(asking: Asking) -> None:
-    made = await asking.create(CRDS, definition())
+async def test_a_kind_is_served_as_soon_as_it_is_defined(asking: Asking) -> None:
+    created = await asking.create(CRDS, definition())
     await asking.create(WIDGETS, widget("a", spec={"x": 1}))
 
-    assert conditions(made) == {
+    assert conditions(created) == {
         "NamesAccepted": ("True", "NoConflicts"),
         "Established": ("True", "InitialNamesAccepted"),
     }
-    assert made["status"]["acceptedNames"]["kind"] == "Widget"
-    assert made["status"]["storedVersions"] == ["v1"]
-    assert made["spec"]["names"] | {"singular": "widget", "listKind": "WidgetList"} == made["spec"]["names"]
+    assert created["status"]["acceptedNames"]["kind"] == "Widget"
+    assert created["status"]["storedVersions"] == ["v1"]
+    assert created["spec"]["names"] | {"singular": "widget", "listKind": "WidgetList"} == created["spec"]["names"]
     assert asking.names(WIDGETS) == ["a"]
 
 
-async def test_a_kind_lives_on_after_a_restart(tmp_path: Path) -> None:
+async def test_a_kind_is_still_served_after_a_restart(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
         await Asking(api).create(CRDS, definition())
         await Asking(api).create(WIDGETS, widget("a"))
@@ -42,7 +42,7 @@ async def test_a_kind_lives_on_after_a_restart(tmp_path: Path) -> None:
         assert Asking(api).names(WIDGETS) == ["a"]
 
 
-async def test_the_registry_tells_all_that_fronts_need(asking: Asking) -> None:
+async def test_the_registry_knows_everything_that_discovery_needs(asking: Asking) -> None:
     before = asking.api.registry.generation
     scale = {
         "specReplicasPath": ".spec.a.replicas",
@@ -77,7 +77,7 @@ async def test_versions_come_in_kubernetes_own_order(asking: Asking) -> None:
     assert [kind.version for kind in asking.api.registry if kind.full_name == NAME] == wanted
 
 
-async def test_a_name_that_is_taken_is_not_accepted_until_it_is_free(asking: Asking) -> None:
+async def test_a_taken_name_is_not_accepted_until_it_is_free(asking: Asking) -> None:
     await asking.create(CRDS, definition())
     second = await asking.create(CRDS, definition("gadgets", kind="Widget", singular="gadget", listKind="GadgetList"))
     gadgets = ("example.com", "v1", "gadgets")
@@ -133,7 +133,7 @@ async def test_a_definition_waits_for_the_finalizers_of_its_objects(asking: Aski
         asking.target(WIDGETS)
 
 
-async def test_a_version_that_is_no_longer_served_is_gone_and_its_objects_are_not(asking: Asking) -> None:
+async def test_objects_outlive_a_version_that_is_no_longer_served(asking: Asking) -> None:
     await asking.create(CRDS, definition())
     await asking.create(WIDGETS, widget("a"))
     old = {**version("v1", stored=False), "served": False}
@@ -147,15 +147,15 @@ async def test_a_version_that_is_no_longer_served_is_gone_and_its_objects_are_no
     assert changed["metadata"]["generation"] == 2
 
 
-async def test_an_update_that_says_nothing_new_changes_nothing(asking: Asking) -> None:
-    made = await asking.create(CRDS, definition())
+async def test_an_update_without_a_difference_changes_nothing(asking: Asking) -> None:
+    created = await asking.create(CRDS, definition())
 
     patched = await asking.patch(CRDS, NAME, {"spec": {"scope": "Namespaced"}})
 
-    assert patched == made
+    assert patched == created
 
 
-async def test_a_version_of_which_there_may_be_objects_cannot_be_dropped(asking: Asking) -> None:
+async def test_a_version_that_may_have_stored_objects_cannot_be_dropped(asking: Asking) -> None:
     await asking.create(CRDS, definition())
 
     with pytest.raises(
@@ -164,7 +164,7 @@ async def test_a_version_of_which_there_may_be_objects_cannot_be_dropped(asking:
         await asking.patch(CRDS, NAME, {"spec": {"versions": [version("v2")]}})
 
 
-async def test_a_new_schema_holds_for_the_next_write(asking: Asking) -> None:
+async def test_a_new_schema_applies_to_the_next_write(asking: Asking) -> None:
     await asking.create(CRDS, definition())
     await asking.create(WIDGETS, widget("a", spec={"size": "large"}))
     strict = {
@@ -211,7 +211,7 @@ async def test_a_bad_definition_is_invalid(asking: Asking, change: dict[str, Any
         await asking.create(CRDS, body)
 
 
-async def test_what_a_definition_is_about_cannot_change(asking: Asking) -> None:
+async def test_the_names_and_scope_of_a_definition_cannot_change(asking: Asking) -> None:
     await asking.create(CRDS, definition())
 
     for change in ({"scope": "Cluster"}, {"names": {"kind": "Other"}}):
@@ -219,7 +219,7 @@ async def test_what_a_definition_is_about_cannot_change(asking: Asking) -> None:
             await asking.patch(CRDS, NAME, {"spec": change})
 
 
-async def test_a_scale_that_leads_nowhere_is_an_error_to_read_but_can_be_written(asking: Asking) -> None:
+async def test_a_scale_with_missing_paths_cannot_be_read_but_can_be_written(asking: Asking) -> None:
     scale = {"specReplicasPath": ".spec.workers.replicas", "statusReplicasPath": ".status.replicas"}
     await asking.create(CRDS, definition(versions=[version("v1", subresources={"scale": scale})]))
     await asking.create(WIDGETS, widget("a"))
@@ -234,7 +234,7 @@ async def test_a_scale_that_leads_nowhere_is_an_error_to_read_but_can_be_written
     assert asking.get(WIDGETS, "a")["spec"] == {"workers": {"replicas": 4}}
 
 
-async def test_whoever_defines_a_kind_with_rules_in_cel_is_told_that_they_have_no_effect(asking: Asking) -> None:
+async def test_a_definition_with_cel_rules_is_stored_with_a_warning(asking: Asking) -> None:
     rules = {"type": "object", "x-kubernetes-validations": [{"rule": "self.replicas > 0"}]}
     schema = {"type": "object", "properties": {"spec": {**rules, "properties": {"replicas": {"type": "integer"}}}}}
 
@@ -245,7 +245,7 @@ async def test_whoever_defines_a_kind_with_rules_in_cel_is_told_that_they_have_n
     assert warning.startswith("spec.versions[0].schema: x-kubernetes-validations is stored, but not enforced")
 
 
-async def test_what_was_stored_under_an_older_schema_is_read_in_the_shape_of_the_new_one(tmp_path: Path) -> None:
+async def test_objects_stored_under_an_older_schema_are_read_with_the_new_one(tmp_path: Path) -> None:
     def schema(**fields: Json) -> Json:
         return {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}
 

@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is a Status in words, and the cluster goes on."""
+"""Any malformed body is answered with a Status and a message, and the cluster keeps working."""
 
 from __future__ import annotations
 
@@ -98,16 +98,16 @@ BODIES: list[tuple[Path_, Json]] = [
 ]
 
 
-def places(value: Any) -> Iterator[tuple[str | int, ...]]:
-    """The way to every part of a value."""
+def paths(value: Any) -> Iterator[tuple[str | int, ...]]:
+    """The path to every part of a value."""
     steps: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, child in steps:
         yield (step,)
-        yield from ((step, *way) for way in places(child))
+        yield from ((step, *way) for way in paths(child))
 
 
-def spoiled(body: Json, way: tuple[str | int, ...], nonsense: Any) -> Json:
-    """The body with nonsense at one place."""
+def corrupted(body: Json, way: tuple[str | int, ...], nonsense: Any) -> Json:
+    """The body with a bad value at one path."""
     copied: Json = decode(encode(body), dict)
     place: Any = copied
     for step in way[:-1]:
@@ -130,13 +130,13 @@ NONSENSE = st.recursive(
     max_leaves=6,
 )
 SPOILED = st.sampled_from(BODIES).flatmap(
-    lambda row: st.tuples(st.just(row[0]), st.just(row[1]), st.sampled_from(list(places(row[1]))), NONSENSE)
+    lambda row: st.tuples(st.just(row[0]), st.just(row[1]), st.sampled_from(list(paths(row[1]))), NONSENSE)
 )
 
 
 @settings(max_examples=60)
 @given(st.lists(SPOILED, min_size=1, max_size=30))
-def test_nonsense_is_refused_in_words_and_never_breaks_anything(
+def test_a_malformed_body_is_rejected_with_a_message_and_breaks_nothing(
     asked: list[tuple[Path_, Json, tuple[str | int, ...], Any]],
 ) -> None:
     async def ask(folder: Path) -> None:
@@ -147,7 +147,7 @@ def test_nonsense_is_refused_in_words_and_never_breaks_anything(
             for path, body, _, _ in asked:
                 await _try(asking, path, body)
             for path, body, way, nonsense in asked:
-                await _poke(asking, path, spoiled(body, way, nonsense))
+                await _write_in_every_way(asking, path, corrupted(body, way, nonsense))
             assert asking.get(PODS, "p")["kind"] == "Pod"
 
     with tempfile.TemporaryDirectory() as folder:
@@ -158,11 +158,11 @@ async def _try(asking: Asking, path: Path_, body: Json) -> None:
     try:
         await asking.create(path, decode(encode(body), dict))
     except ApiError as error:
-        _is_in_words(error)
+        _check_has_message(error)
 
 
-async def _poke(asking: Asking, path: Path_, body: Json) -> None:
-    """Every kind of write with that body; all may be refused, but only with a Status."""
+async def _write_in_every_way(asking: Asking, path: Path_, body: Json) -> None:
+    """Try every kind of write with the body. Each may be rejected, but only with a Status."""
     name = "widgets.example.com" if path == CRDS else "q"
     target = asking.target(path, name)
     calls = [
@@ -180,10 +180,10 @@ async def _poke(asking: Asking, path: Path_, body: Json) -> None:
         try:
             await call
         except ApiError as error:
-            _is_in_words(error)
+            _check_has_message(error)
 
 
-def _is_in_words(error: ApiError) -> None:
+def _check_has_message(error: ApiError) -> None:
     assert error.status["kind"] == "Status"
     assert error.status["message"]
     assert error.status["code"] in {400, 403, 404, 405, 409, 415, 422, 429, 500}

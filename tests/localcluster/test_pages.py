@@ -62,7 +62,7 @@ async def test_a_page_of_a_namespace_does_not_run_into_the_next(asking: Asking) 
     assert (names(first), names(second)) == (["c0", "c1"], ["c2"])
 
 
-async def test_pages_of_a_selection_count_what_is_selected(asking: Asking) -> None:
+async def test_pages_of_a_selection_count_only_selected_objects(asking: Asking) -> None:
     for number in range(10):
         body = config_map(f"c{number}")
         body["metadata"]["labels"] = {"odd": str(number % 2)}
@@ -92,7 +92,7 @@ async def test_a_token_older_than_the_history_is_expired(tmp_path: Path) -> None
 
 
 @given(st.lists(st.text(min_size=1) | st.binary(min_size=1).map(lambda data: base64.urlsafe_b64encode(data).decode())))
-def test_a_token_that_is_none_is_a_bad_request(texts: list[str]) -> None:
+def test_a_malformed_token_is_a_bad_request(texts: list[str]) -> None:
     async def ask(folder: Path) -> None:
         async with opened(folder / "store.db") as api:
             for text in texts:
@@ -103,7 +103,7 @@ def test_a_token_that_is_none_is_a_bad_request(texts: list[str]) -> None:
         asyncio.run(ask(Path(folder)))
 
 
-async def test_an_exact_version_is_answered_as_it_was(asking: Asking) -> None:
+async def test_a_list_at_an_exact_version_shows_that_state(asking: Asking) -> None:
     await asking.create(CONFIG_MAPS, config_map("a", x="1"))
     then = asking.api.list(asking.target(CONFIG_MAPS)).resource_version
     await asking.patch(CONFIG_MAPS, "a", {"data": {"x": "2"}})
@@ -121,7 +121,7 @@ async def test_an_exact_version_is_answered_as_it_was(asking: Asking) -> None:
     assert names(newer) == ["a", "b"]
 
 
-async def test_a_version_from_the_future_is_a_timeout_to_try_again(asking: Asking) -> None:
+async def test_a_version_from_the_future_is_a_timeout_to_retry(asking: Asking) -> None:
     with pytest.raises(ApiError, match="Too large resource version") as caught:
         asking.api.list(asking.target(CONFIG_MAPS), ListOptions(resource_version="9" * 17))
 
@@ -139,12 +139,12 @@ async def test_a_version_from_the_future_is_a_timeout_to_try_again(asking: Askin
         (ListOptions(resource_version="0", resource_version_match="Exact"), 'is forbidden for resourceVersion "0"'),
     ],
 )
-async def test_a_senseless_version_match_is_invalid(asking: Asking, options: ListOptions, message: str) -> None:
+async def test_an_unusable_version_match_is_invalid(asking: Asking, options: ListOptions, message: str) -> None:
     with pytest.raises(Invalid, match=message):
         asking.api.list(asking.target(CONFIG_MAPS), options)
 
 
-async def test_a_token_together_with_a_version_is_refused(asking: Asking) -> None:
+async def test_a_token_together_with_a_version_is_rejected(asking: Asking) -> None:
     for number in range(3):
         await asking.create(CONFIG_MAPS, config_map(f"c{number}"))
     page = asking.api.list(asking.target(CONFIG_MAPS), ListOptions(limit=1))
@@ -155,15 +155,15 @@ async def test_a_token_together_with_a_version_is_refused(asking: Asking) -> Non
         )
 
 
-async def test_a_collection_is_deleted_by_its_selector_and_told_as_it_was(asking: Asking) -> None:
+async def test_a_collection_is_deleted_by_its_selector_and_returned_as_it_was(asking: Asking) -> None:
     for number in range(6):
         body = pod(f"p{number}", **({"nodeName": "one"} if number % 2 else {}))
         body["metadata"]["labels"] = {"go": str(number < 4)}
         await asking.create(PODS, body)
 
-    told = await asking.api.delete_collection(asking.target(PODS), ListOptions(labels="go=True"))
+    deleted = await asking.api.delete_collection(asking.target(PODS), ListOptions(labels="go=True"))
 
-    assert names(told) == ["p0", "p1", "p2", "p3"]
+    assert names(deleted) == ["p0", "p1", "p2", "p3"]
     assert asking.names(PODS) == ["p1", "p3", "p4", "p5"]
     assert "deletionTimestamp" in asking.get(PODS, "p1")["metadata"]
-    assert "deletionTimestamp" not in decode(told.items[1], dict)["metadata"]
+    assert "deletionTimestamp" not in decode(deleted.items[1], dict)["metadata"]

@@ -89,14 +89,14 @@ def test_a_patch_changes_neither_of_its_arguments() -> None:
     assert patch == containers({"name": "a", "env": [{"name": "X", "value": "2"}]})
 
 
-def test_one_of_a_list_is_deleted_by_its_key() -> None:
+def test_a_list_item_is_deleted_by_its_key() -> None:
     target = containers({"name": "a"}, {"name": "b"})
 
     assert merged(target, containers({"name": "a", "$patch": "delete"})) == containers({"name": "b"})
     assert merged(target, containers({"name": "z", "$patch": "delete"})) == target
 
 
-def test_a_list_or_an_object_is_replaced_when_asked() -> None:
+def test_a_list_or_an_object_is_replaced_on_request() -> None:
     target = containers({"name": "a"}, {"name": "b"}, securityContext={"runAsUser": 1, "fsGroup": 2})
 
     replaced = merged(target, containers({"$patch": "replace"}, {"name": "c"}))
@@ -108,14 +108,14 @@ def test_a_list_or_an_object_is_replaced_when_asked() -> None:
     assert "securityContext" not in without["spec"]
 
 
-def test_a_union_keeps_only_the_member_that_is_named() -> None:
+def test_a_union_keeps_only_the_retained_member() -> None:
     target = {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}
     patch = {"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}}]}}
 
     assert merged(target, patch) == {"spec": {"volumes": [{"name": "v", "hostPath": {"path": "/x"}}]}}
 
 
-def test_values_are_taken_out_of_a_set() -> None:
+def test_values_are_deleted_from_a_set() -> None:
     target = {"metadata": {"finalizers": ["a", "b", "c"]}}
 
     result = merged(target, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a", "c"], "finalizers": ["d"]}})
@@ -144,7 +144,7 @@ def test_an_order_is_kept(before: str, patch: str, order: str | None, after: str
     assert [one["name"] for one in result["spec"]["containers"]] == after.split()
 
 
-def test_lists_that_merge_nowhere_are_replaced() -> None:
+def test_lists_without_a_merge_strategy_are_replaced() -> None:
     assert NODE is not None
     target = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
 
@@ -158,12 +158,12 @@ def test_an_element_without_its_key_is_an_error() -> None:
         merged(containers({"name": "a"}), containers({"image": "x"}))
 
 
-def test_a_map_cannot_take_a_lists_place() -> None:
+def test_a_map_cannot_replace_a_list() -> None:
     with pytest.raises(StrategicError, match="cannot restore slice from map"):
         merged(containers({"name": "a"}), {"spec": {"containers": {"name": "a"}}})
 
 
-async def test_a_custom_kind_takes_no_strategic_patch(asking: Asking) -> None:
+async def test_a_custom_kind_rejects_a_strategic_patch(asking: Asking) -> None:
     await asking.create(CRDS, definition())
     await asking.create(WIDGETS, widget("a"))
 
@@ -173,7 +173,7 @@ async def test_a_custom_kind_takes_no_strategic_patch(asking: Asking) -> None:
     assert (caught.value.code, caught.value.reason) == (415, "UnsupportedMediaType")
 
 
-async def test_a_json_patch_replaces_also_what_is_not_there(asking: Asking) -> None:
+async def test_a_replace_of_a_json_patch_adds_a_missing_field(asking: Asking) -> None:
     await asking.create(CONFIG_MAPS, config_map("a"))
 
     operations = [{"op": "replace", "path": "/metadata/labels", "value": {"a": "b"}}]
@@ -182,7 +182,7 @@ async def test_a_json_patch_replaces_also_what_is_not_there(asking: Asking) -> N
     assert patched["metadata"]["labels"] == {"a": "b"}
 
 
-async def test_a_json_patch_does_its_operations_in_order(asking: Asking) -> None:
+async def test_a_json_patch_applies_its_operations_in_order(asking: Asking) -> None:
     await asking.create(CONFIG_MAPS, config_map("a", x="1"))
     operations = [
         {"op": "test", "path": "/data/x", "value": "1"},
@@ -213,31 +213,31 @@ async def test_a_json_patch_does_its_operations_in_order(asking: Asking) -> None
     ],
 )
 async def test_a_json_patch_that_cannot_be_applied_changes_nothing(asking: Asking, operations: Any, code: int) -> None:
-    made = await asking.create(CONFIG_MAPS, config_map("a", x="1"))
+    created = await asking.create(CONFIG_MAPS, config_map("a", x="1"))
 
     with pytest.raises(ApiError) as caught:
         await asking.patch(CONFIG_MAPS, "a", operations, PatchType.JSON)
 
     assert caught.value.code == code
-    assert asking.get(CONFIG_MAPS, "a") == made
+    assert asking.get(CONFIG_MAPS, "a") == created
 
 
 @pytest.mark.parametrize(("kind", "error"), [(PatchType.MERGE, Invalid), (PatchType.STRATEGIC, Invalid)])
-async def test_a_patch_that_is_no_object_is_refused(asking: Asking, kind: PatchType, error: type[ApiError]) -> None:
+async def test_a_malformed_patch_is_rejected(asking: Asking, kind: PatchType, error: type[ApiError]) -> None:
     await asking.create(PODS, pod("a"))
 
     with pytest.raises(error):
         await asking.patch(PODS, "a", [1], kind)
 
 
-async def test_a_patch_may_not_make_another_kind_of_it(asking: Asking) -> None:
+async def test_a_patch_may_not_change_the_kind(asking: Asking) -> None:
     await asking.create(PODS, pod("a"))
 
     with pytest.raises(BadRequest):
         await asking.patch(PODS, "a", {"kind": "Service"})
 
 
-async def test_operations_that_deepen_an_object_step_by_step_are_refused_in_the_end(asking: Asking) -> None:
+async def test_a_json_patch_that_nests_an_object_too_deeply_is_rejected(asking: Asking) -> None:
     await asking.create(CRDS, definition())
     await asking.create(WIDGETS, widget("a", spec={"zz": {}}))
     levels, path = 60, "/spec/zz"

@@ -14,15 +14,15 @@ BUDGETS = ("policy", "v1", "poddisruptionbudgets")
 PRIORITIES = ("scheduling.k8s.io", "v1", "priorityclasses")
 
 
-async def test_a_binding_gives_a_pod_its_node_once(asking: Asking) -> None:
+async def test_a_pod_is_bound_to_a_node_only_once(asking: Asking) -> None:
     await asking.create(PODS, pod("a"))
     target = asking.target(PODS, "a", "binding")
     binding = {"metadata": {"name": "a", "annotations": {"gpu": "0"}}, "target": {"kind": "Node", "name": "one"}}
 
-    told = await asking.api.create(target, binding)
+    written = await asking.api.create(target, binding)
     bound = asking.get(PODS, "a")
 
-    assert told.created
+    assert written.created
     assert bound["spec"]["nodeName"] == "one"
     assert bound["metadata"]["annotations"] == {"gpu": "0"}
     assert [(one["type"], one["status"]) for one in bound["status"]["conditions"]] == [("PodScheduled", "True")]
@@ -98,7 +98,7 @@ async def test_an_eviction_has_delete_options(asking: Asking) -> None:
     assert asking.get(PODS, "a")["metadata"]["deletionGracePeriodSeconds"] == 7
 
 
-async def test_an_eviction_that_is_only_tried_evicts_nothing(asking: Asking) -> None:
+async def test_a_dry_run_of_an_eviction_evicts_nothing(asking: Asking) -> None:
     await running(asking, "a")
     target = asking.target(PODS, "a", "eviction")
 
@@ -109,13 +109,13 @@ async def test_an_eviction_that_is_only_tried_evicts_nothing(asking: Asking) -> 
     assert "deletionTimestamp" not in asking.get(PODS, "a")["metadata"]
 
 
-async def test_a_pod_carries_the_number_of_its_priority_class(asking: Asking) -> None:
+async def test_a_pod_gets_the_value_of_its_priority_class(asking: Asking) -> None:
     await asking.create(PRIORITIES, {"metadata": {"name": "high"}, "value": 10, "preemptionPolicy": "Never"})
 
-    made = await asking.create(PODS, pod("a", priorityClassName="high"))
+    created = await asking.create(PODS, pod("a", priorityClassName="high"))
     plain = await asking.create(PODS, pod("b"))
 
-    assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (10, "Never")
+    assert (created["spec"]["priority"], created["spec"]["preemptionPolicy"]) == (10, "Never")
     assert plain["spec"]["priority"] == 0
     with pytest.raises(Forbidden, match="no PriorityClass with name nothing was found"):
         await asking.create(PODS, pod("c", priorityClassName="nothing"))
@@ -124,9 +124,9 @@ async def test_a_pod_carries_the_number_of_its_priority_class(asking: Asking) ->
 async def test_the_default_priority_class_is_for_pods_that_name_none(asking: Asking) -> None:
     await asking.create(PRIORITIES, {"metadata": {"name": "usual"}, "value": 5, "globalDefault": True})
 
-    made = await asking.create(PODS, pod("a"))
+    created = await asking.create(PODS, pod("a"))
 
-    assert (made["spec"]["priority"], made["spec"]["priorityClassName"]) == (5, "usual")
+    assert (created["spec"]["priority"], created["spec"]["priorityClassName"]) == (5, "usual")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_the_quality_of_service_follows_cpu_and_memory(resources: list[Json], ex
         ),
     ],
 )
-async def test_a_bad_pod_is_told_where(asking: Asking, spec: Json, field: str, message: str) -> None:
+async def test_an_invalid_pod_names_the_field(asking: Asking, spec: Json, field: str, message: str) -> None:
     with pytest.raises(Invalid) as caught:
         await asking.create(PODS, pod("a", **spec))
 
@@ -204,23 +204,23 @@ async def test_a_bad_pod_is_told_where(asking: Asking, spec: Json, field: str, m
         ),
     ],
 )
-async def test_a_bad_container_is_told_where(asking: Asking, container: Json, field: str, message: str) -> None:
+async def test_an_invalid_container_names_the_field(asking: Asking, container: Json, field: str, message: str) -> None:
     body = pod("a")
     body["spec"]["containers"][0] |= container
 
     with pytest.raises(Invalid) as caught:
         await asking.create(PODS, body)
 
-    told = [(cause["field"], message in cause["message"]) for cause in caught.value.causes]
-    assert told == [(f"spec.containers[0].{field}", True)]
+    causes = [(cause["field"], message in cause["message"]) for cause in caught.value.causes]
+    assert causes == [(f"spec.containers[0].{field}", True)]
 
 
-async def test_a_deadline_may_only_come_nearer_and_tolerations_only_grow(asking: Asking) -> None:
+async def test_an_update_may_only_shorten_the_deadline_and_add_tolerations(asking: Asking) -> None:
     body = pod("a", activeDeadlineSeconds=10, tolerations=[{"key": "a", "operator": "Exists"}])
-    made = await asking.create(PODS, body)
+    created = await asking.create(PODS, body)
 
     await asking.patch(PODS, "a", {"spec": {"activeDeadlineSeconds": 5}})
-    more = [*made["spec"]["tolerations"], {"key": "b", "operator": "Exists"}]
+    more = [*created["spec"]["tolerations"], {"key": "b", "operator": "Exists"}]
     grown = await asking.patch(PODS, "a", {"spec": {"tolerations": more}})
 
     assert grown["spec"]["tolerations"] == more
@@ -239,7 +239,7 @@ async def test_logs_need_a_kubelet_and_a_pod(asking: Asking) -> None:
         asking.api.pod_log(asking.target(PODS, "b", "log"))
 
 
-async def test_logs_come_from_whoever_runs_the_kubelet(asking: Asking) -> None:
+async def test_logs_come_from_the_kubelet(asking: Asking) -> None:
     class Logs:
         async def read(self, pod: Any, options: LogOptions) -> Any:
             yield f"{pod['metadata']['name']} {options.container}".encode()
@@ -274,7 +274,7 @@ async def test_logs_come_from_whoever_runs_the_kubelet(asking: Asking) -> None:
         ({"metadata": {"ownerReferences": [1]}}, "cannot unmarshal number"),
     ],
 )
-def test_a_wrong_type_is_told_as_gos_decoder_tells_it(body: Json, words: str) -> None:
+def test_a_wrong_type_is_reported_in_the_words_of_gos_decoder(body: Json, words: str) -> None:
     shape = shape_of("", "v1", "Pod")
     assert shape is not None
 
@@ -284,7 +284,7 @@ def test_a_wrong_type_is_told_as_gos_decoder_tells_it(body: Json, words: str) ->
     assert words in str(caught.value)
 
 
-def test_a_shape_drops_nulls_and_what_it_does_not_know_and_writes_quantities_as_text() -> None:
+def test_decoding_drops_nulls_and_unknown_fields_and_writes_quantities_as_text() -> None:
     shape = shape_of("", "v1", "Pod")
     assert shape is not None
     body: Json = {

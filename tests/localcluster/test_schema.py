@@ -23,7 +23,7 @@ def faults(schema: Schema, **spec: Any) -> dict[str, str]:
     return {fault.field: fault.message for fault in schema.validate({"spec": spec})}
 
 
-def test_what_the_schema_does_not_know_is_dropped_and_named() -> None:
+def test_unknown_fields_are_dropped_and_their_paths_returned() -> None:
     schema = of_spec(
         known={"type": "integer"},
         items={"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
@@ -47,7 +47,7 @@ def test_what_the_schema_does_not_know_is_dropped_and_named() -> None:
     }
 
 
-def test_what_a_schema_preserves_is_kept_but_pruned_where_it_says_more() -> None:
+def test_preserved_fields_are_kept_but_pruned_where_they_are_declared() -> None:
     schema = of_spec(
         free={
             "type": "object",
@@ -71,7 +71,7 @@ def test_a_map_keeps_all_its_keys() -> None:
     assert thing == {"spec": {"map": {"x": {"a": 1}, "y": {}}}}
 
 
-def test_an_embedded_object_keeps_what_every_object_has() -> None:
+def test_an_embedded_object_keeps_its_type_and_metadata() -> None:
     schema = of_spec(
         template={"type": "object", "x-kubernetes-embedded-resource": True, "properties": {"spec": {"type": "object"}}}
     )
@@ -95,7 +95,7 @@ def test_defaults_fill_in_from_the_outside_inwards() -> None:
     assert thing == {"spec": {"colour": "green", "outer": {"inner": 5}, "list": [{"n": 1}, {"n": 2}]}}
 
 
-def test_every_default_is_a_value_of_its_own() -> None:
+def test_objects_do_not_share_a_default_value() -> None:
     schema = of_spec(list={"type": "array", "items": {"type": "integer"}, "default": [1]})
     first: Json = {"spec": {}}
     second: Json = {"spec": {}}
@@ -107,7 +107,7 @@ def test_every_default_is_a_value_of_its_own() -> None:
     assert second["spec"]["list"] == [1]
 
 
-def test_a_null_is_dropped_where_null_is_not_allowed_and_replaced_where_there_is_a_default() -> None:
+def test_a_null_that_is_not_allowed_is_dropped_or_replaced_by_the_default() -> None:
     schema = of_spec(
         plain={"type": "string"},
         nullable={"type": "string", "nullable": True},
@@ -190,11 +190,11 @@ def test_a_fault_is_worded_as_kube_apiserver_words_it(schema: Json, value: Any, 
         ({}, {"any": "thing"}),
     ],
 )
-def test_what_fits_has_no_fault(schema: Json, value: Any) -> None:
+def test_a_valid_value_has_no_fault(schema: Json, value: Any) -> None:
     assert faults(of_spec(x=schema), x=value) == {}
 
 
-def test_every_fault_is_told_with_its_place() -> None:
+def test_every_fault_is_reported_with_its_path() -> None:
     element = {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "n": {"type": "integer"}}}
     schema = of_spec(
         list={
@@ -207,9 +207,9 @@ def test_every_fault_is_told_with_its_place() -> None:
         map={"type": "object", "additionalProperties": {"type": "integer"}},
     )
 
-    told = faults(schema, list=[{"k": "a"}, {"n": "x"}, {"k": "a"}], set=["a", "a"], map={"b": "c"})
+    found = faults(schema, list=[{"k": "a"}, {"n": "x"}, {"k": "a"}], set=["a", "a"], map={"b": "c"})
 
-    assert told == {
+    assert found == {
         "spec.list[1].k": "Required value",
         "spec.list[1].n": 'Invalid value: "string": spec.list[1].n in body must be of type integer: "string"',
         "spec.list[2]": 'Duplicate value: {"k":"a"}',
@@ -235,7 +235,7 @@ def test_every_fault_is_told_with_its_place() -> None:
         ),
     ],
 )
-def test_one_of_wants_exactly_one(value: Json, messages: list[str]) -> None:
+def test_one_of_requires_exactly_one_branch(value: Json, messages: list[str]) -> None:
     schema = of_spec(
         x={
             "type": "object",
@@ -247,7 +247,7 @@ def test_one_of_wants_exactly_one(value: Json, messages: list[str]) -> None:
     assert [fault.message for fault in schema.validate({"spec": {"x": value}})] == messages
 
 
-def test_any_of_all_of_and_not() -> None:
+def test_any_of_all_of_and_not_are_checked() -> None:
     number = {"type": "integer"}
     schema = of_spec(
         any={**number, "anyOf": [{"minimum": 10}, {"maximum": 0}]},
@@ -256,10 +256,10 @@ def test_any_of_all_of_and_not() -> None:
     )
 
     assert faults(schema, any=-5, all=15, none=5) == {}
-    told = [fault.message for fault in schema.validate({"spec": {"any": 5, "all": 5, "none": 15}})]
-    assert 'Invalid value: "": "spec.any" must validate at least one schema (anyOf)' in told
-    assert 'Invalid value: "": "spec.all" must validate all the schemas (allOf)' in told
-    assert 'Invalid value: "": "spec.none" must not validate the schema (not)' in told
+    messages = [fault.message for fault in schema.validate({"spec": {"any": 5, "all": 5, "none": 15}})]
+    assert 'Invalid value: "": "spec.any" must validate at least one schema (anyOf)' in messages
+    assert 'Invalid value: "": "spec.all" must validate all the schemas (allOf)' in messages
+    assert 'Invalid value: "": "spec.none" must not validate the schema (not)' in messages
 
 
 ANY_JSON = st.recursive(
@@ -316,16 +316,16 @@ SCHEMAS = st.recursive(st.fixed_dictionaries({"type": TYPES}), a_schema, max_lea
 
 
 @given(SCHEMAS, st.dictionaries(st.sampled_from(["a", "b", "k", "spec"]), ANY_JSON, max_size=3))
-def test_a_schema_that_is_accepted_takes_every_object(schema: Json, thing: Json) -> None:
+def test_an_accepted_schema_can_process_every_object(schema: Json, thing: Json) -> None:
     if list(structural_faults(schema, "schema")):
         return
     compiled = Schema(schema)
 
     compiled.prune(thing)
     compiled.default(thing)
-    told = compiled.validate(thing)
+    found = compiled.validate(thing)
 
-    assert all(fault.message and fault.reason for fault in told)
+    assert all(fault.message and fault.reason for fault in found)
 
 
 @given(SCHEMAS, st.dictionaries(st.sampled_from(["a", "b", "k", "spec"]), ANY_JSON, max_size=3))
@@ -335,7 +335,7 @@ def test_pruning_and_defaulting_again_changes_nothing(schema: Json, thing: Json)
     compiled = Schema(schema)
     compiled.prune(thing)
     compiled.default(thing)
-    compiled.prune(thing)  # a default may hold what the schema does not know
+    compiled.prune(thing)  # a default may have unknown fields
     once = copy.deepcopy(thing)
 
     compiled.prune(thing)
@@ -359,5 +359,5 @@ def test_pruning_and_defaulting_again_changes_nothing(schema: Json, thing: Json)
         ("string", "s"),
     ],
 )
-def test_a_schema_that_is_not_structural_is_told_where(schema: Any, place: str) -> None:
+def test_a_schema_that_is_not_structural_is_rejected_with_the_path(schema: Any, place: str) -> None:
     assert [fault.field for fault in structural_faults(schema, "s")] == [place]

@@ -23,7 +23,7 @@ from tests.localcluster.things import (
 )
 
 
-async def test_a_watch_without_a_version_begins_with_what_is_there(asking: Asking) -> None:
+async def test_a_watch_without_a_version_starts_with_the_existing_objects(asking: Asking) -> None:
     for name in ("b", "a"):
         await asking.create(CONFIG_MAPS, config_map(name))
     watch = asking.api.watch(asking.target(CONFIG_MAPS))
@@ -47,7 +47,7 @@ async def test_initial_events_end_with_a_marked_bookmark(asking: Asking) -> None
     assert (events[1][1]["kind"], events[1][1]["apiVersion"]) == ("ConfigMap", "v1")
 
 
-async def test_nobody_goes_on_from_the_middle_of_a_long_beginning(asking: Asking) -> None:
+async def test_a_watch_cannot_resume_within_its_initial_events(asking: Asking) -> None:
     await asyncio.gather(*(asking.create(CONFIG_MAPS, config_map(f"c{number}")) for number in range(1001)))
     now = asking.api.list(asking.target(CONFIG_MAPS)).resource_version
     watch = asking.api.watch(asking.target(CONFIG_MAPS))
@@ -69,27 +69,27 @@ async def test_a_watch_of_one_name_sees_only_that(asking: Asking) -> None:
     assert [thing["metadata"]["name"] for _, thing in await ready(watch)] == ["b"]
 
 
-async def test_bookmarks_come_to_those_who_want_them(asking: Asking) -> None:
+async def test_only_watches_that_request_bookmarks_get_them(asking: Asking) -> None:
     since = asking.api.list(asking.target(CONFIG_MAPS)).resource_version
     wanting = asking.api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=since, allow_bookmarks=True))
     plain = asking.api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=since))
     reading = asyncio.ensure_future(ready(wanting))
     silent = asyncio.ensure_future(ready(plain))
     await asyncio.sleep(0)  # noqa: TID251 - lets both begin to wait
-    made = await asking.create(("", "v1", "namespaces"), {"metadata": {"name": "elsewhere"}})
+    created = await asking.create(("", "v1", "namespaces"), {"metadata": {"name": "elsewhere"}})
 
     await asking.api.tidy()
     events = await reading
 
     assert [kind for kind, _ in events] == ["BOOKMARK"]
-    assert events[0][1]["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    assert events[0][1]["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
     assert not silent.done()
     plain.close()
     with pytest.raises(StopAsyncIteration):
         await silent
 
 
-async def test_the_last_bookmark_is_where_a_watch_goes_on(asking: Asking) -> None:
+async def test_a_watch_resumes_from_its_last_bookmark(asking: Asking) -> None:
     watch = asking.api.watch(asking.target(CONFIG_MAPS))
     await asking.create(CONFIG_MAPS, config_map("a"))
     await ready(watch)
@@ -101,7 +101,7 @@ async def test_the_last_bookmark_is_where_a_watch_goes_on(asking: Asking) -> Non
     assert [thing["metadata"]["name"] for _, thing in events] == ["b"]
 
 
-async def test_a_reader_that_is_too_slow_is_told_so_and_costs_nobody_memory(tmp_path: Path) -> None:
+async def test_a_reader_that_is_too_slow_is_expired_instead_of_buffered(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path / "store.db", clock, Window(seconds=300)) as api:
         asking = Asking(api)
@@ -117,7 +117,7 @@ async def test_a_reader_that_is_too_slow_is_told_so_and_costs_nobody_memory(tmp_
             await ready(watch)
 
 
-async def test_a_reader_that_has_seen_everything_is_not_expired_by_a_compaction(tmp_path: Path) -> None:
+async def test_a_compaction_does_not_expire_a_reader_that_is_up_to_date(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path / "store.db", clock, Window(seconds=300)) as api:
         asking = Asking(api)
@@ -131,7 +131,7 @@ async def test_a_reader_that_has_seen_everything_is_not_expired_by_a_compaction(
         assert [thing["metadata"]["name"] for _, thing in await ready(watch)] == ["b"]
 
 
-async def test_a_long_replay_comes_in_parts_and_whole(asking: Asking) -> None:
+async def test_a_long_replay_comes_in_batches(asking: Asking) -> None:
     since = asking.api.list(asking.target(CONFIG_MAPS)).resource_version
     await asyncio.gather(*(asking.create(CONFIG_MAPS, config_map(f"c{number}")) for number in range(2_500)))
     watch = asking.api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=since))
@@ -141,7 +141,7 @@ async def test_a_long_replay_comes_in_parts_and_whole(asking: Asking) -> None:
     assert [len(batch) for batch in batches] == [1_000, 1_000, 500]
 
 
-async def test_a_watch_from_a_version_that_was_never_given_out_is_expired_not_silent(asking: Asking) -> None:
+async def test_a_watch_from_a_version_that_was_never_issued_is_expired(asking: Asking) -> None:
     with pytest.raises(Expired, match="too large resource version"):
         asking.api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version="9" * 17))
 
@@ -158,12 +158,12 @@ async def test_a_watch_from_a_deleted_cluster_is_expired(tmp_path: Path) -> None
             api.watch(Asking(api).target(CONFIG_MAPS), WatchOptions(resource_version=since))
 
 
-async def test_a_version_that_is_no_number_is_a_bad_request(asking: Asking) -> None:
+async def test_a_version_that_is_not_a_number_is_a_bad_request(asking: Asking) -> None:
     with pytest.raises(BadRequest, match="invalid syntax"):
         asking.api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version="-1"))
 
 
-async def test_closing_ends_a_watch_that_waits(asking: Asking) -> None:
+async def test_closing_ends_a_waiting_watch(asking: Asking) -> None:
     watch = asking.api.watch(asking.target(CONFIG_MAPS))
     reading = asyncio.ensure_future(ready(watch))
     await asyncio.sleep(0)  # noqa: TID251 - lets it begin to wait
@@ -183,7 +183,7 @@ async def test_closing_the_api_ends_all_watches(tmp_path: Path) -> None:
         await reading
 
 
-async def test_a_kind_that_goes_takes_its_watches_with_it_after_its_last_events(asking: Asking) -> None:
+async def test_watches_end_with_the_last_events_of_a_removed_kind(asking: Asking) -> None:
     await asking.create(CRDS, definition())
     await asking.create(WIDGETS, widget("a"))
     watch = asking.api.watch(asking.target(WIDGETS))
@@ -197,7 +197,7 @@ async def test_a_kind_that_goes_takes_its_watches_with_it_after_its_last_events(
         await ready(watch)
 
 
-async def test_a_kind_that_comes_back_can_be_watched_again(asking: Asking) -> None:
+async def test_a_kind_that_is_defined_again_can_be_watched_again(asking: Asking) -> None:
     await asking.create(CRDS, definition())
     await asking.delete(CRDS, "widgets.example.com")
     await asking.create(CRDS, definition())

@@ -32,14 +32,14 @@ SECRETS = ("", "v1", "secrets")
 DRY = WriteOptions(dry_run=True)
 
 
-async def test_uids_are_random_and_so_are_made_up_names(asking: Asking) -> None:
+async def test_uids_and_generated_names_are_random(asking: Asking) -> None:
     nameless = ({"metadata": {"generateName": "a-"}} for _ in range(50))
-    made = [(await asking.create(CONFIG_MAPS, each))["metadata"] for each in nameless]
+    created = [(await asking.create(CONFIG_MAPS, each))["metadata"] for each in nameless]
 
-    uids = [uuid.UUID(one["uid"]) for one in made]
+    uids = [uuid.UUID(one["uid"]) for one in created]
     assert {(uid.version, uid.variant) for uid in uids} == {(4, uuid.RFC_4122)}
-    assert len(set(uids)) == len({one["name"] for one in made}) == len(made)
-    assert {(one["name"][:2], len(one["name"])) for one in made} == {("a-", 7)}
+    assert len(set(uids)) == len({one["name"] for one in created}) == len(created)
+    assert {(one["name"][:2], len(one["name"])) for one in created} == {("a-", 7)}
 
 
 async def test_a_dry_run_answers_and_stores_nothing(asking: Asking) -> None:
@@ -47,45 +47,45 @@ async def test_a_dry_run_answers_and_stores_nothing(asking: Asking) -> None:
     await asking.create(CONFIG_MAPS, config_map("a", x="1"))
     before = asking.api.list(target)
 
-    made = decode((await asking.api.create(target, config_map("b"), DRY)).object, dict)
+    created = decode((await asking.api.create(target, config_map("b"), DRY)).object, dict)
     merge = Patch(PatchType.MERGE, {"data": {"x": "2"}})
     changed = decode((await asking.api.patch(asking.target(CONFIG_MAPS, "a"), merge, DRY)).object, dict)
     gone = await asking.api.delete(asking.target(CONFIG_MAPS, "a"), DeleteOptions(), DRY)
 
-    assert made["metadata"]["uid"]
-    assert "resourceVersion" not in made["metadata"]
+    assert created["metadata"]["uid"]
+    assert "resourceVersion" not in created["metadata"]
     assert changed["data"] == {"x": "2"}
     assert gone.is_gone
     assert asking.api.list(target) == before
 
 
-async def test_a_put_replaces_the_whole(asking: Asking) -> None:
-    made = await asking.create(CONFIG_MAPS, config_map("a", x="1", y="2"))
+async def test_a_put_replaces_the_whole_object(asking: Asking) -> None:
+    created = await asking.create(CONFIG_MAPS, config_map("a", x="1", y="2"))
 
     put = await asking.update(CONFIG_MAPS, config_map("a", x="3"))
 
     assert put["data"] == {"x": "3"}
-    assert put["metadata"]["uid"] == made["metadata"]["uid"]
-    assert put["metadata"]["creationTimestamp"] == made["metadata"]["creationTimestamp"]
+    assert put["metadata"]["uid"] == created["metadata"]["uid"]
+    assert put["metadata"]["creationTimestamp"] == created["metadata"]["creationTimestamp"]
 
 
-async def test_a_put_of_what_was_read_changes_nothing(asking: Asking) -> None:
-    made = await asking.create(PODS, pod("a"))
+async def test_a_put_of_an_unchanged_object_changes_nothing(asking: Asking) -> None:
+    created = await asking.create(PODS, pod("a"))
 
-    assert await asking.update(PODS, made) == made
+    assert await asking.update(PODS, created) == created
 
 
 async def test_a_put_of_an_old_version_or_another_uid_is_a_conflict(asking: Asking) -> None:
-    made = await asking.create(CONFIG_MAPS, config_map("a"))
+    created = await asking.create(CONFIG_MAPS, config_map("a"))
     await asking.patch(CONFIG_MAPS, "a", {"data": {"x": "1"}})
 
     with pytest.raises(Conflict, match='Operation cannot be fulfilled on configmaps "a": the object has been modified'):
-        await asking.update(CONFIG_MAPS, made)
+        await asking.update(CONFIG_MAPS, created)
     with pytest.raises(Conflict, match="Precondition failed: UID in precondition: 1234"):
         await asking.update(CONFIG_MAPS, {"metadata": {"name": "a", "uid": "1234"}})
 
 
-async def test_a_put_of_a_custom_object_must_say_its_version(asking: Asking) -> None:
+async def test_a_put_of_a_custom_object_must_have_a_resource_version(asking: Asking) -> None:
     await asking.create(CRDS, definition())
     await asking.create(WIDGETS, widget("a"))
 
@@ -95,7 +95,7 @@ async def test_a_put_of_a_custom_object_must_say_its_version(asking: Asking) -> 
         await asking.update(WIDGETS, widget("a", spec={"x": 1}))
 
 
-async def test_a_put_of_what_is_not_there_is_not_found_but_for_kinds_made_that_way(asking: Asking) -> None:
+async def test_a_put_creates_a_missing_object_of_some_kinds_only(asking: Asking) -> None:
     with pytest.raises(NotFound):
         await asking.update(CONFIG_MAPS, config_map("a"))
 
@@ -106,7 +106,7 @@ async def test_a_put_of_what_is_not_there_is_not_found_but_for_kinds_made_that_w
     assert asking.names(LEASES) == ["l"]
 
 
-async def test_a_name_on_the_path_wins_over_none_and_clashes_with_another(asking: Asking) -> None:
+async def test_the_name_on_the_path_is_the_default_and_must_match(asking: Asking) -> None:
     await asking.create(CONFIG_MAPS, config_map("a"))
 
     put = await asking.api.update(asking.target(CONFIG_MAPS, "a"), {"data": {"x": "1"}})
@@ -125,7 +125,7 @@ async def test_a_name_on_the_path_wins_over_none_and_clashes_with_another(asking
         (FieldValidation.IGNORE, ()),
     ],
 )
-async def test_unknown_fields_are_dropped_and_told(
+async def test_unknown_fields_are_dropped_with_a_warning(
     asking: Asking, validation: FieldValidation, warnings: tuple[str, ...]
 ) -> None:
     body = pod("a", extra=1)
@@ -152,7 +152,7 @@ async def test_unknown_fields_are_refused_when_validation_is_strict(asking: Aski
     await asking.api.create(asking.target(WIDGETS), widget("a", spec={"x": 1}), strict)
 
 
-async def test_every_writer_is_noted_with_what_it_wrote(asking: Asking, clock: ManualClock) -> None:
+async def test_every_writer_owns_the_fields_that_it_wrote(asking: Asking, clock: ManualClock) -> None:
     await asking.create(PODS, pod("a"), field_manager="maker")
     clock.advance(10)
     status = Patch(PatchType.MERGE, {"status": {"phase": "Running"}})
@@ -173,7 +173,7 @@ async def test_every_writer_is_noted_with_what_it_wrote(asking: Asking, clock: M
     assert set(noted[1]["fieldsV1"]) == {"f:metadata", "f:spec"}
 
 
-async def test_nothing_new_comes_into_a_namespace_that_ends(asking: Asking) -> None:
+async def test_nothing_can_be_created_in_a_terminating_namespace(asking: Asking) -> None:
     await asking.create(NAMESPACES, {"metadata": {"name": "ending"}})
     target = asking.api.target(CONFIG_MAPS, "ending")
     await asking.api.create(target, config_map("before"))
@@ -187,16 +187,16 @@ async def test_nothing_new_comes_into_a_namespace_that_ends(asking: Asking) -> N
     assert caught.value.causes[0]["reason"] == "NamespaceTerminating"
 
 
-async def test_a_namespace_is_gone_when_it_is_finalized(asking: Asking) -> None:
-    made = await asking.create(NAMESPACES, {"metadata": {"name": "ending"}})
+async def test_a_namespace_is_removed_when_it_is_finalized(asking: Asking) -> None:
+    created = await asking.create(NAMESPACES, {"metadata": {"name": "ending"}})
     await asking.patch(NAMESPACES, "ending", {"spec": {"finalizers": []}})
     kept = asking.get(NAMESPACES, "ending")
     await asking.delete(NAMESPACES, "ending")
 
     await asking.update(NAMESPACES, {"metadata": {"name": "ending"}, "spec": {"finalizers": []}}, "finalize")
 
-    assert made["spec"]["finalizers"] == kept["spec"]["finalizers"] == ["kubernetes"]
-    assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": "ending"}
+    assert created["spec"]["finalizers"] == kept["spec"]["finalizers"] == ["kubernetes"]
+    assert created["metadata"]["labels"] == {"kubernetes.io/metadata.name": "ending"}
     with pytest.raises(NotFound):
         asking.get(NAMESPACES, "ending")
 
@@ -207,14 +207,14 @@ async def test_the_first_namespaces_cannot_be_deleted(asking: Asking) -> None:
 
 
 async def test_a_delete_answers_with_a_status_or_with_the_object(asking: Asking) -> None:
-    made = await asking.create(CONFIG_MAPS, config_map("a"))
+    created = await asking.create(CONFIG_MAPS, config_map("a"))
     await asking.create(PODS, pod("p"))
 
     status = await asking.delete(CONFIG_MAPS, "a")
     last = await asking.delete(PODS, "p")
 
     assert (status["kind"], status["status"]) == ("Status", "Success")
-    assert status["details"] == {"name": "a", "kind": "configmaps", "uid": made["metadata"]["uid"]}
+    assert status["details"] == {"name": "a", "kind": "configmaps", "uid": created["metadata"]["uid"]}
     assert (last["kind"], last["metadata"]["deletionGracePeriodSeconds"]) == ("Pod", 0)
 
 
@@ -228,12 +228,12 @@ async def test_an_immutable_secret_stays_as_it_is(asking: Asking) -> None:
         await asking.patch(SECRETS, "s", {"type": "other"})
 
 
-async def test_what_is_no_base64_is_a_bad_request(asking: Asking) -> None:
+async def test_invalid_base64_is_a_bad_request(asking: Asking) -> None:
     with pytest.raises(BadRequest, match="illegal base64 data at input byte"):
         await asking.create(SECRETS, {"metadata": {"name": "s"}, "data": {"a": "!!"}})
 
 
-async def test_events_are_forgotten_an_hour_after_their_last_write(asking: Asking, clock: ManualClock) -> None:
+async def test_events_are_removed_an_hour_after_their_last_write(asking: Asking, clock: ManualClock) -> None:
     about = {"kind": "Pod", "name": "p", "namespace": "default"}
     for name in ("old", "renewed"):
         await asking.create(EVENTS, {"metadata": {"name": name}, "involvedObject": about})
@@ -246,7 +246,7 @@ async def test_events_are_forgotten_an_hour_after_their_last_write(asking: Askin
     assert asking.names(EVENTS) == ["renewed"]
 
 
-async def test_a_method_that_a_subresource_has_not_is_not_allowed(asking: Asking) -> None:
+async def test_a_method_that_a_subresource_does_not_support_is_not_allowed(asking: Asking) -> None:
     await asking.create(PODS, pod("a"))
 
     for call in (
@@ -261,7 +261,7 @@ async def test_a_method_that_a_subresource_has_not_is_not_allowed(asking: Asking
         asking.target(PODS, "a", "scale")
 
 
-async def test_two_creates_of_one_name_at_once_make_one_object(asking: Asking) -> None:
+async def test_concurrent_creates_of_one_name_create_one_object(asking: Asking) -> None:
     outcomes = await asyncio.gather(
         *(asking.create(CONFIG_MAPS, config_map("a", x=str(number))) for number in range(20)), return_exceptions=True
     )
@@ -280,5 +280,5 @@ async def test_two_creates_of_one_name_at_once_make_one_object(asking: Asking) -
         ({"a": {}}, {"a": []}, False),
     ],
 )
-def test_json_equality_tells_numbers_from_truth(left: Any, right: Any, same: bool) -> None:  # noqa: FBT001
+def test_json_equality_tells_numbers_from_booleans(left: Any, right: Any, same: bool) -> None:  # noqa: FBT001
     assert is_same(left, right) is same

@@ -1,4 +1,4 @@
-"""Objects and asks as the tests of the embedded API need them."""
+"""Objects and requests for the tests of the embedded API."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def widget(name: str, **parts: Any) -> Json:
 
 
 class Asking:
-    """The Api in the words of a test: objects go in and come out decoded, in the namespace `default`."""
+    """The Api for tests: it takes and returns decoded objects, in the namespace `default`."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -111,10 +111,10 @@ class Asking:
 
 async def ready(watch: Watch) -> list[tuple[str, Json]]:
     """The next batch of a watch, decoded."""
-    return [told(event) for event in await anext(watch)]
+    return [decoded_event(event) for event in await anext(watch)]
 
 
-def told(event: Event) -> tuple[str, Json]:
+def decoded_event(event: Event) -> tuple[str, Json]:
     return event.type, _json(event.object)
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI documents hold what kubectl looks for in them."""
+"""The OpenAPI documents contain what kubectl looks for."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def widgets(version: str = "v1", **spec: Any) -> Served:
 
 
 async def document(openapi: OpenApi, group: str, version: str = "v1") -> dict[str, Any]:
-    made = await openapi.document(group, version)
-    assert made is not None
-    return decode(made.data, dict)
+    built = await openapi.document(group, version)
+    assert built is not None
+    return decode(built.data, dict)
 
 
 def references(value: Any) -> Iterator[str]:
@@ -59,7 +59,7 @@ def test_every_built_in_kind_has_kubernetes_own_schema(registry: Registry) -> No
     assert pod["properties"]["nodeName"]["type"] == "string"
 
 
-async def test_every_document_holds_all_that_it_refers_to(registry: Registry) -> None:
+async def test_every_document_contains_all_schemas_that_it_refers_to(registry: Registry) -> None:
     openapi = OpenApi(registry)
     for group, version in {(kind.group, kind.version) for kind in registry}:
         whole = await document(openapi, group, version)
@@ -68,17 +68,17 @@ async def test_every_document_holds_all_that_it_refers_to(registry: Registry) ->
         assert names <= whole["components"]["schemas"].keys()
 
 
-async def test_the_index_leads_to_every_group_version(registry: Registry) -> None:
+async def test_the_index_lists_every_group_version(registry: Registry) -> None:
     openapi = OpenApi(registry)
     paths = (await openapi.index())["paths"]
 
     assert {"api/v1", "apis/apiextensions.k8s.io/v1", "apis/example.dev/v1"} <= paths.keys()
-    made = await openapi.document("example.dev", "v1")
-    assert made is not None
-    assert paths["apis/example.dev/v1"]["serverRelativeURL"] == f"/openapi/v3/apis/example.dev/v1?hash={made.hash}"
+    built = await openapi.document("example.dev", "v1")
+    assert built is not None
+    assert paths["apis/example.dev/v1"]["serverRelativeURL"] == f"/openapi/v3/apis/example.dev/v1?hash={built.hash}"
 
 
-async def test_writes_say_that_fields_are_validated_here(registry: Registry) -> None:
+async def test_writes_accept_field_validation(registry: Registry) -> None:
     # Without this kubectl wants OpenAPI v2 and then fails (seen).
     for group, path in (
         ("", "/api/v1/namespaces/{namespace}/pods/{name}"),
@@ -105,10 +105,10 @@ async def test_the_hash_changes_with_the_definition_and_with_nothing_else(regist
     openapi = OpenApi(registry)
 
     async def hashes() -> tuple[str, str]:
-        made = await openapi.document("", "v1"), await openapi.document("example.dev", "v1")
-        assert made[0] is not None
-        assert made[1] is not None
-        return made[0].hash, made[1].hash
+        built = await openapi.document("", "v1"), await openapi.document("example.dev", "v1")
+        assert built[0] is not None
+        assert built[1] is not None
+        return built[0].hash, built[1].hash
 
     core, custom = await hashes()
     registry.set_custom("widgets.example.dev", [widgets(description="changed")])
@@ -117,7 +117,7 @@ async def test_the_hash_changes_with_the_definition_and_with_nothing_else(regist
     assert (await hashes())[1] != custom
 
 
-async def test_what_is_not_served_has_no_document(registry: Registry) -> None:
+async def test_a_group_version_that_is_not_served_has_no_document(registry: Registry) -> None:
     openapi = OpenApi(registry)
     assert await openapi.document("example.dev", "v9") is None
     assert await openapi.document("certificates.k8s.io", "v1") is None
@@ -160,7 +160,7 @@ async def test_the_second_version_changes_with_the_kinds(registry: Registry) -> 
     assert b"dev.example.v1.Widget" not in await second.protobuf()
 
 
-async def test_nobody_waits_while_a_document_is_made(registry: Registry) -> None:
+async def test_building_a_document_does_not_block_the_loop(registry: Registry) -> None:
     for making in (OpenApiV2(registry).protobuf(), OpenApi(registry).index()):
         task = asyncio.ensure_future(making)
         turns = 0

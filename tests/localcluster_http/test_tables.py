@@ -1,4 +1,4 @@
-"""What `kubectl get` shows, down to its words."""
+"""The tables of `kubectl get`, column by column."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ INITIALIZED = {"conditions": [{"type": "Initialized", "status": "True"}]}
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_pod_is_told_in_one_word_as_kubectl_tells_it(state: dict[str, Any], ready: str, word: str) -> None:
+def test_a_pod_has_the_status_that_kubectl_shows(state: dict[str, Any], ready: str, word: str) -> None:
     cells = row(served("pods"), state)
 
     assert (cells["Ready"], cells["Status"]) == (ready, word)
@@ -99,7 +99,7 @@ def test_a_deleted_pod_is_terminating_until_it_has_ended() -> None:
     assert row(served("pods"), pod(RUNNING, metadata=meta, status={"reason": "NodeLost"}))["Status"] == "Unknown"
 
 
-def test_restarts_say_when_the_last_one_was() -> None:
+def test_restarts_show_the_time_since_the_last_one() -> None:
     died = {"lastState": {"terminated": {"finishedAt": "2026-11-21T09:57:00Z"}}}
     cells = row(served("pods"), pod({**CRASHING, **died}, {**RUNNING, "restartCount": 1}))
 
@@ -113,7 +113,7 @@ def test_the_restarts_of_init_containers_count_only_while_the_pod_initializes() 
     assert row(served("pods"), after)["Restarts"] == "0"
 
 
-def test_where_a_pod_runs_is_shown_in_the_wide_table_only() -> None:
+def test_only_the_wide_table_shows_where_a_pod_runs() -> None:
     columns = {column.name: column.priority for column in columns_of(served("pods"))}
     cells = row(served("pods"), {"spec": {"nodeName": "laptop"}, "status": {"podIP": "10.0.0.1"}})
 
@@ -214,7 +214,7 @@ def test_where_a_pod_runs_is_shown_in_the_wide_table_only() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_built_in_kinds_are_shown_as_their_users_know_them(
+def test_built_in_kinds_have_the_columns_of_kubectl(
     plural: str, value: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     cells = row(served(plural), value)
@@ -222,7 +222,7 @@ def test_built_in_kinds_are_shown_as_their_users_know_them(
     assert {name: cells[name] for name in expected} == expected
 
 
-def test_custom_resource_definitions_say_when_they_were_created() -> None:
+def test_custom_resource_definitions_show_when_they_were_created() -> None:
     cells = row(served("customresourcedefinitions", "apiextensions.k8s.io"), {})
 
     assert cells == {"Name": "a", "Created At": FIVE_MINUTES_AGO}
@@ -257,7 +257,7 @@ def test_a_custom_kind_without_columns_shows_its_age() -> None:
         ("string", "[[", None),
     ],
 )
-def test_a_custom_column_shows_what_its_type_promises_or_nothing(kind: str, path: str, shown: object) -> None:
+def test_a_custom_column_is_empty_for_values_of_another_type(kind: str, path: str, shown: object) -> None:
     spec = {"color": "red", "size": 3, "fast": True, "list": ["x", "y"]}
     cells = row(widget(PrinterColumn(name="X", type=kind, json_path=path)), {"spec": spec})
 
@@ -288,7 +288,7 @@ def test_a_custom_column_shows_what_its_type_promises_or_nothing(kind: str, path
         (".a[b", BadPath),
     ],
 )
-def test_a_path_leads_to_everything_that_it_names(path: str, found: Any) -> None:
+def test_a_path_finds_all_its_values(path: str, found: Any) -> None:
     value = {
         "spec": {"a": 1},
         "labels": {"app.kubernetes.io/name": "web"},
@@ -312,7 +312,7 @@ def test_one_malformed_object_does_not_hide_the_others() -> None:
     assert [cells["cells"][:3] for cells in rows] == [["b", "<invalid>", "<invalid>"], ["a", "1/1", "Running"]]
 
 
-def test_each_row_carries_as_much_of_its_object_as_was_asked_for() -> None:
+def test_each_row_includes_as_much_of_its_object_as_requested() -> None:
     value = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {}}
 
     def attached(shape: Shape) -> Any:
@@ -350,5 +350,5 @@ def test_each_row_carries_as_much_of_its_object_as_was_asked_for() -> None:
         (9 * 365 * 86400 + 86400, "9y"),
     ],
 )
-def test_a_length_of_time_is_told_with_no_more_detail_than_matters(seconds: int, told: str) -> None:
+def test_a_duration_has_no_more_detail_than_matters(seconds: int, told: str) -> None:
     assert duration(dt.timedelta(seconds=seconds)) == told

@@ -1,4 +1,4 @@
-"""Sets of fields against sets of paths, and what holds of every apply, whatever is applied."""
+"""Sets of fields, compared with sets of paths, and properties of every apply."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_sets_of_fields_are_sets_of_paths(left: list[Path], right: list[Path]) -
 
 @few
 @given(_paths, _paths)
-def test_what_is_cut_off_takes_along_what_is_below_it(left: list[Path], right: list[Path]) -> None:
+def test_without_removes_paths_and_everything_below_them(left: list[Path], right: list[Path]) -> None:
     cut = sets.without(sets.of(left), sets.of(right))
 
     assert as_set(cut) == {path for path in left if not any(path[: len(top)] == top for top in right)}
@@ -136,7 +136,7 @@ def test_what_is_cut_off_takes_along_what_is_below_it(left: list[Path], right: l
 
 @few
 @given(_paths, _paths)
-def test_equal_sets_are_written_alike(left: list[Path], right: list[Path]) -> None:
+def test_equal_sets_have_the_same_form(left: list[Path], right: list[Path]) -> None:
     together = sets.union(sets.of(left), sets.of(right))
 
     assert encode(together) == encode(sets.of([*right, *left]))
@@ -153,7 +153,7 @@ def test_a_set_is_read_as_it_was_written(chosen: list[Path]) -> None:
 
 @few
 @given(_objects, _objects)
-def test_a_comparison_tells_apart_what_is_new_gone_and_changed(old: Json, new: Json) -> None:
+def test_a_comparison_separates_added_removed_and_modified_fields(old: Json, new: Json) -> None:
     change = compared(KIND, old, new)
 
     before, after = (as_set(added(KIND, one)) for one in (old, new))
@@ -165,9 +165,9 @@ def test_a_comparison_tells_apart_what_is_new_gone_and_changed(old: Json, new: J
 
 @few
 @given(_objects, _objects)
-def test_who_applies_twice_changes_nothing_the_second_time(first: Json, body: Json) -> None:
-    there = applied(NOTHING, first, "one")
-    once = applied(there, body, "two")
+def test_a_repeated_apply_changes_nothing(first: Json, body: Json) -> None:
+    before_apply = applied(NOTHING, first, "one")
+    once = applied(before_apply, body, "two")
 
     twice = applied(once, body, "two")
 
@@ -176,7 +176,7 @@ def test_who_applies_twice_changes_nothing_the_second_time(first: Json, body: Js
 
 @few
 @given(_objects, _objects)
-def test_who_applies_owns_what_was_applied_and_nothing_more(first: Json, body: Json) -> None:
+def test_an_apply_owns_exactly_the_applied_fields(first: Json, body: Json) -> None:
     result = applied(applied(NOTHING, first, "one"), body, "two")
 
     assert as_set(owned(result, "two")) == as_set(extracted(KIND, body)) - as_set(NOBODYS)
@@ -184,8 +184,8 @@ def test_who_applies_owns_what_was_applied_and_nothing_more(first: Json, body: J
 
 @few
 @given(_objects, _objects)
-def test_the_only_one_who_applies_gets_what_was_applied(first: Json, body: Json) -> None:
-    """What was applied before, and is not any more, goes."""
+def test_the_only_applier_gets_exactly_what_it_applied(first: Json, body: Json) -> None:
+    """Fields that were applied before and are omitted now are removed."""
     result = applied(applied(NOTHING, first, "one"), body, "one")
 
     left = as_set(extracted(KIND, result.thing)) - as_set(extracted(KIND, body))
@@ -194,7 +194,7 @@ def test_the_only_one_who_applies_gets_what_was_applied(first: Json, body: Json)
 
 @few
 @given(_objects, _objects, _objects)
-def test_what_another_one_owns_stays(first: Json, shared: Json, body: Json) -> None:
+def test_fields_that_others_own_stay(first: Json, shared: Json, body: Json) -> None:
     both = applied(applied(NOTHING, first, "one"), shared, "two")
 
     result = applied(both, body, "one")
@@ -204,11 +204,11 @@ def test_what_another_one_owns_stays(first: Json, shared: Json, body: Json) -> N
 
 @few
 @given(_objects, _objects)
-def test_without_force_it_is_a_conflict_to_change_what_others_own(first: Json, body: Json) -> None:
-    there = applied(NOTHING, first, "one")
-    live = Live(thing=there.thing, entries=there.entries, zero={})
-    changed = as_set(compared(KIND, there.thing, applied(there, body, "two").thing).written)
-    disputed = changed & as_set(owned(there, "one"))
+def test_changing_fields_of_others_without_force_is_a_conflict(first: Json, body: Json) -> None:
+    before_apply = applied(NOTHING, first, "one")
+    live = Live(thing=before_apply.thing, entries=before_apply.entries, zero={})
+    changed = as_set(compared(KIND, before_apply.thing, applied(before_apply, body, "two").thing).written)
+    disputed = changed & as_set(owned(before_apply, "one"))
 
     with pytest.raises(ConflictsError) if disputed else nullcontext() as caught:
         after_apply(live, body, door("two"), force=False)
@@ -218,11 +218,11 @@ def test_without_force_it_is_a_conflict_to_change_what_others_own(first: Json, b
 
 @few
 @given(_objects, _objects)
-def test_an_update_takes_what_it_changes_from_everybody(first: Json, new: Json) -> None:
-    there = applied(NOTHING, first, "one")
-    change = compared(KIND, there.thing, new)
+def test_an_update_takes_changed_fields_from_all_other_owners(first: Json, new: Json) -> None:
+    before_apply = applied(NOTHING, first, "one")
+    change = compared(KIND, before_apply.thing, new)
 
-    entries = after_update(there.entries, change, door("editor", "Update"))
+    entries = after_update(before_apply.entries, change, door("editor", "Update"))
 
     mine = owned(Applied(new, entries), "editor")
     assert as_set(mine) == as_set(change.written) - as_set(NOBODYS)
