@@ -1,4 +1,4 @@
-"""Whatever is done to a cluster, in whatever order, its lists and watches tell the same story as a plain dictionary."""
+"""After any sequence of operations, lists and watches agree with a model that is a plain dictionary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ State = dict[str, Json]
 
 @dataclass(slots=True)
 class Known:
-    """What a client knows: everything that its selector showed at one version."""
+    """A client's view: everything that its selector showed at one version."""
 
     selector: str
     version: str
@@ -131,7 +131,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(names=st.lists(NAMES, max_size=4))
     def crash(self, names: list[str]) -> None:
-        """The files as they are at this moment, with writes under way, are all that the next life has."""
+        """Restart from the files as they are now, in the middle of writes."""
 
         async def interrupted() -> None:
             asking = Asking(self.api)
@@ -162,7 +162,7 @@ class AnyHistory(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(lazy=st.integers(0, 3))
     def clients_catch_up(self, lazy: int) -> None:
-        """All but the laziest, so that some come back only when much has happened."""
+        """All clients but the laziest catch up, so that some return only after many changes."""
         self._all_catch_up(self.clients[lazy:])
 
     @invariant()
@@ -186,7 +186,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     def _listed(self, selector: str) -> tuple[str, State]:
         page = self.api.list(Asking(self.api).target(CONFIG_MAPS), ListOptions(labels=selector))
-        what = {"apiVersion": "v1", "kind": "ConfigMap"}  # an item of a list does not say it
+        what = {"apiVersion": "v1", "kind": "ConfigMap"}  # items of a list do not have it
         things: list[Json] = [{**what, **decode(item, dict)} for item in page.items]
         return page.resource_version, {thing["metadata"]["name"]: thing for thing in things}
 
@@ -215,7 +215,7 @@ class AnyHistory(RuleBasedStateMachine):
 
 
 async def _whatever_is_ready(watch: Watch) -> list[Any]:
-    """All events that a watch has at once. Closing it before it waits ends it."""
+    """All events that a watch has ready. Closing it before it waits ends it."""
     events: list[Any] = []
     reading = asyncio.ensure_future(_read_all(watch, events))
     for _ in range(3):
