@@ -28,7 +28,7 @@ def declared(*variables: dict[str, Any], sources: Sources = SOURCES, **fields: A
     return env.declared(described, container(**body), sources, NODE)
 
 
-def test_a_variable_may_refer_to_those_before_it() -> None:
+def test_a_variable_may_refer_to_earlier_ones() -> None:
     told = declared(
         {"name": "HOST", "value": "ps-0"},
         {"name": "URL", "value": "http://$(HOST):$(PORT)/$$(HOST)"},
@@ -38,7 +38,7 @@ def test_a_variable_may_refer_to_those_before_it() -> None:
     assert told["URL"] == "http://ps-0:$(PORT)/$(HOST)"
 
 
-def test_a_variable_may_refer_to_what_comes_from_a_config_map() -> None:
+def test_a_variable_may_refer_to_values_from_a_config_map() -> None:
     told = declared(
         {"name": "ARGS", "value": "--lr=$(T_lr)"}, envFrom=[{"prefix": "T_", "configMapRef": {"name": "settings"}}]
     )
@@ -77,7 +77,7 @@ def test_env_wins_over_env_from_and_later_sources_over_earlier_ones() -> None:
         ({"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Gi"}}, "16"),
     ],
 )
-def test_a_value_comes_from_where_the_manifest_says(source: dict[str, Any], value: str) -> None:
+def test_a_value_is_read_from_its_source(source: dict[str, Any], value: str) -> None:
     resources = {"limits": {"cpu": "1500m"}, "requests": {"memory": "1Gi"}}
 
     assert declared({"name": "V", "valueFrom": source}, resources=resources) == {"V": value}
@@ -95,7 +95,7 @@ def test_a_value_comes_from_where_the_manifest_says(source: dict[str, Any], valu
         ({"resourceFieldRef": {"resource": "cpu"}}, "unsupported container resource: cpu"),
     ],
 )
-def test_what_a_value_needs_and_is_not_there_is_named(source: dict[str, Any], words: str) -> None:
+def test_a_missing_source_of_a_value_is_named_in_the_error(source: dict[str, Any], words: str) -> None:
     with pytest.raises(CannotStart) as refusal:
         declared({"name": "V", "valueFrom": source})
 
@@ -111,7 +111,7 @@ def test_what_a_value_needs_and_is_not_there_is_named(source: dict[str, Any], wo
         {"secretKeyRef": {"name": "none", "key": "x", "optional": True}},
     ],
 )
-def test_what_is_optional_and_not_there_is_not_set_at_all(source: dict[str, Any]) -> None:
+def test_a_variable_with_a_missing_optional_source_is_not_set(source: dict[str, Any]) -> None:
     assert declared({"name": "V", "valueFrom": source}) == {}
 
 
@@ -123,14 +123,14 @@ def test_commands_and_arguments_may_refer_to_variables() -> None:
     assert told == ["python", "x.py", "--lr=0.1", "$(LR)", "$(NONE)"]
 
 
-def test_arguments_alone_follow_the_images_entrypoint() -> None:
+def test_arguments_without_a_command_follow_the_entrypoint_of_the_image() -> None:
     image = Environment(folder=Path("/e"), entrypoint=("python", "/app.py"))
 
     assert env.command_line(container(command=[], args=["--fast"]), image, {}) == ["python", "/app.py", "--fast"]
     assert env.command_line(container(command=["sh"], args=["--fast"]), image, {}) == ["sh", "--fast"]
 
 
-def test_little_of_the_callers_environment_comes_through(tmp_path: Path) -> None:
+def test_only_a_few_variables_of_the_caller_are_inherited(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "pyvenv.cfg").touch()
 
@@ -146,7 +146,7 @@ def test_little_of_the_callers_environment_comes_through(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("spared", ["", "example.com,localhost"])
-def test_replicas_do_not_speak_to_each_other_through_a_proxy(spared: str) -> None:
+def test_local_connections_between_replicas_bypass_proxies(spared: str) -> None:
     caller = {"https_proxy": "http://proxy:3128", **({"NO_PROXY": spared} if spared else {})}
 
     told = env.base(Machine(caller=caller, cpus=1, allocatable={}), Environment(folder=Path("/e")))
@@ -155,7 +155,7 @@ def test_replicas_do_not_speak_to_each_other_through_a_proxy(spared: str) -> Non
     assert told["NO_PROXY"] == told["no_proxy"]
 
 
-def test_a_container_without_gpus_sees_none_and_is_modest() -> None:
+def test_a_container_without_gpus_sees_none_and_uses_few_threads() -> None:
     assert env.training(container(), MACHINE, {}) == {
         "CUDA_VISIBLE_DEVICES": "-1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
@@ -168,7 +168,7 @@ def test_a_container_without_gpus_sees_none_and_is_modest() -> None:
     }
 
 
-def test_a_container_sees_its_gpus_in_the_order_of_the_bus() -> None:
+def test_a_container_sees_its_gpus_in_pci_bus_order() -> None:
     told = env.training(container(), MACHINE, {"nvidia.com/gpu": ("GPU-a", "GPU-b")})
 
     assert (told["CUDA_VISIBLE_DEVICES"], told["CUDA_DEVICE_ORDER"]) == ("GPU-a,GPU-b", "PCI_BUS_ID")
@@ -184,13 +184,11 @@ def test_a_container_sees_its_gpus_in_the_order_of_the_bus() -> None:
         ({"requests": {"cpu": "20"}}, "8"),
     ],
 )
-def test_who_asks_for_cpus_gets_as_many_threads_but_not_more_than_there_are(
-    resources: dict[str, Any], threads: str
-) -> None:
+def test_threads_follow_the_cpu_limit_up_to_the_cpus_of_the_machine(resources: dict[str, Any], threads: str) -> None:
     assert env.training(container(resources=resources), MACHINE, {})["TF_NUM_INTRAOP_THREADS"] == threads
 
 
-def test_a_pod_hears_the_addresses_that_its_status_tells() -> None:
+def test_the_downward_api_has_the_addresses_of_the_pod_status() -> None:
     described = Pod(metadata=pod().metadata, spec=pod().spec, status={"hostIP": "10.0.0.7", "podIP": ""})
 
     assert downward.field(described, "status.hostIP") == "10.0.0.7"

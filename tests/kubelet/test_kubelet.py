@@ -1,4 +1,4 @@
-"""Pods on a node: the kubelet, the in-process API, real processes."""
+"""Pods on a node, with the kubelet, the in-process API and real processes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_pod_runs_to_its_end(world: World) -> None:
     assert world.processes() == set()
 
 
-async def test_a_pod_is_told_as_a_kubelet_tells_it(world: World) -> None:
+async def test_events_and_status_of_a_pod_are_those_of_a_kubelet(world: World) -> None:
     world.start_kubelet()
     await world.run(FOREVER)
 
@@ -82,10 +82,10 @@ async def test_a_pod_is_told_as_a_kubelet_tells_it(world: World) -> None:
     told = dict(await world.events())
     assert told["Created"] == "Created container: main"
     assert told["Started"] == "Started container main"
-    assert told["Pulled"].startswith('Container image "example/train:1" already present on machine: it stands for /')
+    assert told["Pulled"].startswith('Container image "example/train:1" already present on machine: it maps to /')
 
 
-async def test_all_containers_of_a_pod_run_beside_each_other(world: World) -> None:
+async def test_all_containers_of_a_pod_run_in_parallel(world: World) -> None:
     world.start_kubelet()
     meet = "touch {0}; until [ -e {1} ]; do sleep 0.01; done"
     one, two = world.folder / "one", world.folder / "two"
@@ -99,7 +99,7 @@ async def test_all_containers_of_a_pod_run_beside_each_other(world: World) -> No
     await world.phase("Succeeded")
 
 
-async def test_init_containers_run_one_after_the_other_before_the_others(world: World) -> None:
+async def test_init_containers_run_one_by_one_before_the_main_containers(world: World) -> None:
     world.start_kubelet()
     said = world.folder / "said"
     say = [container_json(name=f"i{n}", command=["sh", "-c", f"echo {n} >> {said}"]) for n in (1, 2, 3)]
@@ -121,7 +121,7 @@ async def test_a_failed_init_container_fails_a_pod_that_never_restarts(world: Wo
     assert state(pod) == {"waiting": {"reason": "PodInitializing"}}
 
 
-async def test_a_sidecar_runs_beside_the_others_and_ends_with_them(world: World) -> None:
+async def test_a_sidecar_runs_beside_the_main_containers_and_ends_with_them(world: World) -> None:
     world.start_kubelet()
     up = world.folder / "up"
     sidecar = container_json(name="side", command=["sh", "-c", f"touch {up}; {FOREVER}"], restartPolicy="Always")
@@ -135,7 +135,7 @@ async def test_a_sidecar_runs_beside_the_others_and_ends_with_them(world: World)
 # Failing
 
 
-async def test_a_command_that_is_not_there_fails_as_with_a_container_runtime(world: World) -> None:
+async def test_a_missing_command_fails_as_with_a_container_runtime(world: World) -> None:
     world.start_kubelet()
     await world.create("p", container_json(command=["nope"]), restartPolicy="Never")
 
@@ -153,7 +153,7 @@ async def test_a_command_that_is_not_there_fails_as_with_a_container_runtime(wor
     assert ("Failed", f"Error: {words}") in await world.events()
 
 
-async def test_a_death_by_signal_is_128_and_its_number(world: World) -> None:
+async def test_the_exit_code_after_a_signal_is_128_plus_its_number(world: World) -> None:
     world.start_kubelet()
     await world.run(FOREVER, restartPolicy="Never")
     await world.says("ready")
@@ -164,7 +164,7 @@ async def test_a_death_by_signal_is_128_and_its_number(world: World) -> None:
     assert (terminated(pod)["exitCode"], terminated(pod)["signal"]) == (137, 9)
 
 
-async def test_a_container_whose_shim_is_killed_is_lost_and_says_so(world: World) -> None:
+async def test_a_container_whose_shim_is_killed_is_reported_as_lost(world: World) -> None:
     world.start_kubelet()
     await world.run(f"setsid sleep 1000 & {FOREVER}", restartPolicy="Never")
     await world.says("ready")
@@ -175,12 +175,12 @@ async def test_a_container_whose_shim_is_killed_is_lost_and_says_so(world: World
     told = terminated(pod)
     assert (told["exitCode"], told["reason"]) == (137, "ContainerStatusUnknown")
     assert told["message"] == (
-        "the process that supervised the container is gone and has left no record of how the container ended"
+        "the process that supervised the container is gone and left no record of how the container ended"
     )
     assert world.processes() == set()
 
 
-async def test_a_lost_container_is_restarted_if_its_pod_wants_that(world: World) -> None:
+async def test_a_lost_container_is_restarted_by_the_restart_policy(world: World) -> None:
     world.start_kubelet()
     await world.run(FOREVER)
     await world.says("ready")
@@ -193,7 +193,7 @@ async def test_a_lost_container_is_restarted_if_its_pod_wants_that(world: World)
     assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
 
 
-async def test_restarts_are_at_once_and_then_after_ten_twenty_forty_seconds(world: World) -> None:
+async def test_the_first_restart_is_immediate_and_later_ones_back_off(world: World) -> None:
     clock = ManualClock()
     world.start_kubelet(clock)
     await world.run("echo run; exit 1", restartPolicy="OnFailure")
@@ -212,7 +212,7 @@ async def test_restarts_are_at_once_and_then_after_ten_twenty_forty_seconds(worl
     assert ("BackOff", f"Back-off restarting failed container main in pod p_default({uid})") in await world.events()
 
 
-async def test_a_back_off_survives_the_kubelet(world: World) -> None:
+async def test_a_back_off_survives_a_restart_of_the_kubelet(world: World) -> None:
     clock = ManualClock()
     world.start_kubelet(clock)
     await world.run("exit 1", restartPolicy="OnFailure")
@@ -227,7 +227,7 @@ async def test_a_back_off_survives_the_kubelet(world: World) -> None:
     await world.until(lambda pod: "back-off 40s" in message_of(pod))
 
 
-async def test_the_log_of_the_run_before_is_kept_and_no_more(world: World) -> None:
+async def test_only_the_logs_of_the_current_and_previous_run_are_kept(world: World) -> None:
     clock = ManualClock()
     world.start_kubelet(clock)
     await world.run("echo $TARRAGON_CONTAINER_ID; exit 1", restartPolicy="OnFailure")
@@ -243,7 +243,7 @@ async def test_the_log_of_the_run_before_is_kept_and_no_more(world: World) -> No
     assert sorted(path.name for path in logs.iterdir()) == ["1.log", "2.log"]
 
 
-async def test_a_container_may_leave_a_message(world: World) -> None:
+async def test_a_container_may_write_a_termination_message(world: World) -> None:
     world.start_kubelet()
     script = "echo lost the data > /dev/termination-log; exit 1"
     await world.run(script, restartPolicy="Never")
@@ -251,7 +251,7 @@ async def test_a_container_may_leave_a_message(world: World) -> None:
     assert terminated(await world.phase("Failed"))["message"] == "lost the data\n"
 
 
-async def test_a_failed_container_may_leave_the_end_of_its_log(world: World) -> None:
+async def test_the_termination_message_of_a_failed_container_may_be_its_log(world: World) -> None:
     world.start_kubelet()
     wish = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     await world.run("seq 1 100; exit 1", restartPolicy="Never", container=wish)
@@ -261,7 +261,7 @@ async def test_a_failed_container_may_leave_the_end_of_its_log(world: World) -> 
     assert message == "".join(f"{number}\n" for number in range(21, 101))
 
 
-async def test_a_pod_has_only_so_long_as_it_says(world: World) -> None:
+async def test_a_pod_is_ended_after_its_active_deadline(world: World) -> None:
     clock = ManualClock()
     world.start_kubelet(clock)
     await world.run(FOREVER, activeDeadlineSeconds=60)
@@ -273,10 +273,10 @@ async def test_a_pod_has_only_so_long_as_it_says(world: World) -> None:
     assert (pod["status"]["reason"], terminated(pod)["exitCode"]) == ("DeadlineExceeded", 143)
 
 
-# What a container lacks
+# Containers that cannot start
 
 
-async def test_a_container_starts_when_the_config_map_that_it_lacks_appears(world: World) -> None:
+async def test_a_container_starts_once_its_missing_config_map_appears(world: World) -> None:
     clock = ManualClock()
     world.start_kubelet(clock)
     source = [{"name": "LR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "lr"}}}]
@@ -291,7 +291,7 @@ async def test_a_container_starts_when_the_config_map_that_it_lacks_appears(worl
     assert ("Failed", 'Error: configmap "settings" not found') in await world.events()
 
 
-async def test_a_volume_that_cannot_be_mounted_is_told_in_an_event(world: World) -> None:
+async def test_a_volume_that_cannot_be_mounted_is_reported_in_an_event(world: World) -> None:
     world.start_kubelet(ManualClock())
     await world.run("true", volumes=[{"name": "data", "configMap": {"name": "none"}}])
 
@@ -302,17 +302,17 @@ async def test_a_volume_that_cannot_be_mounted_is_told_in_an_event(world: World)
     assert ("FailedMount", words) in await world.events()
 
 
-async def test_a_container_of_which_nobody_knows_what_to_start_says_what_to_add(world: World) -> None:
+async def test_a_container_without_a_known_command_waits_with_a_remedy(world: World) -> None:
     world.start_kubelet(ManualClock())
     await world.create("p", {"name": "main", "image": "acme/x:1"})
 
     message = await world.waiting("CreateContainerConfigError")
 
-    assert "what the image acme/x:1 starts by itself is not known on this machine" in message
+    assert "the entrypoint of the image acme/x:1 is not known on this machine" in message
     assert "{entrypoint: [python, /app/main.py]}" in message
 
 
-async def test_a_mended_image_file_is_heeded_without_a_restart(world: World) -> None:
+async def test_a_corrected_images_yaml_takes_effect_without_a_restart(world: World) -> None:
     clock = ManualClock()
     images = world.folder / "images.yaml"
     images.write_text("acme/*: {folder: /no/such/environment}")
@@ -327,19 +327,19 @@ async def test_a_mended_image_file_is_heeded_without_a_restart(world: World) -> 
     assert await world.log() == "from the image\n"
 
 
-async def test_a_working_directory_that_is_not_there_says_what_to_do(world: World) -> None:
+async def test_a_missing_working_directory_is_reported_with_a_remedy(world: World) -> None:
     world.start_kubelet(ManualClock())
     await world.run("true", container={"workingDir": "/no/such/folder"})
 
     message = await world.waiting("CreateContainerConfigError")
 
-    assert message.startswith("the working directory /no/such/folder is no folder of this machine")
+    assert message.startswith("the working directory /no/such/folder does not exist on this machine")
 
 
-# Where a container works
+# Working directories and paths
 
 
-async def test_the_working_directory_is_the_callers_folder_if_the_container_names_none(world: World) -> None:
+async def test_the_default_working_directory_is_the_folder_of_the_annotation(world: World) -> None:
     world.start_kubelet()
     await world.run("pwd", restartPolicy="Never", metadata={"annotations": {"tarragon.dev/workdir": str(world.folder)}})
 
@@ -369,17 +369,17 @@ async def test_mount_paths_are_translated_in_commands_arguments_variables_and_th
     assert await world.log() == f"--data={data}/in.csv {data}/out {data}\n"
 
 
-async def test_pods_of_daemon_sets_are_not_started_where_there_are_no_containers(world: World) -> None:
+async def test_pods_of_daemon_sets_are_not_started(world: World) -> None:
     world.start_kubelet()
     proxy = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "kube-proxy", "uid": "1", "controller": True}
     await world.run("echo no", metadata={"ownerReferences": [proxy]})
 
     message = await world.waiting("CreateContainerConfigError")
 
-    assert "such as kube-proxy, serve real nodes" in message
+    assert "such as kube-proxy, are not started on a process node" in message
 
 
-async def test_folders_that_the_user_named_stand_for_claims_and_images(world: World) -> None:
+async def test_claims_and_images_map_to_folders_that_the_user_gave(world: World) -> None:
     world.start_kubelet()
     (world.folder / "bin").mkdir()
     greet = world.folder / "bin/greet"
@@ -423,7 +423,7 @@ for attempt in range(200):
 
 
 async def test_two_pods_find_each_other_by_the_names_of_their_services(world: World) -> None:
-    """One says the full name, the other the short one: it is the same service."""
+    """One pod uses the full name, the other the short name of the same Service."""
     world.start_kubelet()
     ports = {"ports": [{"port": 2222}], "clusterIP": "None", "selector": {"x": "y"}}
     await world.cluster.create(SERVICES, {"metadata": {"name": "job-ps-0", "namespace": "default"}, "spec": ports})
@@ -445,7 +445,7 @@ async def test_two_pods_find_each_other_by_the_names_of_their_services(world: Wo
     assert (await world.log("ps")).startswith(f"listening on 127.0.0.1 {port}\n")
 
 
-async def test_ports_are_given_back_when_neither_pods_nor_services_need_them(world: World) -> None:
+async def test_ports_are_released_when_neither_pods_nor_services_need_them(world: World) -> None:
     world.start_kubelet()
     env = [{"name": "PEER", "value": "other.default.svc:2222"}]
     await world.run("echo $PEER", restartPolicy="Never", container={"env": env})
@@ -458,10 +458,10 @@ async def test_ports_are_given_back_when_neither_pods_nor_services_need_them(wor
     await eventually(lambda: allotted(world.folder / "node") == {})
 
 
-# What a node has
+# Resources and devices
 
 
-async def test_a_pod_that_does_not_fit_is_refused_as_a_kubelet_refuses_it(world: World) -> None:
+async def test_a_pod_that_does_not_fit_is_rejected_as_by_a_kubelet(world: World) -> None:
     world.start_kubelet()
     await world.run(FOREVER, "big", container={"resources": {"requests": {"memory": "6Gi"}}})
     await world.phase("Running", "big")
@@ -476,14 +476,14 @@ async def test_a_pod_that_does_not_fit_is_refused_as_a_kubelet_refuses_it(world:
     assert "containerID" not in pod["status"]["containerStatuses"][0]
 
 
-async def test_cpus_are_shares_where_the_node_says_so(world: World) -> None:
+async def test_shared_cpus_may_be_overcommitted(world: World) -> None:
     world.start_kubelet()
     await world.run("true", restartPolicy="Never", container={"resources": {"requests": {"cpu": "20"}}})
 
     await world.phase("Succeeded")
 
 
-async def test_what_a_finished_pod_had_is_free_again(world: World) -> None:
+async def test_the_resources_of_a_finished_pod_are_released(world: World) -> None:
     world.start_kubelet()
     for name in ("one", "two", "three"):
         await world.run("true", name, restartPolicy="Never", container={"resources": {"requests": {"memory": "6Gi"}}})
@@ -494,7 +494,7 @@ def wants_gpus(count: int) -> Json:
     return {"resources": {"limits": {"nvidia.com/gpu": count}}}
 
 
-async def test_each_gpu_belongs_to_one_container_at_a_time_also_after_a_restart(world: World) -> None:
+async def test_a_gpu_is_allocated_to_one_container_even_across_a_restart(world: World) -> None:
     world.start_kubelet()
     script = f"echo $CUDA_VISIBLE_DEVICES; {FOREVER}"
     await world.run(script, "one", container=wants_gpus(1))
@@ -522,7 +522,7 @@ async def test_a_scheduler_may_choose_the_gpu(world: World) -> None:
     assert await world.log() == "GPU-b\n"
 
 
-async def test_the_node_says_what_it_has_and_that_it_is_ready(world: World) -> None:
+async def test_the_node_reports_its_capacity_and_that_it_is_ready(world: World) -> None:
     world.start_kubelet(labels={"disk": "ssd"})
     await world.run("true", restartPolicy="Never")
     await world.phase("Succeeded")
@@ -540,7 +540,7 @@ async def test_the_node_says_what_it_has_and_that_it_is_ready(world: World) -> N
 # Deleting
 
 
-async def test_a_deleted_pod_has_its_grace_and_goes_when_nothing_runs_any_more(world: World) -> None:
+async def test_a_deleted_pod_is_removed_when_its_containers_have_ended(world: World) -> None:
     world.start_kubelet()
     await world.run(POLITE)
     await world.says("ready")
@@ -554,7 +554,7 @@ async def test_a_deleted_pod_has_its_grace_and_goes_when_nothing_runs_any_more(w
     await eventually(lambda: not list((world.node / "pods").iterdir()))
 
 
-async def test_a_pod_that_does_not_listen_is_killed_after_its_grace(world: World) -> None:
+async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(world: World) -> None:
     world.start_kubelet()
     await world.run(f'setsid sh -c "{STUBBORN}" & {STUBBORN}')
     await world.says("ready")
@@ -567,7 +567,7 @@ async def test_a_pod_that_does_not_listen_is_killed_after_its_grace(world: World
     assert world.processes() == set()
 
 
-async def test_a_second_delete_shortens_the_grace(world: World) -> None:
+async def test_a_second_delete_shortens_the_grace_period(world: World) -> None:
     world.start_kubelet()
     await world.run(STUBBORN)
     await world.says("ready")
@@ -579,7 +579,7 @@ async def test_a_second_delete_shortens_the_grace(world: World) -> None:
     await eventually(lambda: world.processes() == set())
 
 
-async def test_a_pod_that_is_deleted_by_force_leaves_no_process(world: World) -> None:
+async def test_a_force_deleted_pod_leaves_no_process(world: World) -> None:
     world.start_kubelet()
     await world.run(STUBBORN)
     await world.says("ready")
@@ -590,7 +590,7 @@ async def test_a_pod_that_is_deleted_by_force_leaves_no_process(world: World) ->
     await eventually(lambda: world.processes() == set() and not list((world.node / "pods").iterdir()))
 
 
-async def test_a_pod_of_the_same_name_waits_until_the_old_one_has_ended(world: World) -> None:
+async def test_a_new_pod_waits_until_the_old_pod_of_its_name_has_ended(world: World) -> None:
     world.start_kubelet()
     lock = world.folder / "lock"
     script = f"mkdir {lock} || exit 9; echo ready; sleep 0.3; rmdir {lock}"
@@ -614,7 +614,7 @@ async def test_a_pod_that_has_not_started_yet_can_be_deleted(world: World) -> No
     await world.vanished()
 
 
-async def test_the_logs_of_a_deleted_pod_stay(world: World) -> None:
+async def test_the_logs_of_a_deleted_pod_are_kept(world: World) -> None:
     world.start_kubelet()
     labels = {"job": "mnist"}
     await world.run("echo last words; exit 4", restartPolicy="Never", metadata={"labels": labels})
@@ -635,7 +635,7 @@ async def test_the_logs_of_a_deleted_pod_stay(world: World) -> None:
 # Crashing
 
 
-async def test_containers_go_on_without_the_kubelet_and_the_next_one_takes_them_up(world: World) -> None:
+async def test_containers_outlive_the_kubelet_and_the_next_one_adopts_them(world: World) -> None:
     world.start_kubelet()
     await world.run(POLITE, restartPolicy="Never")
     await world.says("ready")
@@ -650,7 +650,7 @@ async def test_containers_go_on_without_the_kubelet_and_the_next_one_takes_them_
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
-async def test_what_ends_while_no_kubelet_is_there_is_told_by_the_next(world: World) -> None:
+async def test_a_container_that_ended_without_a_kubelet_is_reported_by_the_next(world: World) -> None:
     world.start_kubelet()
     go = world.folder / "go"
     await world.run(f"echo ready; until [ -e {go} ]; do sleep 0.02; done; exit 5", restartPolicy="Never")
@@ -664,7 +664,7 @@ async def test_what_ends_while_no_kubelet_is_there_is_told_by_the_next(world: Wo
     assert terminated(await world.phase("Failed"))["exitCode"] == 5
 
 
-async def test_a_pod_that_is_deleted_while_no_kubelet_is_there_is_cleaned_up_by_the_next(world: World) -> None:
+async def test_a_pod_deleted_without_a_kubelet_is_cleaned_up_by_the_next(world: World) -> None:
     world.start_kubelet()
     await world.run(FOREVER)
     await world.says("ready")
@@ -676,8 +676,8 @@ async def test_a_pod_that_is_deleted_while_no_kubelet_is_there_is_cleaned_up_by_
     await eventually(lambda: not world.processes() and not list((world.node / "pods").iterdir()))
 
 
-async def test_a_run_that_was_thought_of_but_not_begun_is_not_counted(world: World) -> None:
-    """The kubelet was killed after it had written what to start and before it had started it."""
+async def test_a_run_that_was_recorded_but_not_started_is_not_counted(world: World) -> None:
+    """The kubelet was killed after it wrote the spec and before it started the shim."""
     world.start_kubelet()
     await world.run("true", restartPolicy="Never", container={"envFrom": [{"configMapRef": {"name": "late"}}]})
     await world.waiting("CreateContainerConfigError")
@@ -694,7 +694,7 @@ async def test_a_run_that_was_thought_of_but_not_begun_is_not_counted(world: Wor
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
-async def test_pods_whose_folder_is_gone_are_lost_not_run_again(world: World) -> None:
+async def test_pods_whose_folder_was_removed_are_lost_and_not_run_again(world: World) -> None:
     world.start_kubelet()
     await world.run(f"date >> {world.folder}/starts; {FOREVER}", restartPolicy="Never")
     await world.says("ready")
@@ -706,14 +706,14 @@ async def test_pods_whose_folder_is_gone_are_lost_not_run_again(world: World) ->
     world.start_kubelet()
     pod = await world.phase("Failed")
 
-    # Its shim may have seen first that the folder is gone, and have ended it: then that is how it ended.
+    # The shim may have noticed the removed folder first and ended the container.
     assert terminated(pod)["reason"] in {"ContainerStatusUnknown", "Error"}
     assert state(await world.get("done"))["terminated"]["exitCode"] == 0
     await eventually(lambda: not world.processes())
     assert len((world.folder / "starts").read_text().splitlines()) == 2
 
 
-async def test_two_kubelets_never_run_one_node(world: World) -> None:
+async def test_a_second_kubelet_cannot_run_the_same_node(world: World) -> None:
     world.start_kubelet()
     await world.run("true", restartPolicy="Never")
     await world.phase("Succeeded")
@@ -742,8 +742,8 @@ def have_begun(folder: Path, count: int) -> bool:
     return len(list(folder.glob("runs-*"))) >= count
 
 
-async def test_kill_9_of_the_whole_cluster_at_random_moments_neither_loses_nor_doubles_a_run(tmp_path: Path) -> None:
-    """API and kubelet in one process, killed again and again while ten pods run; each may run once, and does."""
+async def test_random_kills_of_the_whole_cluster_neither_lose_nor_repeat_a_run(tmp_path: Path) -> None:
+    """API and kubelet run in one process, which is killed repeatedly while ten pods run; each runs exactly once."""
     folder = tmp_path
     world = await World.make(folder)
     for number in range(10):
@@ -776,10 +776,10 @@ async def test_kill_9_of_the_whole_cluster_at_random_moments_neither_loses_nor_d
         await world.close()
 
 
-# Ending a node
+# Shutting down a node
 
 
-async def test_a_node_that_is_shut_down_ends_its_containers_and_says_so(world: World) -> None:
+async def test_a_node_shutdown_ends_the_containers_and_reports_why(world: World) -> None:
     kubelet = world.start_kubelet()
     await world.run(POLITE)
     await world.says("ready")
@@ -793,16 +793,16 @@ async def test_a_node_that_is_shut_down_ends_its_containers_and_says_so(world: W
 
 
 def told_to_end(world: World, *pods: Json) -> None:
-    """As init does when a machine shuts down: SIGTERM to everybody, in any order."""
+    """Send SIGTERM to all processes in any order, as init does when a machine shuts down."""
     pids = [pid for pod in pods for pid in (main_of(world, pod), shim_of(world, pod))]
     random.Random().shuffle(pids)
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError):  # a shim that was told first has told its program
+        with contextlib.suppress(ProcessLookupError):  # a shim that was signalled first has signalled its program
             os.kill(pid, signal.SIGTERM)
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-async def test_who_is_told_to_end_by_the_machine_has_its_grace_and_was_disrupted(
+async def test_a_pod_ended_by_a_machine_shutdown_counts_as_disrupted(
     world: World,
     is_there: bool,  # noqa: FBT001 - a table
 ) -> None:
@@ -828,7 +828,7 @@ async def test_who_is_told_to_end_by_the_machine_has_its_grace_and_was_disrupted
         assert (told["status"], told["reason"]) == ("True", "TerminationByKubelet")
 
 
-async def test_a_program_that_somebody_kills_has_failed(world: World) -> None:
+async def test_a_killed_program_has_failed(world: World) -> None:
     world.start_kubelet()
     await world.run("echo ready; exec sleep 1000", restartPolicy="Never")
     await world.says("ready")
@@ -839,7 +839,7 @@ async def test_a_program_that_somebody_kills_has_failed(world: World) -> None:
     assert (pod["status"].get("reason"), terminated(pod)["exitCode"]) == (None, 143)
 
 
-async def test_what_went_down_with_the_machine_is_made_anew_by_its_controller_or_starts_again(world: World) -> None:
+async def test_after_a_machine_crash_a_pod_is_replaced_by_its_controller_or_restarted(world: World) -> None:
     world.start_kubelet()
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "j", "uid": "1", "controller": True}
     await world.run(STUBBORN, "owned", restartPolicy="OnFailure", metadata={"ownerReferences": [owner]})
@@ -859,7 +859,7 @@ async def test_what_went_down_with_the_machine_is_made_anew_by_its_controller_or
     await world.until(lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] == 1, "bare")
 
 
-async def test_containers_without_a_kubelet_can_be_ended(world: World) -> None:
+async def test_the_containers_of_a_stopped_kubelet_can_be_ended(world: World) -> None:
     world.start_kubelet()
     await world.run(POLITE, "polite")
     await world.run(STUBBORN, "stubborn", terminationGracePeriodSeconds=1)
@@ -873,14 +873,14 @@ async def test_containers_without_a_kubelet_can_be_ended(world: World) -> None:
     assert "bye\n" in await world.log("polite")
 
 
-async def test_ending_the_containers_of_a_node_that_never_was_is_no_error(tmp_path: Path) -> None:
+async def test_ending_the_containers_of_a_node_without_a_folder_does_nothing(tmp_path: Path) -> None:
     await end_everything(tmp_path / "none", SystemClock())
 
 
 # Reading logs
 
 
-async def test_following_a_log_shows_what_comes_until_the_end(world: World) -> None:
+async def test_a_followed_log_continues_until_the_container_ends(world: World) -> None:
     world.start_kubelet()
     go = world.folder / "go"
     await world.run(f"echo one; until [ -e {go} ]; do sleep 0.02; done; echo two", restartPolicy="Never")
@@ -892,7 +892,7 @@ async def test_following_a_log_shows_what_comes_until_the_end(world: World) -> N
     assert await following == "one\ntwo\n"
 
 
-async def test_a_container_that_has_not_started_has_no_log_yet(world: World) -> None:
+async def test_the_log_of_a_container_that_has_not_started_is_an_error(world: World) -> None:
     world.start_kubelet(ManualClock())
     await world.run("true", container={"envFrom": [{"configMapRef": {"name": "none"}}]})
     await world.waiting("CreateContainerConfigError")

@@ -44,17 +44,17 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "0.log"
 
 
-def test_a_log_is_what_the_program_wrote(log: Path) -> None:
+def test_a_log_is_the_output_of_the_program(log: Path) -> None:
     log.write_bytes(cri("one") + cri("tw", tag="P") + cri("o") + cri("") + cri("end", tag="P"))
 
     assert whole(log) == "one\ntwo\n\nend"
 
 
-def test_a_log_that_is_not_there_is_empty(log: Path) -> None:
+def test_a_missing_log_is_empty(log: Path) -> None:
     assert whole(log) == ""
 
 
-def test_timestamps_stand_before_lines_not_before_pieces(log: Path) -> None:
+def test_timestamps_precede_lines_not_parts_of_lines(log: Path) -> None:
     log.write_bytes(cri("tw", second=1, tag="P") + cri("o", second=2) + cri("three", second=3))
 
     assert whole(log, timestamps=True) == ("2026-11-21T10:00:01.000000000Z two\n2026-11-21T10:00:03.000000000Z three\n")
@@ -68,13 +68,13 @@ def test_the_tail_counts_lines_as_the_program_wrote_them(log: Path) -> None:
     assert whole(log, tail=0) == ""
 
 
-def test_only_what_is_newer_is_told_when_asked_so(log: Path) -> None:
+def test_only_lines_after_a_time_are_shown(log: Path) -> None:
     log.write_bytes(b"".join(cri(str(second), second=second) for second in range(5)))
 
     assert whole(log, since=NOW + dt.timedelta(seconds=3)) == "3\n4\n"
 
 
-def test_a_log_that_has_turned_is_read_from_its_older_file_on(log: Path) -> None:
+def test_a_rotated_log_is_read_from_its_older_file(log: Path) -> None:
     logs.older(log).write_bytes(cri("one") + cri("two"))
     log.write_bytes(cri("three") + cri("four"))
 
@@ -88,10 +88,10 @@ TEXTS = st.lists(st.text(alphabet="ab é\t", max_size=60), max_size=40)
 
 
 @given(TEXTS, st.integers(200, 2000), st.integers(0, 45), st.integers(50, 400))
-def test_any_output_comes_back_and_its_tail_is_its_last_lines(
+def test_any_output_is_read_back_and_its_tail_is_its_last_lines(
     texts: list[str], limit: int, tail: int, chunk: int
 ) -> None:
-    """Written by the shim's own code with a small limit, read with small chunks."""
+    """The log is written by the shim's code with a small limit, and read in small chunks."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "_CHUNK", chunk)
         patch.setattr(cri_log, "CHUNK", 7)
@@ -106,7 +106,7 @@ def test_any_output_comes_back_and_its_tail_is_its_last_lines(
         if stream.log.descriptor >= 0:
             os.close(stream.log.descriptor)
 
-        # In bytes: a file turns between two pieces of a line, and these between the bytes of a letter.
+        # In bytes: a log may rotate between two parts of a line, which may be split within a character.
         told = said(log)
 
         output = "".join(text + "\n" for text in texts).encode()
@@ -114,7 +114,7 @@ def test_any_output_comes_back_and_its_tail_is_its_last_lines(
         assert said(log, tail=tail) == b"".join(told.splitlines(keepends=True)[-tail:] if tail else [])
 
 
-def test_the_last_words_of_a_container_are_bounded(log: Path) -> None:
+def test_a_termination_message_from_the_log_is_limited(log: Path) -> None:
     log.write_bytes(b"".join(cri(f"line {number}") for number in range(200)))
 
     assert last_words(log).splitlines() == [f"line {number}" for number in range(120, 200)]
@@ -132,7 +132,7 @@ def turn(log: Path) -> None:
 
 
 class Follower:
-    """A reader of a log that is being written; `told` grows as it reads."""
+    """A reader that follows a log while it is written."""
 
     def __init__(self, log: Path, **wanted: Any) -> None:
         self.clock = ManualClock()
@@ -146,7 +146,7 @@ class Follower:
             self.told += chunk.decode()
 
     async def look(self) -> str:
-        """What it has told after it has looked once more."""
+        """The output after one more read."""
         await self.clock.sleep(0)
         self.clock.advance(logs.LOOK_SECONDS)
         for _ in range(5):
@@ -168,7 +168,7 @@ async def test_a_log_is_followed_until_its_run_has_ended(log: Path) -> None:
     await follower.task
 
 
-async def test_a_log_may_be_followed_before_it_is_there(log: Path) -> None:
+async def test_a_log_may_be_followed_before_it_exists(log: Path) -> None:
     follower = Follower(log)
     assert await follower.look() == ""
 
@@ -178,7 +178,7 @@ async def test_a_log_may_be_followed_before_it_is_there(log: Path) -> None:
     follower.task.cancel()
 
 
-async def test_a_log_is_followed_over_its_turns_without_losing_a_line(log: Path) -> None:
+async def test_no_line_of_a_followed_log_is_lost_by_rotation(log: Path) -> None:
     put(log, cri("one"))
     follower = Follower(log)
     await follower.look()
@@ -191,7 +191,7 @@ async def test_a_log_is_followed_over_its_turns_without_losing_a_line(log: Path)
     follower.task.cancel()
 
 
-async def test_a_log_that_turns_twice_between_two_looks_is_told_whole(log: Path) -> None:
+async def test_a_log_that_rotates_twice_between_two_reads_is_read_completely(log: Path) -> None:
     put(log, cri("one"))
     follower = Follower(log)
     await follower.look()
@@ -204,7 +204,7 @@ async def test_a_log_that_turns_twice_between_two_looks_is_told_whole(log: Path)
     follower.task.cancel()
 
 
-async def test_half_a_line_that_a_full_disk_takes_back_is_not_told(log: Path) -> None:
+async def test_a_half_line_truncated_on_a_full_disk_is_not_shown(log: Path) -> None:
     put(log, cri("one") + b"2026-11-21T10:00:00.000000000Z stdout F lo")
     follower = Follower(log)
     await follower.look()
@@ -217,11 +217,11 @@ async def test_half_a_line_that_a_full_disk_takes_back_is_not_told(log: Path) ->
     follower.task.cancel()
 
 
-# What kubectl logs is answered
+# Requests of kubectl logs
 
 
 class Node:
-    """A node's folder with the logs of one pod."""
+    """The folder of a node with the logs of one pod."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = NodeFolder(folder / "node/n")
@@ -245,13 +245,13 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-async def test_the_log_of_the_only_container_needs_no_name(node: Node) -> None:
+async def test_the_log_of_a_single_container_needs_no_container_name(node: Node) -> None:
     node.wrote("main", 0, cri("hello"))
 
     assert await node.read() == "hello\n"
 
 
-async def test_the_latest_run_is_shown_and_the_one_before_on_demand(node: Node) -> None:
+async def test_the_latest_run_is_shown_or_the_previous_one_on_request(node: Node) -> None:
     node.wrote("main", 9, cri("nine"))
     node.wrote("main", 10, cri("ten"))
 
@@ -259,14 +259,14 @@ async def test_the_latest_run_is_shown_and_the_one_before_on_demand(node: Node) 
     assert await node.read(previous=True) == "nine\n"
 
 
-async def test_the_previous_run_of_a_container_that_waits_for_its_restart_is_its_latest(node: Node) -> None:
+async def test_the_previous_run_of_a_container_in_back_off_is_its_latest(node: Node) -> None:
     node.wrote("main", 0, cri("crash"))
     waiting = {"name": "main", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
 
     assert await node.read(waiting) == await node.read(waiting, previous=True) == "crash\n"
 
 
-async def test_options_reach_the_log(node: Node) -> None:
+async def test_log_options_are_applied(node: Node) -> None:
     node.wrote("main", 0, *(cri(str(second), second=second) for second in range(3)))
 
     assert await node.read(tail_lines=1, timestamps=True) == "2026-11-21T10:00:02.000000000Z 2\n"
@@ -283,7 +283,7 @@ async def test_options_reach_the_log(node: Node) -> None:
         ({"previous": True}, 'previous terminated container "main" in pod "p" not found'),
     ],
 )
-async def test_a_log_that_there_is_not_is_refused_in_a_kubelets_words(
+async def test_a_request_for_a_missing_log_fails_with_the_message_of_a_kubelet(
     node: Node, options: dict[str, Any], words: str
 ) -> None:
     waiting = {"name": "main", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
@@ -294,7 +294,7 @@ async def test_a_log_that_there_is_not_is_refused_in_a_kubelets_words(
     assert str(refusal.value) == words
 
 
-async def test_following_ends_with_the_run(node: Node) -> None:
+async def test_a_followed_log_ends_with_its_run(node: Node) -> None:
     node.wrote("main", 0, cri("hello"))
     run = node.folder.pod("u").run("main", 0)
     run.mkdir(parents=True)
@@ -303,7 +303,7 @@ async def test_following_ends_with_the_run(node: Node) -> None:
     assert await node.read(follow=True) == "hello\n"
 
 
-# Logs that stay
+# Stored logs
 
 
 def keep(node: Node, name: str, **facts: Any) -> None:
@@ -319,7 +319,7 @@ def names(nodes: Path, **wanted: Any) -> list[str]:
     return [pod.facts.name for pod in kept_logs(nodes, **wanted)]
 
 
-def test_logs_of_pods_that_are_gone_are_found_by_namespace_and_label(node: Node) -> None:
+def test_logs_of_deleted_pods_are_found_by_namespace_and_label(node: Node) -> None:
     keep(node, "b", created=2.0, removed=9.0, labels={"job": "x"})
     keep(node, "a", created=3.0, removed=9.0, labels={"job": "x"})
     keep(node, "c", created=1.0, labels={"job": "y"})
@@ -336,7 +336,7 @@ def remaining(node: Node) -> set[str]:
     return {path.name for path in (node.folder.logs / "default").iterdir()} if node.folder.logs.exists() else set()
 
 
-def test_only_so_many_pods_keep_their_logs_and_those_of_living_pods_always_stay(node: Node) -> None:
+def test_logs_of_the_oldest_deleted_pods_are_pruned_and_those_of_live_pods_stay(node: Node) -> None:
     for number in range(4):
         keep(node, str(number), removed=float(10 - number))
     keep(node, "alive")
@@ -346,7 +346,7 @@ def test_only_so_many_pods_keep_their_logs_and_those_of_living_pods_always_stay(
     assert remaining(node) == {"0", "1", "alive"}
 
 
-def test_only_so_many_bytes_of_logs_stay(node: Node) -> None:
+def test_stored_logs_are_limited_in_size(node: Node) -> None:
     for number in range(4):
         keep(node, str(number), removed=float(10 - number))
     pods = [node.folder.logs / "default" / str(number) for number in range(4)]

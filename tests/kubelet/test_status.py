@@ -32,7 +32,7 @@ def condition(status: Any, kind: str) -> Any:
     return next(each for each in status["conditions"] if each["type"] == kind)
 
 
-def test_a_pod_that_has_just_come_says_that_its_container_is_being_created() -> None:
+def test_the_container_of_a_new_pod_is_being_created() -> None:
     status = status_of(pod(), main=Life())
 
     assert (status["phase"], status["podIP"], status["startTime"]) == ("Pending", "127.0.0.1", "2026-11-21T10:00:00Z")
@@ -59,7 +59,7 @@ def test_a_running_pod_is_ready() -> None:
     assert told["lastState"] == {}
 
 
-def test_a_finished_pod_tells_how_its_container_ended() -> None:
+def test_a_finished_pod_reports_how_its_container_ended() -> None:
     status = status_of(pod(restartPolicy="Never"), main=ended(137, signal=9, message="last words"))
 
     assert status["phase"] == "Failed"
@@ -76,7 +76,7 @@ def test_a_finished_pod_tells_how_its_container_ended() -> None:
     }
 
 
-def test_a_pod_that_has_succeeded_is_not_ready_but_completed() -> None:
+def test_a_succeeded_pod_is_not_ready_but_completed() -> None:
     status = status_of(pod(restartPolicy="Never"), main=ended(0))
 
     assert status["phase"] == "Succeeded"
@@ -89,7 +89,7 @@ def test_a_pod_that_has_succeeded_is_not_ready_but_completed() -> None:
     ]
 
 
-def test_a_container_that_waits_for_its_restart_says_how_long_and_how_it_ended() -> None:
+def test_a_container_in_back_off_reports_its_delay_and_last_exit() -> None:
     status = status_of(pod(), main=ended(1, number=3, backoff=80))
 
     told = status["containerStatuses"][0]
@@ -102,7 +102,7 @@ def test_a_container_that_waits_for_its_restart_says_how_long_and_how_it_ended()
     assert status["phase"] == "Running"
 
 
-def test_a_container_in_trouble_says_which() -> None:
+def test_a_container_that_cannot_start_reports_why() -> None:
     trouble = Trouble(reason="CreateContainerConfigError", message='configmap "x" not found', since=NOW, until=LATER)
 
     status = status_of(pod(), main=Life(trouble=trouble))
@@ -111,7 +111,7 @@ def test_a_container_in_trouble_says_which() -> None:
     assert waiting == {"reason": "CreateContainerConfigError", "message": 'configmap "x" not found'}
 
 
-def test_the_run_before_the_latest_is_the_last_state() -> None:
+def test_the_last_state_is_that_of_the_previous_run() -> None:
     before = ended(7).run
     status = status_of(pod(), main=Life(run=Run(number=1, identity="id-1", started=NOW), before=before))
 
@@ -121,7 +121,7 @@ def test_the_run_before_the_latest_is_the_last_state() -> None:
     assert told["containerID"] == "tarragon://id-1"
 
 
-def test_while_init_containers_run_the_others_wait_for_them() -> None:
+def test_main_containers_wait_while_init_containers_run() -> None:
     described = pod(initContainers=[container_json(name="one"), container_json(name="two")])
 
     status = status_of(described, one=RUNNING, two=Life(), main=Life())
@@ -133,7 +133,7 @@ def test_while_init_containers_run_the_others_wait_for_them() -> None:
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
 
 
-def test_a_refused_pod_is_failed_with_the_reason() -> None:
+def test_a_rejected_pod_is_failed_with_the_reason() -> None:
     verdict = Verdict(reason="OutOfmemory", message="too much")
 
     status = status_of(pod(), course=Course.HALT, verdict=verdict, main=Life())
@@ -141,7 +141,7 @@ def test_a_refused_pod_is_failed_with_the_reason() -> None:
     assert (status["phase"], status["reason"], status["message"]) == ("Failed", "OutOfmemory", "too much")
 
 
-def test_a_pod_past_its_deadline_has_failed_whatever_its_containers_say() -> None:
+def test_a_pod_past_its_deadline_has_failed_whatever_its_exit_codes() -> None:
     verdict = Verdict(reason="DeadlineExceeded", message="")
 
     assert status_of(pod(), course=Course.HALT, verdict=verdict, main=ended(0))["phase"] == "Failed"
@@ -156,7 +156,7 @@ def test_the_phase_never_goes_back() -> None:
     assert status_of(failed, main=RUNNING)["phase"] == "Failed"
 
 
-def test_conditions_keep_their_time_until_they_change_and_those_of_others_stay() -> None:
+def test_conditions_keep_their_transition_time_and_other_conditions_stay() -> None:
     stored = [
         {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"},
         {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
@@ -173,7 +173,7 @@ def test_conditions_keep_their_time_until_they_change_and_those_of_others_stay()
     assert status["conditions"][-1] == {"type": "DisruptionTarget", "status": "True", "reason": "Preempted"}
 
 
-def test_nulls_that_a_server_adds_are_no_difference() -> None:
+def test_nulls_added_by_a_server_are_no_difference() -> None:
     """A real kube-apiserver adds `lastProbeTime: null` to every condition."""
     status = status_of(pod(), main=RUNNING)
     conditions = [{"lastProbeTime": None, **each} for each in status["conditions"]]

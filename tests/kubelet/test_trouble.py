@@ -1,4 +1,4 @@
-"""A kubelet whose API, disk or machine does not do what it should."""
+"""The kubelet with a failing API, disk or machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.kubelet.world import ANY_POD, Json, World, state, terminated
 
 
 class Line(Passing):
-    """The way to the API: it can be cut, it can refuse status writes, and it counts what is written."""
+    """A client that can be disconnected, can fail status writes, and counts writes."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.cluster)
@@ -83,7 +83,7 @@ class Line(Passing):
         await super().delete(resource, key, options)
 
 
-async def test_a_status_is_written_once_for_each_thing_that_has_happened(world: World) -> None:
+async def test_a_status_is_written_once_per_change(world: World) -> None:
     line = Line(world)
     world.start_kubelet(cluster=line)
     go = world.folder / "go"
@@ -99,7 +99,7 @@ async def test_a_status_is_written_once_for_each_thing_that_has_happened(world: 
     assert [status["phase"] for name, status in line.statuses if name == "p"] == ["Running", "Succeeded"]
 
 
-async def test_a_status_that_has_changed_in_part_is_written_in_part(world: World) -> None:
+async def test_only_changed_parts_of_a_status_are_written(world: World) -> None:
     line = Line(world)
     world.start_kubelet(cluster=line)
     go = world.folder / "go"
@@ -113,7 +113,7 @@ async def test_a_status_that_has_changed_in_part_is_written_in_part(world: World
     assert line.statuses[-1][1].keys() == {"phase", "containerStatuses", "conditions"}
 
 
-async def test_an_api_that_is_away_changes_nothing_for_the_processes_and_hears_of_it_later(world: World) -> None:
+async def test_containers_run_on_while_the_api_is_unavailable_and_are_reported_later(world: World) -> None:
     clock = ManualClock()
     line = Line(world)
     world.start_kubelet(clock, cluster=line)
@@ -135,7 +135,7 @@ async def test_an_api_that_is_away_changes_nothing_for_the_processes_and_hears_o
     assert terminated(await ended)["exitCode"] == 8
 
 
-async def test_a_conflict_is_answered_by_reading_again_and_the_conditions_of_others_stay(world: World) -> None:
+async def test_after_a_conflict_the_pod_is_read_again_and_other_conditions_stay(world: World) -> None:
     world.start_kubelet()
     go = world.folder / "go"
     await world.run(f"until [ -e {go} ]; do sleep 0.01; done", restartPolicy="Never")
@@ -152,7 +152,7 @@ async def test_a_conflict_is_answered_by_reading_again_and_the_conditions_of_oth
     assert other in pod["status"]["conditions"]
 
 
-async def test_a_pod_that_somebody_else_has_failed_is_ended(world: World) -> None:
+async def test_a_pod_marked_failed_by_another_client_is_ended(world: World) -> None:
     world.start_kubelet()
     await world.run("echo ready; while :; do sleep 0.05; done")
     await world.says("ready")
@@ -165,7 +165,7 @@ async def test_a_pod_that_somebody_else_has_failed_is_ended(world: World) -> Non
     assert world.processes() == set()
 
 
-async def test_a_status_that_is_refused_is_tried_again_later_and_other_pods_do_not_suffer(world: World) -> None:
+async def test_a_rejected_status_is_retried_without_affecting_other_pods(world: World) -> None:
     clock = ManualClock()
     line = Line(world)
     world.start_kubelet(clock, cluster=line)
@@ -181,7 +181,7 @@ async def test_a_status_that_is_refused_is_tried_again_later_and_other_pods_do_n
         await asyncio.wait({ended}, timeout=0.02)
 
 
-async def test_a_shim_that_cannot_start_is_a_start_error_with_its_words(world: World) -> None:
+async def test_a_shim_that_cannot_start_is_reported_as_a_start_error(world: World) -> None:
     world.start_kubelet()
     await world.run("true", "first", restartPolicy="Never")
     await world.phase("Succeeded", "first")
@@ -194,15 +194,15 @@ async def test_a_shim_that_cannot_start_is_a_start_error_with_its_words(world: W
     assert terminated(pod)["message"].startswith("the supervisor of the container could not start: ")
 
 
-async def test_what_the_pod_asks_for_in_vain_is_told(world: World) -> None:
+async def test_ignored_fields_of_a_pod_are_reported(world: World) -> None:
     world.start_kubelet()
     fields = {"securityContext": {"runAsUser": 12345, "privileged": True}}
     await world.create("p", container_json(**fields), restartPolicy="Never", hostAliases=[{"ip": "1.2.3.4"}])
     await world.phase("Succeeded")
 
     words = (
-        "hostAliases: processes share the machine as it is; "
-        "container main: privileged of its securityContext: processes have your rights, no more and no less; "
-        f"container main: runs as user {os.getuid()}, which is who started this node, not as 12345 (runAsUser)"
+        "hostAliases: ignored, as processes share this machine; "
+        "container main: privileged of its securityContext: ignored, as processes run with your permissions; "
+        f"container main: runs as user {os.getuid()}, who started this node, not as 12345 (runAsUser)"
     )
     assert ("NotCarriedOut", words) in await world.events()

@@ -1,4 +1,4 @@
-"""`Kubelet`: runs the pods that are bound to one node, as processes of this machine."""
+"""The kubelet of a process node: runs the pods bound to one node as local processes."""
 
 from __future__ import annotations
 
@@ -47,14 +47,16 @@ from tarragon.localcluster.kubelet.volumes.tokens import PodApi, TokenKeeper
 
 UPKEEP_SECONDS = 12 * 3600.0
 PRUNE_EVERY = 50
-"""Pods removed between two looks at how many logs have gathered."""
+"""Stored logs are pruned after this many pods were removed."""
 
 _log = structlog.get_logger()
 
 
 class Kubelet:
-    """`run` does the work until it is cancelled or `stop` is called; containers outlive it, and the next one's `run`
-    takes them up. `end_all` is for a node that is to be no more: it ends the containers, too.
+    """Runs the pods of one node until `run` is cancelled or `stop` is called.
+
+    Containers outlive the kubelet, and the next `run` adopts them. `end_all` ends the containers too, for a node that
+    is being shut down.
     """
 
     def __init__(self, cluster: Cluster, node: NodeSettings, clock: Clock, pod_api: PodApi | None = None) -> None:
@@ -71,19 +73,19 @@ class Kubelet:
         self._uid_of: dict[Key, str] = {}
         self._removed = 0
         self._stopped = asyncio.Event()
-        self._idle_ports = asyncio.Event()
+        self._removal = asyncio.Event()
 
     @property
     def logs(self) -> NodeLogs:
-        """What `Api.pod_logs` wants: it can read also while the kubelet does not run."""
+        """The container logs of this node, for `Api.pod_logs`; readable while the kubelet does not run."""
         return NodeLogs(self._folder, self._clock)
 
     def running(self) -> Mapping[str, Mapping[str, Path]]:
-        """The folder of each run that goes on, by the pod's UID and the container's name."""
+        """The run folder of each live container, by pod UID and container name."""
         return {uid: worker.running() for uid, worker in self._workers.items()}
 
     async def run(self) -> None:
-        """Raises TarragonError when another kubelet runs in the node's folder, or ports cannot be claimed."""
+        """Run the pods. Raises TarragonError when another kubelet runs this node, or ports cannot be claimed."""
         self._folder.prepare()
         with _locked(self._folder), contextlib.closing(self._port_book()) as ports:
             containers = Shims(shim_client.program_in(self._folder.path), self._clock, self._wake)
@@ -93,13 +95,13 @@ class Kubelet:
                 await containers.close()
 
     def stop(self) -> None:
-        """Make `run` return. The containers go on running."""
+        """Make `run` return. The containers keep running."""
         self._stopped.set()
 
     async def end_all(self) -> None:
-        """End all containers, each with its pod's grace, while `run` runs; return when all pods are known to be ended.
+        """End all containers, each with its pod's grace period, while `run` is active; return when all pods ended.
 
-        The pods are Failed then, with the reason that a node gives that is shut down.
+        The pods become Failed with the reason of a node shutdown.
         """
         workers = list(self._workers.values())
         for worker in workers:
@@ -116,28 +118,28 @@ class Kubelet:
         pods = Cache(self._cluster, PODS_TO_RUN, self._clock, mine, jitter=jitter)
         services = Cache(self._cluster, SERVICES, self._clock, jitter=jitter)
         reach = Reach(self._settings.name, ports, services.objects)
-        ground = self._ground(identity, ports, containers, LocalHandlers(reach, self._clock))
-        ground.launcher.links = ServiceLinks(services).variables
+        context = self._pod_context(identity, ports, containers, LocalHandlers(reach, self._clock))
+        context.launcher.links = ServiceLinks(services).variables
         for cache in (pods, services):
             cache.on_trouble(_report)
             cache.on_recovery(_report_end)
         async with asyncio.TaskGroup() as group:
-            everything = [
+            background_tasks = [
                 group.create_task(self.recorder.run()),
                 group.create_task(self.registration.run()),
                 group.create_task(self.overuse.run()),
                 group.create_task(pods.run()),
                 group.create_task(services.run()),
-                group.create_task(self._tend_ports(ports, services)),
+                group.create_task(self._maintain_ports(ports, services)),
                 group.create_task(self._renew_tokens()),
-                group.create_task(self._keep_volumes(ground, pods)),
-                group.create_task(self._follow(ground, pods, group)),
+                group.create_task(self._refresh_volumes(context, pods)),
+                group.create_task(self._follow_pods(context, pods, group)),
             ]
             await self._stopped.wait()
-            for task in [*everything, *self._tasks.values()]:
+            for task in [*background_tasks, *self._tasks.values()]:
                 task.cancel()
 
-    def _ground(self, identity: str, ports: PortBook, containers: Shims, handlers: LocalHandlers) -> Ground:
+    def _pod_context(self, identity: str, ports: PortBook, containers: Shims, handlers: LocalHandlers) -> Ground:
         settings = self._settings
         return Ground(
             cluster=self._cluster,
@@ -153,27 +155,30 @@ class Kubelet:
             handlers=handlers,
         )
 
-    async def _follow(self, ground: Ground, pods: Cache[Pod], group: asyncio.TaskGroup) -> None:
-        """Pods that were here before come first: what they hold must be known before anybody new is admitted."""
-        for rubbish in self._folder.pods.glob(f"{RUBBISH}*"):
-            await asyncio.to_thread(mounts.remove, rubbish)
-        await asyncio.to_thread(_end_strays, ground.identity, self._folder)
-        await pods.synced()
-        # From here to `subscribe` nothing is awaited: what changed in between would never be heard of.
-        known = self._uids_on_the_disk()
-        present = sorted(pods.objects.values(), key=lambda pod: (pod.metadata.uid not in known, _age(pod)))
-        nursery = _Nursery(ground, pods, group)
-        for pod in present:
-            if pod.metadata.uid in known or _is_wanted(pod):
-                self._begin(nursery, pod)
-        for uid in known - {pod.metadata.uid for pod in present}:
-            self._clean_up(nursery, uid)
-        pods.subscribe(lambda _, old, new: self._changed(nursery, old, new))
+    async def _follow_pods(self, context: Ground, pods: Cache[Pod], group: asyncio.TaskGroup) -> None:
+        """Start a worker for each pod of the node, then follow the watch.
 
-    def _uids_on_the_disk(self) -> set[str]:
+        Pods with a folder on this node come first: their allocations must be known before new pods are admitted.
+        """
+        for leftover in self._folder.pods.glob(f"{RUBBISH}*"):
+            await asyncio.to_thread(mounts.remove, leftover)
+        await asyncio.to_thread(_kill_strays, context.identity, self._folder)
+        await pods.synced()
+        # No await between here and `subscribe`: a change in between would be missed.
+        recorded = self._recorded_uids()
+        listed = sorted(pods.objects.values(), key=lambda pod: (pod.metadata.uid not in recorded, _created(pod)))
+        session = _Session(context, pods, group)
+        for pod in listed:
+            if pod.metadata.uid in recorded or _needs_worker(pod):
+                self._start_worker(session, pod)
+        for uid in recorded - {pod.metadata.uid for pod in listed}:
+            self._clean_up_unlisted(session, uid)
+        pods.subscribe(lambda _, old, new: self._on_pod_change(session, old, new))
+
+    def _recorded_uids(self) -> set[str]:
         return {path.name for path in self._folder.pods.iterdir() if not path.name.startswith(RUBBISH)}
 
-    def _changed(self, nursery: _Nursery, old: Pod | None, new: Pod | None) -> None:
+    def _on_pod_change(self, session: _Session, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         if pod is None:
             return
@@ -184,37 +189,37 @@ class Kubelet:
             else:
                 worker.update(new)
         elif new is None:
-            self._forget(nursery, pod)
-        elif _is_wanted(new):
-            self._begin(nursery, new)
+            self._clean_up_deleted(session, pod)
+        elif _needs_worker(new):
+            self._start_worker(session, new)
 
-    def _begin(self, nursery: _Nursery, pod: Pod) -> PodWorker:
+    def _start_worker(self, session: _Session, pod: Pod) -> PodWorker:
         uid = pod.metadata.uid
-        before = self._workers.get(self._uid_of.get(pod.metadata.key, ""))
-        worker = PodWorker(nursery.ground, pod)
+        predecessor = self._workers.get(self._uid_of.get(pod.metadata.key, ""))
+        worker = PodWorker(session.context, pod)
         self._workers[uid] = worker
         self._uid_of[pod.metadata.key] = uid
         self.overuse.begins(worker)
-        task = nursery.group.create_task(worker.run(before), name=f"pod {pod.metadata.key}")
+        task = session.group.create_task(worker.run(predecessor), name=f"pod {pod.metadata.key}")
         self._tasks[uid] = task
-        task.add_done_callback(lambda task: self._ended(nursery, worker, task))
+        task.add_done_callback(lambda task: self._on_worker_done(session, worker, task))
         return worker
 
-    def _clean_up(self, nursery: _Nursery, uid: str) -> None:
-        """A pod that was deleted while no kubelet was here."""
+    def _clean_up_unlisted(self, session: _Session, uid: str) -> None:
+        """Clean up after a pod that was deleted while no kubelet ran."""
         pod = records.load_manifest(self._folder.pod(uid))
         if pod is None or pod.metadata.uid != uid:
-            discard(self._folder.pod(uid).path)  # nothing was ever started there
+            discard(self._folder.pod(uid).path)  # no container was ever started there
         else:
-            self._begin(nursery, pod).vanish()
+            self._start_worker(session, pod).vanish()
 
-    def _forget(self, nursery: _Nursery, pod: Pod) -> None:
-        """A finished pod that nobody cares for any more is gone."""
+    def _clean_up_deleted(self, session: _Session, pod: Pod) -> None:
+        """Clean up after a finished pod that was deleted."""
         if self._folder.pod(pod.metadata.uid).path.exists():
-            self._begin(nursery, pod).vanish()
+            self._start_worker(session, pod).vanish()
 
-    def _ended(self, nursery: _Nursery, worker: PodWorker, task: asyncio.Task[None]) -> None:
-        """What the API said of the pod in the worker's last moments must not be lost."""
+    def _on_worker_done(self, session: _Session, worker: PodWorker, task: asyncio.Task[None]) -> None:
+        """Drop the worker, and start another if the pod changed while the worker finished."""
         pod = worker.pod
         uid, key = pod.metadata.uid, pod.metadata.key
         self._workers.pop(uid, None)
@@ -223,17 +228,17 @@ class Kubelet:
         if self._uid_of.get(key) == uid:
             del self._uid_of[key]
         self._removed += 1
-        self._idle_ports.set()
+        self._removal.set()
         if task.cancelled() or task.exception():
             return
-        stored = nursery.pods.objects.get(key)
+        stored = session.pods.objects.get(key)
         if stored is None or stored.metadata.uid != uid:
-            self._forget(nursery, pod)
-        elif _is_wanted(stored):
-            self._begin(nursery, stored)
+            self._clean_up_deleted(session, pod)
+        elif _needs_worker(stored):
+            self._start_worker(session, stored)
 
     def _wake(self, run: Path) -> None:
-        """A container has started or ended: `<node>/pods/<uid>/runs/<container>/<n>`."""
+        """Wake the pod's worker, as a container started or ended. `run` is `<node>/pods/<uid>/runs/<container>/<n>`."""
         if worker := self._workers.get(run.parents[2].name):
             worker.wake()
 
@@ -241,22 +246,22 @@ class Kubelet:
         if self._pod_api is not None:
             await TokenKeeper(self._pod_api.tokens, self._folder, self._clock).run(self._unfinished)
 
-    async def _keep_volumes(self, ground: Ground, pods: Cache[Pod]) -> None:
-        keeper = VolumeKeeper(self._cluster, self._clock, ground.launcher.refresh)
+    async def _refresh_volumes(self, context: Ground, pods: Cache[Pod]) -> None:
+        keeper = VolumeKeeper(self._cluster, self._clock, context.launcher.refresh)
         pods.subscribe(keeper.changed)
         await keeper.run(self._unfinished)
 
     def _unfinished(self) -> list[Pod]:
         return [worker.pod for worker in self._workers.values() if not worker.pod.is_finished]
 
-    async def _tend_ports(self, ports: PortBook, services: Cache[Service]) -> None:
-        """Free ports whose Service is gone, when something goes; renew the claims now and then; bound the logs."""
+    async def _maintain_ports(self, ports: PortBook, services: Cache[Service]) -> None:
+        """Free the ports of deleted Services; renew port claims and prune stored logs now and then."""
         await services.synced()
-        services.subscribe(lambda _key, _old, new: self._idle_ports.set() if new is None else None)
-        alive = f"{self._settings.name}/"
-        known = self._uids_on_the_disk()
-        ports.keep_users(lambda user: not user.startswith(alive) or user.removeprefix(alive) in known)
-        self._idle_ports.set()
+        services.subscribe(lambda _key, _old, new: self._removal.set() if new is None else None)
+        prefix = f"{self._settings.name}/"
+        recorded = self._recorded_uids()
+        ports.keep_users(lambda user: not user.startswith(prefix) or user.removeprefix(prefix) in recorded)
+        self._removal.set()
         while True:
             ports.refresh()
             await asyncio.to_thread(stored_logs.prune, self._folder.logs)
@@ -264,27 +269,27 @@ class Kubelet:
             due = self._clock.monotonic() + UPKEEP_SECONDS
             while self._removed < PRUNE_EVERY and self._clock.monotonic() < due:
                 ports.free_idle(lambda namespace, name: Key(namespace, name) in services.objects)
-                await self._until_something_goes(due)
+                await self._wait_for_removal(due)
 
-    async def _until_something_goes(self, due: float) -> None:
-        waiting = asyncio.ensure_future(self._idle_ports.wait())
+    async def _wait_for_removal(self, due: float) -> None:
+        removal = asyncio.ensure_future(self._removal.wait())
         timer = asyncio.ensure_future(self._clock.sleep(due - self._clock.monotonic()))
         try:
-            await asyncio.wait({waiting, timer}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({removal, timer}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            waiting.cancel()
+            removal.cancel()
             timer.cancel()
-        self._idle_ports.clear()
+        self._removal.clear()
 
 
 async def end_everything(folder: Path, clock: Clock) -> None:
-    """End all containers of a node whose kubelet does not run, each with its own grace."""
+    """End all containers of a node whose kubelet does not run, each with its own grace period."""
     node = NodeFolder(folder)
     if not node.pods.is_dir():
         return
     ended = asyncio.Event()
     with _locked(node):
-        # Nothing is started, so the program may be missing: a full disk could not take it.
+        # No container is started here, so the shim program may be missing, for example after a full disk.
         containers = Shims(folder / shim_client.PROGRAM, clock, lambda _: ended.set())
         runs = [path.parent for path in node.pods.glob("*/runs/*/*/spec.json")]
         for run in runs:
@@ -294,20 +299,20 @@ async def end_everything(folder: Path, clock: Clock) -> None:
             await ended.wait()
             ended.clear()
         await containers.close()
-        await asyncio.to_thread(_end_strays, _identity(node), node)
+        await asyncio.to_thread(_kill_strays, _identity(node), node)
 
 
 @dataclass(frozen=True, slots=True)
-class _Nursery:
-    """What workers are made from and live in."""
+class _Session:
+    """The context, pod cache and task group that all workers of one `Kubelet.run` use."""
 
-    ground: Ground
+    context: Ground
     pods: Cache[Pod]
     group: asyncio.TaskGroup
 
 
-def _is_wanted(pod: Pod) -> bool:
-    """Somebody must do something for it: a finished pod rests until it is deleted."""
+def _needs_worker(pod: Pod) -> bool:
+    """Whether a worker must act on the pod: a finished pod needs none until it is deleted."""
     return pod.metadata.is_ending or not pod.is_finished
 
 
@@ -319,26 +324,26 @@ def _report_end(recovery: Recovery) -> None:
     _log.info("the kubelet follows the API again", over=str(recovery))
 
 
-def _age(pod: Pod) -> float:
+def _created(pod: Pod) -> float:
     created = pod.metadata.creation_timestamp
     return created.timestamp() if created else 0.0
 
 
 def _identity(folder: NodeFolder) -> str:
-    """Drawn once for a node."""
-    if folder.identity.exists() and (known := folder.identity.read_text().strip()):
-        return known
-    drawn = secrets.token_hex(8)
-    write_private(folder.identity, drawn.encode())
-    return drawn
+    """The node's identity: random, created on the first start."""
+    if folder.identity.exists() and (stored := folder.identity.read_text().strip()):
+        return stored
+    identity = secrets.token_hex(8)
+    write_private(folder.identity, identity.encode())
+    return identity
 
 
-def _end_strays(identity: str, folder: NodeFolder) -> None:
-    """Processes of this node whose container it does not know: somebody has removed its folder."""
-    found = shim_client.identities(f"{identity}.")
-    # In this order: a container that is started meanwhile has its file before it has a process.
-    known = {shim_client.identity_in(path.parent) for path in folder.pods.glob("*/runs/*/*/spec.json")}
-    for stray in found - known:
+def _kill_strays(identity: str, folder: NodeFolder) -> None:
+    """Kill container processes of this node whose run folder was removed."""
+    running = shim_client.identities(f"{identity}.")
+    # Processes are listed first: a container that starts meanwhile has its spec.json before it has a process.
+    recorded = {shim_client.identity_in(path.parent) for path in folder.pods.glob("*/runs/*/*/spec.json")}
+    for stray in running - recorded:
         shim_client.end_marked(f"{shim.MARK}={stray}".encode() + b"\0")
 
 

@@ -1,1 +1,1 @@
-"""What everything else of the kubelet stands on: container specs, layout of files, process identities."""
+"""The kubelet's foundation: pod and container specs, the layout of its files, processes of the machine."""

@@ -1,4 +1,4 @@
-"""Pipes and terminals in asyncio: what is read is asked for, what is written waits until it is taken."""
+"""Pipes and terminals in asyncio: readers pull, writers wait until the other end has taken the data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import termios
 
 READ = 64 * 1024
 LAST_WORDS_SECONDS = 0.1
-"""A terminal passes on what was written to it a moment after whoever wrote it may have ended."""
+"""How long to keep reading a terminal after its process ended: its output may arrive a moment later."""
 
 
 class Output:
-    """What a process says. It ends with the process that it was made for, even where others hold the other end."""
+    """The output of a process. It ends with that process, even while other processes hold the write end open."""
 
     def __init__(self, descriptor: int, ended: asyncio.Event) -> None:
         os.set_blocking(descriptor, False)
@@ -23,44 +23,44 @@ class Output:
         self._ended = ended
 
     async def read(self) -> bytes:
-        """Empty at the end. It waits in any case, so that others have their turn while much is said."""
-        lingering = os.isatty(self._descriptor)
+        """The next bytes, empty at the end. It always yields to the event loop, even while much output arrives."""
+        is_terminal = os.isatty(self._descriptor)
         while True:
-            is_over = self._ended.is_set()
-            if is_over:
-                await _ready_within(self._descriptor, LAST_WORDS_SECONDS if lingering else 0)
+            has_ended = self._ended.is_set()
+            if has_ended:
+                await _ready_within(self._descriptor, LAST_WORDS_SECONDS if is_terminal else 0)
             else:
-                await self._more_or_over()
+                await self._readable_or_ended()
             try:
                 return os.read(self._descriptor, READ)
             except BlockingIOError:
-                if is_over:
+                if has_ended:
                     return b""
-            except OSError:  # a terminal that nobody has open any more
+            except OSError:  # a terminal whose other end is closed
                 return b""
 
-    async def _more_or_over(self) -> None:
-        more, over = asyncio.ensure_future(readable(self._descriptor)), asyncio.ensure_future(self._ended.wait())
+    async def _readable_or_ended(self) -> None:
+        data, ended = asyncio.ensure_future(readable(self._descriptor)), asyncio.ensure_future(self._ended.wait())
         try:
-            await asyncio.wait((more, over), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((data, ended), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            more.cancel()
-            over.cancel()
-            await asyncio.gather(more, over, return_exceptions=True)
+            data.cancel()
+            ended.cancel()
+            await asyncio.gather(data, ended, return_exceptions=True)
 
     def close(self) -> None:
         os.close(self._descriptor)
 
 
 class Input:
-    """What a process is told."""
+    """The input of a process."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
 
     async def write(self, data: bytes) -> bool:
-        """False when nobody reads it any more."""
+        """Write all data. False when the other end is closed."""
         view = memoryview(data)
         while view:
             try:
@@ -72,7 +72,7 @@ class Input:
         return True
 
     def resize(self, width: int, height: int) -> None:
-        """In columns and rows; for terminals only."""
+        """Set a terminal's window size, in columns and rows."""
         size = struct.pack("HHHH", height & 0xFFFF, width & 0xFFFF, 0, 0)
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, size)
@@ -92,7 +92,7 @@ async def _ready_within(descriptor: int, seconds: float) -> None:
 async def readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    loop.add_reader(descriptor, _done, ready)
+    loop.add_reader(descriptor, _set_done, ready)
     try:
         await ready
     finally:
@@ -102,13 +102,13 @@ async def readable(descriptor: int) -> None:
 async def _writable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    loop.add_writer(descriptor, _done, ready)
+    loop.add_writer(descriptor, _set_done, ready)
     try:
         await ready
     finally:
         loop.remove_writer(descriptor)
 
 
-def _done(ready: asyncio.Future[None]) -> None:
+def _set_done(ready: asyncio.Future[None]) -> None:
     if not ready.done():
         ready.set_result(None)

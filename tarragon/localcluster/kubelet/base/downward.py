@@ -1,4 +1,4 @@
-"""What a pod may ask about itself: fields of the pod and resources of its containers."""
+"""The downward API: values of fieldRef and resourceFieldRef."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 
 
 def field(pod: Pod, path: str) -> str:
-    """The value of a fieldRef. Raises CannotStart for a path that Kubernetes does not know."""
+    """The value of a fieldRef. Raises CannotStart for an unsupported path."""
     metadata, spec = pod.metadata, pod.spec
     if match := _SUBSCRIPT.fullmatch(path):
         return (metadata.labels if match[1] == "labels" else metadata.annotations).get(match[2], "")
@@ -38,8 +38,8 @@ def field(pod: Pod, path: str) -> str:
     return values[path]
 
 
-def _lines(texts: Mapping[str, str]) -> str:
-    return "\n".join(f'{name}="{_escaped(text)}"' for name, text in sorted(texts.items()))
+def _lines(entries: Mapping[str, str]) -> str:
+    return "\n".join(f'{name}="{_escaped(text)}"' for name, text in sorted(entries.items()))
 
 
 def _escaped(text: str) -> str:
@@ -47,7 +47,7 @@ def _escaped(text: str) -> str:
 
 
 def resource(pod: Pod, own: Container, selector: ResourceFieldSelector, allocatable: Resources) -> str:
-    """The value of a resourceFieldRef. A limit that is not set is what the node has."""
+    """The value of a resourceFieldRef. An unset limit is the node's allocatable amount."""
     containers = {container.name: container for container in pod.spec.all_containers}
     container = containers.get(selector.container_name) if selector.container_name else own
     if container is None:
@@ -61,14 +61,14 @@ def resource(pod: Pod, own: Container, selector: ResourceFieldSelector, allocata
 
 def _amount(container: Container, kind: str, name: str, allocatable: Resources) -> int:
     limits, requests = container.resources.limits, container.resources.requests
-    said = limits.get(name) if kind == "limits" else requests.get(name, limits.get(name))
-    if said is not None:
-        return milli(said)
+    declared = limits.get(name) if kind == "limits" else requests.get(name, limits.get(name))
+    if declared is not None:
+        return milli(declared)
     return allocatable.get(name, 0) if kind == "limits" else 0
 
 
 def cpus(container: Container) -> int | None:
-    """Whole CPUs that the container may count on: its limit, else its request; None when it says neither."""
+    """The container's CPU limit, else its request, in whole CPUs (at least 1); None when neither is set."""
     for amounts in (container.resources.limits, container.resources.requests):
         if CPU in amounts:
             return max(1, milli(amounts[CPU]) // 1000)

@@ -1,10 +1,13 @@
-"""Why a container cannot be started for now, in the words that its status will have."""
+"""Errors that keep a container from starting for now, with the reason and message for its status."""
 
 from __future__ import annotations
 
 
 class CannotStart(Exception):
-    """`reason` is the waiting reason of the container's status. It is tried again: what is missing may come."""
+    """The container cannot start; the start is retried, as what is missing may appear.
+
+    `reason` is the waiting reason in the container's status.
+    """
 
     def __init__(self, message: str, *, reason: str = "CreateContainerConfigError") -> None:
         super().__init__(message)
@@ -12,7 +15,7 @@ class CannotStart(Exception):
 
 
 class CannotMount(CannotStart):
-    """A volume is not there. Kubernetes leaves the container in creation and tells the rest in an event."""
+    """A volume cannot be mounted. As in Kubernetes, the container stays in ContainerCreating and an event says why."""
 
     def __init__(self, volume: str, message: str) -> None:
         super().__init__(f'MountVolume.SetUp failed for volume "{volume}" : {message}', reason="ContainerCreating")

@@ -1,4 +1,4 @@
-"""Small files that are always whole: written beside and renamed, read as the type that is expected; and locks."""
+"""Atomic writes and typed reads of small files, and file locks."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ T = TypeVar("T")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Survives the death of this process at any moment; not synced, as a crash of the machine ends all processes."""
+    """Replace the file atomically. It is not synced, as a crash of the machine ends all containers anyway."""
     write_bytes(path, msgspec.json.encode(value))
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    beside = path.with_name(path.name + ".new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    temporary = path.with_name(path.name + ".new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
-    beside.replace(path)
+    temporary.replace(path)
 
 
 def read_json(path: Path, model: type[T]) -> T | None:
-    """None when it is not there or can't be read as such."""
+    """The file decoded as `model`; None when it is missing or does not decode."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=model)
     except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
@@ -42,6 +42,6 @@ def try_lock(descriptor: int) -> bool:
 
 
 def unlock(descriptor: int) -> None:
-    """And close. A child that is just being started shares all descriptors for a moment, and would hold the lock."""
+    """Unlock and close. A close alone could leave it locked, as a child that is being started shares the descriptor."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)

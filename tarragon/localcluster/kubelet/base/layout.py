@@ -1,14 +1,15 @@
-"""Where a node keeps what: every path of the kubelet in one place.
+"""The files of a node.
 
-<node>/lock                            held by the kubelet that runs it
-<node>/identity                        part of every container's mark
-<node>/shim.pyc, and its parts beside it
-<node>/pods/<uid>/pod.json             what the kubelet must remember of the pod
+<node>/lock                            held by the kubelet that runs the node
+<node>/identity                        prefix of every container's mark
+<node>/shim.pyc, and the modules it imports
+<node>/pods/<uid>/pod.json             the pod's checkpoint
+<node>/pods/<uid>/manifest.json        the pod as last seen
 <node>/pods/<uid>/volumes/<name>
-<node>/pods/<uid>/work                 working directory of containers that name none
+<node>/pods/<uid>/work                 default working directory of containers
 <node>/pods/<uid>/runs/<container>/<n> one run of a container: the folder of its shim
-<node>/logs/<namespace>/<pod>/<uid>/<container>/<n>.log    they stay after the pod
-<shared>/ports.json, <shared>/_claims/<namespace>/<claim>  one for all nodes of a home
+<node>/logs/<namespace>/<pod>/<uid>/<container>/<n>.log    kept after the pod is deleted
+<shared>/ports.json, <shared>/_claims/<namespace>/<claim>  shared by all nodes of a home
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class NodeFolder:
 
     @property
     def claims(self) -> Path:
-        """No node can have this name."""
+        """The folders of persistent volume claims. No node can be named `_claims`."""
         return self.shared / "_claims"
 
     def pod(self, uid: str) -> PodFolder:
@@ -55,7 +56,7 @@ class NodeFolder:
         return LogFolder(self.logs / namespace / name / uid)
 
     def prepare(self) -> None:
-        """Readable by nobody else: secrets lie in here."""
+        """Create the folders, readable by the owner only, as they hold secrets."""
         for folder in (self.path, self.pods, self.logs):
             make_private(folder)
 
@@ -80,7 +81,7 @@ class PodFolder:
         return self.path / "runs" / container / str(number)
 
     def numbers(self, container: str) -> list[int]:
-        """Of the runs that are still known, oldest first."""
+        """The numbers of the container's recorded runs, oldest first."""
         folder = self.path / "runs" / container
         return sorted(int(path.name) for path in folder.glob("*") if path.name.isdigit())
 

@@ -1,6 +1,6 @@
-"""The machine's processes: who descends from whom, who was started with which environment, who is still the same.
+"""Processes of the machine: parents and descendants, start environments, start times.
 
-A part of the shim, of a file of its own: the standard library only.
+The shim imports this module outside the package, so it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def boot_id() -> str:
 
 
 def stat_of(pid: int) -> tuple[str, int, int] | None:
-    """State letter, parent, and start time in clock ticks since boot, which no other process of this pid can share."""
+    """State letter, parent pid, and start time in clock ticks since boot; pid and start time identify a process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The command's name stands in parentheses and may hold anything, even parentheses.
+            # The command name is in parentheses and may itself contain parentheses.
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
@@ -37,7 +37,7 @@ def start_time(pid: int) -> int:
 
 
 def living() -> dict[int, int]:
-    """Parent of each process that is not dead yet."""
+    """The parent pid of each process, without zombies."""
     if not LINUX:
         return {}
     parents = {}
@@ -53,28 +53,28 @@ def descendants(root: int) -> list[int]:
     for pid, parent in living().items():
         children.setdefault(parent, []).append(pid)
     found: list[int] = []
-    waiting = [root]
-    while waiting:
-        offspring = children.get(waiting.pop(), [])
-        found += offspring
-        waiting += offspring
+    pending = [root]
+    while pending:
+        direct = children.get(pending.pop(), [])
+        found += direct
+        pending += direct
     return found
 
 
 def environments() -> list[tuple[int, bytes]]:
-    """With what each process of ours was started: each variable ends with a NUL, and one stands before the first."""
+    """The start environment of each of our processes: each variable ends with a NUL, and one NUL precedes the first."""
     found = []
     for pid in living():
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 found.append((pid, b"\0" + file.read()))
-        except OSError:  # gone meanwhile, or another user's
+        except OSError:  # ended meanwhile, or another user's
             continue
     return found
 
 
 def marked(mark: bytes) -> list[int]:
-    """Processes that were started with this text in their environment, wherever in the tree they have gone."""
+    """Pids of processes that were started with this variable in their environment, wherever in the process tree."""
     return [pid for pid, environment in environments() if b"\0" + mark in environment and pid != os.getpid()]
 
 

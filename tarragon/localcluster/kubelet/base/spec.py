@@ -1,4 +1,4 @@
-"""What a kubelet reads of a pod: more than the slice of `kube.core`, as it has to carry it out."""
+"""The pod fields that the kubelet reads: more than `kube.core`, as the kubelet has to act on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ResourceFieldSelector(Struct, frozen=True):
 
 
 class KeySelector(Struct, frozen=True):
-    """A key of a config map or a secret."""
+    """A key of a ConfigMap or Secret."""
 
     name: str = ""
     key: str = ""
@@ -42,7 +42,7 @@ class EnvVar(Struct, frozen=True):
 
 
 class ObjectSelector(Struct, frozen=True):
-    """A whole config map or secret."""
+    """A whole ConfigMap or Secret."""
 
     name: str = ""
     optional: bool = False
@@ -72,7 +72,7 @@ class ExecAction(Struct, frozen=True):
 
 
 class HttpGet(Struct, frozen=True):
-    """`port` is a number or the name of one of the container's ports; an empty `host` is the pod's own."""
+    """`port` is a number or the name of a container port; an empty `host` is the pod's own."""
 
     path: str = "/"
     port: int | str = 0
@@ -96,7 +96,7 @@ class SleepAction(Struct, frozen=True):
 
 
 class Handler(Struct, frozen=True):
-    """What a probe or a hook does: one of these."""
+    """The action of a probe or lifecycle hook: exactly one field is set."""
 
     exec: ExecAction | None = None
     http_get: HttpGet | None = None
@@ -159,7 +159,7 @@ class Container(Struct, frozen=True):
 
     @property
     def is_sidecar(self) -> bool:
-        """An init container that stays: the others need not wait for its end, and the pod's end is its end."""
+        """Whether this init container keeps running beside the later containers until the pod ends."""
         return self.restart_policy == "Always"
 
 
@@ -196,7 +196,7 @@ class PodSpec(Struct, frozen=True):
 
 
 class Pod(Struct, frozen=True):
-    """`status` is the whole object: the kubelet changes its own parts of it and leaves the others as they are."""
+    """`status` is the complete object: the kubelet changes its own fields and keeps the others."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
@@ -212,9 +212,9 @@ class Pod(Struct, frozen=True):
 
     @property
     def grace_seconds(self) -> int:
-        """How long its containers may take to end now: what the delete said, else what the pod says."""
-        told = self.metadata.deletion_grace_period_seconds
-        return self.spec.grace_seconds if told is None else told
+        """The grace period in effect: that of the deletion, else that of the spec."""
+        deletion = self.metadata.deletion_grace_period_seconds
+        return self.spec.grace_seconds if deletion is None else deletion
 
 
 PODS_TO_RUN = PODS.reading(Pod)

@@ -1,1 +1,1 @@
-"""One pod, from admission to its end: launch, status, checkpoints, logs."""
+"""One pod, from admission to removal: launch, status, checkpoints, logs."""

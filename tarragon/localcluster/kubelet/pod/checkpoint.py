@@ -1,4 +1,4 @@
-"""What is known of a pod's containers, kept on the disk: another kubelet that looks there knows the same."""
+"""The checkpoint of a pod: its container runs and the kubelet's decisions, on disk for the next kubelet."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from tarragon.localcluster.kubelet.volumes import mounts
 MESSAGE_BYTES = 4096
 RUBBISH = ".removed-"
 KEPT_RUNS = 2
-"""The present one and the previous one, with their logs."""
+"""Runs kept for each container, with their logs: the current one and the previous one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The latest run of a container has started or ended. `is_late`: that was before this kubelet came."""
+    """The latest run of a container has started or ended. `is_late`: it ended before this kubelet started."""
 
     container: Container
     run: Run
@@ -43,7 +43,7 @@ class Change:
 
 
 class Track:
-    """The runs of one pod's containers, and the record of what the kubelet has decided for it."""
+    """The container runs of one pod, and the record of what the kubelet decided for it."""
 
     def __init__(self, pod: Pod, folder: NodeFolder, shims: Shims, clock: Clock) -> None:
         self.pod = pod
@@ -58,25 +58,25 @@ class Track:
         self.record = stored or PodRecord(started=clock.now().timestamp())
 
     def open(self) -> None:
-        """Take up what is there; for a pod that the disk knows nothing of, what the API remembers."""
+        """Adopt the runs on disk; for a pod without a folder, restore the runs that its API status mentions."""
         self._runs = {container.name: [] for container in self.pod.spec.all_containers}
         if self.is_foreign:
             return
         if self.is_new:
             records.save_manifest(self.folder, self.pod)
             records.save(self.folder, self.record)
-            self._remember()
+            self._restore_runs()
         for container in self.pod.spec.all_containers:
             for number in self.folder.numbers(container.name)[-KEPT_RUNS:]:
-                self._take_up(container, number)
+                self._adopt(container, number)
         self._write_facts()
 
     @property
     def is_foreign(self) -> bool:
-        """It had finished before this node's folder knew of it: what the API says of it is all there is."""
+        """Whether the pod finished before this node recorded it: its API status is all that is known."""
         return self.is_new and self.pod.is_finished
 
-    def _take_up(self, container: Container, number: int) -> None:
+    def _adopt(self, container: Container, number: int) -> None:
         folder = self.folder.run(container.name, number)
         self._shims.find(folder)
         if not self._shims.lives(folder):
@@ -85,12 +85,12 @@ class Track:
         if (
             run.outcome
             and number >= self.record.container(container.name).number
-            and not self._has_seen(container, run)
+            and not self._has_recorded_end(container, run)
         ):
-            run = Run(number=number, identity=run.identity)  # its end is news: `observe` shall come upon it
+            run = Run(number=number, identity=run.identity)  # its end is news: `observe` must report it
         self._runs[container.name].append(run)
 
-    def _has_seen(self, container: Container, run: Run) -> bool:
+    def _has_recorded_end(self, container: Container, run: Run) -> bool:
         return self.record.container(container.name).ended_at(run.number) is not None
 
     def save(self, record: PodRecord) -> None:
@@ -101,7 +101,7 @@ class Track:
         return {container.name: self._life(container.name, troubles) for container in self.pod.spec.all_containers}
 
     def alive(self) -> dict[str, Path]:
-        """The folders of the runs that go on, by container."""
+        """The folders of live runs, by container name."""
         latest = {name: runs[-1] for name, runs in self._runs.items() if runs}
         return {name: self.folder.run(name, run.number) for name, run in latest.items() if run.is_alive}
 
@@ -109,52 +109,52 @@ class Track:
         return any(runs and runs[-1].is_alive and runs[-1].started is None for runs in self._runs.values())
 
     def observe(self) -> list[Change]:
-        """Look at every run that goes on; what has happened to them since the last look."""
+        """Read the state of every live run; return what changed since the last call."""
         changes: list[Change] = []
         for container in self.pod.spec.all_containers:
             runs = self._runs[container.name]
             if runs and runs[-1].is_alive:
-                changes += self._look(container, runs)
+                changes += self._observe_run(container, runs)
         if changes:
             self._write_facts()
         return changes
 
-    def _look(self, container: Container, runs: list[Run]) -> list[Change]:
+    def _observe_run(self, container: Container, runs: list[Run]) -> list[Change]:
         number = runs[-1].number
         folder = self.folder.run(container.name, number)
         state = self._shims.state(folder)
         if state and state.void:
-            discard(folder)  # the next attempt has the same folder, and this one's shim may only just be starting
+            discard(folder)  # the next attempt uses the same path, while this attempt's shim may still be starting
             runs.pop()
             return []
-        seen = self._read(container, number)
-        if seen == runs[-1]:
+        observed = self._read(container, number)
+        if observed == runs[-1]:
             return []
-        runs[-1] = seen
-        if seen.outcome:
-            known = self.record.container(container.name)
-            ended = replace(known, number=number, ended=self._clock.now().timestamp())
+        runs[-1] = observed
+        if observed.outcome:
+            record = self.record.container(container.name)
+            ended = replace(record, number=number, ended=self._clock.now().timestamp())
             self.save(self.record.with_container(container.name, ended))
         is_late = container.name in self._ended_before
         self._ended_before.discard(container.name)
-        return [Change(container, seen, is_late)]
+        return [Change(container, observed, is_late)]
 
     def next_number(self, name: str) -> int:
         runs = self._runs[name]
         return runs[-1].number + 1 if runs else 0
 
     def begin(self, container: Container, identity: str, environment: Path) -> None:
-        """A run is about to be started: the back-off that it earns is written down before, so that it is never lost."""
+        """Record a run that is about to start. Its back-off is saved before, so that it is never lost."""
         now, name = self._clock.now(), container.name
         runs, number = self._runs[name], self.next_number(name)
         backoff = next_backoff(self._life(name, {}), now)
-        known = replace(self.record.container(name), environment=str(environment))
+        record = replace(self.record.container(name), environment=str(environment))
         if backoff:
-            known = replace(known, delay=backoff.delay, since=backoff.since.timestamp())
+            record = replace(record, delay=backoff.delay, since=backoff.since.timestamp())
         if is_attended(container):
-            known = replace(known, attended=number, fitness=newborn(container))
-        if known != self.record.container(name):
-            self.save(self.record.with_container(name, known))
+            record = replace(record, attended=number, fitness=newborn(container))
+        if record != self.record.container(name):
+            self.save(self.record.with_container(name, record))
         runs.append(Run(number=number, identity=identity))
         for old in runs[:-KEPT_RUNS]:
             discard(self.folder.run(name, old.number))
@@ -162,30 +162,30 @@ class Track:
         self._runs[name] = runs[-KEPT_RUNS:]
 
     def give_up(self, name: str) -> None:
-        """The run that was begun could not be started at all."""
+        """Drop the run of the last `begin`, as its shim could not be started."""
         run = self._runs[name].pop()
         discard(self.folder.run(name, run.number))
 
     def forget(self) -> None:
-        """Everything but the logs."""
+        """Remove the pod's folder. The logs stay."""
         if not self.is_foreign:
             self._write_facts(removed=self._clock.now().timestamp())
         discard(self.folder.path)
 
     def _life(self, name: str, troubles: Mapping[str, Trouble]) -> Life:
-        runs, known = self._runs[name], self.record.container(name)
+        runs, record = self._runs[name], self.record.container(name)
         run = runs[-1] if runs else None
         return Life(
             run=run,
             before=runs[-2] if len(runs) > 1 else None,
-            ended=known.ended_at(run.number) if run and run.outcome else None,
-            backoff=known.backoff,
+            ended=record.ended_at(run.number) if run and run.outcome else None,
+            backoff=record.backoff,
             trouble=troubles.get(name),
-            fitness=known.fitness_of(run.number) if run else Fitness(),
+            fitness=record.fitness_of(run.number) if run else Fitness(),
         )
 
     def places(self) -> Iterator[tuple[Place, Run]]:
-        """The runs that go on and that somebody has to look after."""
+        """The live runs of containers with probes or a postStart hook."""
         for container in self.pod.spec.all_containers:
             runs = self._runs[container.name]
             if runs and runs[-1].is_alive and runs[-1].started is not None and is_attended(container):
@@ -198,22 +198,22 @@ class Track:
         return Place(pod=self.pod, container=container, number=number, folder=self.folder.run(name, number))
 
     def note(self, name: str, number: int, fitness: Fitness) -> None:
-        """Something has been found out about a run; written down if it is news."""
-        known = self.record.container(name)
-        noted = replace(known, attended=number, fitness=fitness)
-        if noted != known:
-            self.save(self.record.with_container(name, noted))
+        """Save the probe and hook results of a run, if they changed."""
+        before = self.record.container(name)
+        after = replace(before, attended=number, fitness=fitness)
+        if after != before:
+            self.save(self.record.with_container(name, after))
 
     def _read(self, container: Container, number: int) -> Run:
         folder = self.folder.run(container.name, number)
         state = self._shims.state(folder)
         message = ""
         if state and state.has_ended and not state.error:
-            message = self._message(container, number, state)
+            message = self._termination_message(container, number, state)
         return records.run_of(number, state, message)
 
-    def _message(self, container: Container, number: int, state: State) -> str:
-        """What the container has left to say: in its file, or, if it failed and wants it so, the end of its log."""
+    def _termination_message(self, container: Container, number: int, state: State) -> str:
+        """The container's termination message: from its file, else from its log, as its policy says."""
         try:
             with (self.folder.run(container.name, number) / "termination").open("rb") as file:
                 message = file.read(MESSAGE_BYTES).decode(errors="replace")
@@ -225,8 +225,8 @@ class Track:
 
     def _write_facts(self, removed: float = 0.0) -> None:
         metadata = self.pod.metadata
-        known = read_json(self._logs.facts, PodFacts)
-        created = known.created if known else self._clock.now().timestamp()
+        stored = read_json(self._logs.facts, PodFacts)
+        created = stored.created if stored else self._clock.now().timestamp()
         facts = PodFacts(
             namespace=metadata.namespace,
             name=metadata.name,
@@ -237,34 +237,35 @@ class Track:
             controller=metadata.controller,
             created=metadata.creation_timestamp.timestamp() if metadata.creation_timestamp else created,
             removed=removed,
-            runs=[_facts(name, run) for name, runs in self._runs.items() for run in runs],
+            runs=[_run_facts(name, run) for name, runs in self._runs.items() for run in runs],
         )
         make_private(self._logs.path)
         write_json(self._logs.facts, facts)
 
-    def _remember(self) -> None:
-        """Runs that the API knows of and the disk does not: somebody has removed the folder. They are lost."""
-        known = self.pod.status
-        for status in (known.get("containerStatuses") or []) + (known.get("initContainerStatuses") or []):
+    def _restore_runs(self) -> None:
+        """Record the runs in the pod's API status, whose folders were removed. Those that had not ended are lost."""
+        reported = self.pod.status
+        for status in (reported.get("containerStatuses") or []) + (reported.get("initContainerStatuses") or []):
             identity = str(status.get("containerID") or "").removeprefix("tarragon://")
             if identity:
                 folder = self.folder.run(status["name"], int(status.get("restartCount") or 0))
                 make_private(folder.parent)
                 folder.mkdir(mode=0o700)
-                write_json(folder / "state.json", _remembered(identity, status, self._clock))
+                write_json(folder / "state.json", _restored(identity, status, self._clock))
 
 
 def discard(folder: Path) -> None:
-    """Away at one stroke: whoever is killed while removing it leaves rubbish, not half a pod."""
-    rubbish = folder.with_name(f"{RUBBISH}{folder.name}")
+    """Remove a folder. It is renamed first, so that an interrupted removal leaves no half of it under its name."""
+    renamed = folder.with_name(f"{RUBBISH}{folder.name}")
     with contextlib.suppress(FileNotFoundError):
-        folder.rename(rubbish)
-    mounts.remove(rubbish)
+        folder.rename(renamed)
+    mounts.remove(renamed)
 
 
-def _remembered(identity: str, status: Mapping[str, object], clock: Clock) -> State:
+def _restored(identity: str, status: Mapping[str, object], clock: Clock) -> State:
+    """The shim state of a run that only the API status mentions; lost unless the status says how it ended."""
     state = status.get("state")
-    ended = msgspec.convert(state, _StatedState).terminated if isinstance(state, dict) else None
+    ended = msgspec.convert(state, _ContainerState).terminated if isinstance(state, dict) else None
     now = int(clock.now().timestamp() * 1_000_000_000)
     if ended is None:
         return State(id=identity, phase="exited", lost=True, code=LOST_CODE, finished=now)
@@ -272,16 +273,16 @@ def _remembered(identity: str, status: Mapping[str, object], clock: Clock) -> St
     return State(id=identity, phase="exited", code=ended.exit_code, started=finished, finished=finished)
 
 
-class _StatedEnd(msgspec.Struct, frozen=True, rename="camel"):
+class _Terminated(msgspec.Struct, frozen=True, rename="camel"):
     exit_code: int = 0
     finished_at: str = ""
 
 
-class _StatedState(msgspec.Struct, frozen=True):
-    terminated: _StatedEnd | None = None
+class _ContainerState(msgspec.Struct, frozen=True):
+    terminated: _Terminated | None = None
 
 
-def _facts(name: str, run: Run) -> RunFacts:
+def _run_facts(name: str, run: Run) -> RunFacts:
     outcome = run.outcome
     return RunFacts(
         container=name,
@@ -294,5 +295,5 @@ def _facts(name: str, run: Run) -> RunFacts:
 
 
 def identity_of(node: str, uid: str, container: str, number: int) -> str:
-    """Of a run: begins with the node's identity, so that all processes of a node can be found by it."""
+    """The identity of a run. It begins with the node's identity, by which all processes of a node are found."""
     return f"{node}.{hashlib.sha256(f'{uid}/{container}/{number}'.encode()).hexdigest()[:40]}"

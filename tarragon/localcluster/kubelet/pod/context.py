@@ -1,4 +1,4 @@
-"""What the workers of a node's pods share."""
+"""The objects that the pod workers of a node share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tarragon.localcluster.kubelet.shim.shim_client import Shims
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What all pods of a node share. `identity` is the node's part of the containers' marks."""
+    """The objects that all pods of a node share. `identity` is the node's prefix of container identities."""
 
     cluster: Cluster
     clock: Clock

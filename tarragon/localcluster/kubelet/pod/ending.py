@@ -1,4 +1,4 @@
-"""Ends the containers of one pod: the preStop hook, SIGTERM, and what follows when a shim does not listen."""
+"""Stops the containers of one pod: the preStop hook, SIGTERM, and SIGKILL for a shim that does not react."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tarragon.localcluster.kubelet.probes.handlers import Handlers, HookFailed, 
 from tarragon.localcluster.kubelet.shim.shim_client import Shims
 
 OVERTIME_SECONDS = 20.0
-"""Beyond its grace: a shim that has not ended its container by then is killed itself."""
+"""A shim that has not ended its container this long after the grace period is killed itself."""
 FAILED = "FailedPreStopHook"
 LEAST_SECONDS = 2.0
-"""What is left for SIGTERM, however long a hook or the wait for others has taken."""
+"""The least grace period after SIGTERM, however long the preStop hook or the wait for other containers took."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _End:
-    """`due` is when the shim should be through (monotonic), None before SIGTERM."""
+    """The state of a container's stop. `due` is when the grace period after SIGTERM ends (monotonic), None before."""
 
     place: Place
     grace: float
@@ -31,26 +31,28 @@ class _End:
 
 
 class Ending:
-    """Ask again and again: each call does what is due. `wake` is called when another may do more."""
+    """Stops containers step by step: each call does what is due; `wake` is called when a further call is needed."""
 
-    def __init__(self, shims: Shims, handlers: Handlers, clock: Clock, tell: Tell, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, shims: Shims, handlers: Handlers, clock: Clock, record_event: Tell, wake: Callable[[], None]
+    ) -> None:
         self._shims = shims
         self._handlers = handlers
         self._clock = clock
-        self._tell = tell
+        self._record_event = record_event
         self._wake = wake
         self._ends: dict[str, _End] = {}
 
     def prepare(self, place: Place, grace: float, words: str) -> None:
-        """Its hook now; SIGTERM when it is stopped."""
+        """Run the preStop hook now; SIGTERM follows with `stop`."""
         end = self._ends.get(place.container.name)
         if end is None:
-            self._tell("Normal", "Killing", words)
+            self._record_event("Normal", "Killing", words)
             end = _End(place=place, grace=grace, begun=self._clock.monotonic())
-            end.hook = self._hooked(end)
+            end.hook = self._start_hook(end)
             self._ends[place.container.name] = end
         elif grace < end.grace:
-            self._hurry(end, grace)
+            self._shorten(end, grace)
 
     def stop(self, place: Place, grace: float, words: str) -> None:
         self.prepare(place, grace, words)
@@ -61,11 +63,11 @@ class Ending:
                 end.due = now
                 self._shims.abandon(place.folder)
         elif end.hook is None or end.hook.done():
-            self._send(end)
+            self._terminate(end)
         elif now >= end.begun + end.grace:
-            self._tell("Warning", FAILED, "PreStopHook not completed in grace period")
+            self._record_event("Warning", FAILED, "PreStopHook not completed in grace period")
             end.hook.cancel()
-            self._send(end)
+            self._terminate(end)
 
     def ended(self, name: str) -> None:
         end = self._ends.pop(name, None)
@@ -73,7 +75,7 @@ class Ending:
             end.hook.cancel()
 
     def dues(self, names: Collection[str]) -> list[float]:
-        """Seconds until something is to be done about these even if nothing happens."""
+        """Seconds until each of these containers needs another call, even if nothing happens."""
         moments = [
             end.begun + end.grace if end.due is None else end.due + OVERTIME_SECONDS
             for name, end in self._ends.items()
@@ -85,31 +87,31 @@ class Ending:
         for name in list(self._ends):
             self.ended(name)
 
-    def _send(self, end: _End) -> None:
-        gone = self._clock.monotonic() - end.begun
-        has_waited = end.hook is not None or gone >= 1.0
-        grace = max(LEAST_SECONDS, end.grace - gone) if has_waited and end.grace else end.grace
+    def _terminate(self, end: _End) -> None:
+        elapsed = self._clock.monotonic() - end.begun
+        has_waited = end.hook is not None or elapsed >= 1.0
+        grace = max(LEAST_SECONDS, end.grace - elapsed) if has_waited and end.grace else end.grace
         end.due = self._clock.monotonic() + grace
         self._shims.stop(end.place.folder, grace)
 
-    def _hurry(self, end: _End, grace: float) -> None:
-        """A second delete with less grace."""
+    def _shorten(self, end: _End, grace: float) -> None:
+        """Apply the shorter grace period of a second delete."""
         end.grace, end.begun = grace, self._clock.monotonic()
         if end.due is not None:
-            self._send(end)
+            self._terminate(end)
 
-    def _hooked(self, end: _End) -> asyncio.Task[None] | None:
-        """Where there was SIGTERM already, under an earlier kubelet, the hook was before."""
+    def _start_hook(self, end: _End) -> asyncio.Task[None] | None:
+        """Start the preStop hook, unless there is none, no grace, or an earlier kubelet already sent SIGTERM."""
         hook = end.place.container.pre_stop
         if hook is None or end.grace <= 0 or (end.place.folder / "stop.json").exists():
             return None
-        task = asyncio.create_task(self._carry_out(end, hook))
+        task = asyncio.create_task(self._run_hook(end, hook))
         task.add_done_callback(lambda _: self._wake())
         return task
 
-    async def _carry_out(self, end: _End, hook: Handler) -> None:
+    async def _run_hook(self, end: _End, hook: Handler) -> None:
         try:
             await self._handlers.carry_out(end.place, hook)
         except HookFailed:
-            # As with a kubelet: what a hook says may be secret.
-            self._tell("Warning", FAILED, "PreStopHook failed")
+            # As in Kubernetes, the hook's output is left out: it may contain secrets.
+            self._record_event("Warning", FAILED, "PreStopHook failed")

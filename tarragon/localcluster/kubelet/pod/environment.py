@@ -1,7 +1,7 @@
-"""The environment variables of a container: the machine's few, the image's, what training needs, the manifest's.
+"""The environment variables of a container: those of the machine, the image, training defaults and the manifest.
 
-Later ones win. Of the caller's environment only what PASSED_ON names comes through, so that a job runs in the same way
-whoever started the cluster, from whatever shell.
+Later ones override earlier ones. Of the caller's environment, only the variables in PASSED_ON are kept, so that a job
+does not depend on the shell that started the cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PASSED_ON = (
     *("LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
     *("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
 )
-"""Who one is, where one is, and how one gets out to the network. PATH comes too, behind the environment's programs."""
+"""The caller's variables about user, locale, libraries and proxies. PATH is kept too, after the image's programs."""
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -36,14 +36,14 @@ TRAINING: Mapping[str, str] = {
     "PYTHONUNBUFFERED": "1",
     "GRPC_FAIL_FAST": "use_caller",
 }
-"""What every replica that shares a machine with others should have (measured; see docs)."""
+"""Defaults for replicas that share a machine (measured; see docs)."""
 THREADS = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""As many as the container's CPUs; without a word about CPUs, one."""
+"""Variables set to the container's number of CPUs, or 1 if it requests none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What a container's environment takes from the machine: the caller's variables, CPUs, what the node has."""
+    """The machine's part in a container's environment: the caller's variables, CPUs, allocatable resources."""
 
     caller: Mapping[str, str]
     cpus: int
@@ -51,7 +51,7 @@ class Machine:
 
 
 def base(machine: Machine, image: Environment) -> dict[str, str]:
-    """What a process has before the image and the manifest say anything."""
+    """The variables of a process before those of the image and the manifest."""
     caller = machine.caller
     passed = {name: caller[name] for name in PASSED_ON if name in caller}
     variables = {"LANG": "C.UTF-8", "TMPDIR": "/tmp"} | passed  # noqa: S108 - where programs expect it
@@ -59,24 +59,24 @@ def base(machine: Machine, image: Environment) -> dict[str, str]:
     if (image.folder / "pyvenv.cfg").is_file():
         variables["VIRTUAL_ENV"] = str(image.folder)
     if any(name.lower() in {"http_proxy", "https_proxy"} for name in passed):
-        # gRPC heeds proxies even on the way to another replica on this machine.
-        spared = caller.get("no_proxy") or caller.get("NO_PROXY") or ""
-        merged = ",".join(dict.fromkeys([*filter(None, spared.split(",")), *LOOPBACK]))
+        # gRPC uses proxies even for connections to another replica on this machine.
+        exempt = caller.get("no_proxy") or caller.get("NO_PROXY") or ""
+        merged = ",".join(dict.fromkeys([*filter(None, exempt.split(",")), *LOOPBACK]))
         variables |= {"no_proxy": merged, "NO_PROXY": merged}
     return variables
 
 
 def training(container: Container, machine: Machine, given: Given) -> dict[str, str]:
-    """Thread counts and devices."""
+    """Training defaults: thread counts and visible devices."""
     threads = str(min(downward.cpus(container) or 1, machine.cpus))
     return dict(TRAINING) | dict.fromkeys(THREADS, threads) | devices.variables(given, machine.allocatable)
 
 
 def declared(pod: Pod, container: Container, sources: Sources, allocatable: Resources) -> dict[str, str]:
-    """What the manifest says, in its order, references expanded. Raises CannotStart for what is missing."""
+    """The variables of the manifest, in its order, with references expanded. Raises CannotStart for missing objects."""
     variables: dict[str, str] = {}
     for source in container.env_from:
-        variables |= _all_of(source, sources)
+        variables |= _from_source(source, sources)
     for variable in container.env:
         if variable.value or variable.value_from is None:
             variables[variable.name] = expand(variable.value, variables)
@@ -87,13 +87,13 @@ def declared(pod: Pod, container: Container, sources: Sources, allocatable: Reso
     return variables
 
 
-def _all_of(source: EnvFrom, sources: Sources) -> dict[str, str]:
+def _from_source(source: EnvFrom, sources: Sources) -> dict[str, str]:
     files: Files = {}
     if source.config_map_ref:
         files = _object(source.config_map_ref, sources.config_maps, "configmap")
     elif source.secret_ref:
         files = _object(source.secret_ref, sources.secrets, "secret")
-    # A name with `=` or without a letter cannot be one of an environment; Kubernetes leaves such keys out, too.
+    # Variable names must not be empty or contain `=`; Kubernetes skips such keys too.
     return {
         f"{source.prefix}{key}": value.decode(errors="surrogateescape")
         for key, value in files.items()
@@ -101,16 +101,16 @@ def _all_of(source: EnvFrom, sources: Sources) -> dict[str, str]:
     }
 
 
-def _object(selector: ObjectSelector | KeySelector, among: Mapping[str, Files], kind: str) -> Files:
-    found = among.get(selector.name)
-    if found is None and not selector.optional:
+def _object(selector: ObjectSelector | KeySelector, objects: Mapping[str, Files], kind: str) -> Files:
+    files = objects.get(selector.name)
+    if files is None and not selector.optional:
         raise CannotStart(f'{kind} "{selector.name}" not found')
-    return found or {}
+    return files or {}
 
 
-def _value(source: EnvVarSource, pod: Pod, container: Container, known: tuple[Sources, Resources]) -> str | None:
-    """None for something optional that is not there: then the variable is not set at all."""
-    sources, allocatable = known
+def _value(source: EnvVarSource, pod: Pod, container: Container, context: tuple[Sources, Resources]) -> str | None:
+    """The value of a variable; None for an optional key that does not exist: the variable stays unset."""
+    sources, allocatable = context
     if source.field_ref:
         return downward.field(pod, source.field_ref.field_path)
     if source.resource_field_ref:
@@ -119,13 +119,13 @@ def _value(source: EnvVarSource, pod: Pod, container: Container, known: tuple[So
         return _key(source.config_map_key_ref, sources.config_maps, ("ConfigMap", pod.metadata.namespace))
     if source.secret_key_ref:
         return _key(source.secret_key_ref, sources.secrets, ("Secret", pod.metadata.namespace))
-    raise CannotStart("a variable comes from something that this node does not know; it knows fields, resources, "
-                      "config maps and secrets")  # fmt: skip
+    raise CannotStart("unsupported valueFrom of a variable; a process node supports fieldRef, resourceFieldRef, "
+                      "configMapKeyRef and secretKeyRef")  # fmt: skip
 
 
-def _key(selector: KeySelector, among: Mapping[str, Files], where: tuple[str, str]) -> str | None:
-    kind, namespace = where
-    files = _object(selector, among, kind.lower())
+def _key(selector: KeySelector, objects: Mapping[str, Files], scope: tuple[str, str]) -> str | None:
+    kind, namespace = scope
+    files = _object(selector, objects, kind.lower())
     if selector.key in files:
         return files[selector.key].decode(errors="surrogateescape")
     if selector.optional:
@@ -134,11 +134,11 @@ def _key(selector: KeySelector, among: Mapping[str, Files], where: tuple[str, st
 
 
 def command_line(container: Container, image: Environment, variables: Mapping[str, str]) -> list[str]:
-    """The manifest's command, else the image's, with the manifest's arguments; references expanded."""
+    """The manifest's command or the image's entrypoint, with the manifest's arguments; references expanded."""
     command = [expand(word, variables) for word in container.command] or list(image.entrypoint)
     return command + [expand(word, variables) for word in container.args]
 
 
 def of_the_pod(pod: Pod, workdir: Path) -> dict[str, str]:
-    """What a shell in a container would find."""
+    """Variables that a container runtime would set: HOSTNAME and PWD."""
     return {"HOSTNAME": pod.spec.hostname or pod.metadata.name, "PWD": str(workdir)}

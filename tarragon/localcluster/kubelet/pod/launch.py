@@ -1,9 +1,9 @@
-"""Turns one container of a pod into what its shim is told: command, variables and folders of this machine.
+"""Builds the launch of one container for its shim: command, variables and folders of this machine.
 
-Annotations of a pod that count here, all optional:
-    tarragon.dev/workdir        working directory of containers that name none: where the job was submitted from
-    tarragon.dev/volumes        {"claim or volume": "/folder"}: what `--volume` said
-    tarragon.dev/environments   {"image": "/folder"}: what `--env` said
+Annotations of a pod that are read here, all optional:
+    tarragon.dev/workdir        default working directory of containers: the folder the job was submitted from
+    tarragon.dev/volumes        {"claim or volume": "/folder"}: the `--volume` options
+    tarragon.dev/environments   {"image": "/folder"}: the `--env` options
     tarragon.dev/gpus           devices that a scheduler has chosen, comma-separated
 """
 
@@ -51,7 +51,7 @@ GPUS = "tarragon.dev/gpus"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Which container to start, for the how-manieth time, and what the node has decided for its pod."""
+    """The container to start, the number of the run, and the node's record of the pod."""
 
     pod: Pod
     container: Container
@@ -62,7 +62,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """`volumes` are the pod's, made if they were not."""
+    """The launch of a container. `volumes` are the folders of the pod's volumes, which now exist."""
 
     launch: Launch
     environment: Environment
@@ -70,7 +70,7 @@ class Prepared:
 
 
 class Launcher:
-    """Reads what a pod refers to, makes its volumes, allots its ports."""
+    """Prepares containers: reads the objects that a pod refers to, creates its volumes, allocates its ports."""
 
     def __init__(
         self,
@@ -86,30 +86,30 @@ class Launcher:
         self._folder = folder
         self._ports = ports
         self.links: Callable[[Pod], Awaitable[dict[str, str]]] = no_links
-        """The variables by which a pod finds services."""
+        """Returns the service link variables of a pod."""
         self._machine = Machine(caller=settings.caller, cpus=cpus(), allocatable=settings.capacity)
 
     async def prepare(self, order: Order) -> Prepared:
-        """Raises CannotStart, ApiError (but for what is simply not there), OSError, TarragonError."""
-        order = replace(order, pod=self._addressed(order.pod))
+        """The launch of a container. Raises CannotStart, ApiError (but NotFound), OSError, TarragonError."""
+        order = replace(order, pod=self._with_addresses(order.pod))
         pod, container = order.pod, order.container
         refuse_for_real_nodes(pod)
         image = self._image(order)
-        found = await self._sources(order)
-        declared = environment.declared(pod, container, found, self._settings.capacity)
+        objects = await self._sources(order)
+        declared = environment.declared(pod, container, objects, self._settings.capacity)
         argv = environment.command_line(container, image, declared)
         is_first = order.record.volumes is None
-        files = _configuration(pod, found) if is_first else []
+        files = _configuration(pod, objects) if is_first else []
         lookup = await self._ports_for(pod, [*declared.values(), *argv, *files])
-        made = self._volumes(order, found, lookup)
+        pod_volumes = self._volumes(order, objects, lookup)
         run = self._folder.pod(pod.metadata.uid).run(container.name, order.number)
-        places = image.places() | mounts.places(container, made, declared)
-        places[container.termination_message_path] = run / "termination"
+        local_paths = image.places() | mounts.places(container, pod_volumes, declared)
+        local_paths[container.termination_message_path] = run / "termination"
 
-        def local(text: str) -> str:
-            return with_local_paths(with_local_ports(text, lookup), places)
+        def localize(text: str) -> str:
+            return with_local_paths(with_local_ports(text, lookup), local_paths)
 
-        workdir = self._workdir(order, local(container.working_dir or image.workdir))
+        workdir = self._workdir(order, localize(container.working_dir or image.workdir))
         variables = (
             environment.base(self._machine, image)
             | dict(image.env)
@@ -117,28 +117,28 @@ class Launcher:
             | (self._pod_api.variables() if self._pod_api else {})
             | environment.training(container, self._machine, order.record.devices_of(container.name))
             | environment.of_the_pod(pod, workdir)
-            | {name: local(value) for name, value in declared.items()}
+            | {name: localize(value) for name, value in declared.items()}
         )
         logs = self._folder.pod_logs(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
         launch = Launch(
             identity=order.identity,
-            argv=tuple(map(local, argv)),
+            argv=tuple(map(localize, argv)),
             env=variables,
             cwd=workdir,
             log=logs.log(container.name, order.number),
             grace=float(pod.spec.grace_seconds),
-            places=places,
+            places=local_paths,
             stdin=Stdin(is_open=container.stdin, once=container.stdin_once, tty=container.tty),
         )
-        return Prepared(launch, image, made)
+        return Prepared(launch, image, pod_volumes)
 
     async def _sources(self, order: Order) -> Sources:
         pod, api = order.pod, self._pod_api
-        found = await sources.read(self._cluster, pod.metadata.namespace, sources.referred_to(pod))
+        objects = await sources.read(self._cluster, pod.metadata.namespace, sources.referred_to(pod))
         if api is None or order.record.volumes is not None:
-            return found
-        config_maps = {ROOT_BUNDLE: {"ca.crt": api.authority}, **found.config_maps}
-        return replace(found, config_maps=config_maps, tokens=await tokens_for(pod, api.tokens))
+            return objects
+        config_maps = {ROOT_BUNDLE: {"ca.crt": api.authority}, **objects.config_maps}
+        return replace(objects, config_maps=config_maps, tokens=await tokens_for(pod, api.tokens))
 
     def _image(self, order: Order) -> Environment:
         pod, container = order.pod, order.container
@@ -146,126 +146,127 @@ class Launcher:
         image = images.environment(container.image)
         if not image.programs.is_dir():
             raise CannotStart(
-                f'image "{container.image}" stands for the environment {image.folder}, which does not exist',
+                f'image "{container.image}" maps to the environment {image.folder}, which does not exist',
                 reason="ErrImageNeverPull",
             )
-        if problem := lacks_command(container.image, _named(container), images, container.name):
+        if problem := lacks_command(container.image, _program(container), images, container.name):
             raise CannotStart(str(problem))
         return image
 
     def _images(self, pod: Pod) -> ImageMap:
-        """Read anew for each start: whoever mends the file need not restart anything."""
+        """The image map, read for each start, so that a corrected file takes effect without a restart."""
         images = ImageMap()
         if self._settings.images is not None:
             images, problems = read_image_file(self._settings.images)
             if problems:
-                words = f"{self._settings.images}: {'; '.join(map(str, problems))}"
-                raise CannotStart(words, reason="ErrImageNeverPull")
+                message = f"{self._settings.images}: {'; '.join(map(str, problems))}"
+                raise CannotStart(message, reason="ErrImageNeverPull")
         return images.with_folders(self._settings.environments).with_folders(_folders(pod, ENVIRONMENTS))
 
     async def _ports_for(self, pod: Pod, texts: Iterable[str]) -> Lookup:
-        """The local ports of all addresses of services in these texts."""
-        own = pod.metadata.namespace
-        meant: dict[Address, Address] = {}
+        """Allocate local ports for all service addresses in these texts; return their lookup."""
+        namespace = pod.metadata.namespace
+        qualified: dict[Address, Address] = {}
         for address in set().union(*map(addresses, texts)):
-            full = Address(namespace=address.namespace or own, name=address.name, port=address.port)
-            if address.namespace or await self._is_port_of_a_service(full):
-                meant[address] = full
+            full = Address(namespace=address.namespace or namespace, name=address.name, port=address.port)
+            if address.namespace or await self._is_service_port(full):
+                qualified[address] = full
         user = f"{self._settings.name}/{pod.metadata.uid}"
-        local = self._ports.allot(meant.values(), user)
+        local = self._ports.allot(qualified.values(), user)
 
         def lookup(address: Address) -> int | None:
-            return local.get(meant[address]) if address in meant else None
+            return local.get(qualified[address]) if address in qualified else None
 
         return lookup
 
-    async def _is_port_of_a_service(self, address: Address) -> bool:
-        """Asked of the API itself: a cache may not have heard yet of a service that was made just before the pod."""
+    async def _is_service_port(self, address: Address) -> bool:
+        """Whether a Service has this port. Reads the API, as a cache may lack a Service created just before the pod."""
         try:
             service: Service = await self._cluster.get(SERVICES, Key(address.namespace, address.name))
         except NotFound:
             return False
         return any(port.port == address.port for port in service.spec.ports)
 
-    def _volumes(self, order: Order, found: Sources, lookup: Lookup) -> Mapping[str, Path]:
+    def _volumes(self, order: Order, objects: Sources, lookup: Lookup) -> Mapping[str, Path]:
         if order.record.volumes is not None:
             return {name: Path(place) for name, place in order.record.volumes.items()}
-        return volumes.make(self._surroundings(order.pod, found, lookup))
+        return volumes.make(self._volume_context(order.pod, objects, lookup))
 
-    def _surroundings(self, pod: Pod, found: Sources, lookup: Lookup) -> volumes.Surroundings:
+    def _volume_context(self, pod: Pod, objects: Sources, lookup: Lookup) -> volumes.Surroundings:
         return volumes.Surroundings(
             pod=pod,
             folder=self._folder.pod(pod.metadata.uid).volumes,
             claims=self._folder.claims,
             given={**self._settings.volumes, **_folders(pod, VOLUMES)},
-            sources=found,
+            sources=objects,
             allocatable=self._settings.capacity,
             local=lambda text: with_local_ports(text, lookup),
         )
 
     async def refresh(self, pod: Pod) -> None:
-        """Bring the files of its volumes up to date. Raises ApiError, CannotStart, OSError."""
-        pod = self._addressed(pod)
-        found = await sources.read(self._cluster, pod.metadata.namespace, sources.referred_to(pod))
+        """Update the files of the pod's volumes. Raises ApiError, CannotStart, OSError."""
+        pod = self._with_addresses(pod)
+        objects = await sources.read(self._cluster, pod.metadata.namespace, sources.referred_to(pod))
         if self._pod_api is not None:
-            found = replace(found, config_maps={ROOT_BUNDLE: {"ca.crt": self._pod_api.authority}, **found.config_maps})
-        around = self._surroundings(pod, found, await self._ports_for(pod, _configuration(pod, found)))
-        volumes.refresh(replace(around, sources=replace(found, tokens=volumes.token_files(around))))
+            config_maps = {ROOT_BUNDLE: {"ca.crt": self._pod_api.authority}, **objects.config_maps}
+            objects = replace(objects, config_maps=config_maps)
+        context = self._volume_context(pod, objects, await self._ports_for(pod, _configuration(pod, objects)))
+        volumes.refresh(replace(context, sources=replace(objects, tokens=volumes.token_files(context))))
 
-    def _addressed(self, pod: Pod) -> Pod:
-        """With the addresses that its status will tell, if it does not yet."""
+    def _with_addresses(self, pod: Pod) -> Pod:
+        """The pod with the addresses that its status will have."""
         addresses = {"hostIP": self._settings.address, "podIP": self._settings.pod_address}
         return msgspec.structs.replace(pod, status={**addresses, **pod.status})
 
-    def _workdir(self, order: Order, named: str) -> Path:
-        """The container's own, else the caller's, else one of the pod."""
-        named = named or order.pod.metadata.annotations.get(WORKDIR, "")
-        if not named:
-            own = self._folder.pod(order.pod.metadata.uid).work
-            own.mkdir(mode=0o755, parents=True, exist_ok=True)
-            return own
-        path = Path(named)
+    def _workdir(self, order: Order, requested: str) -> Path:
+        """The requested folder, else that of the pod's annotation, else a folder of the pod."""
+        requested = requested or order.pod.metadata.annotations.get(WORKDIR, "")
+        if not requested:
+            default = self._folder.pod(order.pod.metadata.uid).work
+            default.mkdir(mode=0o755, parents=True, exist_ok=True)
+            return default
+        path = Path(requested)
         if not (path.is_absolute() and path.is_dir()):
             raise CannotStart(
-                f"the working directory {named} is no folder of this machine; mount a volume there, "
-                f"or say in images.yaml where it is: {order.container.image}: {{paths: {{{named}: FOLDER}}}}"
+                f"the working directory {requested} does not exist on this machine; mount a volume there, "
+                f"or map it in images.yaml: {order.container.image}: {{paths: {{{requested}: FOLDER}}}}"
             )
         return path
 
 
 def refuse_for_real_nodes(pod: Pod) -> None:
-    """A network plugin or a proxy tolerates every taint, wants to be root, and would be meant for the whole machine."""
+    """Raise CannotStart for pods of DaemonSets, such as network plugins, which need root and tolerate every taint."""
     owner = pod.metadata.controlled_by
     if owner is not None and (owner.group, owner.kind) == ("apps", "DaemonSet"):
         raise CannotStart(
-            f"pods of a DaemonSet, such as {owner.name}, serve real nodes and are not started on one of processes; "
-            f"to keep them off, exclude the label {KIND} in their node affinity"
+            f"pods of a DaemonSet, such as {owner.name}, are not started on a process node; "
+            f"to keep them off it, exclude nodes with the label {KIND} in their node affinity"
         )
 
 
-def _named(container: Container) -> list[str]:
-    """The program as far as the manifest names it. Most images have no entrypoint: then the arguments begin with it."""
-    begins_with_a_program = bool(container.args) and not container.args[0].startswith("-")
-    return container.command or (container.args if begins_with_a_program else [])
+def _program(container: Container) -> list[str]:
+    """The manifest's command, else arguments that begin with a program, as for an image without an entrypoint."""
+    starts_with_program = bool(container.args) and not container.args[0].startswith("-")
+    return container.command or (container.args if starts_with_program else [])
 
 
-def _configuration(pod: Pod, found: Sources) -> list[str]:
-    """The text of the configuration files that the pod mounts."""
+def _configuration(pod: Pod, objects: Sources) -> list[str]:
+    """The texts of the ConfigMaps that the pod mounts."""
     return [
         data.decode(errors="ignore")
         for name in sources.mounted_config_maps(pod)
-        for data in found.config_maps.get(name, {}).values()
+        for data in objects.config_maps.get(name, {}).values()
     ]
 
 
 def _folders(pod: Pod, annotation: str) -> dict[str, Path]:
-    said = pod.metadata.annotations.get(annotation)
-    if not said:
+    value = pod.metadata.annotations.get(annotation)
+    if not value:
         return {}
     try:
-        return {name: Path(folder) for name, folder in decode(said, dict[str, str]).items()}
+        return {name: Path(folder) for name, folder in decode(value, dict[str, str]).items()}
     except msgspec.MsgspecError as error:
-        raise CannotStart(f"annotation {annotation} is no map of names to folders: {error}") from error
+        raise CannotStart(f"annotation {annotation} must map names to folders: {error}") from error
 
 
 def wished_gpus(pod: Pod) -> list[str]:

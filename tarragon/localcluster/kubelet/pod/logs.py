@@ -1,4 +1,4 @@
-"""Reads the log of one run of a container, which its shim writes in CRI format: as a whole, its tail, or on and on."""
+"""Reads the log of one container run, written by its shim in CRI format: whole, its tail, or followed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import BinaryIO, Self
 from tarragon.base.clock import Clock
 
 LOOK_SECONDS = 0.1
-"""Between two looks for more; a log has no other way to say that it has grown."""
+"""How often a followed log is read for more."""
 _CHUNK = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which part of a log, and how. `tail` counts lines as the program wrote them."""
+    """Which part of a log to read, and how. `tail` counts lines as the program wrote them."""
 
     timestamps: bool = False
     tail: int | None = None
@@ -28,7 +28,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A piece of output; `ends` when a line end follows it."""
+    """One CRI line: a piece of output. `ends`: a line break follows it (CRI's tag F)."""
 
     stamp: bytes
     stream: bytes
@@ -40,7 +40,7 @@ EVERYTHING = Wanted()
 
 
 def parsed(raw: bytes) -> Line | None:
-    """None for what no shim has written."""
+    """Parse a CRI line; None if it is not one."""
     parts = raw.split(b" ", 3)
     if len(parts) != 4 or parts[2] not in {b"F", b"P"}:  # noqa: PLR2004 - stamp, stream, tag, text
         return None
@@ -48,14 +48,14 @@ def parsed(raw: bytes) -> Line | None:
 
 
 class _Printer:
-    """Turns lines of the file into what a user sees."""
+    """Turns CRI lines into the output that a user sees."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._timestamps = wanted.timestamps
         self._since = _stamp(wanted.since) if wanted.since else b""
         self._at_start = True
 
-    def told(self, lines: list[bytes]) -> bytes:
+    def render(self, lines: list[bytes]) -> bytes:
         return b"".join(self._piece(line) for raw in lines if (line := parsed(raw)) and line.stamp >= self._since)
 
     def _piece(self, line: Line) -> bytes:
@@ -65,33 +65,33 @@ class _Printer:
 
 
 def _stamp(moment: dt.datetime) -> bytes:
-    """Comparable with a line's stamp as text."""
+    """The moment in the format of a line's stamp, so that the two compare as text."""
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode()
 
 
 def older(log: Path) -> Path:
-    """Where the shim puts a log that is full."""
+    """The rotated log file."""
     return log.with_name(log.name + ".1")
 
 
 def read(log: Path, wanted: Wanted = EVERYTHING) -> Iterator[bytes]:
-    """All that is there now, in chunks. Nothing when there is no log."""
+    """The log's current content, in chunks; nothing when there is no log."""
     printer = _Printer(wanted)
     with _Reader(log, wanted.tail) as reader:
         while lines := reader.lines():
-            yield printer.told(lines)
+            yield printer.render(lines)
 
 
 async def follow(log: Path, wanted: Wanted, has_ended: Callable[[], bool], clock: Clock) -> AsyncIterator[bytes]:
-    """What is there and what comes, until the run has ended and everything has been told."""
+    """The log's content and what is appended to it, until the run has ended and all of it was read."""
     printer = _Printer(wanted)
     with _Reader(log, wanted.tail) as reader:
         while True:
-            # Asked before the log is read: what was written before the end is then surely in it.
+            # Checked before the log is read, so that all output before the end is read.
             ended = has_ended()
             while lines := reader.lines():
-                if told := printer.told(lines):
-                    yield told
+                if output := printer.render(lines):
+                    yield output
             if ended:
                 return
             await clock.sleep(LOOK_SECONDS)
@@ -99,18 +99,18 @@ async def follow(log: Path, wanted: Wanted, has_ended: Callable[[], bool], clock
 
 def last_words(log: Path, lines: int = 80, size: int = 2048) -> str:
     """The end of the output, for a termination message."""
-    told = b"".join(read(log, Wanted(tail=lines)))
-    return told[-size:].decode(errors="replace")
+    output = b"".join(read(log, Wanted(tail=lines)))
+    return output[-size:].decode(errors="replace")
 
 
 class _Reader:
-    """Goes through a log from its older file to its newer one, and on to those that follow."""
+    """Reads a log from its rotated file to its current one, and on through later rotations."""
 
     def __init__(self, log: Path, tail: int | None) -> None:
         self._log = log
         self._rest = b""
         self._file: BinaryIO | None = None
-        self._waiting: list[BinaryIO] = [file for path in (older(log), log) if (file := _opened(path))]
+        self._pending: list[BinaryIO] = [file for path in (older(log), log) if (file := _opened(path))]
         if tail is not None:
             self._skip_to_tail(tail)
 
@@ -118,46 +118,46 @@ class _Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in [self._file, *self._waiting]:
+        for file in [self._file, *self._pending]:
             if file is not None:
                 file.close()
 
     def lines(self) -> list[bytes]:
-        """The next whole lines; none at the end of all there is."""
+        """The next whole lines; none at the end of the log."""
         while True:
             data = self._file.read(_CHUNK) if self._file else b""
             if data:
                 *whole, self._rest = (self._rest + data).split(b"\n")
                 if whole:
                     return whole
-            elif not (self._stepped_back() or self._turn()):
+            elif not (self._was_truncated() or self._next_file()):
                 return []
 
-    def _stepped_back(self) -> bool:
-        """On a full disk the shim takes half a line back, which we may have read already."""
+    def _was_truncated(self) -> bool:
+        """Whether the shim truncated a half-written line on a full disk; reading then goes on before that line."""
         if self._file is None or self._file.tell() <= os.fstat(self._file.fileno()).st_size:
             return False
         self._file.seek(self._file.tell() - len(self._rest))
         self._rest = b""
         return self._file.tell() <= os.fstat(self._file.fileno()).st_size
 
-    def _turn(self) -> bool:
-        """To the next file. The one before has been read to its end, after the next one came to be."""
-        if not self._waiting:
-            self._waiting = self._followers()
-            if self._waiting and self._file is not None:
-                # Between the last read and the turn of the log there may have been more.
+    def _next_file(self) -> bool:
+        """Move on to the next file. The previous one was read to its end after the next one was created."""
+        if not self._pending:
+            self._pending = self._newer_files()
+            if self._pending and self._file is not None:
+                # More may have been written between the last read and the rotation.
                 return True
-        if not self._waiting:
+        if not self._pending:
             return False
         if self._file is not None:
             self._file.close()
-        self._file = self._waiting.pop(0)
+        self._file = self._pending.pop(0)
         self._rest = b""
         return True
 
-    def _followers(self) -> list[BinaryIO]:
-        """Files newer than ours. When the log has turned more than once, the one in between comes first."""
+    def _newer_files(self) -> list[BinaryIO]:
+        """Files newer than the current one. After several rotations, the rotated file comes first."""
         newest = _opened(self._log)
         if newest is None:
             return []
@@ -174,48 +174,48 @@ class _Reader:
         return [between, newest]
 
     def _skip_to_tail(self, wanted: int) -> None:
-        """To the place in the files behind which there are that many lines."""
-        for index in range(len(self._waiting) - 1, -1, -1):
-            file = self._waiting[index]
-            place, found = _tail_of(file, wanted)
-            file.seek(place)
+        """Seek to the position after which there are that many lines."""
+        for index in range(len(self._pending) - 1, -1, -1):
+            file = self._pending[index]
+            position, found = _tail_of(file, wanted)
+            file.seek(position)
             if found >= wanted:
-                for skipped in self._waiting[:index]:
+                for skipped in self._pending[:index]:
                     skipped.close()
-                self._waiting = self._waiting[index:]
+                self._pending = self._pending[index:]
                 return
             wanted -= found
 
 
 def _tail_of(file: BinaryIO, wanted: int) -> tuple[int, int]:
-    """Where the last lines begin, and how many of those wanted the file has. A line without an end counts as one."""
+    """The position of the last `wanted` lines, and how many of them the file has. An unfinished line counts as one."""
     if wanted == 0:
         return file.seek(0, os.SEEK_END), 0
-    end = place = file.seek(0, os.SEEK_END)
+    end = position = file.seek(0, os.SEEK_END)
     data, step = b"", _CHUNK
     starts: list[int] = []
-    # In the middle of a file the first line found may be half of one, and the second the rest of it.
-    while place > 0 and len(starts) < wanted + 2:
-        begin = max(0, place - step)
+    # In the middle of a file, the first line found may be half a line, and the second the rest of a long one.
+    while position > 0 and len(starts) < wanted + 2:
+        begin = max(0, position - step)
         file.seek(begin)
-        data = file.read(place - begin) + data
-        place, step = begin, step * 2
+        data = file.read(position - begin) + data
+        position, step = begin, step * 2
         starts = _line_starts(data)
-    if place == 0 and len(starts) <= wanted:
+    if position == 0 and len(starts) <= wanted:
         return 0, len(starts)
     return end - len(data) + starts[-wanted], wanted
 
 
 def _line_starts(data: bytes) -> list[int]:
-    """Places where a line of the program begins, as far as the data shows: after the end of the one before."""
+    """Positions where the program's lines begin, as far as the data shows."""
     starts: list[int] = []
-    place, fresh = 0, True
+    position, is_start = 0, True
     for raw in data.split(b"\n")[:-1]:
         line = parsed(raw)
-        if fresh:
-            starts.append(place)
-        fresh = line is None or line.ends
-        place += len(raw) + 1
+        if is_start:
+            starts.append(position)
+        is_start = line is None or line.ends
+        position += len(raw) + 1
     return starts
 
 

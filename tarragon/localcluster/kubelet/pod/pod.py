@@ -1,4 +1,4 @@
-"""One pod on this node, from its admission to the moment when nothing of it is left but its logs."""
+"""The worker of one pod on this node, from the pod's admission until only its logs are left."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tarragon.localcluster.kubelet.probes.results import grace_of
 START_SECONDS = 1.0
 FULL_DISK_PAUSE = 5.0
 VANISHED_GRACE = 2.0
-"""A pod that is gone from the API was deleted by force: somebody wants it away, and another may want its name."""
+"""The longest grace period of a force-deleted pod, as a new pod of the same name may be waiting."""
 SHUTDOWN = Verdict(reason="Terminated", message="Pod was terminated in response to imminent node shutdown.")
 DEADLINE = Verdict(reason="DeadlineExceeded", message="Pod was active on the node longer than the specified deadline")
 
@@ -38,179 +38,179 @@ _log = structlog.get_logger()
 
 
 class PodWorker:
-    """Does what is due whenever something has changed: by `update`, `vanish`, `end`, `wake`, or by time.
+    """Reconciles one pod after each `update`, `vanish`, `end` or `wake`, and when something is due.
 
-    A pod that is finished needs no worker until it is deleted: then `run` returns, and another worker ends the story.
-    All truth is on the disk and in the API: another kubelet's worker for the same pod goes on where this one was.
+    `run` returns when the pod is finished; another worker cleans up when the pod is deleted. All state is on disk and
+    in the API, so the worker of a restarted kubelet continues where this one stopped.
     """
 
-    def __init__(self, ground: Ground, pod: Pod) -> None:
+    def __init__(self, context: Ground, pod: Pod) -> None:
         self.pod = pod
-        self._ground = ground
-        self._clock = ground.clock
-        self._reporter = Reporter(ground.cluster, ground.clock, pod)
-        self._track = Track(pod, ground.folder, ground.shims, ground.clock)
+        self._context = context
+        self._clock = context.clock
+        self._status_writer = Reporter(context.cluster, context.clock, pod)
+        self._checkpoint = Track(pod, context.folder, context.shims, context.clock)
         self._woken = asyncio.Event()
-        self._gone = asyncio.Event()
-        self._vanished = False
-        self._deleted = False
-        self._settled = asyncio.Event()
-        self._started: set[tuple[str, int]] = set()
-        self._starting = Starting(ground, self._track, self._tell)
-        self._attendant = Attendant(ground.handlers, ground.clock, self._tell, self.wake)
-        self._ending = Ending(ground.shims, ground.handlers, ground.clock, self._tell, self.wake)
+        self._finished = asyncio.Event()
+        self._is_deleted = False
+        self._was_delete_sent = False
+        self._released = asyncio.Event()
+        self._reported_starts: set[tuple[str, int]] = set()
+        self._starter = Starting(context, self._checkpoint, self._record_event)
+        self._prober = Attendant(context.handlers, context.clock, self._record_event, self.wake)
+        self._stopper = Ending(context.shims, context.handlers, context.clock, self._record_event, self.wake)
 
     def update(self, pod: Pod) -> None:
-        """The API has the pod like this now."""
+        """Take over the pod's newest state in the API."""
         self.pod = pod
-        self._reporter.seen(pod)
+        self._status_writer.seen(pod)
         self.wake()
 
     def vanish(self) -> None:
-        """The API has no such pod any more."""
-        self._vanished = True
+        """Note that the pod was deleted from the API."""
+        self._is_deleted = True
         self.wake()
 
     def end(self, verdict: Verdict) -> None:
-        """The node does not want it any more."""
-        record = self._track.record
+        """End the pod, as the node evicts or rejects it or shuts down."""
+        record = self._checkpoint.record
         if not record.verdict_reason and not self.pod.is_finished:
-            self._track.save(replace(record, verdict_reason=verdict.reason, verdict_message=verdict.message))
+            self._checkpoint.save(replace(record, verdict_reason=verdict.reason, verdict_message=verdict.message))
         self.wake()
 
     def wake(self) -> None:
         self._woken.set()
 
     def running(self) -> Mapping[str, Path]:
-        """The folder of each container's run that goes on, by the container's name."""
-        return self._track.alive()
+        """The run folder of each live container, by container name."""
+        return self._checkpoint.alive()
 
     async def ended(self) -> None:
-        """Return when nothing of it runs any more and the API knows, or when nothing is left of it."""
-        await self._settled.wait()
-        await self._reporter.written()
+        """Return when no container runs any more and the pod's status is written, or when the pod was removed."""
+        await self._released.wait()
+        await self._status_writer.written()
 
-    async def run(self, before: PodWorker | None = None) -> None:
-        """Until nothing is left of the pod, or it is finished and told.
+    async def run(self, predecessor: PodWorker | None = None) -> None:
+        """Run the pod until it is removed, or finished with its status written.
 
-        `before` is another pod of the same name, whose end is awaited first.
+        `predecessor` is the worker of an earlier pod of the same name, which is awaited first.
         """
-        if before is not None:
-            await before._gone.wait()  # noqa: SLF001 - one of us
-        reporting = asyncio.create_task(self._reporter.run())
+        if predecessor is not None:
+            await predecessor._finished.wait()  # noqa: SLF001 - the same class
+        writing = asyncio.create_task(self._status_writer.run())
         try:
-            await self._persistently(self._begin)
-            while not self._is_over():
-                await self._persistently(self._step)
-            if self._vanished:
-                await self._persistently(self._leave)
+            await self._retry_on_full_disk(self._open)
+            while not self._is_done():
+                await self._retry_on_full_disk(self._step)
+            if self._is_deleted:
+                await self._retry_on_full_disk(self._clean_up)
         finally:
-            self._attendant.close()
-            self._ending.close()
-            reporting.cancel()
-            await asyncio.gather(reporting, return_exceptions=True)
-            self._reporter.give_up()
-        self._gone.set()
+            self._prober.close()
+            self._stopper.close()
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+            self._status_writer.give_up()
+        self._finished.set()
 
     # ------------------------------------------------------------------------------------------------------------ steps
 
-    async def _persistently(self, step: Callable[[], Awaitable[None]]) -> None:
-        """A full disk passes; what runs goes on meanwhile."""
+    async def _retry_on_full_disk(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Run a step, and retry it while the disk is full; containers keep running meanwhile."""
         while True:
             try:
                 return await step()
             except OSError as error:
-                _log.error("the kubelet cannot keep its records", pod=str(self.pod.metadata.key), error=str(error))
-                self._tell("Warning", "Failed", f"Error: the kubelet cannot keep its records: {error.strerror}")
+                _log.error("the kubelet cannot write its files", pod=str(self.pod.metadata.key), error=str(error))
+                self._record_event("Warning", "Failed", f"Error: the kubelet cannot write its files: {error.strerror}")
                 await self._clock.sleep(FULL_DISK_PAUSE)
 
-    async def _begin(self) -> None:
-        track, uid = self._track, self.pod.metadata.uid
-        is_new = track.is_new and not self.pod.is_finished
-        track.open()
+    async def _open(self) -> None:
+        checkpoint, uid = self._checkpoint, self.pod.metadata.uid
+        is_new = checkpoint.is_new and not self.pod.is_finished
+        checkpoint.open()
         if is_new:
             self._admit()
-        elif not self._is_halted():
-            self._ground.ledger.promise(uid, track.record.requests, track.record.all_devices)
+        elif not self._is_stopping():
+            self._context.ledger.promise(uid, checkpoint.record.requests, checkpoint.record.all_devices)
 
     def _admit(self) -> None:
-        answer = self._ground.ledger.admit(self.pod, wished_gpus(self.pod))
-        if isinstance(answer, Verdict):
-            self._tell("Warning", answer.reason, answer.message)
-            self.end(answer)
+        result = self._context.ledger.admit(self.pod, wished_gpus(self.pod))
+        if isinstance(result, Verdict):
+            self._record_event("Warning", result.reason, result.message)
+            self.end(result)
             return
-        record = replace(self._track.record, requests=requests(self.pod), devices=answer)
-        self._track.save(record)
-        if answer:
-            self._tell("Normal", "DevicesAllocated", told(answer, self._ground.settings.pretended))
-        if words := ignored(self.pod):
-            self._tell("Normal", "NotCarriedOut", "; ".join(words))
+        record = replace(self._checkpoint.record, requests=requests(self.pod), devices=result)
+        self._checkpoint.save(record)
+        if result:
+            self._record_event("Normal", "DevicesAllocated", told(result, self._context.settings.pretended))
+        if messages := ignored(self.pod):
+            self._record_event("Normal", "NotCarriedOut", "; ".join(messages))
 
-    async def _leave(self) -> None:
+    async def _clean_up(self) -> None:
         self._release()
-        await asyncio.to_thread(self._track.forget)
+        await asyncio.to_thread(self._checkpoint.forget)
 
     async def _step(self) -> None:
         self._woken.clear()
         self._observe()
-        self._attend()
-        if self._is_past_its_deadline():
-            self._tell("Normal", DEADLINE.reason, DEADLINE.message)
+        self._probe()
+        if self._has_passed_deadline():
+            self._record_event("Normal", DEADLINE.reason, DEADLINE.message)
             self.end(DEADLINE)
-        lives = self._track.lives(self._starting.troubles)
+        lives = self._checkpoint.lives(self._starter.troubles)
         orders = decide(self.pod.spec, lives, self._course(), self._clock.now())
-        self._stop(orders, lives)
+        self._stop_containers(orders, lives)
         for name in orders.start:
-            await self._starting.start(self.pod, name, lambda: not self._is_halted())
+            await self._starter.start(self.pod, name, lambda: not self._is_stopping())
         if orders.start:
             return
-        wait = self._report()
+        wait = self._offer_status()
         wait += [(orders.wake - self._clock.now()).total_seconds()] if orders.wake else []
-        if self._is_halted() and not self._track.alive():
-            wait += await self._settle()
-            if self._is_at_rest():
-                await self._reporter.written()
+        if self._is_stopping() and not self._checkpoint.alive():
+            wait += await self._finish()
+            if self._is_settled():
+                await self._status_writer.written()
                 return
-        if not self._is_over():
+        if not self._is_done():
             await self._wait([*wait, *self._due(orders)])
 
     def _observe(self) -> None:
-        changes = self._track.observe()
-        if any(map(self._is_ended_by_the_machine, changes)):
+        changes = self._checkpoint.observe()
+        if any(map(self._was_ended_by_machine, changes)):
             self.end(SHUTDOWN)
         for change in changes:
-            self._changed(change)
+            self._on_change(change)
 
-    def _is_over(self) -> bool:
-        if self._track.alive():
+    def _is_done(self) -> bool:
+        if self._checkpoint.alive():
             return False
-        return self._vanished or (self._is_at_rest() and self._reporter.is_done)
+        return self._is_deleted or (self._is_settled() and self._status_writer.is_done)
 
-    def _is_at_rest(self) -> bool:
-        return self.pod.is_finished and not self.pod.metadata.is_ending and self._settled.is_set()
+    def _is_settled(self) -> bool:
+        return self.pod.is_finished and not self.pod.metadata.is_ending and self._released.is_set()
 
-    def _is_halted(self) -> bool:
-        ending = self._vanished or self.pod.metadata.is_ending
-        return ending or self.pod.is_finished or bool(self._track.record.verdict_reason)
+    def _is_stopping(self) -> bool:
+        is_terminating = self._is_deleted or self.pod.metadata.is_ending
+        return is_terminating or self.pod.is_finished or bool(self._checkpoint.record.verdict_reason)
 
     def _course(self) -> Course:
-        return Course.HALT if self._is_halted() else Course.ON
+        return Course.HALT if self._is_stopping() else Course.ON
 
-    def _is_past_its_deadline(self) -> bool:
-        due = self._deadline()
+    def _has_passed_deadline(self) -> bool:
+        due = self._deadline_seconds()
         return due is not None and due <= 0
 
-    def _deadline(self) -> float | None:
+    def _deadline_seconds(self) -> float | None:
         """Seconds left of spec.activeDeadlineSeconds."""
         allowed = self.pod.spec.active_deadline_seconds
-        if allowed is None or self._is_halted():
+        if allowed is None or self._is_stopping():
             return None
-        return self._track.record.started + allowed - self._clock.now().timestamp()
+        return self._checkpoint.record.started + allowed - self._clock.now().timestamp()
 
     def _due(self, orders: Orders) -> list[float]:
-        """Seconds until something of ours is due. Who waits for others to end is asked again when they have."""
-        deadline = self._deadline()
-        return ([] if deadline is None else [deadline]) + self._ending.dues(orders.stop)
+        """Seconds until this worker must act. Containers that wait for others to end need no timer."""
+        deadline = self._deadline_seconds()
+        return ([] if deadline is None else [deadline]) + self._stopper.dues(orders.stop)
 
     async def _wait(self, seconds: list[float]) -> None:
         waking = asyncio.ensure_future(self._woken.wait())
@@ -222,119 +222,119 @@ class PodWorker:
             if timer:
                 timer.cancel()
 
-    def _changed(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         name, outcome = change.container.name, change.run.outcome
-        if change.run.started and (name, change.run.number) not in self._started:
-            self._started.add((name, change.run.number))
-            self._tell("Normal", "Started", f"Started container {name}")
+        if change.run.started and (name, change.run.number) not in self._reported_starts:
+            self._reported_starts.add((name, change.run.number))
+            self._record_event("Normal", "Started", f"Started container {name}")
         if outcome is None:
             return
-        self._attendant.leave(name)
-        self._ending.ended(name)
+        self._prober.leave(name)
+        self._stopper.ended(name)
         if outcome.started is None:
-            self._tell("Warning", "Failed", f"Error: {outcome.message}")
-        life = self._track.lives({})[name]
+            self._record_event("Warning", "Failed", f"Error: {outcome.message}")
+        life = self._checkpoint.lives({})[name]
         back = life.back_at()
         if back is not None and self._course() is Course.ON and self.pod.spec.restart_policy != "Never":
-            words = f"Back-off restarting failed container {name} in pod {full_name(self.pod)}"
-            self._tell("Warning", "BackOff", words)
+            message = f"Back-off restarting failed container {name} in pod {full_name(self.pod)}"
+            self._record_event("Warning", "BackOff", message)
 
     # ----------------------------------------------------------------------------------------------- hooks and probes
 
-    def _attend(self) -> None:
-        """Go on to look after what runs, and write down what was found out."""
-        if self._is_halted():
-            self._attendant.halt()
-        for name, (number, fitness) in self._attendant.fitness.items():
-            self._track.note(name, number, fitness)
-        for place, run in self._track.places():
-            known = self._track.record.container(place.container.name)
-            self._attendant.attend(place, run, known.fitness_of(run.number))
+    def _probe(self) -> None:
+        """Start probing new runs, and save the results so far."""
+        if self._is_stopping():
+            self._prober.halt()
+        for name, (number, fitness) in self._prober.fitness.items():
+            self._checkpoint.note(name, number, fitness)
+        for place, run in self._checkpoint.places():
+            record = self._checkpoint.record.container(place.container.name)
+            self._prober.attend(place, run, record.fitness_of(run.number))
 
     # ----------------------------------------------------------------------------------------------------------- ending
 
-    def _is_ended_by_the_machine(self, change: Change) -> bool:
-        """It was told to end, by nobody here; or it went down with the machine, and somebody can make it anew."""
+    def _was_ended_by_machine(self, change: Change) -> bool:
+        """Whether the machine ended the run: by SIGTERM from outside, or by a crash if a controller owns the pod."""
         outcome = change.run.outcome
-        if outcome is None or self._is_halted():
+        if outcome is None or self._is_stopping():
             return False
-        lives = self._track.lives({})
+        lives = self._checkpoint.lives({})
         if lives[change.container.name].fitness.unfit:
             return False
         if change.container.is_sidecar and is_over(self.pod.spec, lives):
             return False
-        is_left = change.is_late and outcome.was_lost and self.pod.metadata.controller is not None
-        return outcome.was_told or is_left
+        was_lost_with_machine = change.is_late and outcome.was_lost and self.pod.metadata.controller is not None
+        return outcome.was_told or was_lost_with_machine
 
-    def _stop(self, orders: Orders, lives: Lives) -> None:
-        for act, names in ((self._ending.prepare, orders.await_turn), (self._ending.stop, orders.stop)):
+    def _stop_containers(self, orders: Orders, lives: Lives) -> None:
+        for apply, names in ((self._stopper.prepare, orders.await_turn), (self._stopper.stop, orders.stop)):
             for name in names:
-                place, unfit = self._track.place(name), lives[name].fitness.unfit
-                act(place, self._grace(place.container, unfit), self._killing(place.container, unfit))
+                place, unfit = self._checkpoint.place(name), lives[name].fitness.unfit
+                apply(place, self._grace(place.container, unfit), self._killing_message(place.container, unfit))
 
     def _grace(self, container: Container, unfit: str) -> float:
         grace = float(self.pod.grace_seconds)
-        if self._vanished:
+        if self._is_deleted:
             return min(grace, VANISHED_GRACE)
-        own = None if self._is_halted() else grace_of(container, unfit)
-        return grace if own is None else float(own)
+        probe_grace = None if self._is_stopping() else grace_of(container, unfit)
+        return grace if probe_grace is None else float(probe_grace)
 
-    def _killing(self, container: Container, unfit: str) -> str:
-        """A kubelet's words."""
-        if not unfit or self._is_halted():
+    def _killing_message(self, container: Container, unfit: str) -> str:
+        """The message of the Killing event, worded as in Kubernetes."""
+        if not unfit or self._is_stopping():
             return f"Stopping container {container.name}"
         if unfit == POST_START:
             return POST_START
-        again = container.is_sidecar or self.pod.spec.restart_policy != "Never"
-        return f"Container {container.name} failed {unfit}{', will be restarted' if again else ''}"
+        restarts = container.is_sidecar or self.pod.spec.restart_policy != "Never"
+        return f"Container {container.name} failed {unfit}{', will be restarted' if restarts else ''}"
 
-    async def _settle(self) -> list[float]:
-        """Nothing runs any more and nothing will: give everything back, and let the API have its way."""
+    async def _finish(self) -> list[float]:
+        """Release the pod's resources and, if it is terminating, delete it from the API; return when to retry."""
         self._release()
-        if self._vanished or self._deleted or not self.pod.metadata.is_ending:
+        if self._is_deleted or self._was_delete_sent or not self.pod.metadata.is_ending:
             return []
-        await self._reporter.written()
+        await self._status_writer.written()
         options = DeleteOptions(uid=self.pod.metadata.uid, grace_seconds=0)
         try:
-            await self._ground.cluster.delete(PODS_TO_RUN, self.pod.metadata.key, options)
-            self._deleted = True
+            await self._context.cluster.delete(PODS_TO_RUN, self.pod.metadata.key, options)
+            self._was_delete_sent = True
         except (NotFound, Conflict):
-            self._vanished = True
+            self._is_deleted = True
         except ApiError:
             return [FIRST_PAUSE]
         return []
 
     def _release(self) -> None:
-        if not self._settled.is_set():
-            self._ground.ledger.release(self.pod.metadata.uid)
-            self._ground.ports.release(f"{self._ground.settings.name}/{self.pod.metadata.uid}")
-            self._settled.set()
+        if not self._released.is_set():
+            self._context.ledger.release(self.pod.metadata.uid)
+            self._context.ports.release(f"{self._context.settings.name}/{self.pod.metadata.uid}")
+            self._released.set()
 
-    # ---------------------------------------------------------------------------------------------------------- telling
+    # ----------------------------------------------------------------------------------------------- status and events
 
-    def _report(self) -> list[float]:
-        """What is only just starting is not told: in a moment there is more to tell."""
-        if self._vanished or self._track.is_foreign:
+    def _offer_status(self) -> list[float]:
+        """Offer the status to the writer; while a container is just starting, wait for more to report."""
+        if self._is_deleted or self._checkpoint.is_foreign:
             return []
-        patience = self._starting.begun + START_SECONDS - self._clock.monotonic()
-        if patience > 0 and self._track.is_starting():
-            return [patience]
-        record = self._track.record
-        standing = Standing(
-            lives=self._track.lives(self._starting.troubles),
+        delay = self._starter.begun + START_SECONDS - self._clock.monotonic()
+        if delay > 0 and self._checkpoint.is_starting():
+            return [delay]
+        record = self._checkpoint.record
+        facts = Standing(
+            lives=self._checkpoint.lives(self._starter.troubles),
             course=self._course(),
             verdict=record.verdict,
             started=moment(record.started),
-            host=self._ground.settings.address,
-            address=self._ground.settings.pod_address,
-            environments={name: known.environment for name, known in record.containers.items()},
+            host=self._context.settings.address,
+            address=self._context.settings.pod_address,
+            environments={name: container.environment for name, container in record.containers.items()},
         )
 
         def render(pod: Pod) -> Json:
-            return pod_status(pod, standing, self._clock.now())
+            return pod_status(pod, facts, self._clock.now())
 
-        self._reporter.offer(render)
+        self._status_writer.offer(render)
         return []
 
-    def _tell(self, kind: str, reason: str, message: str) -> None:
-        self._ground.recorder.tell(self.pod, "Warning" if kind == "Warning" else "Normal", reason, message)
+    def _record_event(self, kind: str, reason: str, message: str) -> None:
+        self._context.recorder.tell(self.pod, "Warning" if kind == "Warning" else "Normal", reason, message)

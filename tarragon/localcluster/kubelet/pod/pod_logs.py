@@ -1,4 +1,4 @@
-"""What `kubectl logs` is answered for the pods of one node, refusals included."""
+"""Answers log requests (`kubectl logs`) for the pods of one node, errors included."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tarragon.localcluster.kubelet.shim.shim_client import state_of
 
 
 class NodeLogs:
-    """Reads what the containers of a node have said; needs no kubelet that runs, only its folder."""
+    """Reads the container logs of a node; only the node's folder is needed, not a running kubelet."""
 
     def __init__(self, folder: NodeFolder, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
 
     async def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
-        """Chunks. `pod` is the whole object. Raises BadRequest for a container that has no such log."""
+        """The log in chunks. `pod` is the complete object. Raises BadRequest for a container without such a log."""
         metadata = pod["metadata"]
         container = container_asked(pod, options.container)
         status = _status(pod, container)
         logs = self._folder.pod_logs(metadata["namespace"], metadata["name"], metadata["uid"])
-        asked = _Asked(pod=metadata["name"], container=container, previous=options.previous)
-        number = _number(logs.numbers(container), status, asked)
+        target = _Target(pod=metadata["name"], container=container, previous=options.previous)
+        number = _number(logs.numbers(container), status, target)
         log = logs.log(container, number)
         wanted = Wanted(timestamps=options.timestamps, tail=options.tail_lines, since=self._since(options))
         if not options.follow:
@@ -51,13 +51,13 @@ class NodeLogs:
 
 def _has_ended(run: Path) -> bool:
     state = state_of(run)
-    # A run that is not known any more belongs to a pod that has been removed.
+    # A run without a record belongs to a pod that was removed.
     return state.has_ended if state else not (run / "spec.json").exists()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """What the request was about, for the words of a refusal."""
+class _Target:
+    """The subject of a request, for its error messages."""
 
     pod: str
     container: str
@@ -66,25 +66,25 @@ class _Asked:
 
 def _status(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
     status = pod.get("status") or {}
-    known: Iterable[Mapping[str, Any]] = (status.get("containerStatuses") or []) + (
+    statuses: Iterable[Mapping[str, Any]] = (status.get("containerStatuses") or []) + (
         status.get("initContainerStatuses") or []
     )
-    return next((each for each in known if each.get("name") == container), {})
+    return next((each for each in statuses if each.get("name") == container), {})
 
 
-def _number(known: list[int], status: Mapping[str, Any], asked: _Asked) -> int:
-    """Which run is meant. Raises BadRequest when there is no such run."""
+def _number(recorded: list[int], status: Mapping[str, Any], target: _Target) -> int:
+    """The number of the requested run. Raises BadRequest when there is no such run."""
     waiting = (status.get("state") or {}).get("waiting") or {}
-    if asked.previous:
-        # A container that waits for its restart has no present run: the latest is the previous one.
-        before = known if waiting else known[:-1]
-        if not before:
-            raise bad_request(f'previous terminated container "{asked.container}" in pod "{asked.pod}" not found')
-        return before[-1]
-    if not known:
+    if target.previous:
+        # A container that waits for its restart has no current run: the latest is the previous one.
+        previous = recorded if waiting else recorded[:-1]
+        if not previous:
+            raise bad_request(f'previous terminated container "{target.container}" in pod "{target.pod}" not found')
+        return previous[-1]
+    if not recorded:
         reason = waiting.get("reason") or "ContainerCreating"
-        raise bad_request(f'container "{asked.container}" in pod "{asked.pod}" is waiting to start: {reason}')
-    return known[-1]
+        raise bad_request(f'container "{target.container}" in pod "{target.pod}" is waiting to start: {reason}')
+    return recorded[-1]
 
 
 def bad_request(message: str) -> ApiError:

@@ -1,4 +1,4 @@
-"""Tells the API what happens to pods, as events; nobody waits for it, and what cannot be told is let go."""
+"""Records events about pods in the background; events that cannot be written are dropped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tarragon.localcluster.kubelet.base.spec import Pod
 
 COMPONENT = "kubelet"
 WAITING = 1000
-"""Events that may wait for the API; more are not worth the memory."""
+"""The length of the event queue; further events are dropped."""
 
 _log = structlog.get_logger()
 
@@ -31,24 +31,24 @@ class Recorder:
         self._queue: asyncio.Queue[Event] = asyncio.Queue(WAITING)
 
     def tell(self, pod: Pod, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        about = ObjectReference(api_version="v1", kind="Pod", key=pod.metadata.key, uid=pod.metadata.uid)
+        regarding = ObjectReference(api_version="v1", kind="Pod", key=pod.metadata.key, uid=pod.metadata.uid)
         with contextlib.suppress(asyncio.QueueFull):
-            self._queue.put_nowait(Event(about=about, type=kind, reason=reason, message=message))
+            self._queue.put_nowait(Event(about=regarding, type=kind, reason=reason, message=message))
 
     async def run(self) -> None:
-        """For ever."""
+        """Write queued events until cancelled."""
         while True:
             event = await self._queue.get()
             try:
                 await self._write(event)
             except ApiError as error:
                 _log.info(
-                    "an event could not be told", reason=event.reason, about=str(event.about.key), error=str(error)
+                    "an event could not be written", reason=event.reason, about=str(event.about.key), error=str(error)
                 )
             self._queue.task_done()
 
     async def told(self) -> None:
-        """Return when everything has been told."""
+        """Return when all queued events have been written or dropped."""
         await self._queue.join()
 
     async def _write(self, event: Event) -> None:
@@ -57,6 +57,6 @@ class Recorder:
             await self._cluster.create(EVENTS, body(event, now, COMPONENT))
         except AlreadyExists:
             key = Key(event.about.key.namespace or "default", event.name)
-            known = await self._cluster.get(EVENTS.reading(dict), key)
-            again = {"count": int(known.get("count") or 1) + 1, "lastTimestamp": timestamp(now)}
-            await self._cluster.patch(EVENTS, key, again)
+            stored = await self._cluster.get(EVENTS.reading(dict), key)
+            changes = {"count": int(stored.get("count") or 1) + 1, "lastTimestamp": timestamp(now)}
+            await self._cluster.patch(EVENTS, key, changes)

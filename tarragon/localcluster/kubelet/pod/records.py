@@ -1,4 +1,4 @@
-"""What a kubelet must not forget of a pod when it is killed: written before it acts, read when it comes back."""
+"""The checkpoint files of a pod, which survive a killed kubelet: written before it acts, read when it restarts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from tarragon.localcluster.kubelet.probes.pod_lifecycle import Backoff, Fitness,
 from tarragon.localcluster.kubelet.shim.shim_client import State
 
 LOST = "ContainerStatusUnknown"
-LOST_WORDS = "the process that supervised the container is gone and has left no record of how the container ended"
+LOST_WORDS = "the process that supervised the container is gone and left no record of how the container ended"
 
 
 class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`ended` is when the kubelet saw the run `number` end. Times are seconds since 1970, 0 is none.
+    """The checkpoint of one container. Times are in seconds since 1970, 0 for none.
 
-    `fitness` is that of the run `attended`. `environment` is what the image stood for when it was last started.
+    `ended` is when the kubelet saw run `number` end. `delay` and `since` are the back-off. `fitness` belongs to run
+    `attended`. `environment` is the folder that the image mapped to at the last start.
     """
 
     number: int = -1
@@ -47,9 +48,9 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`volumes` are places by name, None before they have been made; `devices` are by container and resource.
+    """The checkpoint of one pod. `volumes` are folders by volume name, None before they are created.
 
-    `gpus` are those of NVIDIA, as earlier versions wrote them.
+    `devices` are by container and resource. `gpus` are NVIDIA's, as written by earlier versions.
     """
 
     started: float
@@ -68,8 +69,8 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Verdict(reason=self.verdict_reason, message=self.verdict_message)
 
     def devices_of(self, container: str) -> dict[str, tuple[str, ...]]:
-        before = self.gpus.get(container)
-        return {**({NVIDIA_GPU: before} if before else {}), **self.devices.get(container, {})}
+        legacy = self.gpus.get(container)
+        return {**({NVIDIA_GPU: legacy} if legacy else {}), **self.devices.get(container, {})}
 
     @property
     def all_devices(self) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -91,7 +92,7 @@ def _manifest(folder: PodFolder) -> Path:
 
 
 def save_manifest(folder: PodFolder, pod: Pod) -> None:
-    """The pod as it was last seen: needed when it is deleted while no kubelet is there."""
+    """Save the pod, for the case that it is deleted while no kubelet runs."""
     make_private(folder.path)
     write_bytes(_manifest(folder), encode(pod))
 
@@ -113,17 +114,17 @@ def load(folder: PodFolder) -> PodRecord | None:
 
 
 def devices_held(node: Path, resource: str) -> list[str]:
-    """Those that containers of a node have, or had last, by what its kubelet has written down. `node` is its folder."""
-    found: dict[str, None] = {}
+    """The devices allocated to pods of a node, by their checkpoints. `node` is the node's folder."""
+    held: dict[str, None] = {}
     for folder in sorted((node / "pods").glob("[!.]*")):
         record = load(PodFolder(folder))
-        for given in record.all_devices.values() if record is not None else ():
-            found |= dict.fromkeys(given.get(resource, ()))
-    return list(found)
+        for allocated in record.all_devices.values() if record is not None else ():
+            held |= dict.fromkeys(allocated.get(resource, ()))
+    return list(held)
 
 
 def run_of(number: int, state: State | None, message: str = "") -> Run:
-    """A run as its shim tells it; `message` is its termination message."""
+    """The run that a shim's state describes; `message` is its termination message."""
     if state is None:
         return Run(number=number, identity="")
     started = _moment_of(state.started)

@@ -1,4 +1,4 @@
-"""Starts the containers of one pod, and remembers what each of them lacks that could not be started."""
+"""Starts the containers of one pod, and keeps the reason why a container could not be started."""
 
 from __future__ import annotations
 
@@ -18,65 +18,66 @@ from tarragon.localcluster.kubelet.probes.handlers import Tell
 from tarragon.localcluster.kubelet.probes.pod_lifecycle import Trouble
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-"""Between two attempts at something that lacks something."""
+"""Seconds between two attempts to start a container."""
 
 
 class Starting:
-    """`begun` is when the latest run was begun (monotonic); `troubles` are by container."""
+    """Starts containers. `begun` is when the latest run started (monotonic); `troubles` are failures by container."""
 
-    def __init__(self, ground: Ground, track: Track, tell: Tell) -> None:
-        self._ground = ground
-        self._clock = ground.clock
-        self._track = track
-        self._tell = tell
+    def __init__(self, context: Ground, checkpoint: Track, record_event: Tell) -> None:
+        self._context = context
+        self._clock = context.clock
+        self._checkpoint = checkpoint
+        self._record_event = record_event
         self._pauses: dict[str, float] = {}
         self.begun = 0.0
         self.troubles: dict[str, Trouble] = {}
 
     async def start(self, pod: Pod, name: str, is_wanted: Callable[[], bool]) -> None:
-        """Or write down why not. `is_wanted` is asked again when everything is prepared, which may take its time."""
+        """Start a container, or keep why it cannot start. `is_wanted` is asked again after the preparation."""
         container = next(each for each in pod.spec.all_containers if each.name == name)
         try:
             await self._launch(pod, container, is_wanted)
-        except CannotMount as lack:
-            self._in_trouble(container, lack.reason, str(lack), "FailedMount")
-        except CannotStart as lack:
-            self._in_trouble(container, lack.reason, str(lack))
+        except CannotMount as error:
+            self._failed(container, error.reason, str(error), "FailedMount")
+        except CannotStart as error:
+            self._failed(container, error.reason, str(error))
         except ApiError as error:
-            self._in_trouble(container, "ContainerCreating", f"the API cannot be read: {error}")
+            self._failed(container, "ContainerCreating", f"the API cannot be read: {error}")
         except TarragonError as error:
-            self._in_trouble(container, "CreateContainerError", str(error))
+            self._failed(container, "CreateContainerError", str(error))
         except OSError as error:
-            self._in_trouble(container, "CreateContainerError", f"{error.strerror}: {error.filename or 'the process'}")
+            self._failed(container, "CreateContainerError", f"{error.strerror}: {error.filename or 'the process'}")
 
     async def _launch(self, pod: Pod, container: Container, is_wanted: Callable[[], bool]) -> None:
-        track, name = self._track, container.name
-        number = track.next_number(name)
-        identity = identity_of(self._ground.identity, pod.metadata.uid, name, number)
-        order = Order(pod=pod, container=container, number=number, record=track.record, identity=identity)
-        prepared = await self._ground.launcher.prepare(order)
-        if track.record.volumes is None:
-            track.save(replace(track.record, volumes={name: str(place) for name, place in prepared.volumes.items()}))
+        checkpoint, name = self._checkpoint, container.name
+        number = checkpoint.next_number(name)
+        identity = identity_of(self._context.identity, pod.metadata.uid, name, number)
+        order = Order(pod=pod, container=container, number=number, record=checkpoint.record, identity=identity)
+        prepared = await self._context.launcher.prepare(order)
+        if checkpoint.record.volumes is None:
+            volumes = {volume: str(folder) for volume, folder in prepared.volumes.items()}
+            checkpoint.save(replace(checkpoint.record, volumes=volumes))
         if not is_wanted():
             return
         folder = prepared.environment.folder
-        track.begin(container, identity, folder)
+        checkpoint.begin(container, identity, folder)
         try:
-            self._ground.shims.start(track.folder.run(name, number), prepared.launch)
+            self._context.shims.start(checkpoint.folder.run(name, number), prepared.launch)
         except OSError:
-            track.give_up(name)
+            checkpoint.give_up(name)
             raise
         self.begun = self._clock.monotonic()
         self.troubles.pop(name, None)
         self._pauses.pop(name, None)
-        words = f'Container image "{container.image}" already present on machine: it stands for {folder}'
-        self._tell("Normal", "Pulled", words)
-        self._tell("Normal", "Created", f"Created container: {name}")
+        message = f'Container image "{container.image}" already present on machine: it maps to {folder}'
+        self._record_event("Normal", "Pulled", message)
+        self._record_event("Normal", "Created", f"Created container: {name}")
 
-    def _in_trouble(self, container: Container, reason: str, message: str, event: str = "Failed") -> None:
+    def _failed(self, container: Container, reason: str, message: str, event: str = "Failed") -> None:
         pause = min(self._pauses.get(container.name, FIRST_PAUSE / 2) * 2, LONGEST_PAUSE)
         self._pauses[container.name] = pause
         now = self._clock.now()
         until = moment(now.timestamp() + pause)
         self.troubles[container.name] = Trouble(reason=reason, message=message, since=now, until=until)
-        self._tell("Warning", event, message if event != "Failed" else f"Error: {message}")
+        self._record_event("Warning", event, message if event != "Failed" else f"Error: {message}")

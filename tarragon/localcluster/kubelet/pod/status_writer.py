@@ -1,4 +1,4 @@
-"""Writes one pod's status: only when it has changed, the newest only, again when somebody else was faster."""
+"""Writes one pod's status: only changes, only the newest one, and again after a conflict."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tarragon.localcluster.kubelet.pod.status import Json, relevant
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
 REFUSED_PAUSE = 30.0
-"""When the API does not accept a status: a bug or a permission, neither of which goes away in a moment."""
+"""The pause after the API rejected a status: a bug or a missing permission does not resolve quickly."""
 
 _log = structlog.get_logger()
 
 Render = Callable[[Pod], Json]
-"""The status of a pod whose stored state is given: conditions of others are kept from there."""
+"""Computes the status from the stored pod, whose other conditions are kept."""
 
 
 class Reporter:
-    """`latest` is the pod as the API is known to have it."""
+    """Writes the status in the background. `latest` is the newest known state of the pod in the API."""
 
     def __init__(self, cluster: Cluster, clock: Clock, pod: Pod) -> None:
         self._cluster = cluster
@@ -37,12 +37,12 @@ class Reporter:
         self._written.set()
 
     def seen(self, pod: Pod) -> None:
-        """What a watch has told: it may be behind what our own writes were answered."""
+        """Take over the pod from the watch, unless the reply to our own write was newer."""
         if _version(pod) >= _version(self.latest):
             self.latest = pod
 
     def offer(self, render: Render) -> None:
-        """To be written soon, in place of what was offered before and has not been written yet."""
+        """Schedule a write, which replaces a status that was offered but not written yet."""
         status = render(self.latest)
         if not self._written.is_set() or difference(relevant(self.latest.status, status), status):
             self._render = render
@@ -58,11 +58,11 @@ class Reporter:
         await self._written.wait()
 
     def give_up(self) -> None:
-        """Nobody writes any more: whoever waits for that need not."""
+        """Release those who wait in `written`, as the writer has stopped."""
         self._written.set()
 
     async def run(self) -> None:
-        """For ever, or until the pod is gone."""
+        """Write until cancelled, or until the pod is deleted."""
         pause = FIRST_PAUSE
         while True:
             await self._work.wait()
@@ -86,7 +86,7 @@ class Reporter:
             return
         if not isinstance(error, Unavailable | TooManyRequests):
             pause = REFUSED_PAUSE
-            _log.warning("a pod's status was not accepted", pod=str(self.latest.metadata.key), error=str(error))
+            _log.warning("the API rejected a pod's status", pod=str(self.latest.metadata.key), error=str(error))
         await self._clock.sleep(max(pause, error.retry_after))
 
     async def _write(self) -> None:
@@ -105,10 +105,10 @@ class Reporter:
             if stored.metadata.uid == metadata.uid:
                 self.latest = stored
                 raise
-            self._render = None  # another pod of this name: ours is gone
+            self._render = None  # another pod has this name: ours was deleted
 
 
 def _version(pod: Pod) -> int:
-    """Newer is greater: Kubernetes promises it since 1.35, and every server has always kept it."""
+    """The resource version as a number. Newer is greater: guaranteed since Kubernetes 1.35, and true before."""
     version = pod.metadata.resource_version
     return int(version) if version.isdigit() else 0

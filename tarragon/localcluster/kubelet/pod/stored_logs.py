@@ -1,4 +1,4 @@
-"""The logs of pods that are gone: found again by name and label, and let go of when they are too many."""
+"""The logs of deleted pods: found by namespace and labels, and pruned when they are too many."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tarragon.localcluster.kubelet.base.layout import LogFolder
 
 PODS = 1000
 BYTES = 2**30
-"""So many pods, and so many bytes of all their logs together, are kept after the pods are gone: the newest."""
+"""How many deleted pods, and how many bytes of their logs in all, are kept: the newest ones."""
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run of a container. `code` is None while it goes on; times are seconds since 1970."""
+    """One run of a container. `code` is None while it runs; times are seconds since 1970."""
 
     container: str
     number: int
@@ -31,7 +31,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PodFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is worth knowing of a pod when only its logs are left. `removed` is 0 as long as the pod is there."""
+    """The facts about a pod that are kept with its logs. `removed` is 0 while the pod exists."""
 
     namespace: str
     name: str
@@ -39,9 +39,9 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str = ""
     labels: dict[str, str] = {}
     owner: str = ""
-    """The uid of the controller: pods of two jobs of one name are told apart by it."""
+    """The uid of the controller, which distinguishes pods of two jobs of the same name."""
     controller: OwnerReference | None = None
-    """None also in records of before this was written down, which have `owner` alone."""
+    """None also in files of earlier versions, which recorded only `owner`."""
     created: float = 0.0
     removed: float = 0.0
     runs: list[RunFacts] = []
@@ -49,14 +49,14 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class KeptPod:
-    """A pod's logs; read one with `kubelet.logs.read(pod.log(run))`."""
+    """The stored logs of a pod; read one with `logs.read(pod.log(run))`."""
 
     facts: PodFacts
     folder: LogFolder
 
     @property
     def controlled_by(self) -> OwnerIdentity | None:
-        """None where only a uid was written down, and of a pod that had no controller."""
+        """The identity of the controller; None without a controller, or if only its uid was recorded."""
         controller = self.facts.controller
         return controller.identity(self.facts.namespace) if controller is not None else None
 
@@ -68,13 +68,13 @@ class KeptPod:
 
 
 def kept_logs(nodes: Path, namespace: str = "", labels: str = "") -> list[KeptPod]:
-    """The pods of all nodes below `nodes` that have logs, also those that still run, oldest first.
+    """The pods with logs of all nodes in the folder `nodes`, running pods included, oldest first.
 
-    Needs no cluster. Raises ValueError for a label selector that nobody can read.
+    Needs no cluster. Raises ValueError for an invalid label selector.
     """
-    fits = label_selector(labels)
-    found = [pod for pod in _all(nodes, f"*/logs/{namespace or '*'}/*/*/pod.json") if fits(pod.facts.labels)]
-    return sorted(found, key=lambda pod: (pod.facts.created, pod.facts.namespace, pod.facts.name))
+    matches = label_selector(labels)
+    pods = [pod for pod in _all(nodes, f"*/logs/{namespace or '*'}/*/*/pod.json") if matches(pod.facts.labels)]
+    return sorted(pods, key=lambda pod: (pod.facts.created, pod.facts.namespace, pod.facts.name))
 
 
 def _all(folder: Path, pattern: str) -> Iterator[KeptPod]:
@@ -85,24 +85,24 @@ def _all(folder: Path, pattern: str) -> Iterator[KeptPod]:
 
 
 def prune(logs: Path, *, pods: int = PODS, size: int = BYTES) -> None:
-    """Remove the logs of the pods of one node that have been gone for longest, until the rest is within bounds."""
-    gone = sorted(
+    """Remove the logs of a node's longest deleted pods, until the rest is within the limits."""
+    deleted = sorted(
         (pod for pod in _all(logs, "*/*/*/pod.json") if pod.facts.removed),
         key=lambda pod: pod.facts.removed,
         reverse=True,
     )
     used = 0
-    for number, pod in enumerate(gone):
+    for number, pod in enumerate(deleted):
         used += sum(path.stat().st_size for path in pod.folder.path.rglob("*") if path.is_file())
         if number >= pods or used > size:
             _remove(pod.folder.path)
 
 
 def _remove(folder: Path) -> None:
-    """With the folders above it that are empty then: <namespace>/<pod>."""
+    """Remove the folder, and its parents `<namespace>/<pod>` if they are empty then."""
     shutil.rmtree(folder, ignore_errors=True)
-    for above in (folder.parent, folder.parent.parent):
+    for parent in (folder.parent, folder.parent.parent):
         try:
-            above.rmdir()
+            parent.rmdir()
         except OSError:
             return
