@@ -1,4 +1,4 @@
-"""Containers as real processes: shims, and the kubelet's hold on them."""
+"""Containers as real processes: shims, and the kubelet's client for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (stdout|stderr) ([FP]
 
 
 class Ward:
-    """Containers of one test, below one folder; `crash` forgets them all, as a kubelet that is killed does."""
+    """The containers of one test, in one folder; `crash` forgets them all, like a killed kubelet."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -72,7 +72,7 @@ class Ward:
         await eventually(lambda: text in self.output(number))
 
     def lines(self, number: int = 0) -> list[tuple[str, str, str]]:
-        """Stream, F or P, text."""
+        """The stream, tag (F or P) and text of each line."""
         text = self.log(number).read_text() if self.log(number).exists() else ""
         return [match.groups() for line in text.splitlines() if (match := LINE.fullmatch(line))]  # type: ignore[misc]
 
@@ -99,7 +99,7 @@ def sh(script: str) -> tuple[str, str, str]:
     return "sh", "-c", script
 
 
-async def test_a_container_is_logged_in_the_format_of_container_runtimes(ward: Ward) -> None:
+async def test_output_is_logged_in_cri_format(ward: Ward) -> None:
     ward.start(*sh("echo one; echo; echo two"))
 
     state = await ward.ended()
@@ -109,7 +109,7 @@ async def test_a_container_is_logged_in_the_format_of_container_runtimes(ward: W
     assert 0 < state.started <= state.finished
 
 
-async def test_both_streams_are_told_apart(ward: Ward) -> None:
+async def test_stdout_and_stderr_are_marked(ward: Ward) -> None:
     ward.start(*sh("echo out; echo err >&2"))
 
     await ward.ended()
@@ -117,7 +117,7 @@ async def test_both_streams_are_told_apart(ward: Ward) -> None:
     assert sorted(ward.lines()) == [("stderr", "F", "err"), ("stdout", "F", "out")]
 
 
-async def test_a_line_without_end_is_seen_while_the_process_still_runs(ward: Ward) -> None:
+async def test_an_unfinished_line_is_logged_while_the_process_runs(ward: Ward) -> None:
     ward.start(*sh("printf 'step 1'; read forever < /dev/zero || sleep 1000"))
 
     await ward.says("step 1")
@@ -127,7 +127,7 @@ async def test_a_line_without_end_is_seen_while_the_process_still_runs(ward: War
     assert ward.lines()[0] == ("stdout", "P", "step 1")
 
 
-async def test_output_without_a_last_line_end_stays_without(ward: Ward) -> None:
+async def test_output_without_a_final_line_break_is_kept_as_it_is(ward: Ward) -> None:
     ward.start("printf", "abc")
 
     await ward.ended()
@@ -135,7 +135,7 @@ async def test_output_without_a_last_line_end_stays_without(ward: Ward) -> None:
     assert ward.output() == "abc"
 
 
-async def test_long_lines_are_cut_into_pieces_that_make_the_same_line(ward: Ward) -> None:
+async def test_long_lines_are_split_into_parts_of_one_line(ward: Ward) -> None:
     ward.start(*sh("head -c 100000 /dev/zero | tr '\\0' x; echo; echo end"))
 
     await ward.ended()
@@ -144,13 +144,13 @@ async def test_long_lines_are_cut_into_pieces_that_make_the_same_line(ward: Ward
     assert max(len(text) for _, _, text in ward.lines()) <= 16 * 1024
 
 
-async def test_the_exit_code_is_the_programs(ward: Ward) -> None:
+async def test_the_exit_code_of_the_program_is_recorded(ward: Ward) -> None:
     ward.start(*sh("exit 42"))
 
     assert (await ward.ended()).code == 42
 
 
-async def test_a_death_by_signal_is_128_and_its_number(ward: Ward) -> None:
+async def test_the_exit_code_after_a_signal_is_128_plus_its_number(ward: Ward) -> None:
     ward.start(*sh("kill -SEGV $$"))
 
     state = await ward.ended()
@@ -158,7 +158,7 @@ async def test_a_death_by_signal_is_128_and_its_number(ward: Ward) -> None:
     assert (state.code, state.signal) == (128 + signal.SIGSEGV, signal.SIGSEGV)
 
 
-async def test_the_environment_is_what_was_given_and_the_mark(ward: Ward) -> None:
+async def test_the_environment_is_the_given_one_and_the_mark(ward: Ward) -> None:
     ward.start("env", COLOUR="blue")
 
     await ward.ended()
@@ -185,7 +185,9 @@ async def test_standard_input_is_empty(ward: Ward) -> None:
         (("sh", "a\0b"), 'exec: "sh": embedded null byte'),
     ],
 )
-async def test_a_command_that_cannot_be_started_says_why(ward: Ward, argv: tuple[str, ...], words: str) -> None:
+async def test_the_error_of_a_command_that_cannot_start_is_recorded(
+    ward: Ward, argv: tuple[str, ...], words: str
+) -> None:
     (ward.folder / "plain").write_text("x")
     for name, text in {"orphan": "#!/no/such/interpreter\n", "empty": "\0"}.items():
         (ward.folder / name).write_text(text)
@@ -197,13 +199,13 @@ async def test_a_command_that_cannot_be_started_says_why(ward: Ward, argv: tuple
     assert (state.code, state.error) == (128, words)
 
 
-async def test_a_working_directory_that_is_gone_says_so(ward: Ward) -> None:
+async def test_a_missing_working_directory_is_a_start_error(ward: Ward) -> None:
     ward.start("true", cwd="/no/such/folder")
 
     assert (await ward.ended()).error == 'chdir to cwd ("/no/such/folder") failed: no such file or directory'
 
 
-async def test_a_stop_is_a_sigterm_that_the_program_may_answer(ward: Ward) -> None:
+async def test_a_stop_sends_sigterm_which_the_program_may_handle(ward: Ward) -> None:
     ward.start(*sh("trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done"))
     await ward.says("ready")
 
@@ -214,7 +216,7 @@ async def test_a_stop_is_a_sigterm_that_the_program_may_answer(ward: Ward) -> No
     assert "bye\n" in ward.output()
 
 
-async def test_a_program_that_ignores_sigterm_is_killed_after_its_grace(ward: Ward) -> None:
+async def test_a_program_that_ignores_sigterm_is_killed_after_its_grace_period(ward: Ward) -> None:
     ward.start(*sh("trap '' TERM; echo ready; while :; do sleep 0.05; done"))
     await ward.says("ready")
 
@@ -224,7 +226,7 @@ async def test_a_program_that_ignores_sigterm_is_killed_after_its_grace(ward: Wa
     assert ward.left_over() == []
 
 
-async def test_a_second_stop_shortens_the_grace(ward: Ward) -> None:
+async def test_a_second_stop_shortens_the_grace_period(ward: Ward) -> None:
     ward.start(*sh("trap '' TERM; echo ready; while :; do sleep 0.05; done"))
     await ward.says("ready")
 
@@ -234,7 +236,7 @@ async def test_a_second_stop_shortens_the_grace(ward: Ward) -> None:
     assert (await ward.ended()).code == 137
 
 
-async def test_a_stop_that_comes_before_the_shim_can_listen_is_not_lost(ward: Ward) -> None:
+async def test_a_stop_before_the_shim_handles_signals_is_not_lost(ward: Ward) -> None:
     ward.start("sleep", "1000")
     ward.shims.stop(ward.home(), 30)
 
@@ -246,7 +248,7 @@ async def test_a_stop_that_comes_before_the_shim_can_listen_is_not_lost(ward: Wa
 ESCAPEES = "setsid sh -c 'trap \"\" TERM HUP; sleep 1000' & (setsid sleep 1000 &) ; sleep 1000 &"
 
 
-async def test_what_a_container_leaves_behind_is_killed_with_it(ward: Ward) -> None:
+async def test_background_processes_of_a_container_are_killed_with_it(ward: Ward) -> None:
     ward.start(*sh(f"{ESCAPEES} exit 5"))
 
     state = await ward.ended()
@@ -263,11 +265,11 @@ def running(*argv: str) -> list[int]:
 def command_line(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):  # it ended while we were looking
+    except (FileNotFoundError, ProcessLookupError):  # the process ended meanwhile
         return b""
 
 
-async def test_a_process_that_washes_its_environment_and_leaves_the_session_is_killed_too(ward: Ward) -> None:
+async def test_a_process_with_another_environment_and_session_is_killed_too(ward: Ward) -> None:
     nap = f"2{os.getpid()}"  # no other process of this machine sleeps for just as long
     ward.start(*sh(f"env -i setsid sleep {nap} & exit 0"))
 
@@ -276,7 +278,7 @@ async def test_a_process_that_washes_its_environment_and_leaves_the_session_is_k
     assert running("sleep", nap) == []
 
 
-async def test_after_the_grace_the_whole_tree_is_killed(ward: Ward) -> None:
+async def test_the_whole_process_tree_is_killed_after_the_grace_period(ward: Ward) -> None:
     ward.start(*sh(f"trap '' TERM; {ESCAPEES} echo ready; while :; do sleep 0.05; done"))
     await ward.says("ready")
 
@@ -286,7 +288,7 @@ async def test_after_the_grace_the_whole_tree_is_killed(ward: Ward) -> None:
     assert ward.left_over() == []
 
 
-async def test_a_container_whose_shim_is_killed_is_lost_and_nothing_of_it_is_left(ward: Ward) -> None:
+async def test_a_container_whose_shim_is_killed_is_lost_and_its_processes_are_killed(ward: Ward) -> None:
     ward.start(*sh(f"{ESCAPEES} echo ready; sleep 1000"))
     await ward.says("ready")
     state = await ward.until("running")
@@ -300,19 +302,19 @@ async def test_a_container_whose_shim_is_killed_is_lost_and_nothing_of_it_is_lef
     assert ward.left_over() == []
 
 
-async def test_the_main_process_dies_with_its_shim_by_itself(ward: Ward) -> None:
+async def test_the_main_process_dies_with_its_shim(ward: Ward) -> None:
     ward.start("sleep", "1000")
     state = await ward.until("running")
     assert state.shim
     assert state.main
-    await ward.shims.close()  # nobody is there to clean up
+    await ward.shims.close()  # no kubelet is there to clean up
 
     os.kill(state.shim.pid, signal.SIGKILL)
 
     await eventually(lambda: not ward.left_over())
 
 
-async def test_a_container_outlives_the_kubelet_and_is_found_again(ward: Ward) -> None:
+async def test_a_container_outlives_the_kubelet_and_is_adopted(ward: Ward) -> None:
     ward.start(*sh("trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done"))
     await ward.says("ready")
 
@@ -323,7 +325,7 @@ async def test_a_container_outlives_the_kubelet_and_is_found_again(ward: Ward) -
     assert (await ward.ended()).code == 9
 
 
-async def test_a_container_that_ended_while_no_kubelet_was_there_has_its_exit_recorded(ward: Ward) -> None:
+async def test_the_exit_of_a_container_is_recorded_while_no_kubelet_runs(ward: Ward) -> None:
     ward.start(*sh("echo ready; sleep 0.1; exit 6"))
     await ward.says("ready")
 
@@ -334,7 +336,7 @@ async def test_a_container_that_ended_while_no_kubelet_was_there_has_its_exit_re
     assert (await ward.ended()).code == 6
 
 
-async def test_a_container_whose_shim_died_while_no_kubelet_was_there_is_lost(ward: Ward) -> None:
+async def test_a_container_whose_shim_died_while_no_kubelet_ran_is_lost(ward: Ward) -> None:
     ward.start(*sh(f"{ESCAPEES} echo ready; sleep 1000"))
     await ward.says("ready")
     state = await ward.until("running")
@@ -350,7 +352,7 @@ async def test_a_container_whose_shim_died_while_no_kubelet_was_there_is_lost(wa
     assert ward.left_over() == []
 
 
-async def test_a_reused_pid_is_not_taken_for_the_shim(ward: Ward) -> None:
+async def test_a_reused_pid_is_not_mistaken_for_the_shim(ward: Ward) -> None:
     bystander = await asyncio.create_subprocess_exec("sleep", "1000")
     try:
         home = ward.home()
@@ -369,12 +371,12 @@ async def test_a_reused_pid_is_not_taken_for_the_shim(ward: Ward) -> None:
         await bystander.wait()
 
 
-async def test_a_shim_that_starts_after_its_container_was_given_up_starts_nothing(ward: Ward) -> None:
+async def test_a_late_shim_of_an_abandoned_container_starts_nothing(ward: Ward) -> None:
     home = ward.home()
     home.mkdir()
     launch = ward.launch("echo", "too late")
     spec = {"id": launch.identity, "argv": launch.argv, "env": {}, "cwd": "/", "log": str(ward.log()), "log_bytes": 99}
-    write_json(home / "spec.json", {**spec, "grace": 1})  # here the kubelet crashed, before or after posix_spawn
+    write_json(home / "spec.json", {**spec, "grace": 1})  # the kubelet crashed here, before or after posix_spawn
     ward.shims.find(home)
     assert (await ward.ended()).void
 
@@ -384,7 +386,7 @@ async def test_a_shim_that_starts_after_its_container_was_given_up_starts_nothin
     assert not ward.log().exists()
 
 
-async def test_a_container_whose_folder_is_removed_ends_as_nobody_could_end_it_any_more(ward: Ward) -> None:
+async def test_a_container_ends_when_its_folder_is_removed(ward: Ward) -> None:
     ward.start(*sh(f"{ESCAPEES} echo ready; sleep 1000"))
     await ward.says("ready")
     state = await ward.until("running")
@@ -405,7 +407,7 @@ async def test_two_shims_never_run_one_container(ward: Ward) -> None:
     assert await second.wait() == 3
 
 
-async def test_a_log_keeps_its_newest_lines_within_two_files(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_log_keeps_its_newest_lines_in_two_files(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shim_client, "LOG_BYTES", 100_000)
     ward.start(*sh("seq 1 20000"))
 
@@ -418,18 +420,18 @@ async def test_a_log_keeps_its_newest_lines_within_two_files(ward: Ward, monkeyp
     assert told == list(range(told[0], 20_001))
 
 
-async def test_a_full_disk_loses_lines_counts_them_and_stops_nobody(ward: Ward) -> None:
-    """A limit on the size of files stands for the disk: it refuses writes in the same way, and can be lifted."""
+async def test_a_full_disk_loses_and_counts_lines_but_does_not_block_the_container(ward: Ward) -> None:
+    """A limit on file sizes simulates the full disk: it fails writes in the same way, and can be lifted."""
     home = ward.home()
     go_on = ward.folder / "go on"
     home.mkdir()
     ward.log().parent.mkdir()
-    # A pipe holds 64 KiB: when all of this is written, the shim has read far more than the disk can take.
+    # A pipe holds 64 KiB: when all this is written, the shim has read far more than fits on the disk.
     script = f"seq 1 50000; echo full > {ward.folder}/full; until [ -e '{go_on}' ]; do sleep 0.02; done; echo last"
     launch = ward.launch(*sh(script))
     spec = {"id": launch.identity, "argv": launch.argv, "env": dict(launch.env), "cwd": "/", "log": str(launch.log)}
     write_json(home / "spec.json", {**spec, "log_bytes": 10_000_000, "grace": 1})
-    # The soft limit is the shim's alone: the container could not write a large file either, and does not.
+    # The container has the same limit, but writes no large file.
     started = await asyncio.create_subprocess_exec(
         sys.executable, "-c", LIMITED, sys.executable, str(ward.program), str(home)
     )

@@ -1,4 +1,4 @@
-"""Commands in a running container, and its own process as one speaks to it from outside."""
+"""Commands in a running container (exec), and access to its main process (attach)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLEEPS = "echo up; exec sleep 1000"
 
 
 async def begun(world: World, script: str = SLEEPS, **fields: Any) -> Path:
-    """The folder of a container's run, once the container has said `up`."""
+    """The run folder of a container, once it has printed `up`."""
     pod = await world.create(
         "p", container_json(command=["sh", "-c", script], **fields), **_volume(fields), restartPolicy="Never"
     )
@@ -52,9 +52,7 @@ async def until(command: Inside, text: bytes) -> bytes:
     return said
 
 
-async def test_a_command_has_the_environment_the_folder_and_the_paths_of_its_container(
-    world: World, tmp_path: Path
-) -> None:
+async def test_a_command_has_the_environment_folder_and_paths_of_its_container(world: World, tmp_path: Path) -> None:
     mounts = [{"name": "data", "mountPath": "/data"}]
     env = [{"name": "COLOUR", "value": "blue"}]
     run = await begun(world, "echo 7 > /data/x; echo up; sleep 1000", volumeMounts=mounts, env=env,
@@ -66,20 +64,20 @@ async def test_a_command_has_the_environment_the_folder_and_the_paths_of_its_con
     assert sorted(ended.output.decode().splitlines()) == sorted([f"blue {tmp_path}", "7", "bad"])
 
 
-async def test_what_cannot_be_started_is_said_in_the_words_of_a_runtime(world: World) -> None:
+async def test_a_command_that_cannot_start_fails_with_the_message_of_a_runtime(world: World) -> None:
     run = await begun(world)
 
     with pytest.raises(CannotExecute, match=r'exec: "nonsense": executable file not found in \$PATH'):
         await exec_client.run(run, ["nonsense"], seconds=30)
 
 
-async def test_a_death_by_signal_is_128_and_more(world: World) -> None:
+async def test_the_exit_code_after_a_signal_is_128_plus_its_number(world: World) -> None:
     run = await begun(world)
 
     assert (await exec_client.run(run, ["sh", "-c", "kill -TERM $$"], seconds=30)).code == 143
 
 
-async def test_megabytes_go_through_in_both_directions(world: World) -> None:
+async def test_megabytes_are_streamed_in_both_directions(world: World) -> None:
     run = await begun(world)
     data = bytes(range(256)) * 40_000
 
@@ -93,7 +91,7 @@ async def test_megabytes_go_through_in_both_directions(world: World) -> None:
         assert await command.code() == 0
 
 
-async def test_a_command_on_a_terminal_knows_the_size_of_the_window(world: World) -> None:
+async def test_a_command_on_a_terminal_gets_the_window_size(world: World) -> None:
     run = await begun(world)
 
     async with await exec_client.start(run, Command(argv=["sh"], has_stdin=True, tty=True)) as command:
@@ -106,12 +104,12 @@ async def test_a_command_on_a_terminal_knows_the_size_of_the_window(world: World
         assert await command.code() == 4
 
 
-async def test_a_command_that_takes_too_long_is_ended_with_its_children(world: World, tmp_path: Path) -> None:
+async def test_a_command_is_killed_with_its_children_after_its_timeout(world: World, tmp_path: Path) -> None:
     run = await begun(world)
     nap = f"1{os.getpid()}"  # no other process of this machine sleeps for just as long
     begun_at_all, seconds = tmp_path / "begun", 0.5
 
-    while not begun_at_all.exists():  # else there were no children: a busy machine takes longer
+    while not begun_at_all.exists():  # wait for the children: a busy machine takes longer
         with pytest.raises(TimeoutError):
             await exec_client.run(
                 run, ["sh", "-c", f"timeout 10000 sleep {nap} & touch {begun_at_all}; wait"], seconds=seconds
@@ -133,7 +131,7 @@ async def test_a_command_ends_with_its_container(world: World) -> None:
     assert not world.processes()
 
 
-async def test_another_kubelet_changes_nothing(world: World) -> None:
+async def test_commands_can_be_started_after_a_restart_of_the_kubelet(world: World) -> None:
     run = await begun(world)
     await world.stop_kubelet()
     world.start_kubelet()
@@ -141,7 +139,7 @@ async def test_another_kubelet_changes_nothing(world: World) -> None:
     assert (await exec_client.run(run, ["echo", "here"], seconds=30)).output == b"here\n"
 
 
-async def test_who_closes_a_terminal_hangs_up(world: World, tmp_path: Path) -> None:
+async def test_closing_a_terminal_sends_a_hangup(world: World, tmp_path: Path) -> None:
     run = await begun(world)
     mark = tmp_path / "heard"
 
@@ -152,7 +150,7 @@ async def test_who_closes_a_terminal_hangs_up(world: World, tmp_path: Path) -> N
     await eventually(mark.exists)
 
 
-async def test_a_container_that_has_ended_lets_nobody_in(world: World) -> None:
+async def test_commands_cannot_start_in_an_ended_container(world: World) -> None:
     run = await begun(world, "echo up")
     await world.until(lambda pod: pod["status"]["containerStatuses"][0]["state"].get("terminated"))
 
@@ -160,7 +158,7 @@ async def test_a_container_that_has_ended_lets_nobody_in(world: World) -> None:
         await exec_client.run(run, ["true"], seconds=30)
 
 
-async def test_who_talks_nonsense_is_shown_out_and_the_container_goes_on(world: World) -> None:
+async def test_an_invalid_request_is_rejected_and_the_container_goes_on(world: World) -> None:
     run = await begun(world)
     for nonsense in (b"hello\n", b'{"exec": 7}\n', b"[]\n", b'{"exec": ["true"], "tty": false}\n'):
         with exec_client.short_way(run) as place:
@@ -173,7 +171,7 @@ async def test_who_talks_nonsense_is_shown_out_and_the_container_goes_on(world: 
     assert (await exec_client.run(run, ["echo", "here"], seconds=30)).output == b"here\n"
 
 
-async def test_fifty_commands_at_once(world: World) -> None:
+async def test_fifty_commands_run_at_once(world: World) -> None:
     run = await begun(world)
 
     async with asyncio.timeout(60):
@@ -182,7 +180,7 @@ async def test_fifty_commands_at_once(world: World) -> None:
     assert [each.output for each in ended] == [b"%d\n" % n for n in range(50)]
 
 
-async def test_the_containers_own_process_is_spoken_to_and_its_log_keeps_everything(world: World) -> None:
+async def test_attach_reaches_the_main_process_and_its_log_stays_complete(world: World) -> None:
     run = await begun(world, "echo up; while read x; do echo got $x; done; echo bye", stdin=True, stdinOnce=True)
 
     async with await exec_client.attach(run) as container:
@@ -195,7 +193,7 @@ async def test_the_containers_own_process_is_spoken_to_and_its_log_keeps_everyth
     assert await world.log() == "up\ngot one\nbye\n"
 
 
-async def test_stdin_stays_open_for_the_next_who_attaches_unless_it_is_for_one_only(world: World) -> None:
+async def test_stdin_stays_open_for_the_next_client_unless_stdin_once_is_set(world: World) -> None:
     run = await begun(world, "echo up; while read x; do echo got $x; done", stdin=True)
 
     for word in (b"one", b"two"):
@@ -205,7 +203,7 @@ async def test_stdin_stays_open_for_the_next_who_attaches_unless_it_is_for_one_o
             await until(container, b"got " + word)
 
 
-async def test_a_container_on_a_terminal_is_attached_to(world: World) -> None:
+async def test_a_container_with_a_terminal_can_be_attached_to(world: World) -> None:
     run = await begun(world, "echo up; exec sh", stdin=True, tty=True)
 
     async with await exec_client.attach(run) as container:
@@ -215,7 +213,7 @@ async def test_a_container_on_a_terminal_is_attached_to(world: World) -> None:
         assert b"30 90\r\n" in await output(container)
 
 
-async def test_a_viewer_who_is_slow_loses_nothing(world: World) -> None:
+async def test_a_slow_attached_client_loses_no_output(world: World) -> None:
     run = await begun(world, "echo up; read x; seq 200000; echo end", stdin=True)
 
     async with await exec_client.attach(run) as container:
@@ -226,7 +224,7 @@ async def test_a_viewer_who_is_slow_loses_nothing(world: World) -> None:
     assert said.count(b"\n") == 200_001
 
 
-async def test_who_attaches_to_a_container_without_stdin_only_looks(world: World) -> None:
+async def test_attaching_to_a_container_without_stdin_only_shows_output(world: World) -> None:
     run = await begun(world, "echo up; while [ ! -e go ]; do sleep 0.02; done; echo out; echo err >&2")
 
     async with await exec_client.attach(run) as container:
@@ -237,7 +235,7 @@ async def test_who_attaches_to_a_container_without_stdin_only_looks(world: World
         assert await container.stderr.read() == b"err\n"
 
 
-async def test_a_folder_with_a_long_name_is_no_hindrance(tmp_path: Path) -> None:
+async def test_a_folder_with_a_long_name_works(tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
     world = await World.make(folder)

@@ -1,1 +1,1 @@
-"""Supervises one container from a process of its own, which outlives the kubelet; and the kubelet's side of it."""
+"""The shim, a process that supervises one container and outlives the kubelet, and the kubelet's client for it."""

@@ -1,6 +1,6 @@
-"""What a container says, as lines of the CRI in a log of bounded size.
+"""Writes a container's output to a log of bounded size, in CRI format.
 
-A part of the shim, of a file of its own: the standard library only.
+The shim imports this module outside the package, so it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ READ = 64 * 1024
 
 
 class OutOfRoom(Exception):
-    """Lines could not be written, all but the first `kept` of them."""
+    """The disk is full: only the first `kept` lines were written."""
 
     def __init__(self, reason: str, *, kept: int) -> None:
         super().__init__(reason)
@@ -23,7 +23,7 @@ class OutOfRoom(Exception):
 
 
 class Log:
-    """A file of CRI lines and the one before it, each within a limit. A full disk loses lines, it stops nobody."""
+    """A log file and its rotated predecessor, each within a limit. A full disk loses lines but blocks no writer."""
 
     def __init__(self, path: str, limit: int) -> None:
         self.path = path
@@ -36,9 +36,9 @@ class Log:
         self._stamped = (0, "")
 
     def create(self) -> None:
-        """So that a container that says nothing has an empty log, not none."""
+        """Create the file, so that a container without output has an empty log."""
         with contextlib.suppress(OSError):
-            self._turn()
+            self._rotate()
 
     def stamp(self) -> bytes:
         now = time.time_ns()
@@ -52,30 +52,30 @@ class Log:
             return
         notice = []
         if self.lost:
-            words = f"stderr F [tarragon] {self.lost} lines of output could not be written here: {self.reason}\n"
-            notice = [self.stamp() + words.encode()]
-        waiting = notice + lines
+            text = f"stderr F [tarragon] {self.lost} lines of output could not be written here: {self.reason}\n"
+            notice = [self.stamp() + text.encode()]
+        pending = notice + lines
         try:
-            for block in blocks(waiting, self.limit):
+            for block in blocks(pending, self.limit):
                 self._append(block)
-                waiting = waiting[len(block) :]
+                pending = pending[len(block) :]
                 self.lost = 0
         except OutOfRoom as error:
-            unwritten = len(waiting) - error.kept
+            unwritten = len(pending) - error.kept
             if unwritten <= len(lines):
-                self.lost = 0  # at least the notice came through
+                self.lost = 0  # at least the notice was written
             lost = min(len(lines), unwritten)
             self.reason = str(error)
             self.lost += lost
             self.lost_in_all += lost
 
     def _append(self, lines: list[bytes]) -> None:
-        """Raises OutOfRoom; then whole lines only have been written: the next is not glued to half of one."""
+        """Append lines. Raises OutOfRoom after truncating the file to whole lines, so that no half line remains."""
         block = b"".join(lines)
         written = 0
         try:
             if self.descriptor < 0 or (self.size and self.size + len(block) > self.limit):
-                self._turn()
+                self._rotate()
             while written < len(block):
                 written += os.write(self.descriptor, block[written:])
         except OSError as error:
@@ -86,36 +86,36 @@ class Log:
             raise OutOfRoom(error.strerror or str(error), kept=block.count(b"\n", 0, whole)) from error
         self.size += len(block)
 
-    def _turn(self) -> None:
+    def _rotate(self) -> None:
         if self.descriptor >= 0:
-            with contextlib.suppress(FileNotFoundError):  # an earlier turn got only so far
+            with contextlib.suppress(FileNotFoundError):  # an earlier rotation failed after this step
                 os.replace(self.path, self.path + ".1")
-        fresh = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if self.descriptor >= 0:
             os.close(self.descriptor)
-        self.descriptor = fresh
-        self.size = os.fstat(fresh).st_size
+        self.descriptor = descriptor
+        self.size = os.fstat(descriptor).st_size
 
 
 def blocks(lines: list[bytes], limit: int) -> list[list[bytes]]:
-    """The lines in their order, in portions that each fit into one file."""
-    portions: list[list[bytes]] = [[]]
+    """The lines in order, grouped into blocks that each fit into one file."""
+    grouped: list[list[bytes]] = [[]]
     room = limit
     for line in lines:
-        if len(line) > room and portions[-1]:
-            portions.append([])
+        if len(line) > room and grouped[-1]:
+            grouped.append([])
             room = limit
-        portions[-1].append(line)
+        grouped[-1].append(line)
         room -= len(line)
-    return portions
+    return grouped
 
 
 def unseen(stream: bytes, data: bytes) -> None:
-    """Nobody looks."""
+    """Discard the output, as no viewer is attached."""
 
 
 class Stream:
-    """stdout or stderr of the container, cut into CRI lines: F ends a line, P is a piece of one."""
+    """stdout or stderr of the container, split into CRI lines: tag F ends a line, P marks a part of one."""
 
     def __init__(self, descriptor: int, name: bytes, log: Log, show: Callable[[bytes, bytes], None] = unseen) -> None:
         self.descriptor = descriptor
@@ -127,12 +127,12 @@ class Stream:
         os.set_blocking(descriptor, False)
 
     def read(self) -> bool:
-        """Whether there was something."""
+        """Read what is available. False when there was nothing."""
         try:
             data = os.read(self.descriptor, READ)
         except BlockingIOError:
             return False
-        except OSError:  # a terminal that nobody has open any more
+        except OSError:  # a terminal whose other end is closed
             data = b""
         if not data:
             self.close()

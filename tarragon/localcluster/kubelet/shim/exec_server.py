@@ -1,13 +1,13 @@
-"""Who comes into a container while it runs: commands beside its own (exec), and viewers of what it says (attach).
+"""The shim's server for exec (further commands in the container) and attach (viewing its output).
 
-A part of the shim, of a file of its own: the standard library only. A guest is a connection to the socket in the
-container's folder. It says a line of JSON, with descriptors, and is answered:
+The shim imports this module outside the package, so it uses only the standard library. A client connects to the socket
+in the container's folder, sends a line of JSON with descriptors, and receives a reply:
 
-    {"exec": [word, ...], "tty": false}, stdin, stdout, stderr    {"pid": 7}, later {"code": 0}; or {"error": words}
-    {"attach": true}, where to write stdout and stderr to         {"attached": true}, and stdin if there is one
+    {"exec": [word, ...], "tty": false}, stdin, stdout, stderr    {"pid": 7}, later {"code": 0}; or {"error": text}
+    {"attach": true}, descriptors for stdout and stderr           {"attached": true}, and stdin if there is one
 
-A command ends with its connection, so it never outlives the kubelet that wanted it; a container's own process does.
-`{"eof": true}` says that an attached guest has nothing more for stdin.
+A command ends with its connection, so unlike the container's own process it never outlives the kubelet that started
+it. `{"eof": true}` closes the stdin of an attached client.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ import time
 
 SOCKET = "guests"
 LINE = 4 * 2**20
-"""Linux takes no longer command line by default than half of this."""
+"""The longest request: twice what Linux accepts as a command line by default."""
 MOST_DESCRIPTORS = 3
 VIEWER_SECONDS = 30.0
-"""A viewer who takes nothing holds the container up, as with any runtime; but not for longer than this."""
+"""How long an attached client that reads nothing may block the container, as with any runtime."""
 HANGUP_SECONDS = 5.0
-"""From the hangup of a terminal to the kill of who has not heeded it."""
+"""From the hangup of a terminal to the kill of a command that did not end."""
 FAREWELL_SECONDS = 5.0
 BACKLOG = 512
 
 
 class Refused(Exception):
-    """The command could not be started; the words are for the guest."""
+    """The command could not be started; the message is for the client."""
 
 
 class House:
-    """What guests need of their container."""
+    """The operations on the container that its clients need."""
 
     def spawn(self, argv: list[str], streams: tuple[int, int, int], tty: bool) -> int:  # noqa: FBT001 - a fact
-        """The pid of the command. Raises Refused."""
+        """Start a command, and return its pid. Raises Refused."""
         raise NotImplementedError
 
     def end_tree(self, pid: int) -> None:
@@ -49,16 +49,16 @@ class House:
         raise NotImplementedError
 
     def stdin(self) -> int:
-        """-1 where the container has none that is open."""
+        """The write end of the container's stdin; -1 when it has none or it is closed."""
         raise NotImplementedError
 
     def close_stdin(self) -> None:
-        """Nobody writes there any more."""
+        """Note that a client has finished writing to stdin."""
         raise NotImplementedError
 
 
 class Viewer:
-    """One stream of the container, for one guest. At most one read is kept for it: then the container waits."""
+    """One output stream of the container, for one client. While a chunk is pending, the container waits."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
@@ -81,7 +81,7 @@ class Viewer:
         except BlockingIOError:
             if time.monotonic() > self.since + VIEWER_SECONDS:
                 self.close()
-        except OSError:  # it looks no more
+        except OSError:  # the client has gone
             self.close()
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class Guest:
         self.has_stdin = False
 
     def hear(self) -> bool:
-        """Whether the guest is still there."""
+        """Receive data and descriptors. False when the client has disconnected or sent too much."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self.connection, 64 * 1024, MOST_DESCRIPTORS)
         except BlockingIOError:
@@ -121,7 +121,7 @@ class Guest:
         return whole
 
     def tell(self, answer: dict[str, object], descriptors: tuple[int, ...] = ()) -> None:
-        """A few bytes, into a buffer that nothing else has filled."""
+        """Send a reply: a few bytes, for which the empty socket buffer always has room."""
         with contextlib.suppress(OSError):
             socket.send_fds(self.connection, [json.dumps(answer).encode() + b"\n"], descriptors)
 
@@ -138,17 +138,17 @@ class Guest:
 
 
 class Guests:
-    """All guests of one container."""
+    """The clients of one container."""
 
     def __init__(self, folder: str, house: House) -> None:
         self.house = house
         self.present: dict[int, Guest] = {}
         self.leaving: dict[int, float] = {}
-        self.door = _door(folder)
+        self.door = _listen(folder)
 
     @property
     def are_behind(self) -> bool:
-        """Somebody has not taken yet what the container has said."""
+        """Whether a client has output pending that it has not read yet."""
         return any(viewer.pending for viewer in self._viewers())
 
     def _viewers(self) -> list[Viewer]:
@@ -164,52 +164,52 @@ class Guests:
                 poll.register(viewer.descriptor, select.POLLOUT)
 
     def attend(self, ready: list[int]) -> None:
-        """Do what there is to do after a poll."""
+        """Handle what a poll found: output to write, requests, new connections, commands to kill."""
         for viewer in self._viewers():
             if viewer.pending:
                 viewer.go_on()
         for descriptor in ready:
             if descriptor in self.present:
-                self._hear(self.present[descriptor])
+                self._receive(self.present[descriptor])
         if self.door is not None and self.door.fileno() in ready:
-            self._let_in(self.door)
+            self._accept(self.door)
         for pid, deadline in self.leaving.items():
             if time.monotonic() > deadline:
                 self.house.end_tree(pid)
 
-    def _let_in(self, door: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # none there any more, or no descriptor left for it
-            guest = Guest(door.accept()[0])
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the client has gone, or no descriptor is left
+            guest = Guest(listener.accept()[0])
             self.present[guest.connection.fileno()] = guest
 
-    def _hear(self, guest: Guest) -> None:
-        is_there = guest.hear()
+    def _receive(self, guest: Guest) -> None:
+        is_connected = guest.hear()
         for line in guest.lines():
             try:
-                self._heed(guest, line)
+                self._handle(guest, line)
             except (ValueError, TypeError, KeyError, RecursionError) as error:
-                # It may be of another version: no reason to end anything.
-                guest.tell({"error": f"the container's supervisor does not understand this: {error!r}"})
-                is_there = False
-        if not is_there:
-            self._take_leave(guest)
+                # The client may be of another version: the container goes on.
+                guest.tell({"error": f"the container's supervisor does not understand this request: {error!r}"})
+                is_connected = False
+        if not is_connected:
+            self._disconnect(guest)
 
-    def _heed(self, guest: Guest, line: bytes) -> None:
-        wish = json.loads(line)
-        if "exec" in wish:
-            self._execute(guest, wish)
-        elif "attach" in wish:
+    def _handle(self, guest: Guest, line: bytes) -> None:
+        request = json.loads(line)
+        if "exec" in request:
+            self._execute(guest, request)
+        elif "attach" in request:
             self._attach(guest)
-        elif "eof" in wish:
+        elif "eof" in request:
             self._end_of_stdin(guest)
         else:
             raise ValueError(line[:100])
 
-    def _execute(self, guest: Guest, wish: dict[str, object]) -> None:
-        stdin, stdout, stderr = guest.descriptors  # some are missing when no more can be opened: a ValueError
-        guest.tty = bool(wish["tty"])
+    def _execute(self, guest: Guest, request: dict[str, object]) -> None:
+        stdin, stdout, stderr = guest.descriptors  # a ValueError if too many files are open to receive them all
+        guest.tty = bool(request["tty"])
         try:
-            guest.pid = self.house.spawn(list(wish["exec"]), (stdin, stdout, stderr), guest.tty)  # type: ignore[call-overload]
+            guest.pid = self.house.spawn(list(request["exec"]), (stdin, stdout, stderr), guest.tty)  # type: ignore[call-overload]
         except Refused as refused:
             guest.tell({"error": str(refused)})
         else:
@@ -228,7 +228,7 @@ class Guests:
             guest.has_stdin = False
             self.house.close_stdin()
 
-    def _take_leave(self, guest: Guest) -> None:
+    def _disconnect(self, guest: Guest) -> None:
         self.present.pop(guest.connection.fileno(), None)
         self._end_of_stdin(guest)
         guest.close()
@@ -239,13 +239,13 @@ class Guests:
             self.house.end_tree(guest.pid)
 
     def show(self, stream: bytes, data: bytes) -> None:
-        """The container has said something."""
+        """Pass output of the container on to its attached clients."""
         for guest in self.present.values():
             if stream in guest.viewers:
                 guest.viewers[stream].show(data)
 
     def ended(self, pid: int, code: int) -> None:
-        """A process of the container has been reaped: perhaps a guest's command."""
+        """Report the exit code, if the reaped process was a client's command."""
         self.leaving.pop(pid, None)
         for guest in list(self.present.values()):
             if guest.pid == pid:
@@ -255,7 +255,7 @@ class Guests:
                 guest.close()
 
     def farewell(self) -> None:
-        """The container has ended; what it has said last is still shown."""
+        """Deliver the last output to attached clients, and disconnect all, as the container has ended."""
         if self.door is not None:
             self.door.close()
             self.door = None
@@ -273,22 +273,25 @@ class Guests:
         self.present = {}
 
 
-def _door(folder: str) -> socket.socket | None:
-    """A socket's path may have 100 bytes only, so it is named from within the folder. None on a full disk."""
-    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.open(".", os.O_RDONLY | os.O_CLOEXEC)
+def _listen(folder: str) -> socket.socket | None:
+    """Listen at the folder's socket; None on a full disk.
+
+    A socket's path is limited to about 100 bytes, so it is bound from within the folder.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    previous_folder = os.open(".", os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.chdir(folder)
         with contextlib.suppress(FileNotFoundError):
             os.remove(SOCKET)
-        door.bind(SOCKET)
-        door.listen(BACKLOG)
-        door.setblocking(False)
+        listener.bind(SOCKET)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
     except OSError:
-        door.close()
+        listener.close()
         return None
     else:
-        return door
+        return listener
     finally:
-        os.fchdir(before)
-        os.close(before)
+        os.fchdir(previous_folder)
+        os.close(previous_folder)

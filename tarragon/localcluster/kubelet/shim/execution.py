@@ -1,6 +1,6 @@
-"""How a command of a container becomes a process, or in which words it does not.
+"""Starts a container's command as a process, with the error messages of container runtimes.
 
-A part of the shim, of a file of its own: the standard library only.
+The shim imports this module outside the package, so it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class StartError(Exception):
-    """The command could not be started; the words are a container runtime's."""
+    """The command could not be started; the message is worded like a container runtime's."""
 
 
 def prctl(option: int, value: int) -> None:
-    """Only Linux has it; elsewhere a container whose shim is killed is ended by the kubelet."""
+    """Call prctl on Linux. Elsewhere, the kubelet ends a container whose shim was killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def found_on_path(name: str, path: str) -> str:
-    """As runc looks it up. Raises StartError."""
-    refused = False
+    """The program's path, looked up like runc does. Raises StartError."""
+    is_not_executable = False
     for folder in path.split(os.pathsep):
         candidate = os.path.join(folder or ".", name)
         if os.path.isfile(candidate):
             if os.access(candidate, os.X_OK):
                 return candidate
-            refused = True
-    if refused:
+            is_not_executable = True
+    if is_not_executable:
         raise StartError(f'exec: "{name}": permission denied')
     raise StartError(f'exec: "{name}": executable file not found in $PATH')
 
 
 def execute(argv: list[str], env: dict[str, str], cwd: str) -> None:
-    """Becomes the command; returns never. Raises StartError."""
+    """Replace this process by the command; never returns. Raises StartError."""
     try:
         os.chdir(cwd)
     except OSError as error:
@@ -72,7 +72,7 @@ def explained(error: OSError, name: str, program: str) -> str:
 
 
 class Terms:
-    """How a process of the container is started: what with, where, and on which streams."""
+    """How to start a process of the container: command, environment, folder and streams."""
 
     def __init__(self, spec: dict[str, object], streams: tuple[int, int, int], terminal: bool) -> None:  # noqa: FBT001
         self.argv: list[str] = list(spec["argv"])  # type: ignore[call-overload]
@@ -85,16 +85,16 @@ class Terms:
 
 
 def become_the_command(terms: Terms, report: int, shim: int) -> None:
-    """In the child: never returns."""
+    """Run the command in the forked child; never returns."""
     try:
         os.setsid()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != shim:  # the shim died before the line above took effect
             os._exit(START_ERROR)
         for signum in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT):
-            signal.signal(signum, signal.SIG_DFL)  # what is ignored stays ignored in the new program
+            signal.signal(signum, signal.SIG_DFL)  # ignored signals stay ignored across execve
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("500")  # when memory runs out, the kernel shall take a container and not who supervises it
+            file.write("500")  # when memory runs out, the kernel should kill a container, not its supervisor
         for target, stream in enumerate(terms.streams):
             os.dup2(stream, target)
         if terms.terminal:
@@ -109,7 +109,7 @@ def become_the_command(terms: Terms, report: int, shim: int) -> None:
 
 
 def spawn(terms: Terms) -> int:
-    """The pid of the process. Raises StartError when the command cannot be executed."""
+    """Start a process, and return its pid. Raises StartError when the command cannot be executed."""
     report, report_end = os.pipe()
     shim = os.getpid()
     try:
@@ -122,16 +122,16 @@ def spawn(terms: Terms) -> int:
             become_the_command(terms, report_end, shim)
     finally:
         os.close(report_end)
-    words = os.read(report, NOTE).decode(errors="replace")  # empty as soon as the command runs: close-on-exec
+    message = os.read(report, NOTE).decode(errors="replace")  # empty once the command runs: close-on-exec
     os.close(report)
-    if words:
+    if message:
         os.waitpid(pid, 0)
-        raise StartError(words)
+        raise StartError(message)
     return pid
 
 
 class Pipes:
-    """The streams of the container's own process. `stdin` is where to write to, -1 where nothing can be."""
+    """The streams of the container's own process. `stdin` is its write end, -1 if there is none."""
 
     def __init__(self, spec: dict[str, object]) -> None:
         self.terminal = bool(spec.get("tty"))
@@ -143,11 +143,11 @@ class Pipes:
             if spec.get("stdin"):
                 self.stdin = os.dup(out)
             return
-        given, self.stdin = os.pipe() if spec.get("stdin") else (os.open(os.devnull, os.O_RDONLY), -1)
+        stdin_end, self.stdin = os.pipe() if spec.get("stdin") else (os.open(os.devnull, os.O_RDONLY), -1)
         out, out_end = os.pipe()
         err, err_end = os.pipe()
         self.outputs = [(out, b"stdout"), (err, b"stderr")]
-        self.theirs = (given, out_end, err_end)
+        self.theirs = (stdin_end, out_end, err_end)
 
     def handed_over(self) -> None:
         for descriptor in set(self.theirs):

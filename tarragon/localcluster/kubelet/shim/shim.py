@@ -1,13 +1,13 @@
-"""Supervises one container: starts its command, keeps its log, ends its whole tree of processes, records how it went.
+"""Supervises one container: starts its command, writes its log, ends its process tree, records its exit.
 
-Runs as a program of its own, `python -I -S shim.py FOLDER`, one for each container, so that containers outlive the
-kubelet. Imports nothing but a little of the standard library, and its parts, which lie beside it: it must start in
-milliseconds and stay small.
+Runs as a separate program, `python -I -S shim.py FOLDER`, one for each container, so that containers outlive the
+kubelet. It imports only a little of the standard library and the modules beside it, to start in milliseconds and to
+use little memory.
 
-In FOLDER:  spec.json   what to run (read)            lock        held as long as this process lives
+In FOLDER:  spec.json   what to run (read)            lock        held while this process lives
             state.json  starting, running, exited     stop.json   {"grace": seconds}, read at every SIGTERM
             guests      a socket: see exec_server.py
-The kubelet holds the other end of stdout: it is closed as soon as state.json says `running` or `exited`.
+The kubelet holds the other end of stdout, which is closed when state.json says `running` or `exited`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import time
 if __package__:
     from tarragon.localcluster.kubelet.base import processes
     from tarragon.localcluster.kubelet.shim import cri_log, exec_server, execution
-else:  # a program of its own: `-I` and `-S` leave nothing on the path but the standard library
+else:  # run as a program: `-I` and `-S` leave only the standard library on the path
     sys.path.append(os.path.dirname(sys.argv[0]))
     import cri_log  # type: ignore[import-not-found,no-redef]
     import exec_server  # type: ignore[import-not-found,no-redef]
@@ -32,22 +32,22 @@ else:  # a program of its own: `-I` and `-S` leave nothing on the path but the s
     import processes  # type: ignore[import-not-found,no-redef]
 
 MARK = "TARRAGON_CONTAINER_ID"
-FLUSH_SECONDS = 0.25  # how long a line without an end (a progress bar) may stay unseen
-LOOK_SECONDS = 5.0  # between two looks whether the folder is still there
+FLUSH_SECONDS = 0.25  # how long an unfinished line (a progress bar) may stay out of the log
+LOOK_SECONDS = 5.0  # between two checks that the folder still exists
 LISTEN_SECONDS = 0.25
-KILL_SECONDS = 10.0  # a process in uninterruptible sleep cannot be killed; do not wait for it for ever
-RECORD = 8 * 1024  # reserved at the start, so that the exit can be recorded on a full disk
+KILL_SECONDS = 10.0  # the longest wait for killed processes, as uninterruptible sleep cannot be killed
+RECORD = 8 * 1024  # bytes reserved at the start, so that the exit can be recorded on a full disk
 
 
 def write_atomically(path: str, text: str) -> None:
-    beside = path + ".new"
-    with open(beside, "w", encoding="utf-8") as file:
+    temporary = path + ".new"
+    with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)
-    os.replace(beside, path)
+    os.replace(temporary, path)
 
 
 class Record:
-    """state.json, replaced as a whole at each step; the last step is synced to the disk."""
+    """Writes state.json atomically at each step; the last step is synced to the disk."""
 
     def __init__(self, folder: str, identity: str) -> None:
         self.path = os.path.join(folder, "state.json")
@@ -66,7 +66,7 @@ class Record:
 
     def running(self, pid: int, started: int) -> None:
         self.facts |= {"main": {"pid": pid, "start": processes.start_time(pid)}, "started": started}
-        # On a full disk this may fail: then the kubelet sees a container that stays `starting` until it has ended.
+        # If this fails on a full disk, the container stays `starting` for the kubelet until it has ended.
         with contextlib.suppress(OSError):
             write_atomically(self.path, json.dumps({**self.facts, "phase": "running"}))
 
@@ -77,7 +77,7 @@ class Record:
             try:
                 return self._finish(text)
             except FileNotFoundError:
-                return None  # the folder has been removed: nobody wants to know
+                return None  # the folder was removed, so the record is not needed
             except OSError:
                 time.sleep(1)
         return None
@@ -85,7 +85,7 @@ class Record:
     def _finish(self, text: bytes) -> None:
         descriptor = os.open(self.reserve, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            os.write(descriptor, text)  # spaces are left around the JSON: the reserved blocks are only filled anew
+            os.write(descriptor, text)  # padded with spaces to overwrite exactly the reserved blocks
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -93,7 +93,7 @@ class Record:
 
 
 class Supervisor(exec_server.House):
-    """One container from its start to its record."""
+    """Supervises one container from its start until its exit is recorded."""
 
     def __init__(self, folder: str, spec: dict[str, object]) -> None:
         self.folder = folder
@@ -116,13 +116,13 @@ class Supervisor(exec_server.House):
         os.set_blocking(self.wake, False)
         os.set_blocking(wake_end, False)
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, self._asked_to_stop)
+        signal.signal(signal.SIGTERM, self._on_sigterm)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for signum in (signal.SIGINT, signal.SIGHUP):
             signal.signal(signum, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the kubelet starts us with SIGTERM held back until here
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the kubelet starts the shim with SIGTERM blocked
 
-    def _asked_to_stop(self, *_: object) -> None:
+    def _on_sigterm(self, *_: object) -> None:
         self.stop_wanted = True
 
     def run(self) -> None:
@@ -142,14 +142,17 @@ class Supervisor(exec_server.House):
         tell_the_kubelet()
         while self.status is None:
             self._step()
-        self._hear_whether_all_are_told()
-        self._end_the_tree()
+        self._await_sigterm()
+        self._kill_process_tree()
         self._drain()
         self.record.exited(started=started, finished=self.finished, **self._outcome())
         self.guests.farewell()
 
-    def _hear_whether_all_are_told(self) -> None:
-        """A machine that shuts down sends SIGTERM to all, in any order: who dies of it may have heard it first."""
+    def _await_sigterm(self) -> None:
+        """After a death by SIGTERM, wait whether it reaches the shim too.
+
+        A machine that shuts down sends SIGTERM to all processes, in any order.
+        """
         if os.WIFSIGNALED(self.status or 0) and os.WTERMSIG(self.status or 0) == signal.SIGTERM:
             poll = select.poll()
             poll.register(self.wake, select.POLLIN)
@@ -170,15 +173,15 @@ class Supervisor(exec_server.House):
         }
 
     def _step(self) -> None:
-        """Wait for output, a signal or the end of the grace period; deal with what there is."""
+        """Wait for output, a signal or the end of the grace period, and handle it."""
         poll = select.poll()
         poll.register(self.wake, select.POLLIN)
         self.guests.watch(poll)
-        listened = [] if self.guests.are_behind else self.streams
-        by_descriptor = {stream.descriptor: stream for stream in listened if stream.is_open}
+        readable_streams = [] if self.guests.are_behind else self.streams
+        by_descriptor = {stream.descriptor: stream for stream in readable_streams if stream.is_open}
         for descriptor in by_descriptor:
             poll.register(descriptor, select.POLLIN)
-        ready = [descriptor for descriptor, _ in poll.poll(self._patience())]
+        ready = [descriptor for descriptor, _ in poll.poll(self._poll_milliseconds())]
         for descriptor in ready:
             if descriptor in by_descriptor:
                 by_descriptor[descriptor].read()
@@ -188,11 +191,11 @@ class Supervisor(exec_server.House):
         self.guests.attend(ready)
         with contextlib.suppress(BlockingIOError):
             os.read(self.wake, cri_log.READ)
-        self._heed_the_stop()
+        self._enforce_stop()
         self._reap()
 
-    def _heed_the_stop(self) -> None:
-        if self.stop_wanted or self._is_forgotten():
+    def _enforce_stop(self) -> None:
+        if self.stop_wanted or self._was_folder_removed():
             self.stop_wanted = False
             self._stop()
         if self.deadline is not None and time.monotonic() >= self.deadline:
@@ -200,18 +203,18 @@ class Supervisor(exec_server.House):
             for pid in processes.descendants(os.getpid()):
                 processes.kill(pid, signal.SIGKILL)
 
-    def _patience(self) -> float:
-        """Milliseconds until something is due by itself."""
+    def _poll_milliseconds(self) -> float:
+        """How long `poll` may wait before something is due."""
         seconds = [LOOK_SECONDS]
         if any(stream.rest for stream in self.streams):
             seconds.append(FLUSH_SECONDS)
         if self.deadline is not None:
-            # After SIGKILL nothing is left but to wait for the kernel; look again now and then.
+            # After SIGKILL, only the kernel remains to be waited for; check again now and then.
             seconds.append(max(0.05, self.deadline - time.monotonic()))
         return min(seconds) * 1000
 
-    def _is_forgotten(self) -> bool:
-        """Somebody has removed the folder: no kubelet will ever ask for this container, or end it."""
+    def _was_folder_removed(self) -> bool:
+        """Whether the folder was removed: then no kubelet will ever end this container."""
         now = time.monotonic()
         if self.was_stopped or now < self.looked + LOOK_SECONDS:
             return False
@@ -230,7 +233,7 @@ class Supervisor(exec_server.House):
         processes.kill_group(self.main, signal.SIGTERM)
 
     def _reap(self) -> None:
-        """Collect everybody who has ended: orphans of the container come here, too."""
+        """Reap all ended children; the container's orphans are among them."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -246,21 +249,21 @@ class Supervisor(exec_server.House):
                 code = os.waitstatus_to_exitcode(status)
                 self.guests.ended(pid, code if code >= 0 else 128 - code)
 
-    def _end_the_tree(self) -> None:
-        """A container ends with its main process: whatever it has left behind is killed, and nobody is overlooked."""
+    def _kill_process_tree(self) -> None:
+        """Kill every process of the container, as a container ends with its main process."""
         processes.kill_group(self.main, signal.SIGKILL)
-        given_up = time.monotonic() + KILL_SECONDS
-        while time.monotonic() < given_up:
+        deadline = time.monotonic() + KILL_SECONDS
+        while time.monotonic() < deadline:
             self._reap()
             left = processes.descendants(os.getpid()) or processes.marked(self.mark.encode() + b"\0")
             if not left:
                 return
             for pid in left:
                 processes.kill(pid, signal.SIGKILL)
-            self._read_all()  # so that nobody hangs in a write
+            self._read_all()  # so that no process blocks in a write
             time.sleep(0.002)
 
-    # --- what guests need
+    # --- for exec and attach
 
     def spawn(self, argv: list[str], streams: tuple[int, int, int], tty: bool) -> int:  # noqa: FBT001 - a fact
         try:
@@ -269,7 +272,7 @@ class Supervisor(exec_server.House):
             raise exec_server.Refused(str(error)) from error
 
     def end_tree(self, pid: int) -> None:
-        """It is a child of ours that has not been reaped, so nobody else can have its pid."""
+        """Kill a child and its descendants. It has not been reaped, so no other process can have its pid."""
         for each in [*processes.descendants(pid), pid]:
             processes.kill(each, signal.SIGKILL)
 
@@ -285,7 +288,7 @@ class Supervisor(exec_server.House):
 
     def _read_all(self) -> None:
         for stream in self.streams:
-            for _ in range(64):  # a pipe holds less than this; who still writes must not keep us here
+            for _ in range(64):  # more than a pipe holds; a process that still writes must not block the shim
                 if not (stream.is_open and stream.read()):
                     break
 
@@ -296,14 +299,14 @@ class Supervisor(exec_server.House):
 
 
 def tell_the_kubelet() -> None:
-    """By closing stdout: whoever waits at the other end wakes."""
+    """Close stdout, which wakes the kubelet at the other end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
 
 
 def close_what_was_inherited() -> None:
-    """Not os.closerange: where a process may have a billion files, some Pythons try them all."""
+    """Close inherited descriptors. With a limit of a billion files, os.closerange tries them all in some Pythons."""
     for name in os.listdir("/dev/fd"):
         if int(name) > 2:  # noqa: PLR2004 - the standard streams
             with contextlib.suppress(OSError):
@@ -321,20 +324,20 @@ def has_ended(folder: str) -> bool:
 def main(folder: str) -> int:
     close_what_was_inherited()
     os.umask(0o022)
-    with contextlib.suppress(PermissionError):  # it leads a session already
+    with contextlib.suppress(PermissionError):  # already a session leader
         os.setsid()
-    place = os.path.join(folder, "lock")
-    lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock_path = os.path.join(folder, "lock")
+    lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return 3  # another shim runs it
     if has_ended(folder):
-        return 3  # a kubelet came first and has given this container up
+        return 3  # a kubelet has given this container up meanwhile
     with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
         spec = json.load(file)
-    if not os.path.samestat(os.fstat(lock), os.stat(place)):
-        return 3  # given up and removed, and what is here now is another attempt, which has a shim of its own
+    if not os.path.samestat(os.fstat(lock), os.stat(lock_path)):
+        return 3  # the folder was given up and replaced by a new attempt, which has its own shim
     spec["env"][MARK] = spec["id"]
     Supervisor(folder, spec).run()
     return 0

@@ -1,9 +1,9 @@
-"""Starts, finds again, stops and buries containers: the kubelet's side of the shims.
+"""The kubelet's client for shims: starts, adopts and stops containers, and records lost ones.
 
-A container is a folder. Whether its shim lives is asked of the lock in it, which the kernel lets go of with the
-process; a pid is only believed together with the start time that stands beside it, so a reused pid is never mistaken.
-A container whose shim is gone without a record of the exit is lost: what is left of it is found by the mark in its
-environment and killed, and the record says so.
+A container is a folder. Its shim lives while the lock in it is held, which the kernel releases with the process. A pid
+is only trusted together with the recorded start time, so a reused pid is never mistaken for the shim. A container is
+lost when its shim died without recording the exit: its processes are then found by the mark in their environment and
+killed, and the record says so.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from tarragon.localcluster.kubelet.base.files import read_json, try_lock, unlock
 from tarragon.localcluster.kubelet.shim import cri_log, exec_server, execution, shim
 
 LOG_BYTES = 10 * 2**20
-"""Of one log file; there are two of them for each run of a container."""
+"""The size limit of one log file; each run of a container has up to two."""
 LOST_CODE = 137
 LOOK_SECONDS = 0.1
-"""Between two looks at a shim that cannot be waited for: on systems without pidfd, and while it is just starting."""
+"""How often to check a shim that cannot be waited for: without pidfd, or while it is still starting."""
 PATIENCE_SECONDS = 10.0
 PROGRAM = "shim.pyc"
-"""The shim, compiled, in the folder of a node; its parts lie beside it."""
+"""The compiled shim in the node's folder; the modules it imports are beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stdin:
-    """What a pod says of its container's input: without any of it, there is none."""
+    """The stdin settings of a container. By default it has no stdin."""
 
     is_open: bool = False
     once: bool = False
@@ -50,9 +50,9 @@ class Stdin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What a shim is told. `grace` is for a stop that comes without one.
+    """What a shim is to run. `grace` is the default for a stop without a grace period.
 
-    `places` is kept for those who come later: where each path of the container is on this machine.
+    `places` maps each path of the container to its local path, for later exec commands.
     """
 
     identity: str
@@ -71,9 +71,9 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """state.json, as the shim writes it, and `_bury` for a shim that could not. Times are nanoseconds since 1970.
+    """The content of state.json, written by the shim, or by the kubelet if the shim died.
 
-    A `void` run never began: the kubelet was killed between the thought and the deed.
+    Times are nanoseconds since 1970. `void`: the run never began, as the kubelet was killed before it started the shim.
     """
 
     id: str = ""
@@ -97,27 +97,27 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase == "exited"
 
 
-# Before it starts anything, a shim writes that it is starting. No word of it: there was no shim.
 NEVER_BEGUN = State(void=True)
+"""The state of a run without a state file: a shim writes `starting` first, so no shim ever ran."""
 
 
 def _last_words(folder: Path) -> str:
-    """Of a shim that we have started ourselves and that has not even written that it is starting."""
+    """The error of a shim of ours that ended without writing a state."""
     try:
         lines = (folder / "shim.err").read_text(errors="replace").split("\n")
     except OSError:
         lines = []
-    cause = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+    cause = next((line for line in reversed(lines) if line.strip()), "no error output")
     return f"the supervisor of the container could not start: {cause}"
 
 
 def state_of(folder: Path) -> State | None:
-    """None before the shim has written anything."""
+    """The shim's state; None before it has written any."""
     return read_json(folder / "state.json", State)
 
 
 def program_in(folder: Path) -> Path:
-    """The shim compiled into files of the node: it starts faster, and an upgrade of the package does not touch it."""
+    """Compile the shim into the node's folder: it starts faster, and a package upgrade does not affect it."""
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     for part in (cri_log, execution, exec_server, processes, shim):
         source = Path(str(part.__file__))
@@ -127,9 +127,9 @@ def program_in(folder: Path) -> Path:
 
 
 class Shims:
-    """All containers of a node that live now, by folder. `changed(folder)` is called when one starts or ends.
+    """The live containers of a node, by run folder. `changed(folder)` is called when one starts or ends.
 
-    All methods belong to the thread of the event loop.
+    All methods must be called in the event loop's thread.
     """
 
     def __init__(self, program: Path, clock: Clock, changed: Callable[[Path], None]) -> None:
@@ -138,18 +138,18 @@ class Shims:
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self._alive: dict[Path, _Watched] = {}
-        self._burials: set[asyncio.Task[None]] = set()
+        self._recovery_tasks: set[asyncio.Task[None]] = set()
         self._unrecorded: dict[Path, State] = {}
 
     def state(self, folder: Path) -> State | None:
-        """What is known of the container, even where it could not be written down."""
+        """The container's state, including one that could not be written to a full disk."""
         return self._unrecorded.get(folder) or state_of(folder)
 
     def lives(self, folder: Path) -> bool:
         return folder in self._alive
 
     def start(self, folder: Path, launch: Launch) -> None:
-        """Returns at once. Raises OSError when no process can be started or nothing be written."""
+        """Start a container, without waiting. Raises OSError when its files or its process cannot be created."""
         make_private(folder)
         make_private(launch.log.parent)
         spec = {
@@ -174,7 +174,7 @@ class Shims:
             raise
         finally:
             os.close(ready_end)
-        self._loop.add_reader(ready, self._reported, folder, ready)
+        self._loop.add_reader(ready, self._on_ready, folder, ready)
         self._watch(folder, _Watched(pid=pid, pidfd=_pidfd(pid), is_child=True))
 
     def _spawn(self, folder: Path, ready: int) -> int:
@@ -188,83 +188,84 @@ class Shims:
                 (os.POSIX_SPAWN_DUP2, ready, 1),
                 (os.POSIX_SPAWN_OPEN, 2, str(folder / "shim.err"), log, 0o600),
             ],
-            # A stop that comes before the shim can listen waits until it does.
+            # SIGTERM stays pending until the shim has installed its handler.
             setsigmask=[signal.SIGTERM],
             setsigdef=[signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE],
         )
 
-    def _reported(self, folder: Path, ready: int) -> None:
+    def _on_ready(self, folder: Path, ready: int) -> None:
         self._loop.remove_reader(ready)
         os.close(ready)
         self._changed(folder)
 
     def find(self, folder: Path) -> None:
-        """Take up a container that another kubelet has started. `changed` follows if it has ended meanwhile."""
+        """Adopt a container that another kubelet started. `changed` is called if it has ended meanwhile."""
         state = self.state(folder)
         if self.lives(folder) or (state and state.has_ended):
             return
-        claim = _claim(folder)
+        claim = _try_claim(folder)
         if claim is not None:
             unlock(claim)
-            self._gone(folder)
+            self._on_shim_exit(folder)
             return
-        self._watch(folder, _found(state))
+        self._watch(folder, _adopted(state))
 
     def _watch(self, folder: Path, watched: _Watched) -> None:
         self._alive[folder] = watched
         if watched.pidfd >= 0:
-            self._loop.add_reader(watched.pidfd, self._ended, folder)
+            self._loop.add_reader(watched.pidfd, self._on_end, folder)
         else:
-            self._loop.call_later(LOOK_SECONDS, self._look, folder)
+            self._loop.call_later(LOOK_SECONDS, self._poll_shim, folder)
 
-    def _look(self, folder: Path) -> None:
+    def _poll_shim(self, folder: Path) -> None:
         watched = self._alive.get(folder)
         if watched is None:
             return
         if watched.is_child:
             ended = _reaped(watched.pid)
         else:
-            claim = _claim(folder)
+            claim = _try_claim(folder)
             ended = claim is not None
             if claim is not None:
                 unlock(claim)
         if ended:
-            self._ended(folder)
+            self._on_end(folder)
             return
-        again = watched if watched.is_child else _found(state_of(folder))
-        if again.pid and not watched.pid and (folder / "stop.json").exists():
-            again.send(signal.SIGTERM)  # the stop came when nobody knew whom to tell
-        self._watch(folder, again)
+        current = watched if watched.is_child else _adopted(state_of(folder))
+        if current.pid and not watched.pid and (folder / "stop.json").exists():
+            current.send(signal.SIGTERM)  # the stop was requested before the shim's pid was known
+        self._watch(folder, current)
 
-    def _ended(self, folder: Path) -> None:
+    def _on_end(self, folder: Path) -> None:
         watched = self._alive.pop(folder)
         if watched.pidfd >= 0:
             self._loop.remove_reader(watched.pidfd)
             os.close(watched.pidfd)
         if watched.is_child:
             _reaped(watched.pid)
-            self._gone(folder, State(error=_last_words(folder)))
+            self._on_shim_exit(folder, State(error=_last_words(folder)))
         else:
-            self._gone(folder)
+            self._on_shim_exit(folder)
 
-    def _gone(self, folder: Path, unspoken: State = NEVER_BEGUN) -> None:
-        """The shim is no more; either it has said how the container ended, or the container is lost."""
+    def _on_shim_exit(self, folder: Path, default: State = NEVER_BEGUN) -> None:
+        """Handle the exit of a shim: either it recorded the container's exit, or the container is lost."""
         state = state_of(folder)
         if state and state.has_ended:
             self._changed(folder)
             return
-        burial = self._loop.create_task(self._bury(folder, state or unspoken))
-        self._burials.add(burial)
-        burial.add_done_callback(self._burials.discard)
+        task = self._loop.create_task(self._recover(folder, state or default))
+        self._recovery_tasks.add(task)
+        task.add_done_callback(self._recovery_tasks.discard)
 
-    async def _bury(self, folder: Path, unspoken: State) -> None:
-        claim = _claim(folder)
-        if claim is None:  # a shim that was slow to start has come to life after all
-            self._watch(folder, _found(state_of(folder)))
+    async def _recover(self, folder: Path, default: State) -> None:
+        """Record a container as lost under the folder's lock, unless its shim recorded the exit after all."""
+        claim = _try_claim(folder)
+        if claim is None:  # a slow shim has started after all
+            self._watch(folder, _adopted(state_of(folder)))
             return
         try:
-            # From here on no shim can begin, and what is written now is the last that one has written.
-            state = state_of(folder) or unspoken
+            # While the lock is held no shim can start, so the state on disk is final.
+            state = state_of(folder) or default
             if not state.has_ended:
                 await self._declare_lost(folder, state)
         finally:
@@ -277,14 +278,14 @@ class Shims:
             await asyncio.to_thread(end_marked, f"{shim.MARK}={identity}".encode() + b"\0")
         finished = int(self._clock.now().timestamp() * 1_000_000_000)
         code = execution.START_ERROR if state.error else LOST_CODE
-        gone = replace(state, id=identity, phase="exited", lost=not state.error, code=code, finished=finished)
+        final = replace(state, id=identity, phase="exited", lost=not state.error, code=code, finished=finished)
         try:
-            write_json(folder / "state.json", gone)
+            write_json(folder / "state.json", final)
         except OSError:
-            self._unrecorded[folder] = gone
+            self._unrecorded[folder] = final
 
     def stop(self, folder: Path, grace: float) -> None:
-        """SIGTERM now, SIGKILL to all that is left after `grace` seconds. A second stop can only shorten the first."""
+        """Send SIGTERM now, and SIGKILL after `grace` seconds. A second stop can only shorten the grace period."""
         watched = self._alive.get(folder)
         if watched is None:
             return
@@ -293,24 +294,24 @@ class Shims:
         watched.send(signal.SIGTERM)
 
     def abandon(self, folder: Path) -> None:
-        """Kill a shim that does not do what it should; its container is then lost, and buried."""
+        """Kill a shim that does not react; its container is then lost."""
         if watched := self._alive.get(folder):
             watched.send(signal.SIGKILL)
 
     async def close(self) -> None:
-        """Forget all containers. They live on."""
+        """Stop watching the containers, which keep running."""
         for folder in list(self._alive):
             watched = self._alive.pop(folder)
             if watched.pidfd >= 0:
                 self._loop.remove_reader(watched.pidfd)
                 os.close(watched.pidfd)
-        if self._burials:
-            await asyncio.wait(self._burials)
+        if self._recovery_tasks:
+            await asyncio.wait(self._recovery_tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Watched:
-    """A shim that lives. Without a pidfd (-1) its pid may be unknown (0): then nobody can signal it for now."""
+    """A live shim. Without a pidfd (-1), the pid may be unknown (0); the shim cannot be signalled then."""
 
     pid: int
     pidfd: int
@@ -324,8 +325,8 @@ class _Watched:
                 os.kill(self.pid, signum)
 
 
-def _found(state: State | None) -> _Watched:
-    """The shim that wrote this state and holds its folder's lock."""
+def _adopted(state: State | None) -> _Watched:
+    """The live shim that wrote this state and holds its folder's lock."""
     if state is None or state.shim is None:
         return _Watched(pid=0, pidfd=-1, is_child=False)
     pidfd = _pidfd(state.shim.pid)
@@ -336,7 +337,7 @@ def _found(state: State | None) -> _Watched:
 
 
 def _pidfd(pid: int) -> int:
-    """-1 where there is no such process or no such thing."""
+    """A pidfd of the process; -1 without such a process or without support for pidfds."""
     if not hasattr(os, "pidfd_open"):
         return -1
     try:
@@ -352,8 +353,8 @@ def _reaped(pid: int) -> bool:
         return True
 
 
-def _claim(folder: Path) -> int | None:
-    """The folder's lock, held until it is unlocked; None while a shim has it."""
+def _try_claim(folder: Path) -> int | None:
+    """Take the folder's lock, and return its descriptor; None while a shim holds it."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if try_lock(descriptor):
         return descriptor
@@ -367,30 +368,30 @@ class _Spec(msgspec.Struct, frozen=True):
 
 
 def identity_in(folder: Path) -> str:
-    """Empty when nothing was ever to be started there."""
+    """The identity of the run in this folder; empty without a spec."""
     spec = read_json(folder / "spec.json", _Spec)
     return spec.id if spec else ""
 
 
 def grace_in(folder: Path) -> float:
-    """What the container's pod allows it."""
+    """The grace period of the run's pod, in seconds."""
     spec = read_json(folder / "spec.json", _Spec)
     return spec.grace if spec else 0.0
 
 
 def identities(prefix: str) -> set[str]:
-    """Of all containers of which there are processes."""
-    begin = f"\0{shim.MARK}={prefix}".encode()
-    found = set()
+    """The identities, with this prefix, of all containers that have processes."""
+    variable = f"\0{shim.MARK}={prefix}".encode()
+    running = set()
     for _, environment in processes.environments():
-        _, mark, rest = environment.partition(begin)
+        _, mark, rest = environment.partition(variable)
         if mark:
-            found.add(prefix + rest.partition(b"\0")[0].decode(errors="replace"))
-    return found
+            running.add(prefix + rest.partition(b"\0")[0].decode(errors="replace"))
+    return running
 
 
 def end_marked(mark: bytes) -> None:
-    """Kill all processes with this mark in their environment, and wait until they are gone. Blocks; not for ever."""
+    """Kill all processes with this mark in their environment, and wait for their end. Blocks up to PATIENCE_SECONDS."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (victims := processes.marked(mark)) and time.monotonic() < deadline:
         with _pidfds(victims) as watched:

@@ -1,1 +1,1 @@
-"""Commands in running containers: exec, attach, copy and port-forward."""
+"""Access to running containers: exec, attach, copy and port-forward."""

@@ -1,14 +1,14 @@
-"""Commands inside a running container, and its own process as it is seen and spoken to from outside.
+"""Runs commands in a running container (exec), and connects to its main process (attach).
 
-    ended = await inside.run(run_folder, ["cat", "/data/x"], seconds=5)           # ended.code, ended.output
-    async with await inside.start(run_folder, Command(argv, has_stdin=True)) as command:
+    ended = await exec_client.run(run_folder, ["cat", "/data/x"], seconds=5)      # ended.code, ended.output
+    async with await exec_client.start(run_folder, Command(argv=argv, has_stdin=True)) as command:
         await command.stdin.write(b"..."); await command.stdout.read(); await command.code()
-    async with await inside.attach(run_folder) as container:
+    async with await exec_client.attach(run_folder) as container:
         ...
 
-The folder is that of the run (`PodFolder.run(container, number)`); no kubelet need have started it. A command has the
-container's environment, working folder and paths, is a child of its shim, and ends with the container, or when whoever
-wanted it closes it or dies: its connection to the shim is its life. See exec_server.py.
+The folder is the run folder (`PodFolder.run(container, number)`); no kubelet needs to run. A command has the
+container's environment, working folder and paths, and is a child of its shim. It ends with the container, and with its
+connection to the shim, which the client closes or which breaks when the client dies. See exec_server.py.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from tarragon.localcluster.kubelet.shim import exec_server
 from tarragon.localcluster.kubelet.streaming.tar import with_names_of_the_container
 
 KILLED = 137
-"""What a command ends with whose container has ended."""
+"""The exit code of a command whose container has ended."""
 OUTPUT_BYTES = 10 * 1024
-"""Of the output of `run`: as much as a kubelet keeps of a probe's."""
+"""The limit of the output of `run`: as much as the kubelet keeps of a probe's output."""
 LONGEST_FOLDER = 90
-"""Bytes: the address of a socket has 108 of them on Linux, 104 on macOS."""
-_REMEDY = "a container that an earlier version of Tarragon has started lets nobody in; restart its pod"
+"""The longest folder, in bytes, in the address of a socket, which is limited to 108 on Linux and 104 on macOS."""
+_REMEDY = "containers started by an earlier version of Tarragon do not support exec and attach; restart the pod"
 
 
 class CannotEnter(TarragonError):
-    """The container does not run, or its shim does not answer."""
+    """The container does not run, or its shim does not reply."""
 
 
 class CannotExecute(Exception):
-    """The container runs, but the command could not be started in it; in the words of a container runtime."""
+    """The command could not be started in the running container; the message is worded like a container runtime's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Words as a user writes them: paths are those of the container. On a terminal, stdout and stderr are one."""
+    """A command with paths of the container. On a terminal (`tty`), stdout and stderr are one stream."""
 
     argv: Sequence[str]
     has_stdin: bool = False
@@ -61,13 +61,13 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """`output` is stdout and stderr, the first OUTPUT_BYTES of them."""
+    """The exit code and the first OUTPUT_BYTES of stdout and stderr."""
 
     code: int
     output: bytes
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _Reply(msgspec.Struct, frozen=True):
     pid: int = 0
     error: str = ""
     code: int | None = None
@@ -79,43 +79,43 @@ class _Spec(msgspec.Struct, frozen=True):
 
 
 class Inside:
-    """A command in a container, or, if attached, the container's own process. Leaving the `async with` ends a command.
+    """A command in a container, or the attached main process. Leaving the `async with` ends a command.
 
-    `stdin` is None where there is none; on a terminal, it is also who is told of the window's size. Whoever still reads
-    or writes must have been cancelled before the `async with` is left.
+    `stdin` is None when there is none; on a terminal, it also sets the window size. Pending reads and writes must be
+    cancelled before the `async with` is left.
     """
 
-    def __init__(self, line: _Line, outputs: Sequence[int], stdin: int, *, is_command: bool) -> None:
-        self._line = line
+    def __init__(self, connection: _Connection, outputs: Sequence[int], stdin: int, *, is_command: bool) -> None:
+        self._connection = connection
         self._is_command = is_command
         self._ended = asyncio.Event()
         self.stdin = Input(stdin) if stdin >= 0 else None
         self.stdout = Output(outputs[0], self._ended)
         self.stderr = Output(outputs[1], self._ended) if len(outputs) > 1 else None
-        self._ending = asyncio.ensure_future(self._end())
+        self._exit = asyncio.ensure_future(self._wait_for_exit())
 
-    async def _end(self) -> int:
-        """The exit code. What is attached tells none: its outputs end."""
+    async def _wait_for_exit(self) -> int:
+        """Wait for the exit code. An attached main process reports none; its outputs end instead."""
         try:
-            while line := await self._line.hear():
-                answer = msgspec.json.decode(line, type=_Answer)
-                if answer.code is not None:
-                    return answer.code
+            while line := await self._connection.receive():
+                reply = msgspec.json.decode(line, type=_Reply)
+                if reply.code is not None:
+                    return reply.code
             return KILLED
         finally:
             if self._is_command:
                 self._ended.set()
 
     async def code(self) -> int:
-        """As soon as the command has ended; 128+n for a death by signal. Its last words may still wait to be read."""
-        return await asyncio.shield(self._ending)
+        """Wait for the command's exit code, 128+n after signal n. Output may still be left to read."""
+        return await asyncio.shield(self._exit)
 
     async def end_stdin(self) -> None:
-        """There is nothing more to tell."""
+        """Close the stdin of a command or main process without a terminal."""
         if self.stdin is not None and not self.is_terminal:
             self.stdin.close()
             with contextlib.suppress(CannotEnter):
-                await self._line.say({"eof": True})
+                await self._connection.send({"eof": True})
 
     @property
     def is_terminal(self) -> bool:
@@ -128,77 +128,78 @@ class Inside:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._ending.cancel()
-            await asyncio.gather(self._ending, return_exceptions=True)
+            self._exit.cancel()
+            await asyncio.gather(self._exit, return_exceptions=True)
         finally:
-            self._line.close()
-            for end in (self.stdin, self.stdout, self.stderr):
-                if end is not None:
-                    end.close()
+            self._connection.close()
+            for stream in (self.stdin, self.stdout, self.stderr):
+                if stream is not None:
+                    stream.close()
 
 
 async def start(run: Path, command: Command) -> Inside:
-    """Raises CannotEnter, CannotExecute."""
+    """Start a command in a container. Raises CannotEnter, CannotExecute."""
     argv = translated(run, command.argv)
-    with _terminal() if command.tty else _pipes(command) as ends:
-        line = await _Line.to(run)
+    with _terminal() if command.tty else _pipes(command) as streams:
+        connection = await _Connection.open(run)
         try:
-            await line.say({"exec": argv, "tty": command.tty}, ends.theirs)
-            await line.answer()
+            await connection.send({"exec": argv, "tty": command.tty}, streams.theirs)
+            await connection.receive_reply()
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        stdin, *outputs = ends.taken()
-    return Inside(line, outputs, stdin, is_command=True)
+        stdin, *outputs = streams.take()
+    return Inside(connection, outputs, stdin, is_command=True)
 
 
 async def attach(run: Path) -> Inside:
-    """The container's own process: what it says from now on. Raises CannotEnter."""
+    """Attach to the container's main process: its output from now on, and its stdin. Raises CannotEnter."""
     is_terminal = bool((spec := read_json(run / "spec.json", _Spec)) and spec.tty)
-    with _outputs(1 if is_terminal else 2) as ends:
-        line = await _Line.to(run)
+    with _outputs(1 if is_terminal else 2) as streams:
+        connection = await _Connection.open(run)
         try:
-            await line.say({"attach": True}, ends.theirs)
-            await line.answer()
+            await connection.send({"attach": True}, streams.theirs)
+            await connection.receive_reply()
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        outputs = ends.taken()
-    return Inside(line, outputs, line.taken.pop() if line.taken else -1, is_command=False)
+        outputs = streams.take()
+    stdin = connection.descriptors.pop() if connection.descriptors else -1
+    return Inside(connection, outputs, stdin, is_command=False)
 
 
 async def run(folder: Path, argv: Sequence[str], *, seconds: float) -> Ended:
-    """Wait for a command. Raises CannotEnter, CannotExecute, and TimeoutError after having ended it."""
+    """Run a command to its end. Raises CannotEnter, CannotExecute, or TimeoutError after ending the command."""
     async with asyncio.timeout(seconds), await start(folder, Command(argv=argv)) as command:
-        said = bytearray()
-        await asyncio.gather(*(_gather(each, said) for each in (command.stdout, command.stderr) if each))
-        return Ended(code=await command.code(), output=bytes(said))
+        collected = bytearray()
+        await asyncio.gather(*(_collect(each, collected) for each in (command.stdout, command.stderr) if each))
+        return Ended(code=await command.code(), output=bytes(collected))
 
 
-async def _gather(output: Output, said: bytearray) -> None:
+async def _collect(output: Output, collected: bytearray) -> None:
     while data := await output.read():
-        said += data[: OUTPUT_BYTES - len(said)]
+        collected += data[: OUTPUT_BYTES - len(collected)]
 
 
 def translated(run: Path, words: Sequence[str]) -> list[str]:
-    """With the places of the container's paths on this machine, as its own command had them."""
+    """The words of a command with the container's paths replaced by local ones, as in the container's own command."""
     spec = read_json(run / "spec.json", _Spec) or _Spec()
     places = {path: Path(place) for path, place in spec.places.items()}
     return with_names_of_the_container(words, [with_local_paths(word, places) for word in words], places)
 
 
 @dataclass(frozen=True, slots=True)
-class _Ends:
-    """Of pipes and terminals: a command's streams in their order, and what is at our side of them (-1 is nothing)."""
+class _StreamPairs:
+    """Both ends of a command's pipes or terminal, in the order stdin, stdout, stderr; -1 for no end on our side."""
 
     ours: list[int]
     theirs: list[int]
 
-    def taken(self) -> list[int]:
-        """From now on somebody else closes ours."""
-        taken = list(self.ours)
+    def take(self) -> list[int]:
+        """Our ends, which the caller must close from now on."""
+        ours = list(self.ours)
         self.ours.clear()
-        return taken
+        return ours
 
     def __enter__(self) -> Self:
         return self
@@ -208,96 +209,96 @@ class _Ends:
             os.close(descriptor)
 
 
-def _outputs(count: int) -> _Ends:
+def _outputs(count: int) -> _StreamPairs:
     pipes = [os.pipe() for _ in range(count)]
-    return _Ends([ours for ours, _ in pipes], [theirs for _, theirs in pipes])
+    return _StreamPairs([ours for ours, _ in pipes], [theirs for _, theirs in pipes])
 
 
-def _pipes(command: Command) -> _Ends:
+def _pipes(command: Command) -> _StreamPairs:
     theirs, ours = os.pipe() if command.has_stdin else (os.open(os.devnull, os.O_RDONLY), -1)
-    said = _outputs(2)
-    return _Ends([ours, *said.ours], [theirs, *said.theirs])
+    outputs = _outputs(2)
+    return _StreamPairs([ours, *outputs.ours], [theirs, *outputs.theirs])
 
 
-def _terminal() -> _Ends:
-    """Without stdin, too, it must be told of the window's size."""
+def _terminal() -> _StreamPairs:
+    """A terminal's ends; stdin is needed even if the command has none, to set the window size."""
     ours, theirs = os.openpty()
-    return _Ends([os.dup(ours), ours], [theirs, theirs, theirs])
+    return _StreamPairs([os.dup(ours), ours], [theirs, theirs, theirs])
 
 
-class _Line:
-    """The connection to the shim. `taken` are descriptors that came over it."""
+class _Connection:
+    """A connection to the shim. `descriptors` are those that it sent."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._heard = b""
-        self.taken: list[int] = []
+        self._socket = connection
+        self._received = b""
+        self.descriptors: list[int] = []
 
     @classmethod
-    async def to(cls, run: Path) -> _Line:
+    async def open(cls, run: Path) -> _Connection:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.setblocking(False)
         try:
-            with short_way(run) as place:
-                connection.connect(str(place / exec_server.SOCKET))
+            with short_way(run) as folder:
+                connection.connect(str(folder / exec_server.SOCKET))
         except OSError as error:
             connection.close()
-            why = f"{error.strerror or error}"
+            cause = f"{error.strerror or error}"
             raise CannotEnter(
-                "the container cannot be entered: it does not run, or answers nobody", why=why, remedy=_REMEDY
+                "cannot connect to the container: it does not run, or does not respond", why=cause, remedy=_REMEDY
             ) from error
         return cls(connection)
 
-    async def say(self, wish: dict[str, object], descriptors: Sequence[int] = ()) -> None:
-        """Raises CannotEnter."""
-        data = msgspec.json.encode(wish) + b"\n"
+    async def send(self, request: dict[str, object], descriptors: Sequence[int] = ()) -> None:
+        """Send a request with descriptors. Raises CannotEnter."""
+        data = msgspec.json.encode(request) + b"\n"
         try:
-            sent = socket.send_fds(self._connection, [data], descriptors) if descriptors else 0
-            if rest := data[sent:]:  # even nothing cannot be sent to a shim that has answered already, and hung up
-                await asyncio.get_running_loop().sock_sendall(self._connection, rest)
+            sent = socket.send_fds(self._socket, [data], descriptors) if descriptors else 0
+            if rest := data[sent:]:  # sending nothing would still fail after the shim has replied and closed
+                await asyncio.get_running_loop().sock_sendall(self._socket, rest)
         except OSError as error:
             raise CannotEnter("the container has just ended") from error
 
-    async def answer(self) -> None:
-        """Raises CannotEnter, CannotExecute."""
-        line = await self.hear()
+    async def receive_reply(self) -> None:
+        """Wait for the reply to a request. Raises CannotEnter, CannotExecute."""
+        line = await self.receive()
         if not line:
             raise CannotEnter("the container has just ended")
-        if error := msgspec.json.decode(line, type=_Answer).error:
+        if error := msgspec.json.decode(line, type=_Reply).error:
             raise CannotExecute(error)
 
-    async def hear(self) -> bytes:
-        """A line; empty when the shim is gone."""
-        while b"\n" not in self._heard:
+    async def receive(self) -> bytes:
+        """Receive a line; empty when the shim has closed the connection."""
+        while b"\n" not in self._received:
             try:
-                data, descriptors, _, _ = socket.recv_fds(self._connection, 4096, exec_server.MOST_DESCRIPTORS)
+                data, descriptors, _, _ = socket.recv_fds(self._socket, 4096, exec_server.MOST_DESCRIPTORS)
             except BlockingIOError:
-                await readable(self._connection.fileno())
+                await readable(self._socket.fileno())
                 continue
             except OSError:
                 return b""
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, False)
-            self.taken += descriptors
+            self.descriptors += descriptors
             if not data:
                 return b""
-            self._heard += data
-        line, _, self._heard = self._heard.partition(b"\n")
+            self._received += data
+        line, _, self._received = self._received.partition(b"\n")
         return line
 
     def close(self) -> None:
-        self._connection.close()
-        while self.taken:
-            os.close(self.taken.pop())
+        self._socket.close()
+        while self.descriptors:
+            os.close(self.descriptors.pop())
 
 
 @contextlib.contextmanager
 def short_way(folder: Path) -> Iterator[Path]:
-    """A path to the folder that fits into the address of a socket."""
+    """A path to the folder that is short enough for the address of a socket."""
     if len(os.fsencode(folder)) < LONGEST_FOLDER:
         yield folder
         return
-    with tempfile.TemporaryDirectory(prefix="tarragon-") as beside:
-        link = Path(beside, "f")
+    with tempfile.TemporaryDirectory(prefix="tarragon-") as temporary:
+        link = Path(temporary, "f")
         link.symlink_to(folder)
         yield link

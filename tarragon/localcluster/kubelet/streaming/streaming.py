@@ -1,4 +1,4 @@
-"""The way into the pods of one node, for exec, attach and port-forward. No kubelet need run: its folder is enough."""
+"""Finds the containers and ports of one node's pods for exec, attach and port-forward, from the node's folder alone."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ Json = Mapping[str, Any]
 
 
 class NotRunning(Exception):
-    """The container does not run; in the words of a kubelet."""
+    """The container does not run; the message is worded like the kubelet's."""
 
 
 class NobodyListens(Exception):
-    """In the words of a container runtime."""
+    """No process of the pod listens on the port; the message is worded like a container runtime's."""
 
 
 class Door:
-    """`pod` is the whole object, of a pod of this node."""
+    """Access to the pods of one node. `pod` is always the complete object of a pod of this node."""
 
     def __init__(self, folder: NodeFolder, cluster: Cluster) -> None:
         self._folder = folder
         self._cluster = cluster
 
     def run(self, pod: Json, container: str) -> Path:
-        """The folder of the container's present run. Raises NotRunning."""
-        folder = self._present_run(pod["metadata"]["uid"], container)
+        """The folder of the container's current run. Raises NotRunning."""
+        folder = self._current_run(pod["metadata"]["uid"], container)
         if folder is None:
             raise NotRunning(f'container not found ("{container}")')
         return folder
 
-    def _present_run(self, uid: str, container: str) -> Path | None:
-        kept = self._folder.pod(uid)
-        numbers = kept.numbers(container)
+    def _current_run(self, uid: str, container: str) -> Path | None:
+        pod_folder = self._folder.pod(uid)
+        numbers = pod_folder.numbers(container)
         if not numbers:
             return None
-        folder = kept.run(container, numbers[-1])
+        folder = pod_folder.run(container, numbers[-1])
         state = state_of(folder)
         return folder if state and state.phase == "running" else None
 
     async def dial(self, pod: Json, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to what serves the pod's port. Raises NobodyListens."""
+        """Connect to the process that serves the pod's port. Raises NobodyListens."""
         metadata = pod["metadata"]
         listening = self._listening(metadata["uid"])
         refused = "connection refused"
-        async for local in self._places(pod, port):
+        async for local in self._local_ports(pod, port):
             if local not in listening:
                 continue
             for host in LOOPBACKS:
@@ -71,15 +71,15 @@ class Door:
 
     def _listening(self, uid: str) -> frozenset[int]:
         names = self._folder.pod(uid).containers()
-        runs = [run for name in names if (run := self._present_run(uid, name))]
+        runs = [run for name in names if (run := self._current_run(uid, name))]
         return frozenset[int]().union(*map(listening_ports, runs))
 
-    async def _places(self, pod: Json, port: int) -> AsyncIterator[int]:
-        """Itself, and what it became where a Service that leads to it was named."""
+    async def _local_ports(self, pod: Json, port: int) -> AsyncIterator[int]:
+        """The port itself, then the local ports allocated for Services that lead to it."""
         yield port
-        slim = decode(encode(pod), Pod)
-        services = (await self._cluster.list(SERVICES, Selection(namespace=slim.metadata.namespace))).items
-        for local in self._translated(slim, port, services):
+        decoded = decode(encode(pod), Pod)
+        services = (await self._cluster.list(SERVICES, Selection(namespace=decoded.metadata.namespace))).items
+        for local in self._translated(decoded, port, services):
             yield local
 
     def _translated(self, pod: Pod, port: int, services: Sequence[Service]) -> Iterator[int]:
@@ -91,4 +91,4 @@ class Door:
 
 
 Doors = Callable[[Json], Door]
-"""To the node of a pod. Raises ApiError where there is no way to it."""
+"""Returns the access to the node of a pod. Raises ApiError if that node cannot be reached."""

@@ -1,4 +1,4 @@
-"""What `kubectl cp` needs of tar: members named as in the container, where their folder is another one here."""
+"""Makes tar name archive members by the container's paths, as `kubectl cp` expects."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ _SPECIAL = re.compile(r"[][\\.*^$|]")
 
 
 def with_names_of_the_container(
-    said: Sequence[str], translated: Sequence[str], places: Mapping[str, Path]
+    original: Sequence[str], translated: Sequence[str], places: Mapping[str, Path]
 ) -> list[str]:
-    """The words of a command, after their translation; only a tar of translated paths is told more.
+    """The translated words of a command; a tar of translated paths gets options that rename its members.
 
-    kubectl looks for its own path in what it gets, and takes an archive without it for a broken one.
+    kubectl rejects an archive without the path that it asked for.
     """
-    if PurePosixPath(said[0] if said else "").name != "tar" or list(said) == list(translated):
+    if PurePosixPath(original[0] if original else "").name != "tar" or list(original) == list(translated):
         return list(translated)
-    used = {path: place for path, place in places.items() if any(path in word for word in said[1:])}
-    return [translated[0], *translated[1:], *(word for path, place in used.items() for word in _renaming(path, place))]
+    used = {path: place for path, place in places.items() if any(path in word for word in original[1:])}
+    options = [option for path, place in used.items() for option in _rename_options(path, place)]
+    return [translated[0], *translated[1:], *options]
 
 
-def _renaming(path: str, place: Path) -> list[str]:
-    """In GNU tar's words, or, on macOS, in those of BSD's. Targets of symbolic links stay as they are."""
-    here, there = _SPECIAL.sub(r"\\\g<0>", str(place).strip("/")), path.strip("/").replace("&", r"\&")
+def _rename_options(path: str, place: Path) -> list[str]:
+    """Options of GNU tar, or of BSD tar on macOS. Targets of symbolic links are not renamed."""
+    local, original = _SPECIAL.sub(r"\\\g<0>", str(place).strip("/")), path.strip("/").replace("&", r"\&")
     if LINUX:
-        return [f"--transform=flags=rhS;s|^/*{here}|{there}|"]
-    return ["-s", f"|^/*{here}|{there}|RhS"]
+        return [f"--transform=flags=rhS;s|^/*{local}|{original}|"]
+    return ["-s", f"|^/*{local}|{original}|RhS"]
