@@ -1,4 +1,4 @@
-"""Questions to ports, answered by servers of all manners."""
+"""Probes of ports with different kinds of servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WELL = Finding(is_well=True)
 
 @asynccontextmanager
 async def answering(answer: bytes, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """The port of a server that says this to everybody who has said something."""
+    """The port of a server that sends this reply to every request."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -41,13 +41,13 @@ def request(port: int, scheme: str = "http") -> Request:
 
 
 @pytest.mark.parametrize("status", [200, 204, 399])
-async def test_two_and_three_hundreds_are_well(status: int) -> None:
+async def test_2xx_and_3xx_responses_succeed(status: int) -> None:
     async with answering(f"HTTP/1.1 {status} Whatever\r\nContent-Length: 0\r\n\r\n".encode()) as port:
         assert await checks.http(request(port)) == WELL
 
 
 @pytest.mark.parametrize("status", [100, 199, 400, 404, 503])
-async def test_all_others_are_not(status: int) -> None:
+async def test_other_status_codes_fail(status: int) -> None:
     async with answering(f"HTTP/1.1 {status} Whatever\r\n\r\n".encode()) as port:
         words = f"HTTP probe failed with statuscode: {status}"
         assert await checks.http(request(port)) == Finding(is_well=False, words=words)
@@ -61,14 +61,14 @@ async def test_all_others_are_not(status: int) -> None:
         (b"HTTP/1.1 200 OK\r\nHalf", "EOF"),
     ],
 )
-async def test_who_does_not_speak_http_is_not_well(answer: bytes, words: str) -> None:
+async def test_a_response_that_is_not_http_fails(answer: bytes, words: str) -> None:
     async with answering(answer) as port:
         assert await checks.http(request(port)) == Finding(
             is_well=False, words=f'Get "http://127.0.0.1:{port}/x": {words}'
         )
 
 
-async def test_a_certificate_is_not_looked_at(tmp_path: Path) -> None:
+async def test_certificates_are_not_verified(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.prepare()
     files = certificates(home, SystemClock().now())
@@ -79,7 +79,7 @@ async def test_a_certificate_is_not_looked_at(tmp_path: Path) -> None:
         assert await checks.http(request(port, "https")) == WELL
 
 
-async def test_nobody_waits_for_a_goodbye(tmp_path: Path) -> None:
+async def test_the_connection_is_closed_without_waiting_for_the_server(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.prepare()
     files = certificates(home, SystemClock().now())
@@ -105,13 +105,13 @@ async def test_nobody_waits_for_a_goodbye(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("location", ["http://[", "http://127.0.0.1:99999/", "//127.0.0.1:http/"])
-async def test_a_redirect_that_nobody_can_follow_is_not_well(location: str) -> None:
+async def test_an_invalid_redirect_fails(location: str) -> None:
     async with answering(f"HTTP/1.1 302 Found\r\nLocation: {location}\r\n\r\n".encode()) as port:
         words = f'Get "http://127.0.0.1:{port}/x": failed to parse Location header "{location}"'
         assert await checks.http(request(port)) == Finding(is_well=False, words=words)
 
 
-async def test_a_redirect_without_end_is_given_up() -> None:
+async def test_endless_redirects_fail() -> None:
     async with answering(b"HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n") as port:
         found = await checks.http(request(port))
 
@@ -128,7 +128,7 @@ async def test_a_redirect_without_end_is_given_up() -> None:
     ],
     ids=["tcp", "http", "grpc"],
 )
-async def test_a_closed_port_is_told_as_go_tells_it(ask: Callable[[int], Awaitable[Finding]]) -> None:
+async def test_a_closed_port_is_reported_with_the_message_of_go(ask: Callable[[int], Awaitable[Finding]]) -> None:
     async with answering(b"") as port:
         pass
 

@@ -60,11 +60,11 @@ def test_all_main_containers_start_at_once() -> None:
     assert orders(spec("a", "b"), a=UNSTARTED, b=UNSTARTED).start == ("a", "b")
 
 
-def test_what_runs_is_left_alone() -> None:
+def test_running_containers_are_left_alone() -> None:
     assert orders(spec("a", "b"), a=RUNNING, b=STARTING) == Orders()
 
 
-def test_init_containers_run_one_after_the_other_before_the_others() -> None:
+def test_init_containers_run_one_by_one_before_the_main_containers() -> None:
     described = spec("main", inits=("one", "two"))
 
     assert orders(described, one=UNSTARTED, two=UNSTARTED, main=UNSTARTED).start == ("one",)
@@ -73,7 +73,7 @@ def test_init_containers_run_one_after_the_other_before_the_others() -> None:
     assert orders(described, one=ended(0), two=ended(0), main=UNSTARTED).start == ("main",)
 
 
-def test_what_comes_after_a_hook_after_the_start_waits_for_it() -> None:
+def test_later_containers_wait_for_a_post_start_hook() -> None:
     hook = {"postStart": {"exec": {"command": ["x"]}}}
     described = pod("p", container_json(name="a", lifecycle=hook), container_json(name="b")).spec
     hooking = replace(RUNNING, fitness=Fitness(is_hooked=False))
@@ -84,7 +84,7 @@ def test_what_comes_after_a_hook_after_the_start_waits_for_it() -> None:
     assert phase(described, {"a": hooking, "b": UNSTARTED}, Course.ON) == "Pending"
 
 
-def test_a_sidecar_lets_the_next_one_start_when_it_has_started_and_never_again_holds_anybody_up() -> None:
+def test_the_next_container_waits_for_the_first_start_of_a_sidecar_only() -> None:
     described = spec("main", inits=("side*", "init"))
     slow = replace(RUNNING, fitness=Fitness(is_up=False))
 
@@ -95,7 +95,7 @@ def test_a_sidecar_lets_the_next_one_start_when_it_has_started_and_never_again_h
     assert uninitialized(described, {"side": slow, "init": RUNNING, "main": UNSTARTED}) == ("init",)
 
 
-def test_sidecars_end_after_all_others_the_last_first() -> None:
+def test_sidecars_stop_after_all_others_in_reverse_order() -> None:
     described = spec("a", "b", inits=("one*", "two*"))
     both: dict[str, Any] = {"one": RUNNING, "two": RUNNING}
 
@@ -106,7 +106,7 @@ def test_sidecars_end_after_all_others_the_last_first() -> None:
     assert orders(described, a=ended(0), b=ended(0), one=RUNNING, two=ended(143)).stop == ("one",)
 
 
-def test_what_a_probe_has_found_unfit_is_stopped_and_started_again_unless_its_pod_never_restarts() -> None:
+def test_a_container_that_a_probe_failed_is_stopped_and_restarted_by_policy() -> None:
     unfit = Fitness(unfit="liveness probe")
 
     assert orders(spec("a", "b"), a=replace(RUNNING, fitness=unfit), b=RUNNING).stop == ("a",)
@@ -125,15 +125,15 @@ def test_a_failed_init_container_ends_a_pod_that_never_restarts() -> None:
 
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure"])
-def test_a_failed_init_container_is_restarted_otherwise(policy: str) -> None:
+def test_a_failed_init_container_is_restarted_under_other_policies(policy: str) -> None:
     assert orders(spec("main", inits=("one",), policy=policy), one=ended(1), main=UNSTARTED).start == ("one",)
 
 
-def test_an_init_container_that_has_succeeded_is_not_restarted_with_its_pod() -> None:
+def test_a_succeeded_init_container_is_not_restarted() -> None:
     assert orders(spec("main", inits=("one",), policy="Always"), one=ended(0), main=ended(0)).start == ("main",)
 
 
-def test_a_sidecar_stays_while_the_others_follow_and_goes_when_they_are_through() -> None:
+def test_a_sidecar_stays_until_the_main_containers_have_ended() -> None:
     described = spec("main", inits=("side*", "init"))
 
     assert orders(described, side=UNSTARTED, init=UNSTARTED, main=UNSTARTED).start == ("side",)
@@ -156,11 +156,11 @@ def test_a_sidecar_stays_while_the_others_follow_and_goes_when_they_are_through(
         ("Never", 1, False),
     ],
 )
-def test_the_restart_policy_is_kept(policy: str, code: int, restarted: bool) -> None:  # noqa: FBT001 - a table
+def test_the_restart_policy_is_applied(policy: str, code: int, restarted: bool) -> None:  # noqa: FBT001 - a table
     assert orders(spec("a", policy=policy), a=ended(code)).start == (("a",) if restarted else ())
 
 
-def test_the_first_restart_is_at_once_and_the_next_ones_wait_twice_as_long_each() -> None:
+def test_the_first_restart_is_immediate_and_the_back_off_doubles() -> None:
     described = spec("a", policy="OnFailure")
     life, pauses = ended(1), []
 
@@ -172,7 +172,7 @@ def test_the_first_restart_is_at_once_and_the_next_ones_wait_twice_as_long_each(
     assert pauses == [0, 10, 20, 40, 80, 160, 300, 300]
 
 
-def test_a_back_off_is_over_at_its_moment() -> None:
+def test_a_back_off_ends_on_time() -> None:
     described = spec("a", policy="Always")
     life = ended(1, ago=10, backoff=Backoff(20, after(-30)))
 
@@ -180,7 +180,7 @@ def test_a_back_off_is_over_at_its_moment() -> None:
     assert decide(described, {"a": life}, Course.ON, after(10)).start == ("a",)
 
 
-def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
+def test_a_clock_set_back_does_not_prolong_a_back_off() -> None:
     crashed = ended(1, backoff=Backoff(20, after(-30)))
     lacking = Life(trouble=Trouble(reason="CannotStart", message="x", since=NOW, until=after(5)))
 
@@ -188,14 +188,14 @@ def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
         assert decide(spec("a", policy="Always"), {"a": life}, Course.ON, after(-3600)).start == ("a",)
 
 
-def test_a_container_that_ran_for_ten_minutes_starts_over_without_a_pause() -> None:
+def test_the_back_off_is_reset_after_a_run_of_ten_minutes() -> None:
     life = ended(1, backoff=Backoff(300, after(-601)))
 
     assert orders(spec("a", policy="Always"), a=life).start == ("a",)
     assert next_backoff(life, NOW) == Backoff(10, NOW)
 
 
-def test_a_container_in_trouble_is_tried_again_when_it_is_time() -> None:
+def test_a_container_that_could_not_start_is_retried_on_time() -> None:
     trouble = Trouble(reason="CreateContainerConfigError", message="x", since=NOW, until=after(5))
     lives = {"a": Life(trouble=trouble)}
 
@@ -203,7 +203,7 @@ def test_a_container_in_trouble_is_tried_again_when_it_is_time() -> None:
     assert decide(spec("a"), lives, Course.ON, after(5)).start == ("a",)
 
 
-def test_a_halted_pod_starts_nothing_and_stops_everything() -> None:
+def test_a_stopping_pod_starts_no_container_and_stops_all() -> None:
     described = spec("a", "b", "c", policy="Always")
 
     assert orders(described, Course.HALT, a=RUNNING, b=STARTING, c=UNSTARTED) == Orders(stop=("a", "b"))
@@ -223,7 +223,7 @@ def test_a_halted_pod_starts_nothing_and_stops_everything() -> None:
         ("Always", (1, None), "Running"),
     ],
 )
-def test_the_phase_is_a_kubelets(policy: str, codes: tuple[int | None, ...], told: str) -> None:
+def test_the_phase_is_that_of_a_kubelet(policy: str, codes: tuple[int | None, ...], told: str) -> None:
     lives = {name: RUNNING if code is None else ended(code) for name, code in zip("ab", codes, strict=True)}
 
     assert phase(spec("a", "b", policy=policy), lives, Course.ON) == told
@@ -235,7 +235,7 @@ def test_a_pod_is_pending_until_all_its_containers_have_started_once() -> None:
     assert phase(spec("a", inits=("i",)), {"i": RUNNING, "a": UNSTARTED}, Course.ON) == "Pending"
 
 
-def test_a_halted_pod_is_final_when_nothing_runs_any_more() -> None:
+def test_a_stopping_pod_gets_its_final_phase_when_all_containers_have_ended() -> None:
     described = spec("a", "b", policy="Always")
 
     assert phase(described, {"a": RUNNING, "b": ended(0)}, Course.HALT) == "Running"
@@ -260,7 +260,7 @@ PODS = st.builds(
 
 
 @given(PODS, st.lists(LIVES, min_size=4, max_size=4), st.sampled_from(Course))
-def test_nothing_that_runs_is_started_and_nothing_that_does_not_is_stopped(
+def test_only_stopped_containers_are_started_and_only_live_ones_stopped(
     described: PodSpec, lives: list[Life], course: Course
 ) -> None:
     known = dict(zip(["a", "b", "i", "s"], lives, strict=True))
@@ -273,10 +273,8 @@ def test_nothing_that_runs_is_started_and_nothing_that_does_not_is_stopped(
 
 
 @given(PODS, st.lists(LIVES, min_size=4, max_size=4))
-def test_a_pod_that_goes_on_always_has_something_to_do_to_run_or_to_wait_for(
-    described: PodSpec, lives: list[Life]
-) -> None:
-    """No pod hangs: whatever its containers have done, it is over, or an order or an event will move it."""
+def test_an_active_pod_always_has_an_action_a_live_container_or_a_timer(described: PodSpec, lives: list[Life]) -> None:
+    """No pod hangs: whatever its containers did, it is over, has an action, or waits for a container or a timer."""
     names = [each.name for each in described.all_containers]
     known = dict(zip(["a", "b", "i", "s"], lives, strict=True))
     mine = {name: known[name] for name in names}

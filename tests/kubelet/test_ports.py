@@ -25,7 +25,7 @@ def address(name: str = "ps-0", port: int = 2222) -> Address:
 
 
 class Machine:
-    """Homes with one registry."""
+    """A machine with several homes and one registry."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,7 +61,7 @@ def everything_is_a_service(namespace: str, name: str) -> bool:
     return True
 
 
-def test_all_pods_get_the_same_port_for_an_address(machine: Machine) -> None:
+def test_all_pods_get_the_same_local_port_for_an_address(machine: Machine) -> None:
     book = machine.home()
 
     first = book.allot([address("ps-0"), address("worker-0")], "node/1")
@@ -71,7 +71,7 @@ def test_all_pods_get_the_same_port_for_an_address(machine: Machine) -> None:
     assert len(set(first.values())) == 2
 
 
-def test_a_port_is_outside_of_what_the_system_hands_out(machine: Machine) -> None:
+def test_ports_are_outside_the_ephemeral_range(machine: Machine) -> None:
     (port,) = machine.home().allot([address()], "node/1").values()
 
     low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
@@ -79,7 +79,7 @@ def test_a_port_is_outside_of_what_the_system_hands_out(machine: Machine) -> Non
     assert not low <= port <= high
 
 
-def test_ports_survive_the_kubelet(machine: Machine) -> None:
+def test_port_allocations_survive_the_kubelet(machine: Machine) -> None:
     before = machine.home().allot([address()], "node/1")
 
     after = machine.home().allot([address()], "node/1")
@@ -87,7 +87,7 @@ def test_ports_survive_the_kubelet(machine: Machine) -> None:
     assert after == before == allotted(machine.folder / "a")
 
 
-def test_two_homes_with_the_same_jobs_have_different_ports(machine: Machine) -> None:
+def test_two_homes_with_the_same_jobs_get_different_ports(machine: Machine) -> None:
     names = [address(f"worker-{index}") for index in range(50)]
 
     one = machine.home("a").allot(names, "node/1")
@@ -96,8 +96,8 @@ def test_two_homes_with_the_same_jobs_have_different_ports(machine: Machine) -> 
     assert not set(one.values()) & set(other.values())
 
 
-async def test_homes_in_different_processes_never_claim_one_port(machine: Machine) -> None:
-    """So many claims in a small range that they collide all the time."""
+async def test_homes_in_different_processes_never_claim_the_same_port(machine: Machine) -> None:
+    """The processes make so many claims in a small range that they collide often."""
     program = """
 import sys
 from pathlib import Path
@@ -122,7 +122,7 @@ for index in range(30):
     assert len(taken) == len(set(taken)) == 120
 
 
-def test_a_port_on_which_a_stranger_listens_is_not_allotted(machine: Machine) -> None:
+def test_a_port_on_which_another_program_listens_is_not_allocated(machine: Machine) -> None:
     (port,) = machine.home("a").allot([address()], "node/1").values()
     shutil.rmtree(machine.folder / "a")
     shutil.rmtree(machine.registry)
@@ -133,7 +133,7 @@ def test_a_port_on_which_a_stranger_listens_is_not_allotted(machine: Machine) ->
     assert other != port
 
 
-def test_an_idle_port_that_a_stranger_has_taken_is_replaced(machine: Machine) -> None:
+def test_an_idle_port_taken_by_another_program_is_replaced(machine: Machine) -> None:
     book = machine.home()
     (port,) = book.allot([address()], "node/1").values()
     book.release("node/1")
@@ -145,17 +145,17 @@ def test_an_idle_port_that_a_stranger_has_taken_is_replaced(machine: Machine) ->
     assert machine.claimed() == {other}
 
 
-def test_a_port_that_a_living_pod_knows_stays_whoever_listens_there(machine: Machine) -> None:
+def test_a_port_in_use_by_a_live_pod_stays_even_if_another_program_listens(machine: Machine) -> None:
     book = machine.home()
     (port,) = book.allot([address()], "node/1").values()
 
-    with socket.create_server(("", port)):  # its own server, most likely
+    with socket.create_server(("", port)):  # most likely the pod's own server
         (again,) = book.allot([address()], "node/2").values()
 
     assert again == port
 
 
-def test_a_port_stays_while_a_pod_lives_or_there_is_a_service(machine: Machine) -> None:
+def test_a_port_stays_while_a_pod_or_its_service_exists(machine: Machine) -> None:
     book = machine.home()
     book.allot([address("ps-0")], "node/1")
     book.allot([address("ps-1")], "node/2")
@@ -166,7 +166,7 @@ def test_a_port_stays_while_a_pod_lives_or_there_is_a_service(machine: Machine) 
     assert set(book.table()) == {address("ps-0"), address("ps-1")}
 
 
-def test_a_port_is_free_when_neither_a_pod_nor_a_service_uses_it(machine: Machine) -> None:
+def test_a_port_is_freed_without_pods_and_service(machine: Machine) -> None:
     book = machine.home()
     book.allot([address()], "node/1")
     book.allot([address()], "node/2")
@@ -180,7 +180,7 @@ def test_a_port_is_free_when_neither_a_pod_nor_a_service_uses_it(machine: Machin
     assert (book.table(), machine.claimed()) == ({}, set())
 
 
-def test_the_name_of_a_pod_behind_a_service_lives_as_long_as_the_service(machine: Machine) -> None:
+def test_the_port_of_a_pod_host_name_stays_while_its_service_exists(machine: Machine) -> None:
     book = machine.home()
     book.allot([address("host-0.ring")], "node/1")
     book.release("node/1")
@@ -190,10 +190,10 @@ def test_the_name_of_a_pod_behind_a_service_lives_as_long_as_the_service(machine
     assert book.table()
 
 
-def test_ten_thousand_jobs_do_not_use_up_the_ports_even_if_their_services_stay(
+def test_many_jobs_do_not_exhaust_the_ports_even_if_their_services_stay(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a range and a limit a hundredth of the real ones, and a hundredth of the jobs."""
+    """The range, the limit and the number of jobs are a hundredth of the real ones."""
     narrow(monkeypatch, 100)
     monkeypatch.setattr(ports, "IDLE_LIMIT", 10)
     book = machine.home()
@@ -209,14 +209,14 @@ def test_ten_thousand_jobs_do_not_use_up_the_ports_even_if_their_services_stay(
 
 
 def narrow(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """So many ports, none of which anybody on this machine listens on: other tests have servers among them."""
+    """Limit the range to this many free ports; other tests have servers in the full range."""
     stretches = range(port_claims.FIRST_PORT, port_claims.LAST_PORT - count)
     first = next(first for first in stretches if all(map(port_claims.is_free, range(first, first + count))))
     monkeypatch.setattr(port_claims, "FIRST_PORT", first)
     monkeypatch.setattr(port_claims, "LAST_PORT", first + count - 1)
 
 
-def test_idle_ports_make_room_when_the_range_is_full(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_ports_are_freed_when_the_range_is_full(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow(monkeypatch, 4)
     book = machine.home()
     old = book.allot([address(f"old-{index}") for index in range(4)], "node/1")
@@ -227,7 +227,7 @@ def test_idle_ports_make_room_when_the_range_is_full(machine: Machine, monkeypat
     assert set(new.values()) == set(old.values())
 
 
-def test_a_machine_without_a_free_port_says_so(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exhausted_port_range_is_an_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow(monkeypatch, 2)
     book = machine.home()
     book.allot([address("a"), address("b")], "node/1")
@@ -243,7 +243,7 @@ def test_a_machine_without_a_free_port_says_so(machine: Machine, monkeypatch: py
     assert set(book.table()) == {address("a"), address("b")}
 
 
-def test_the_claims_of_a_home_that_is_gone_are_taken_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_claims_of_a_removed_home_are_taken_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow(monkeypatch, 1)
     machine.home("a").allot([address()], "node/1")
     shutil.rmtree(machine.folder / "a")
@@ -251,7 +251,7 @@ def test_the_claims_of_a_home_that_is_gone_are_taken_over(machine: Machine, monk
     assert list(machine.home("b").allot([address()], "node/1").values()) == [port_claims.FIRST_PORT]
 
 
-def test_a_claim_whose_maker_was_killed_is_taken_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_claim_of_a_killed_process_is_taken_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow(monkeypatch, 1)
     book = machine.home("b")
     (machine.registry / str(port_claims.FIRST_PORT)).touch()
@@ -259,7 +259,7 @@ def test_a_claim_whose_maker_was_killed_is_taken_over(machine: Machine, monkeypa
     assert list(book.allot([address()], "node/1").values()) == [port_claims.FIRST_PORT]
 
 
-def test_claims_that_a_cleaning_system_has_removed_are_renewed(machine: Machine) -> None:
+def test_claims_removed_by_a_system_cleanup_are_renewed(machine: Machine) -> None:
     book = machine.home()
     (port,) = book.allot([address()], "node/1").values()
     (machine.registry / str(port)).unlink()
@@ -269,7 +269,7 @@ def test_claims_that_a_cleaning_system_has_removed_are_renewed(machine: Machine)
     assert machine.claimed() == {port}
 
 
-def test_a_registry_that_is_a_trap_is_not_entered(machine: Machine) -> None:
+def test_a_registry_that_is_a_symbolic_link_is_not_followed(machine: Machine) -> None:
     (machine.folder / "elsewhere").mkdir()
     machine.registry.symlink_to(machine.folder / "elsewhere")
 
@@ -279,7 +279,7 @@ def test_a_registry_that_is_a_trap_is_not_entered(machine: Machine) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_users_share_one_registry_and_cannot_take_each_others_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_share_one_registry_without_taking_ports_from_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     narrow(monkeypatch, 20)
     names = [address(f"worker-{index}") for index in range(10)]
     with open_folder() as folder:

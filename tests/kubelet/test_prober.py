@@ -1,4 +1,4 @@
-"""Hooks and probes of a run, by a clock that is turned by hand."""
+"""Hooks and probes of a run, with a manual clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PORTS = {"startupProbe": 1, "livenessProbe": 2, "readinessProbe": 3}
 
 
 class Scripted:
-    """Each probe is known by its port; those in `ill` are not well. What was tried is written down with its time."""
+    """Records the time of each try of a probe, by the probe's port; probes in `ill` fail."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -31,15 +31,15 @@ class Scripted:
         self.is_broken = False
         self.tried: list[tuple[float, int]] = []
 
-    async def check(self, place: Place, handler: Handler, seconds: float) -> Finding:  # noqa: ARG002 - always at once
+    async def check(self, place: Place, handler: Handler, seconds: float) -> Finding:  # noqa: ARG002 - needs no time
         assert handler.tcp_socket
         port = int(handler.tcp_socket.port)
         self.tried.append((self.clock.monotonic(), port))
         if self.is_broken:
-            raise RuntimeError("nobody has foreseen this")
+            raise RuntimeError("unexpected")
         return Finding(is_well=port not in self.ill, words="ill")
 
-    async def carry_out(self, place: Place, handler: Handler) -> None:  # noqa: ARG002 - there is but one
+    async def carry_out(self, place: Place, handler: Handler) -> None:  # noqa: ARG002 - there is only one
         if self.hook_fails:
             raise HookFailed("no")
         if handler.sleep:
@@ -47,7 +47,7 @@ class Scripted:
 
 
 class Watch:
-    """An attendant with one container."""
+    """A prober with one container."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -56,7 +56,7 @@ class Watch:
         self.attendant = Attendant(self.handlers, self.clock, lambda *said: self.told.append(said), lambda: None)
 
     async def attend(self, known: Fitness | None = None, began: float = 0.0, **fields: Any) -> None:
-        """The run has begun in `began` seconds, by this clock."""
+        """Probe a run that started at `began` seconds by this clock."""
         described = pod("p", container_json(**fields))
         main = described.spec.containers[0]
         place = Place(pod=described, container=main, number=0, folder=Path("/nowhere"))
@@ -93,14 +93,14 @@ def probe(kind: str, **fields: Any) -> dict[str, Any]:
     return {kind: {"tcpSocket": {"port": PORTS[kind]}, **fields}}
 
 
-async def test_a_probe_begins_after_its_delay_and_is_repeated_each_period(watch: Watch) -> None:
+async def test_a_probe_starts_after_its_delay_and_repeats_every_period(watch: Watch) -> None:
     await watch.attend(**probe("readinessProbe", initialDelaySeconds=5, periodSeconds=2))
     await watch.after(10)
 
     assert watch.times(3) == [5, 7, 9]
 
 
-async def test_a_container_is_ready_when_its_probe_says_so_and_not_any_longer_than_that(watch: Watch) -> None:
+async def test_readiness_follows_the_thresholds_of_the_probe(watch: Watch) -> None:
     watch.handlers.ill = {3}
     await watch.attend(**probe("readinessProbe", periodSeconds=1, failureThreshold=2, successThreshold=2))
     assert not (await watch.after(3)).is_ready
@@ -115,7 +115,7 @@ async def test_a_container_is_ready_when_its_probe_says_so_and_not_any_longer_th
     assert set(watch.told) == {("Warning", "Unhealthy", "Readiness probe failed: ill")}
 
 
-async def test_a_liveness_probe_that_fails_for_good_makes_unfit_and_is_asked_no_more(watch: Watch) -> None:
+async def test_a_failed_liveness_probe_is_not_tried_again(watch: Watch) -> None:
     watch.handlers.ill = {2}
     await watch.attend(**probe("livenessProbe", periodSeconds=10))
 
@@ -125,7 +125,7 @@ async def test_a_liveness_probe_that_fails_for_good_makes_unfit_and_is_asked_no_
     assert watch.times(2) == [0, 10, 20]
 
 
-async def test_until_the_startup_probe_has_succeeded_the_others_wait(watch: Watch) -> None:
+async def test_other_probes_wait_for_the_startup_probe(watch: Watch) -> None:
     watch.handlers.ill = {1}
     kinds = ("startupProbe", "livenessProbe", "readinessProbe")
     await watch.attend(**{name: said for kind in kinds for name, said in probe(kind, periodSeconds=1).items()})
@@ -139,7 +139,7 @@ async def test_until_the_startup_probe_has_succeeded_the_others_wait(watch: Watc
     assert watch.times(2)[0] == watch.times(3)[0] == 2
 
 
-async def test_a_container_that_does_not_come_up_is_unfit(watch: Watch) -> None:
+async def test_a_container_fails_its_startup_probe_at_the_threshold(watch: Watch) -> None:
     watch.handlers.ill = {1}
     await watch.attend(**probe("startupProbe", periodSeconds=1, failureThreshold=30))
 
@@ -147,7 +147,7 @@ async def test_a_container_that_does_not_come_up_is_unfit(watch: Watch) -> None:
     assert (await watch.after(1)).unfit == "startup probe"
 
 
-async def test_probes_wait_for_the_hook_after_the_start(watch: Watch) -> None:
+async def test_probes_wait_for_the_post_start_hook(watch: Watch) -> None:
     await watch.attend(lifecycle={"postStart": {"sleep": {"seconds": 5}}}, **probe("readinessProbe"))
 
     assert await watch.after(4) == Fitness(is_hooked=False, is_ready=False)
@@ -155,7 +155,7 @@ async def test_probes_wait_for_the_hook_after_the_start(watch: Watch) -> None:
     assert watch.times(3) == [5]
 
 
-async def test_a_hook_that_fails_makes_unfit_and_its_words_are_not_told(watch: Watch) -> None:
+async def test_a_failed_post_start_hook_is_reported_without_its_output(watch: Watch) -> None:
     watch.handlers.hook_fails = True
     await watch.attend(lifecycle={"postStart": {"sleep": {"seconds": 5}}})
 
@@ -163,8 +163,8 @@ async def test_a_hook_that_fails_makes_unfit_and_its_words_are_not_told(watch: W
     assert watch.told == [("Warning", "FailedPostStartHook", "PostStartHook failed")]
 
 
-async def test_what_is_known_already_is_not_asked_again(watch: Watch) -> None:
-    """Another kubelet goes on with a container that is up: it was ready, and is so until it says otherwise."""
+async def test_stored_results_are_not_probed_again(watch: Watch) -> None:
+    """A restarted kubelet takes over a ready container, which stays ready until a probe fails."""
     watch.handlers.ill = {1, 3}
     said = {**probe("startupProbe"), **probe("readinessProbe", periodSeconds=1)}
     await watch.attend(Fitness(), lifecycle={"postStart": {"sleep": {"seconds": 99}}}, **said)
@@ -175,7 +175,7 @@ async def test_what_is_known_already_is_not_asked_again(watch: Watch) -> None:
     assert not (await watch.after(1)).is_ready
 
 
-async def test_who_ends_is_not_killed_for_being_unwell_but_may_become_unready(watch: Watch) -> None:
+async def test_a_stopping_pod_is_probed_for_readiness_only(watch: Watch) -> None:
     said = {**probe("livenessProbe", periodSeconds=1), **probe("readinessProbe", periodSeconds=1)}
     await watch.attend(**said)
     await watch.after(1)
@@ -186,20 +186,20 @@ async def test_who_ends_is_not_killed_for_being_unwell_but_may_become_unready(wa
     assert await watch.after(5) == Fitness(is_ready=False)
 
 
-async def test_a_hook_that_has_failed_is_not_done_again_by_another_kubelet(watch: Watch) -> None:
+async def test_a_failed_hook_is_not_run_again_by_another_kubelet(watch: Watch) -> None:
     await watch.attend(Fitness(is_hooked=False, unfit=POST_START), lifecycle={"postStart": {"sleep": {"seconds": 1}}})
 
     assert (await watch.after(2)) == Fitness(is_hooked=False, unfit=POST_START)
 
 
-async def test_a_clock_that_is_set_back_makes_no_delay_longer(watch: Watch) -> None:
+async def test_a_clock_set_back_does_not_prolong_the_initial_delay(watch: Watch) -> None:
     await watch.attend(began=3600, **probe("livenessProbe", initialDelaySeconds=5, periodSeconds=2))
     await watch.after(6)
 
     assert watch.times(2) == [5]
 
 
-async def test_what_nobody_has_foreseen_does_not_end_probing(watch: Watch) -> None:
+async def test_an_unexpected_error_does_not_end_probing(watch: Watch) -> None:
     watch.handlers.is_broken = True
     await watch.attend(**probe("readinessProbe", periodSeconds=2), **probe("livenessProbe", periodSeconds=2))
     watch.handlers.is_broken = False

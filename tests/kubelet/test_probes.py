@@ -1,4 +1,4 @@
-"""Probes and hooks of real processes: what a pod's conditions, restarts and events say of them."""
+"""Probes and hooks of real processes, and the pod conditions, restarts and events that follow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ port = int(sys.argv[1].rpartition(":")[2])
 http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 FAST = {"periodSeconds": 1, "timeoutSeconds": 60}
-"""Often, and with patience: a busy machine may take more than the one second that a try has by itself."""
+"""A short period and a long timeout, as a busy machine may take longer than the default of one second."""
 
 
 def condition(pod: Json, kind: str) -> str:
@@ -45,7 +45,7 @@ def is_ready(pod: Json) -> bool:
 
 
 def first_state(pod: Json) -> Json:
-    """Of the first init container."""
+    """The state of the first init container."""
     statuses = pod["status"].get("initContainerStatuses") or [{"state": {}}]
     told: Json = statuses[0]["state"]
     return told
@@ -58,7 +58,7 @@ def restarts(pod: Json) -> int:
 
 @pytest.fixture
 def free_port() -> Iterator[int]:
-    """Nobody else gets it meanwhile: it is bound here, and who reuses addresses, as servers do, may bind it again."""
+    """A port that is bound here, so that no other program gets it; a server with SO_REUSEADDR can bind it again."""
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
@@ -71,7 +71,7 @@ def server(world: World, port: int | str, **fields: Any) -> Json:
     return container_json(command=[sys.executable, str(program), str(port)], **fields)
 
 
-async def test_a_pod_is_ready_when_its_program_answers(world: World, free_port: int) -> None:
+async def test_a_pod_is_ready_when_its_program_responds(world: World, free_port: int) -> None:
     world.start_kubelet()
     gate = world.folder / "gate"
     probe = {"httpGet": {"path": "/fine", "port": "web", "httpHeaders": [{"name": "X-Who", "value": "me"}]}, **FAST}
@@ -99,7 +99,7 @@ async def test_a_pod_is_ready_when_its_program_answers(world: World, free_port: 
         ("/ill", False, ("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 500")),
     ],
 )
-async def test_an_answer_counts_as_a_kubelet_counts_it(
+async def test_responses_count_as_with_a_kubelet(
     world: World,
     free_port: int,
     path: str,
@@ -117,8 +117,8 @@ async def test_an_answer_counts_as_a_kubelet_counts_it(
     assert is_ready(await world.get()) is ready
 
 
-async def test_a_probe_asks_where_a_translated_name_has_sent_the_program(world: World) -> None:
-    """As a replica does, the program listens where its environment says that it is reached."""
+async def test_a_probe_connects_to_the_translated_port_of_the_program(world: World) -> None:
+    """Like a replica, the program listens on the address in its environment."""
     world.start_kubelet()
     service = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}
     service["spec"]["ports"] = [{"port": 80, "targetPort": 2222}]  # type: ignore[index]
@@ -131,7 +131,7 @@ async def test_a_probe_asks_where_a_translated_name_has_sent_the_program(world: 
     await world.until(is_ready)
 
 
-async def test_a_command_inside_the_container_can_be_a_probe(world: World) -> None:
+async def test_a_command_in_the_container_can_be_a_probe(world: World) -> None:
     world.start_kubelet()
     await world.config_map("code", check="test -e $FLAG || { echo not there; exit 1; }")
     probe = {"exec": {"command": ["sh", "/code/check"]}, **FAST}
@@ -150,10 +150,10 @@ async def test_a_command_inside_the_container_can_be_a_probe(world: World) -> No
     await world.until(is_ready)
 
 
-async def test_a_container_that_fails_its_liveness_probe_is_killed_and_starts_again(world: World) -> None:
+async def test_a_container_that_fails_its_liveness_probe_is_restarted(world: World) -> None:
     world.start_kubelet()
     before, ill = world.folder / "before", world.folder / "ill"
-    heals = ["sh", "-c", f"[ ! -e {ill} ] || {{ rm {ill}; exit 1; }}"]  # so that the second run is well from the first
+    heals = ["sh", "-c", f"[ ! -e {ill} ] || {{ rm {ill}; exit 1; }}"]  # so that the second run succeeds from the start
     probe = {"exec": {"command": heals}, "failureThreshold": 1, **FAST}
     script = f"[ -e {before} ] || {{ trap 'exit 0' TERM; touch {before} {ill}; }}; {FOREVER}"
 
@@ -166,7 +166,7 @@ async def test_a_container_that_fails_its_liveness_probe_is_killed_and_starts_ag
     assert ("Unhealthy", "Liveness probe failed: ") in told
 
 
-async def test_a_pod_that_never_restarts_ends_with_its_liveness_and_the_probes_own_grace(world: World) -> None:
+async def test_a_failed_liveness_probe_ends_a_pod_that_never_restarts_with_its_own_grace(world: World) -> None:
     world.start_kubelet()
     probe = {"exec": {"command": ["false"]}, "failureThreshold": 1, "terminationGracePeriodSeconds": 1, **FAST}
 
@@ -177,7 +177,7 @@ async def test_a_pod_that_never_restarts_ends_with_its_liveness_and_the_probes_o
     assert ("Killing", "Container main failed liveness probe") in await world.events()
 
 
-async def test_a_command_that_takes_too_long_is_ended_and_counts_as_a_failure(world: World) -> None:
+async def test_a_probe_command_that_times_out_is_killed_and_counts_as_a_failure(world: World) -> None:
     world.start_kubelet()
     await world.run(FOREVER, container={"readinessProbe": {"exec": {"command": ["sleep", "1000"]}}})
 
@@ -202,7 +202,7 @@ async def test_the_next_container_waits_for_a_sidecars_startup_probe(world: Worl
     await world.phase("Succeeded")
 
 
-async def test_a_readiness_gate_waits_for_whoever_has_it(world: World) -> None:
+async def test_a_readiness_gate_waits_for_its_condition(world: World) -> None:
     world.start_kubelet()
     await world.run(FOREVER, readinessGates=[{"conditionType": "acme.dev/open"}])
     pod = await world.until(lambda pod: condition(pod, "ContainersReady") == "True")
@@ -219,7 +219,7 @@ async def test_a_readiness_gate_waits_for_whoever_has_it(world: World) -> None:
 # Hooks
 
 
-async def test_the_hook_after_the_start_comes_before_running_and_before_the_next_container(world: World) -> None:
+async def test_a_post_start_hook_delays_running_and_the_next_container(world: World) -> None:
     world.start_kubelet()
     gate = world.folder / "gate"
     hook = {"postStart": {"exec": {"command": ["sh", "-c", f"until [ -e {gate} ]; do sleep 0.01; done"]}}}
@@ -233,7 +233,7 @@ async def test_the_hook_after_the_start_comes_before_running_and_before_the_next
     await world.phase("Running")
 
 
-async def test_a_container_whose_hook_fails_is_killed_and_its_policy_decides(world: World) -> None:
+async def test_a_container_whose_post_start_hook_fails_is_killed_and_restarted_by_policy(world: World) -> None:
     world.start_kubelet()
     hook = {"postStart": {"exec": {"command": ["false"]}}}
 
@@ -246,7 +246,7 @@ async def test_a_container_whose_hook_fails_is_killed_and_its_policy_decides(wor
     assert ("Killing", "FailedPostStartHook") in told
 
 
-async def test_the_hook_before_the_end_comes_before_sigterm(world: World) -> None:
+async def test_a_pre_stop_hook_runs_before_sigterm(world: World) -> None:
     world.start_kubelet()
     said = world.folder / "said"
     hook = {"preStop": {"exec": {"command": ["sh", "-c", f"echo hook >> {said}"]}}}
@@ -260,7 +260,7 @@ async def test_the_hook_before_the_end_comes_before_sigterm(world: World) -> Non
     assert said.read_text().split() == ["hook", "term"]
 
 
-async def test_a_hook_that_hangs_has_the_grace_and_no_more(world: World) -> None:
+async def test_a_hanging_pre_stop_hook_is_limited_by_the_grace_period(world: World) -> None:
     world.start_kubelet()
     hook = {"preStop": {"exec": {"command": ["sleep", "1000"]}}}
     await world.run(f"echo ready; {FOREVER}", container={"lifecycle": hook}, terminationGracePeriodSeconds=1)
@@ -273,7 +273,7 @@ async def test_a_hook_that_hangs_has_the_grace_and_no_more(world: World) -> None
     assert world.processes() == set()
 
 
-async def test_a_hook_that_fails_is_told_and_the_container_ends_nevertheless(world: World) -> None:
+async def test_a_failed_pre_stop_hook_is_reported_and_the_container_ends(world: World) -> None:
     world.start_kubelet()
     hook = {"preStop": {"httpGet": {"path": "/", "port": 1}}}
     await world.run(f"echo ready; {FOREVER}", container={"lifecycle": hook})
@@ -285,7 +285,7 @@ async def test_a_hook_that_fails_is_told_and_the_container_ends_nevertheless(wor
     assert ("FailedPreStopHook", "PreStopHook failed") in await world.events()
 
 
-async def test_a_delete_by_force_runs_no_hook(world: World) -> None:
+async def test_a_forced_delete_runs_no_hook(world: World) -> None:
     world.start_kubelet()
     said = world.folder / "said"
     hook = {"preStop": {"exec": {"command": ["touch", str(said)]}}}
@@ -298,7 +298,7 @@ async def test_a_delete_by_force_runs_no_hook(world: World) -> None:
     assert not said.exists()
 
 
-async def test_sidecars_end_after_the_others_the_last_first(world: World) -> None:
+async def test_sidecars_stop_after_the_other_containers_in_reverse_order(world: World) -> None:
     world.start_kubelet()
     said = world.folder / "said"
     parting = f"trap 'sleep 0.1; echo NAME >> {said}; exit' TERM; touch {world.folder}/up-NAME; {FOREVER}"
@@ -315,7 +315,7 @@ async def test_sidecars_end_after_the_others_the_last_first(world: World) -> Non
     assert said.read_text().split() == ["main", "second", "first"]
 
 
-async def test_who_waits_for_others_to_end_is_not_looked_at_all_the_time(
+async def test_a_sidecar_that_waits_for_other_containers_causes_no_busy_loop(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[Track] = []
@@ -342,7 +342,7 @@ async def test_who_waits_for_others_to_end_is_not_looked_at_all_the_time(
 # Across kubelets
 
 
-async def test_another_kubelet_goes_on_probing_and_does_no_hook_twice(world: World) -> None:
+async def test_another_kubelet_continues_probing_and_repeats_no_hook(world: World) -> None:
     world.start_kubelet()
     said, ill = world.folder / "said", world.folder / "ill"
     fields = {
@@ -360,7 +360,7 @@ async def test_another_kubelet_goes_on_probing_and_does_no_hook_twice(world: Wor
     assert said.read_text().split() == ["hook"]
 
 
-async def test_a_hook_before_the_end_that_a_killed_kubelet_has_begun_is_run_again(world: World) -> None:
+async def test_a_pre_stop_hook_interrupted_by_a_killed_kubelet_runs_again(world: World) -> None:
     world.start_kubelet()
     said, gate = world.folder / "said", world.folder / "gate"
     script = f"echo hook >> {said}; until [ -e {gate} ]; do sleep 0.01; done"
@@ -379,7 +379,7 @@ async def test_a_hook_before_the_end_that_a_killed_kubelet_has_begun_is_run_agai
     assert said.read_text().split() == ["hook", "hook", "term"]
 
 
-async def test_a_probe_of_a_port_that_nobody_has_named_says_so(world: World) -> None:
+async def test_a_probe_of_an_unknown_port_name_is_reported(world: World) -> None:
     world.start_kubelet()
     await world.run(FOREVER, container={"readinessProbe": {"httpGet": {"port": "web"}, **FAST}})
 

@@ -1,4 +1,4 @@
-"""What tries of a probe add up to."""
+"""The aggregation of probe results."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def states(*findings: Finding, state: bool | None = None, success: int = 1, fail
     return found
 
 
-def test_so_many_failures_in_a_row_are_one() -> None:
+def test_the_failure_threshold_counts_consecutive_failures() -> None:
     assert states(UNWELL, UNWELL, UNWELL, state=True) == [True, True, False]
     assert states(UNWELL, UNWELL, WELL, UNWELL, UNWELL, UNWELL, state=True)[-2:] == [True, False]
 
 
-def test_so_many_successes_in_a_row_make_one_ready() -> None:
+def test_the_success_threshold_counts_consecutive_successes() -> None:
     assert states(WELL, state=False) == [True]
     assert states(WELL, UNWELL, WELL, WELL, state=False, success=2) == [False, False, False, True]
 
 
-def test_what_could_not_be_tried_does_not_count() -> None:
+def test_a_try_that_could_not_run_does_not_count() -> None:
     assert states(UNWELL, UNTRIED, UNWELL, UNTRIED, UNWELL, state=True) == [True, True, True, True, False]
 
 
-def test_a_startup_probe_says_nothing_until_it_has_succeeded_or_failed_for_good() -> None:
+def test_a_startup_probe_has_no_state_before_a_threshold_is_reached() -> None:
     assert states(UNWELL, WELL) == [None, True]
     assert states(UNWELL, UNWELL, UNWELL) == [None, None, False]
 
@@ -57,18 +57,18 @@ def test_a_startup_probe_says_nothing_until_it_has_succeeded_or_failed_for_good(
         ),
     ],
 )
-def test_events_have_a_kubelets_words(kind: Kind, finding: Finding, event: tuple[str, str] | None) -> None:
+def test_probe_events_are_worded_as_by_a_kubelet(kind: Kind, finding: Finding, event: tuple[str, str] | None) -> None:
     assert told(kind, finding) == event
 
 
-def test_only_who_has_probes_or_a_hook_needs_looking_after() -> None:
+def test_only_containers_with_probes_or_a_post_start_hook_are_probed() -> None:
     assert not is_attended(container())
     assert not is_attended(container(lifecycle={"preStop": {"sleep": {"seconds": 1}}}))
     assert is_attended(container(lifecycle={"postStart": {"sleep": {"seconds": 1}}}))
     assert is_attended(container(readinessProbe={"tcpSocket": {"port": 1}}))
 
 
-def test_nothing_is_taken_for_granted_that_is_going_to_be_asked() -> None:
+def test_a_new_run_is_not_ready_for_anything_that_will_be_probed() -> None:
     asked = {"tcpSocket": {"port": 1}}
 
     assert newborn(container(livenessProbe=asked)) == Fitness()
@@ -76,7 +76,7 @@ def test_nothing_is_taken_for_granted_that_is_going_to_be_asked() -> None:
     assert newborn(container(startupProbe=asked)) == Fitness(is_up=False)
 
 
-def test_a_probe_may_allow_another_grace_than_its_pod() -> None:
+def test_a_probe_may_override_the_grace_period_of_its_pod() -> None:
     described = container(livenessProbe={"tcpSocket": {"port": 1}, "terminationGracePeriodSeconds": 3})
 
     assert grace_of(described, "liveness probe") == 3

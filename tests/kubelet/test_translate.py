@@ -17,7 +17,7 @@ LOCAL = {PS: 20001, WORKER: 20002, SHORT: 20001}
 
 
 def lookup(address: Address) -> int | None:
-    """Full names are always services of the cluster; short ones only if there is such a service."""
+    """Full names are always Services of the cluster; short names only if there is such a Service."""
     return LOCAL.get(address, 29999 if address.namespace else None)
 
 
@@ -43,7 +43,7 @@ def lookup(address: Address) -> int | None:
         ("user@mnist-ps-0:2222", "user@127.0.0.1:20001"),
     ],
 )
-def test_an_address_of_a_service_becomes_a_local_port(text: str, told: str) -> None:
+def test_a_service_address_is_translated_to_a_local_port(text: str, told: str) -> None:
     assert with_local_ports(text, lookup) == told
 
 
@@ -79,11 +79,11 @@ def test_an_address_of_a_service_becomes_a_local_port(text: str, told: str) -> N
         "mnist-ps-0 :2222",
     ],
 )
-def test_what_is_no_address_of_a_service_stays_as_it_is(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     assert with_local_ports(text, lookup) == text
 
 
-def test_tf_config_stays_json_with_every_address_local() -> None:
+def test_tf_config_stays_valid_json_with_local_addresses() -> None:
     cluster = {"ps": ["mnist-ps-0.default.svc:2222"], "worker": ["mnist-worker-0.default.svc:2222"]}
     text = json.dumps({"cluster": cluster, "task": {"type": "ps", "index": 0}, "environment": "cloud"})
 
@@ -99,7 +99,7 @@ KNOWN = {
     "mnist-worker-0.default.svc.cluster.local:2222": "127.0.0.1:20002",
     "mnist-ps-0:2222": "127.0.0.1:20001",
 }
-# Fragments of addresses, glued together at random: the nearest that other text comes to an address.
+# Fragments of addresses joined at random, which resemble addresses most.
 FRAGMENTS = [
     "mnist-ps-0",
     ".default",
@@ -121,7 +121,7 @@ OTHER = st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join)
 
 
 @given(st.lists(st.tuples(st.one_of(st.sampled_from(sorted(KNOWN)), OTHER), st.sampled_from(DELIMITERS)), max_size=12))
-def test_tokens_that_are_addresses_change_and_nothing_else_does(pieces: list[tuple[str, str]]) -> None:
+def test_only_tokens_that_are_addresses_change(pieces: list[tuple[str, str]]) -> None:
     def only_known(address: Address) -> int | None:
         return LOCAL.get(address)
 
@@ -140,11 +140,11 @@ def respelled(token: str) -> str:
 
 
 @given(st.text())
-def test_no_text_grows_an_address_when_nothing_is_known(text: str) -> None:
+def test_text_without_known_addresses_is_unchanged(text: str) -> None:
     assert with_local_ports(text, lambda _: None) == text
 
 
-def test_every_mention_is_named_so_that_ports_can_be_allotted_before() -> None:
+def test_all_mentioned_addresses_are_found() -> None:
     text = 'A=mnist-ps-0.default.svc:2222 {"x": ["mnist-worker-0.default.svc:2222"]} python:3'
 
     assert addresses(text) == {PS, WORKER, Address(namespace="", name="python", port=3)}
@@ -175,7 +175,7 @@ PLACES = {
         ("cat</data/in>/data/out", "cat</node/claims/data/in>/node/claims/data/out"),
     ],
 )
-def test_a_mount_path_becomes_the_place_of_its_volume(text: str, told: str) -> None:
+def test_a_mount_path_is_translated_to_the_path_of_its_volume(text: str, told: str) -> None:
     assert with_local_paths(text, PLACES) == told
 
 
@@ -201,17 +201,17 @@ def test_a_mount_path_becomes_the_place_of_its_volume(text: str, told: str) -> N
         "/DATA",
     ],
 )
-def test_what_only_looks_like_a_mount_path_stays_as_it_is(text: str) -> None:
+def test_text_that_only_resembles_a_mount_path_is_unchanged(text: str) -> None:
     assert with_local_paths(text, PLACES) == text
 
 
 @given(st.text(alphabet="/dat.x ,:=\"'$(){}runs-"))
-def test_without_mounts_no_text_changes(text: str) -> None:
+def test_text_is_unchanged_without_mounts(text: str) -> None:
     assert with_local_paths(text, {}) == text
 
 
 @given(st.lists(st.sampled_from(["/data", "/data/runs", "/x", "a", " ", ",", "=", ":", "/", "."]), max_size=10))
-def test_a_place_that_holds_a_mount_path_itself_is_not_translated_again(parts: list[str]) -> None:
+def test_a_local_path_that_contains_a_mount_path_is_not_translated_again(parts: list[str]) -> None:
     text = "".join(parts)
     marked = with_local_paths(text, {"/data": Path("/data/here")})
 

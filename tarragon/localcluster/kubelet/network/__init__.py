@@ -1,1 +1,1 @@
-"""Pod addresses and ports on one machine: port claims, service links, and addresses that are translated."""
+"""Pod addresses and ports on one machine: port claims, service links, and translated service addresses."""

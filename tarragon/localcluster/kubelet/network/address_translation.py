@@ -1,7 +1,7 @@
-"""At which port of this machine a container's port is found: its own number, or the one that a Service's name became.
+"""Finds the local port of a container's port: the same number, or the port that a Service address was translated to.
 
-A program that reads its address from its environment (TF_CONFIG) listens where the translation sent it, one that has
-a number of its own listens there. Which of the two it was is seen from the sockets of the container's processes.
+A program that reads its address from its environment (TF_CONFIG) listens on the translated port; one with a fixed port
+listens on that number. The sockets of the container's processes show which of the two applies.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from tarragon.localcluster.kubelet.network.ports import PortBook
 from tarragon.localcluster.kubelet.network.translate import Address
 from tarragon.localcluster.kubelet.shim.shim_client import state_of
 
-_LISTENS = "0A"
+_LISTENING = "0A"
+"""The state TCP_LISTEN in /proc/net/tcp."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One run of a container; `folder` is that of its shim."""
+    """One run of a container; `folder` is its run folder."""
 
     pod: Pod
     container: Container
@@ -33,11 +34,11 @@ class Place:
 
 
 class NoSuchPort(Exception):
-    """The container has no port of this name."""
+    """The container has no port with this name."""
 
 
 class Reach:
-    """`node` is the name under which the node's pods use ports."""
+    """Finds the local ports of a node's containers. `node` is the node's name in the users of port allocations."""
 
     def __init__(self, node: str, ports: PortBook, services: Mapping[Key, Service]) -> None:
         self._node = node
@@ -45,7 +46,7 @@ class Reach:
         self._services = services
 
     def port(self, place: Place, wanted: int | str) -> int:
-        """Raises NoSuchPort."""
+        """The local port for a port number or name of the container. Raises NoSuchPort."""
         number = _number(place.container, wanted)
         translated = list(self._translated(place.pod, number))
         if not translated:
@@ -54,7 +55,7 @@ class Reach:
         return next((port for port in (*translated, number) if port in listening), translated[0])
 
     def _translated(self, pod: Pod, number: int) -> Iterator[int]:
-        """What the addresses of this pod's own port have become, those that it has in its own environment."""
+        """The local ports of this port's Service addresses, as far as the pod's environment mentions them."""
         user = f"{self._node}/{pod.metadata.uid}"
         for address, local in self._ports.used_by(user).items():
             service = self._services.get(Key(address.namespace, address.name.rpartition(".")[2]))
@@ -87,7 +88,7 @@ def leads_to(service: Service, address: Address, pod: Pod, number: int) -> bool:
 
 
 def listening_ports(folder: Path) -> frozenset[int]:
-    """TCP ports on which processes of the container wait for connections. Empty where the system does not tell."""
+    """The TCP ports on which the container's processes listen. Empty on systems without /proc."""
     state = state_of(folder)
     if state is None or state.shim is None:
         return frozenset()
@@ -104,12 +105,12 @@ def _sockets(pid: int) -> Iterator[str]:
 
 
 def _listeners() -> Iterator[tuple[int, str]]:
-    """Ports and inodes."""
+    """Ports and inodes of all listening TCP sockets."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
         except OSError:
             continue
         for fields in map(str.split, lines):
-            if fields[3] == _LISTENS:
+            if fields[3] == _LISTENING:
                 yield int(fields[1].rpartition(":")[2], 16), fields[9]

@@ -1,9 +1,9 @@
-"""Which ports of this machine are spoken for: one registry for all homes and all users.
+"""Claims ports of this machine in one registry for all homes and all users.
 
-A claim is a file named after its port in a folder that everybody may add to, and nobody may delete from but its owner
-(`/var/tmp/tarragon-ports`, sticky). Creating it is the claim, so the kernel decides who was first. A claim that its
-home knows nothing of any more is stale, and any home of the same user takes it over; that is done under that user's
-lock, so that a claim is never judged between its making and its being written down at home.
+A claim is a file named after its port, in a sticky folder to which every user may add files: `/var/tmp/tarragon-ports`.
+Creating the file is the claim, so the kernel decides who was first. A claim that its home no longer records is stale,
+and another home of the same user may take it over. This happens under the user's lock, so that a claim is never checked
+between its creation and its recording in the home.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from tarragon.localcluster.kubelet.base.files import unlock
 
 FIRST_PORT, LAST_PORT = 20000, 29999
 NOBODY = Path(os.devnull)
+"""The owner of a claim whose writer was killed."""
 _OPEN = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def machine_folder() -> Path:
-    """The same for every user and every home."""
-    lasting = Path("/var/tmp")  # noqa: S108 - shared on purpose; see how it is used
-    return (lasting if lasting.is_dir() else Path(tempfile.gettempdir())) / "tarragon-ports"
+    """The machine's registry, the same for every user and every home."""
+    persistent = Path("/var/tmp")  # noqa: S108 - shared on purpose; see how it is used
+    return (persistent if persistent.is_dir() else Path(tempfile.gettempdir())) / "tarragon-ports"
 
 
 class Claims:
-    """`owner` is where this home writes down what it has allotted; `holds` asks the same of another owner's folder."""
+    """The claims of one home. `owner` is the home's folder; `holds` tells whether a home has allocated a port."""
 
     def __init__(self, registry: Path, owner: Path, holds: Callable[[Path, int], bool]) -> None:
         self._folder = _shared_folder(registry)
@@ -45,7 +46,7 @@ class Claims:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """For as long as it takes to claim ports and write them down at home."""
+        """Hold this user's lock, while ports are claimed and recorded in the home."""
         name = f"lock-{os.getuid()}"
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _OPEN, 0o600, dir_fd=self._folder)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -55,8 +56,8 @@ class Claims:
             unlock(descriptor)
 
     def take(self, port: int) -> bool:
-        """Whether it is ours now and nobody listens there."""
-        if not self._is_ours_or_made(port):
+        """Claim a port. False when another home has it or a program listens on it."""
+        if not self._claim(port):
             return False
         if is_free(port):
             return True
@@ -64,8 +65,8 @@ class Claims:
         return False
 
     def keep(self, port: int) -> None:
-        """Make sure that the claim is there: folders like this one are swept of old files by some systems."""
-        if self._is_ours_or_made(port):
+        """Renew a claim, as some systems remove old files from such folders."""
+        if self._claim(port):
             with contextlib.suppress(OSError):
                 os.utime(str(port), dir_fd=self._folder, follow_symlinks=False)
 
@@ -73,7 +74,7 @@ class Claims:
         if self._owner_of(port) == self._owner:
             os.unlink(str(port), dir_fd=self._folder)
 
-    def _is_ours_or_made(self, port: int) -> bool:
+    def _claim(self, port: int) -> bool:
         owner = self._owner_of(port)
         if owner == self._owner:
             return True
@@ -89,7 +90,7 @@ class Claims:
         return True
 
     def _owner_of(self, port: int) -> Path | None:
-        """None for no claim, and for one of another user, about which we know nothing."""
+        """The folder of the claim's home; None without a claim, and for a claim of another user."""
         try:
             descriptor = os.open(str(port), os.O_RDONLY | _OPEN, dir_fd=self._folder)
         except OSError:
@@ -98,12 +99,12 @@ class Claims:
             if os.fstat(descriptor).st_uid != os.getuid():
                 return None
             data = file.read()
-        # A claim is empty if its writer was killed in between.
+        # A claim is empty if its writer was killed before it wrote.
         return Path(os.fsdecode(data)) if data else NOBODY
 
 
 def _shared_folder(registry: Path) -> int:
-    """A descriptor of the folder, so that nobody can put another one in its place while we use it."""
+    """A descriptor of the registry's folder, which cannot be replaced while it is open."""
     for folder, mode in ((registry, 0o1777), (registry.with_name(f"{registry.name}-{os.getuid()}"), 0o700)):
         with contextlib.suppress(FileExistsError):
             folder.mkdir(parents=True)
@@ -117,13 +118,13 @@ def _shared_folder(registry: Path) -> int:
             return descriptor
         os.close(descriptor)
     raise TarragonError(
-        f"ports cannot be claimed on this machine: {registry} is not a folder that everybody may write to",
-        remedy=f"delete {registry}, or ask whoever owns it to",
+        f"ports cannot be claimed on this machine: {registry} is not a folder that every user may write to",
+        remedy=f"delete {registry}, or ask its owner to delete it",
     )
 
 
 def candidates() -> list[int]:
-    """Ports that the system does not hand out to anybody who connects somewhere."""
+    """The ports to claim from: those outside the system's ephemeral range, if any."""
     first, last = _ephemeral()
     outside = [port for port in range(FIRST_PORT, LAST_PORT + 1) if not first <= port <= last]
     return outside or list(range(FIRST_PORT, LAST_PORT + 1))
@@ -138,7 +139,7 @@ def _ephemeral() -> tuple[int, int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there on all interfaces, as TensorFlow's does."""
+    """Whether a server could listen on the port on all interfaces, as TensorFlow's does."""
     return all(_can_bind(family, port) for family in (socket.AF_INET, socket.AF_INET6))
 
 
@@ -148,7 +149,7 @@ def _can_bind(family: socket.AddressFamily, port: int) -> bool:
     except OSError:
         return True  # a machine without IPv6
     with probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have just ended do not count
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore connections in TIME_WAIT
         if family == socket.AF_INET6:
             probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         try:

@@ -1,9 +1,9 @@
-"""Allots a local port to each address of a service that a pod mentions, and frees it when nobody needs it any more.
+"""Allocates a local port for each Service address that a pod mentions, and frees ports that are no longer needed.
 
-An allotment is shared by all pods that mention the address, on all nodes of a home, and lasts as long as one of them
-lives: they have the number in their environment. After that it is idle. An idle one is kept, so that a job whose pods
-are all made anew finds its ports again, but not for ever: it goes when its Service is gone, when there are more than
-IDLE_LIMIT (the longest idle go first), or when somebody else has taken the port meanwhile.
+An allocation is shared by all pods of a home that mention the address, on all its nodes, and lasts as long as one of
+them lives, as they have the port in their environment. Then it is idle. An idle allocation is kept, so that a job whose
+pods are all recreated keeps its ports, until its Service is deleted, there are more than IDLE_LIMIT (the longest idle
+are freed first), or another program has taken the port.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ BOOK = "ports.json"
 
 
 class Allotment(msgspec.Struct, frozen=True, kw_only=True):
-    """`users` are `node/uid` of pods; `idle_since`, in seconds since 1970, matters when there are none."""
+    """The local port of an address. `users` are pods as `node/uid`.
+
+    `idle_since`, in seconds since 1970, is valid while there are no users.
+    """
 
     namespace: str
     name: str
@@ -49,7 +52,7 @@ Book = dict[Address, Allotment]
 
 
 def allotted(folder: Path) -> dict[Address, int]:
-    """What a home has allotted, for whoever wants to show or use it; also when no kubelet runs."""
+    """The local ports that a home has allocated; readable while no kubelet runs."""
     return {entry.address: entry.local for entry in _read(folder).values()}
 
 
@@ -63,7 +66,7 @@ def _holds(folder: Path, port: int) -> bool:
 
 
 class PortBook:
-    """The allotments of one home, in `folder`. All kubelets of the home share it, also from several processes."""
+    """The port allocations of one home, in `folder`, which all its kubelets share, even across processes."""
 
     def __init__(self, folder: Path, registry: Path, clock: Clock) -> None:
         make_private(folder)
@@ -75,25 +78,25 @@ class PortBook:
         self._claims.close()
 
     def allot(self, addresses: Iterable[Address], user: str) -> Mapping[Address, int]:
-        """The local port of each address, from now on in use by `user`. Raises TarragonError when none is left."""
-        wanted = sorted(set(addresses))
-        if not wanted:
+        """Allocate a local port for each address, used by `user`. Raises TarragonError when no port is left."""
+        requested = sorted(set(addresses))
+        if not requested:
             return {}
         with self._open() as book:
-            for address in wanted:
-                entry = self._usable(book.get(address)) or self._made(address, book)
+            for address in requested:
+                entry = self._usable(book.get(address)) or self._allocate(address, book)
                 book[address] = replace(entry, users=tuple(sorted({*entry.users, user})))
-            return {address: book[address].local for address in wanted}
+            return {address: book[address].local for address in requested}
 
     def table(self) -> Mapping[Address, int]:
         return allotted(self._folder)
 
     def used_by(self, user: str) -> Mapping[Address, int]:
-        """The addresses that this pod has somewhere in its environment, and what they have become there."""
+        """The addresses that this pod's environment mentions, and their local ports."""
         return {entry.address: entry.local for entry in _read(self._folder).values() if user in entry.users}
 
     def release(self, user: str) -> None:
-        """The pod mentions nothing any more."""
+        """Remove a pod from the users of all its allocations."""
         self.keep_users(lambda other: other != user)
 
     def keep_users(self, is_alive: Callable[[str], bool]) -> None:
@@ -105,34 +108,34 @@ class PortBook:
                     book[address] = replace(entry, users=alive, idle_since=now)
 
     def free_idle(self, is_service: Callable[[str, str], bool]) -> None:
-        """Free what is idle and belongs to no Service (by namespace and name), or is too much."""
+        """Free idle allocations whose Service (by namespace and name) does not exist, and those beyond IDLE_LIMIT."""
         with self._open() as book:
             idle = sorted((e for e in book.values() if not e.users), key=lambda entry: entry.idle_since)
-            too_many = {entry.address for entry in idle[: max(0, len(idle) - IDLE_LIMIT)]}
+            excess = {entry.address for entry in idle[: max(0, len(idle) - IDLE_LIMIT)]}
             for entry in idle:
-                # host.service of a service that has pods with names of their own
-                if entry.address in too_many or not is_service(entry.namespace, entry.name.rpartition(".")[2]):
+                # The name may be `hostname.service`, for a pod behind a headless Service.
+                if entry.address in excess or not is_service(entry.namespace, entry.name.rpartition(".")[2]):
                     self._free(entry, book)
 
     def refresh(self) -> None:
-        """Once in a while: renew all claims."""
+        """Renew all claims; to be called now and then."""
         with self._claims.locked():
             for entry in _read(self._folder).values():
                 self._claims.keep(entry.local)
 
     def _usable(self, entry: Allotment | None) -> Allotment | None:
-        """An idle port that a stranger listens on is none; one in use stays, as others have its number already."""
+        """The allocation, unless it is idle and another program listens on its port."""
         if entry is None or entry.users or is_free(entry.local):
             return entry
         self._claims.give_back(entry.local)
         return None
 
-    def _made(self, address: Address, book: Book) -> Allotment:
+    def _allocate(self, address: Address, book: Book) -> Allotment:
         taken = {entry.local for entry in book.values()}
-        port = self._first(address, taken)
+        port = self._claim_port(address, taken)
         if port is None:
             self._free_all_idle(book)
-            port = self._first(address, {entry.local for entry in book.values()})
+            port = self._claim_port(address, {entry.local for entry in book.values()})
         if port is None:
             raise TarragonError(
                 f"no port is left for {address.name}.{address.namespace}.svc:{address.port}",
@@ -141,13 +144,13 @@ class PortBook:
             )
         return Allotment(namespace=address.namespace, name=address.name, port=address.port, local=port)
 
-    def _first(self, address: Address, taken: Collection[int]) -> int | None:
-        """Where the search begins depends on the address and the home: mostly the same port, and seldom a collision."""
+    def _claim_port(self, address: Address, taken: Collection[int]) -> int | None:
+        """Claim a free port. A hash of address and home picks the first candidate, so that it is mostly the same."""
         ports = candidates()
-        words = f"{self._folder}|{address.namespace}/{address.name}:{address.port}"
-        start = int.from_bytes(hashlib.sha256(words.encode()).digest()[:4]) % len(ports)
-        around = itertools.chain(itertools.islice(ports, start, None), itertools.islice(ports, start))
-        return next((port for port in around if port not in taken and self._claims.take(port)), None)
+        seed = f"{self._folder}|{address.namespace}/{address.name}:{address.port}"
+        start = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4]) % len(ports)
+        rotated = itertools.chain(itertools.islice(ports, start, None), itertools.islice(ports, start))
+        return next((port for port in rotated if port not in taken and self._claims.take(port)), None)
 
     def _free_all_idle(self, book: Book) -> None:
         for entry in [entry for entry in book.values() if not entry.users]:
@@ -159,7 +162,7 @@ class PortBook:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[Book]:
-        """The book, written back if it has changed and nothing went wrong."""
+        """The allocations, for changes under lock; written back on success if they changed."""
         with self._claims.locked(), self._own_lock():
             before = _read(self._folder)
             book = dict(before)
@@ -169,7 +172,7 @@ class PortBook:
 
     @contextlib.contextmanager
     def _own_lock(self) -> Iterator[None]:
-        """For a home that two users share: root and its owner, say."""
+        """Hold the home's lock, as two users may share a home, such as root and its owner."""
         descriptor = os.open(self._folder / "ports.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:

@@ -1,4 +1,4 @@
-"""Variables by which a container finds the services of its namespace: those that are there when it starts."""
+"""Service environment variables: the Services of a container's namespace at its start."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ async def no_links(_: Pod) -> dict[str, str]:
 
 
 class ServiceLinks:
-    """Only services with an address count: of the others a namespace may have thousands."""
+    """The service variables of pods. Services without a cluster IP are skipped; a namespace may have thousands."""
 
     def __init__(self, services: Cache[Service]) -> None:
         self._services = services
         self._in_namespace = Index(services, _namespaces)
 
     async def variables(self, pod: Pod) -> dict[str, str]:
-        """None for a pod that does not want them."""
+        """The variables for a pod; empty when it disables service links."""
         if not pod.spec.enable_service_links:
             return {}
         await self._services.synced()
@@ -36,17 +36,17 @@ def _namespaces(service: Service) -> list[str]:
 
 
 def _variables(service: Service) -> Iterator[tuple[str, str]]:
-    """As Kubernetes names them, and as Docker once named those of linked containers."""
-    word, address = service.metadata.name.upper().replace("-", "_"), service.spec.cluster_ip
+    """The variables of one Service: Kubernetes' names, and Docker's names of linked containers."""
+    variable, address = service.metadata.name.upper().replace("-", "_"), service.spec.cluster_ip
     first = service.spec.ports[0].port
-    yield f"{word}_SERVICE_HOST", address
-    yield f"{word}_SERVICE_PORT", str(first)
+    yield f"{variable}_SERVICE_HOST", address
+    yield f"{variable}_SERVICE_PORT", str(first)
     for port in service.spec.ports:
         if port.name:
-            yield f"{word}_SERVICE_PORT_{port.name.upper().replace('-', '_')}", str(port.port)
-    yield f"{word}_PORT", f"tcp://{address}:{first}"
+            yield f"{variable}_SERVICE_PORT_{port.name.upper().replace('-', '_')}", str(port.port)
+    yield f"{variable}_PORT", f"tcp://{address}:{first}"
     for port in service.spec.ports:
-        prefix = f"{word}_PORT_{port.port}_TCP"
+        prefix = f"{variable}_PORT_{port.port}_TCP"
         yield prefix, f"tcp://{address}:{port.port}"
         yield f"{prefix}_PROTO", "tcp"
         yield f"{prefix}_PORT", str(port.port)

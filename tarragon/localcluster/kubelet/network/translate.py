@@ -1,12 +1,10 @@
-"""Turns what a manifest says about a cluster's network and file system into what is true on this machine.
+"""Translates the cluster addresses and mount paths of a manifest into those of this machine.
 
-A service's address (`ps-0.default.svc:2222`) becomes `127.0.0.1:P`, a mount path (`/opt/train/x.py`) the place of its
-volume. Both are functions of a text and of what is known; everything that is not a whole token of these two kinds
-stays as it is, byte for byte.
+A Service address (`ps-0.default.svc:2222`) becomes `127.0.0.1:P`, a mount path (`/opt/train/x.py`) the local path of
+its volume. Only whole tokens of these two kinds are changed; all other text stays byte for byte.
 
-What cannot be translated: a program that listens on its containerPort without having read the number anywhere in its
-environment, and a path that is written into a script. The first is reached under the number it listens on, the
-second needs a mount namespace.
+Not translated: a port that a program listens on without reading it from its environment, and a path written into a
+script. The port is reached by its own number; the path would need a mount namespace.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class Address:
-    """A service's port, as DNS would name it. `namespace` is empty where the text names none: then it is the pod's."""
+    """A Service port by DNS name. `namespace` is empty when the text has none: it is the pod's namespace then."""
 
     namespace: str
     name: str
@@ -27,11 +25,11 @@ class Address:
 
 
 Lookup = Callable[[Address], int | None]
-"""The local port of an address, or None when it is not an address of ours."""
+"""The local port of an address, or None when it is not an address of the cluster."""
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-# What separates tokens in JSON, host files, command lines and lists. A backslash with n, r or t is a line end within a
-# JSON string; a backslash before a quote stands in JSON within JSON.
+# Token separators in JSON, host files, command lines and lists. A backslash with n, r or t is white space in a JSON
+# string; a backslash before a quote occurs in JSON within JSON.
 _BEFORE = r"""(?:(?<=[\s"'`=,;|/@&<>()\[\]{}])|(?<=\\[nrt])|\A)"""
 _AFTER = r"""(?=[\s"'`=,;|/?#&<>()\[\]{}\\]|\Z)"""
 _ADDRESS = re.compile(
@@ -39,7 +37,7 @@ _ADDRESS = re.compile(
     rf":(?P<port>[1-9]\d{{0,4}}){_AFTER}"
 )
 _LONGEST_NAME = 2
-"""`pod.service.namespace.svc` has two labels before the namespace; more is no name of a cluster."""
+"""Labels before the namespace: `pod.service.namespace.svc` has two, and names with more are not of a cluster."""
 
 
 def _address(match: re.Match[str]) -> Address | None:
@@ -50,12 +48,12 @@ def _address(match: re.Match[str]) -> Address | None:
 
 
 def addresses(text: str) -> set[Address]:
-    """All that may be addresses of services. One without a namespace is one only if there is such a service."""
+    """All tokens that may be Service addresses; one without a namespace is one only if such a Service exists."""
     return {address for match in _ADDRESS.finditer(text) if (address := _address(match))}
 
 
 def with_local_ports(text: str, lookup: Lookup) -> str:
-    """The text with each address that `lookup` knows as `127.0.0.1:P`."""
+    """Replace each address that `lookup` knows by `127.0.0.1:P`."""
 
     def local(match: re.Match[str]) -> str:
         address = _address(match)
@@ -71,13 +69,13 @@ _AFTER_PATH = r"""(?![\w.+~@%-])"""
 
 
 def with_local_paths(text: str, places: Mapping[str, Path]) -> str:
-    """The text with each mount path, alone or with more of a path behind it, as the place on this machine."""
+    """Replace each mount path, alone or as the beginning of a path, by its local path."""
     pattern = _pattern_of(places)
     return pattern.sub(lambda match: str(places[match[0]]), text) if pattern else text
 
 
 def _pattern_of(paths: Iterable[str]) -> re.Pattern[str] | None:
-    """The longest path that fits wins: volumes may be mounted within one another."""
+    """A pattern of all these paths. The longest match wins, as volumes may be mounted within one another."""
     longest_first = sorted((path for path in paths if path.strip("/")), key=len, reverse=True)
     if not longest_first:
         return None

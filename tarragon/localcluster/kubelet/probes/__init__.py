@@ -1,1 +1,1 @@
-"""Liveness, readiness and startup probes, lifecycle hooks, and what follows from their results."""
+"""Liveness, readiness and startup probes, lifecycle hooks, and the container actions that follow from them."""

@@ -1,4 +1,4 @@
-"""Asks a port of this machine how a container is: one request, one connection. Errors are worded as Go words them."""
+"""HTTP and TCP probes of a local port: one request or one connection. Errors are worded like Go's."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tarragon.localcluster.kubelet.probes.results import Finding
 USER_AGENT = "kube-probe/1.32"
 MOST_REDIRECTS = 10
 MOST_HEADERS = 200
-_FINE = range(200, 400)
+_SUCCESS = range(200, 400)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """`host` and `port` are where to connect; the headers are sent as they are."""
+    """An HTTP request. `host` and `port` are where to connect; the headers are sent as they are."""
 
     scheme: str
     host: str
@@ -35,11 +35,11 @@ class Request:
 
 
 class Unreachable(Exception):
-    """Nobody answers, or not in HTTP."""
+    """The connection failed, or the response was not HTTP."""
 
 
 async def tcp(host: str, port: int) -> Finding:
-    """Whether somebody accepts a connection."""
+    """Probe whether the port accepts a connection."""
     try:
         _, writer = await asyncio.open_connection(host, port)
     except OSError as error:
@@ -51,25 +51,25 @@ async def tcp(host: str, port: int) -> Finding:
 
 
 async def http(request: Request) -> Finding:
-    """200 to 399 is well. Redirects are followed as long as they stay with the host."""
+    """Probe with a GET request: 200 to 399 is success. Redirects are followed on the same host only."""
     for _ in range(MOST_REDIRECTS):
         try:
-            status, location = await _answer(request)
+            status, location = await _send(request)
         except Unreachable as error:
             return Finding(is_well=False, words=f'Get "{request.url}": {error}')
-        if status not in _FINE:
+        if status not in _SUCCESS:
             return Finding(is_well=False, words=f"HTTP probe failed with statuscode: {status}")
         if status not in _REDIRECTS or not location:
             return Finding(is_well=True)
         try:
             target = urlsplit(urljoin(request.url, location))
             if target.hostname != request.host:
-                words = "Probe terminated redirects, Response body: "
-                return Finding(is_well=True, is_doubtful=True, words=words)
+                message = "Probe terminated redirects, Response body: "
+                return Finding(is_well=True, is_doubtful=True, words=message)
             request = _redirected(request, target.geturl())
         except ValueError:
-            words = f'Get "{request.url}": failed to parse Location header "{location}"'
-            return Finding(is_well=False, words=words)
+            message = f'Get "{request.url}": failed to parse Location header "{location}"'
+            return Finding(is_well=False, words=message)
     return Finding(is_well=False, words=f'Get "{request.url}": stopped after {MOST_REDIRECTS} redirects')
 
 
@@ -81,8 +81,8 @@ def _redirected(request: Request, url: str) -> Request:
     return replace(request, scheme=scheme, port=port, path=path)
 
 
-async def _answer(request: Request) -> tuple[int, str]:
-    """The status and where a redirect leads. Raises Unreachable."""
+async def _send(request: Request) -> tuple[int, str]:
+    """Send the request; return the status code and the Location header. Raises Unreachable."""
     tls = _unverified() if request.scheme == "https" else None
     try:
         reader, writer = await asyncio.open_connection(request.host, request.port, ssl=tls)
@@ -97,22 +97,25 @@ async def _answer(request: Request) -> tuple[int, str]:
         raise Unreachable(str(error) if isinstance(error, ValueError) else "EOF") from error
     finally:
         writer.close()
-        writer.transport.abort()  # else TLS waits until the other side says goodbye, too
+        writer.transport.abort()  # otherwise TLS waits for the other side's close
 
 
 def _head(request: Request) -> bytes:
-    own = {"host": f"{request.host}:{request.port}", "user-agent": USER_AGENT, "accept": "*/*", "connection": "close"}
+    defaults = {"host": f"{request.host}:{request.port}", "user-agent": USER_AGENT, "accept": "*/*"}
+    defaults["connection"] = "close"
     for name, _ in request.headers:
-        own.pop(name.lower(), None)
-    headers = [*own.items(), *((name, value) for name, value in request.headers if value or name.lower() == "host")]
+        defaults.pop(name.lower(), None)
+    custom = ((name, value) for name, value in request.headers if value or name.lower() == "host")
+    headers = [*defaults.items(), *custom]
     lines = [f"GET {request.path} HTTP/1.1", *(f"{name.title()}: {value}" for name, value in headers), "", ""]
     return "\r\n".join(lines).encode()
 
 
 async def _read(reader: asyncio.StreamReader) -> tuple[int, str]:
-    first = (await reader.readuntil(b"\n")).decode("latin-1").split(None, 2)
-    if len(first) < 2 or not first[0].startswith("HTTP/") or not first[1].isdigit():  # noqa: PLR2004 - HTTP/1.1 200
-        raise ValueError(f'malformed HTTP response "{" ".join(first)}"')
+    status_line = (await reader.readuntil(b"\n")).decode("latin-1").split(None, 2)
+    # For example: HTTP/1.1 200
+    if len(status_line) < 2 or not status_line[0].startswith("HTTP/") or not status_line[1].isdigit():  # noqa: PLR2004
+        raise ValueError(f'malformed HTTP response "{" ".join(status_line)}"')
     location = ""
     for _ in range(MOST_HEADERS):
         name, _, value = (await reader.readuntil(b"\n")).decode("latin-1").partition(":")
@@ -120,7 +123,7 @@ async def _read(reader: asyncio.StreamReader) -> tuple[int, str]:
             break
         if name.strip().lower() == "location":
             location = value.strip()
-    return int(first[1]), location
+    return int(status_line[1]), location
 
 
 def _unverified() -> ssl.SSLContext:
@@ -135,9 +138,9 @@ def dialed(host: str, port: int, error: OSError) -> str:
 
 
 def _causes(error: OSError) -> Iterator[str]:
-    """Of a connection; where a name has several addresses, asyncio hides them in one text."""
+    """The causes of a failed connection; for a name with several addresses, asyncio joins them into one text."""
     if error.errno is not None and error.errno in errno.errorcode and error.strerror:
-        known = {errno.ECONNREFUSED: "connection refused", errno.EHOSTUNREACH: "no route to host"}
-        yield known.get(error.errno, error.strerror.lower().partition(":")[0])
+        go_messages = {errno.ECONNREFUSED: "connection refused", errno.EHOSTUNREACH: "no route to host"}
+        yield go_messages.get(error.errno, error.strerror.lower().partition(":")[0])
     if "refused" not in str(error).lower():
         yield str(error)

@@ -1,7 +1,7 @@
-"""Decides, from what a pod says and what its containers have done, which of them to start, to stop or to wait for.
+"""Decides from a pod's spec and its containers' state which containers to start, to stop or to wait for. Pure.
 
-Pure: time comes in, orders go out. The rules are those of Kubernetes: init containers one after the other, sidecars
-among them staying, the restart policy with its back-off, and an end that is decided by the main containers alone.
+The rules are those of Kubernetes: init containers run one after the other, sidecars among them keep running, the
+restart policy applies with its back-off, and the main containers alone decide when the pod is over.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tarragon.localcluster.kubelet.base.spec import Container, PodSpec
 FIRST_DELAY = 10.0
 LONGEST_DELAY = 300.0
 FORGOTTEN_AFTER = 600.0
-"""A container that ran longer than this before it ended is restarted as if it were the first time."""
+"""The back-off is reset for a container that ran longer than this before it ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a run ended. `started` is None when the command could not even be started.
+    """How a run ended. `started` is None when the command could not be started.
 
-    `was_told`: it was told to end, not necessarily by a kubelet. `was_lost`: nobody saw how it ended.
+    `was_told`: it received SIGTERM, not necessarily from a kubelet. `was_lost`: its exit was not observed.
     """
 
     code: int
@@ -38,7 +38,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of a container; `number` counts its restarts. Without `started` it is just being started."""
+    """One run of a container; `number` counts its restarts. `started` is None while it is starting."""
 
     number: int
     identity: str
@@ -52,7 +52,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The pause that the latest restart has earned, in seconds, and when that restart was."""
+    """The delay in seconds before the next restart, and when the latest restart was."""
 
     delay: float
     since: dt.datetime
@@ -60,7 +60,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Why a container cannot be started for now, in the words of its status, since when, and when to try again."""
+    """Why a container could not be started (reason and message of its status), since when, and when to retry."""
 
     reason: str
     message: str
@@ -70,10 +70,10 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitness:
-    """What hooks and probes have found out of a run. Without any of them, a container that runs is fit.
+    """The results of hooks and probes for a run. The defaults are those of a container without any.
 
-    `is_hooked`: its postStart hook is through. `is_up`: its startup probe has succeeded. `is_ready`: so says its
-    readiness probe. `unfit` names the probe that has failed for good: it is to be killed, and then to start again.
+    `is_hooked`: the postStart hook has finished. `is_up`: the startup probe has succeeded. `is_ready`: the readiness
+    probe succeeds. `unfit`: the probe or hook whose failure requires a kill, and a restart if the policy allows it.
     """
 
     is_hooked: bool = True
@@ -84,9 +84,9 @@ class Fitness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """All that is known of one container: its latest run, the one before, and what delays the next.
+    """The state of one container: its latest run, the run before, and what delays the next one.
 
-    `ended` is when the kubelet saw the latest run end, by its own clock. `fitness` is that of the latest run.
+    `ended` is when the kubelet saw the latest run end, by its own clock. `fitness` belongs to the latest run.
     """
 
     run: Run | None = None
@@ -102,7 +102,7 @@ class Life:
 
     @property
     def is_running(self) -> bool:
-        """As its status says it: not before its postStart hook is through."""
+        """Whether the status is `running`: not before the postStart hook has finished."""
         return self.run is not None and self.run.is_alive and self.run.started is not None and self.fitness.is_hooked
 
     @property
@@ -122,12 +122,12 @@ class Life:
         return self.run is not None and self.run.outcome is not None and self.run.outcome.code != 0
 
     def back_at(self) -> dt.datetime | None:
-        """When the back-off is over; None when there is none."""
+        """When the back-off ends; None without a back-off."""
         return None if self.ended is None else back_at(self.backoff, self.ended)
 
 
 Lives = Mapping[str, Life]
-"""By name of the container; every container of the pod has one."""
+"""The state of every container of the pod, by name."""
 
 
 def back_at(backoff: Backoff | None, ended: dt.datetime) -> dt.datetime | None:
@@ -137,7 +137,7 @@ def back_at(backoff: Backoff | None, ended: dt.datetime) -> dt.datetime | None:
 
 
 def next_backoff(life: Life, now: dt.datetime) -> Backoff | None:
-    """The back-off that counts after a start now: the first start earns none."""
+    """The back-off after a start at `now`; the first start has none."""
     if life.ended is None:
         return None
     if life.backoff is None or back_at(life.backoff, life.ended) is None:
@@ -146,19 +146,19 @@ def next_backoff(life: Life, now: dt.datetime) -> Backoff | None:
 
 
 class Course(Enum):
-    """Where the pod as a whole is going."""
+    """Whether the pod runs or is being stopped."""
 
     ON = "on"
-    """Containers are started and restarted as the pod says."""
+    """Containers are started and restarted by the pod's policy."""
     HALT = "halt"
-    """Deleted, refused, past its deadline or over: nothing starts any more, what runs is stopped."""
+    """The pod is deleted, rejected, past its deadline or finished: running containers are stopped, none starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What to do now, and when to ask again even if nothing happens.
+    """The containers to start and to stop now, and when to decide again even if nothing happens.
 
-    Those in `await_turn` are to be stopped as soon as others have ended.
+    The containers in `await_turn` are stopped once others have ended.
     """
 
     start: tuple[str, ...] = ()
@@ -175,7 +175,7 @@ class _Plan:
     wake: list[dt.datetime] = field(default_factory=list)
 
     def consider(self, container: Container, life: Life, policy: str) -> None:
-        """Start it, or wait until it may be started, or stop what is unfit, or leave it as it is."""
+        """Start the container, schedule a later start, stop it if unfit, or leave it as it is."""
         if life.is_alive and life.fitness.unfit:
             self.stop.append(container.name)
         if life.is_alive or (life.run and not restarts(policy, life)):
@@ -191,7 +191,7 @@ class _Plan:
 
 
 def _pauses(life: Life) -> Iterator[tuple[dt.datetime, dt.datetime]]:
-    """From when to when. One that begins in the future is none: somebody has set the clock back, maybe by hours."""
+    """The back-off and the retry delay, as begin and end. The caller ignores begins in the future: a clock set back."""
     if life.ended is not None and (until := life.back_at()) is not None:
         yield life.ended, until
     if life.trouble is not None:
@@ -199,14 +199,14 @@ def _pauses(life: Life) -> Iterator[tuple[dt.datetime, dt.datetime]]:
 
 
 def restarts(policy: str, life: Life) -> bool:
-    """Whether an ended container is started again. One that a probe has found unfit has not ended by itself."""
+    """Whether an ended container is restarted. One that a probe failed counts as failed, whatever its exit code."""
     was_unfit = bool(life.fitness.unfit) and life.fitness.is_hooked
     return policy == "Always" or (policy == "OnFailure" and (life.has_failed or was_unfit))
 
 
 def decide(spec: PodSpec, lives: Lives, course: Course, now: dt.datetime) -> Orders:
     if course is Course.HALT or is_over(spec, lives):
-        return _ending(spec, lives)
+        return _stop_order(spec, lives)
     plan = _Plan(now)
     if _initialize(spec, lives, plan):
         for container in spec.containers:
@@ -214,12 +214,12 @@ def decide(spec: PodSpec, lives: Lives, course: Course, now: dt.datetime) -> Ord
             plan.consider(container, life, spec.restart_policy)
             is_new = container.name in plan.start
             if container.post_start and (is_new or (life.is_alive and not life.fitness.is_hooked)):
-                break  # as with a kubelet, which does nothing else for a pod while it waits for a postStart hook
+                break  # as in the kubelet, which starts no further container while a postStart hook runs
     return plan.orders()
 
 
-def _ending(spec: PodSpec, lives: Lives) -> Orders:
-    """All at once, but the sidecars: they serve the others to the end, and go in the reverse order of their start."""
+def _stop_order(spec: PodSpec, lives: Lives) -> Orders:
+    """Stop all containers at once; then the sidecars, one at a time, in the reverse order of their start."""
     sidecars = [each.name for each in spec.init_containers if each.is_sidecar and lives[each.name].is_alive]
     others = tuple(name for name, life in lives.items() if life.is_alive and name not in sidecars)
     if others or not sidecars:
@@ -228,37 +228,37 @@ def _ending(spec: PodSpec, lives: Lives) -> Orders:
 
 
 def _initialize(spec: PodSpec, lives: Lives, plan: _Plan) -> bool:
-    """Whether all init containers are through; if not, the first that is not has been seen to. Sidecars always are."""
-    late = uninitialized(spec, lives)
+    """Whether the pod is initialized; else the first pending init container is considered. Sidecars always are."""
+    pending = uninitialized(spec, lives)
     for container in spec.init_containers:
         life = lives[container.name]
         if container.is_sidecar:
             plan.consider(container, life, "Always")
-        elif container.name in late:
+        elif container.name in pending:
             plan.consider(container, life, "OnFailure" if spec.restart_policy != "Never" else "Never")
-        if container.name in late:
+        if container.name in pending:
             return False
     return True
 
 
 def uninitialized(spec: PodSpec, lives: Lives) -> tuple[str, ...]:
-    """The init containers for which those after them still wait: till a sidecar has started, anybody else succeeded.
+    """The init containers that later containers still wait for: a sidecar must have started, others have succeeded.
 
-    Once somebody after it has run, a sidecar has had its turn, whatever becomes of it.
+    A sidecar counts as initialized once a later container has run, whatever happens to it then.
     """
-    late: list[str] = []
-    has_gone_on = any(lives[container.name].run for container in spec.containers)
+    pending: list[str] = []
+    has_later_run = any(lives[container.name].run for container in spec.containers)
     for container in reversed(spec.init_containers):
         life = lives[container.name]
-        is_through = has_gone_on or life.has_started if container.is_sidecar else life.has_succeeded
-        if not is_through:
-            late.append(container.name)
-        has_gone_on = has_gone_on or life.run is not None
-    return tuple(reversed(late))
+        is_initialized = has_later_run or life.has_started if container.is_sidecar else life.has_succeeded
+        if not is_initialized:
+            pending.append(container.name)
+        has_later_run = has_later_run or life.run is not None
+    return tuple(reversed(pending))
 
 
 def is_over(spec: PodSpec, lives: Lives) -> bool:
-    """Whether no container that matters will ever run again; sidecars may still have to be stopped."""
+    """Whether no main container will run again; sidecars may still have to be stopped."""
     if failed_initialization(spec, lives):
         return True
     if spec.restart_policy == "Always":
@@ -274,7 +274,7 @@ def failed_initialization(spec: PodSpec, lives: Lives) -> bool:
 
 
 def phase(spec: PodSpec, lives: Lives, course: Course) -> str:
-    """As a kubelet derives it. A halted pod has its final phase only when nothing of it runs any more."""
+    """The pod's phase by the kubelet's rules. A halted pod gets its final phase only when all containers have ended."""
     mains = [lives[container.name] for container in spec.containers]
     if course is Course.HALT or is_over(spec, lives):
         return _final_phase(mains, lives)

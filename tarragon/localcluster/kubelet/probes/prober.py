@@ -1,7 +1,7 @@
-"""Looks after the running containers of one pod: their postStart hooks, then their probes.
+"""Runs the postStart hooks and then the probes of one pod's containers.
 
-Each run that has any of these has a task; all others cost nothing. What is found is kept by whoever asks `fitness`:
-another kubelet's attendant goes on from there, and does a hook again whose end nobody has written down.
+Each run with a hook or probe has a task; other runs cost nothing. The caller stores `fitness`, from which the prober of
+a restarted kubelet continues; a hook whose end was not stored runs again.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ from tarragon.localcluster.kubelet.probes.results import Finding, Kind, Tally
 
 POST_START = "FailedPostStartHook"
 TRIES = 3
-"""Of one probe that cannot even be tried, before that is told."""
+"""How often a probe that cannot run is tried before an event is recorded."""
 ANEW_SECONDS = 10.0
-"""After something that nobody has foreseen."""
+"""The pause after an unexpected error."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class _Attended:
+class _ProbedRun:
+    """The run that is probed, and its results so far."""
+
     number: int
     fitness: Fitness
     task: asyncio.Task[None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """Which probe, of which run."""
+class _Target:
+    """A probe of a run."""
 
     place: Place
     run: Run
@@ -47,104 +49,104 @@ class _Asked:
 
 
 class Attendant:
-    """`changed` is called when the fitness of some run is another than before."""
+    """Probes the containers of one pod. `changed` is called when the fitness of a run changes."""
 
-    def __init__(self, handlers: Handlers, clock: Clock, tell: Tell, changed: Callable[[], None]) -> None:
+    def __init__(self, handlers: Handlers, clock: Clock, record_event: Tell, changed: Callable[[], None]) -> None:
         self._handlers = handlers
         self._clock = clock
-        self._tell = tell
+        self._record_event = record_event
         self._changed = changed
-        self._attended: dict[str, _Attended] = {}
+        self._runs: dict[str, _ProbedRun] = {}
         self._is_halted = False
 
     @property
     def fitness(self) -> Mapping[str, tuple[int, Fitness]]:
-        """Number and fitness of the runs that are looked after, by container."""
-        return {name: (each.number, each.fitness) for name, each in self._attended.items()}
+        """Number and fitness of the probed runs, by container."""
+        return {name: (probed.number, probed.fitness) for name, probed in self._runs.items()}
 
     def attend(self, place: Place, run: Run, known: Fitness) -> None:
-        """From now on, once for each run; `known` is what is known of it."""
-        attended = self._attended.get(place.container.name)
-        if attended is not None and attended.number == run.number:
+        """Start probing a run, unless it is probed already. `known` are its stored results."""
+        probed = self._runs.get(place.container.name)
+        if probed is not None and probed.number == run.number:
             return
         self.leave(place.container.name)
-        attended = self._attended[place.container.name] = _Attended(run.number, known)
-        attended.task = asyncio.create_task(self._attend(place, run, attended))
+        probed = self._runs[place.container.name] = _ProbedRun(run.number, known)
+        probed.task = asyncio.create_task(self._probe(place, run, probed))
 
     def leave(self, name: str) -> None:
-        """The run has ended."""
-        attended = self._attended.pop(name, None)
-        if attended is not None and attended.task is not None:
-            attended.task.cancel()
+        """Stop probing a container, whose run has ended."""
+        probed = self._runs.pop(name, None)
+        if probed is not None and probed.task is not None:
+            probed.task.cancel()
 
     def halt(self) -> None:
-        """The pod ends: nobody is found unfit any more, but whether containers are ready still counts."""
+        """Stop liveness and startup probes, as the pod is being stopped; readiness probes go on."""
         self._is_halted = True
 
     def close(self) -> None:
-        for name in list(self._attended):
+        for name in list(self._runs):
             self.leave(name)
 
-    async def _attend(self, place: Place, run: Run, attended: _Attended) -> None:
-        """Whatever happens: a container whose probes have ended unnoticed would be ready, or not, for ever."""
+    async def _probe(self, place: Place, run: Run, probed: _ProbedRun) -> None:
+        """Run hook and probes, and restart them after any error: otherwise readiness would never change again."""
         while True:
             try:
-                return await self._look_after(place, run, attended)
-            except Exception:  # noqa: BLE001 - whatever it is, probing goes on
-                _log.exception("looking after a container has failed, and begins anew", container=place.container.name)
+                return await self._run_hook_and_probes(place, run, probed)
+            except Exception:  # noqa: BLE001 - probing must go on after any error
+                _log.exception("probing a container failed and is restarted", container=place.container.name)
                 await self._clock.sleep(ANEW_SECONDS)
 
-    async def _look_after(self, place: Place, run: Run, attended: _Attended) -> None:
-        if attended.fitness.unfit == POST_START:
+    async def _run_hook_and_probes(self, place: Place, run: Run, probed: _ProbedRun) -> None:
+        if probed.fitness.unfit == POST_START:
             return
         hook = place.container.post_start
-        if hook is not None and not attended.fitness.is_hooked and not await self._hook(place, hook, attended):
+        if hook is not None and not probed.fitness.is_hooked and not await self._run_hook(place, hook, probed):
             return
         startup = place.container.startup_probe
-        if startup is not None and not attended.fitness.is_up:
-            if not await anext(self._states(_Asked(place, run, Kind.STARTUP, startup), Tally(state=None))):
-                self._set(attended, results.unfit(attended.fitness, Kind.STARTUP))
+        if startup is not None and not probed.fitness.is_up:
+            if not await anext(self._states(_Target(place, run, Kind.STARTUP, startup), Tally(state=None))):
+                self._set(probed, results.unfit(probed.fitness, Kind.STARTUP))
                 return
-            self._set(attended, replace(attended.fitness, is_up=True))
+            self._set(probed, replace(probed.fitness, is_up=True))
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_alive(place, run, attended))
-            tasks.create_task(self._keep_ready(place, run, attended))
+            tasks.create_task(self._watch_liveness(place, run, probed))
+            tasks.create_task(self._watch_readiness(place, run, probed))
 
-    async def _hook(self, place: Place, hook: Handler, attended: _Attended) -> bool:
+    async def _run_hook(self, place: Place, hook: Handler, probed: _ProbedRun) -> bool:
         try:
             await self._handlers.carry_out(place, hook)
         except HookFailed:
-            # As with a kubelet: what a hook says may be secret.
-            self._tell("Warning", POST_START, "PostStartHook failed")
-            self._set(attended, replace(attended.fitness, unfit=POST_START))
+            # As in Kubernetes, the hook's output is left out: it may contain secrets.
+            self._record_event("Warning", POST_START, "PostStartHook failed")
+            self._set(probed, replace(probed.fitness, unfit=POST_START))
             return False
-        self._set(attended, replace(attended.fitness, is_hooked=True))
+        self._set(probed, replace(probed.fitness, is_hooked=True))
         return True
 
-    async def _keep_alive(self, place: Place, run: Run, attended: _Attended) -> None:
+    async def _watch_liveness(self, place: Place, run: Run, probed: _ProbedRun) -> None:
         probe = place.container.liveness_probe
-        if probe is None or attended.fitness.unfit:
+        if probe is None or probed.fitness.unfit:
             return
-        await anext(self._states(_Asked(place, run, Kind.LIVENESS, probe), Tally(state=True)))
-        self._set(attended, results.unfit(attended.fitness, Kind.LIVENESS))
+        await anext(self._states(_Target(place, run, Kind.LIVENESS, probe), Tally(state=True)))
+        self._set(probed, results.unfit(probed.fitness, Kind.LIVENESS))
 
-    async def _keep_ready(self, place: Place, run: Run, attended: _Attended) -> None:
+    async def _watch_readiness(self, place: Place, run: Run, probed: _ProbedRun) -> None:
         probe = place.container.readiness_probe
         if probe is None:
             return
-        known = Tally(state=attended.fitness.is_ready)
-        async for is_ready in self._states(_Asked(place, run, Kind.READINESS, probe), known):
-            self._set(attended, replace(attended.fitness, is_ready=is_ready))
+        tally = Tally(state=probed.fitness.is_ready)
+        async for is_ready in self._states(_Target(place, run, Kind.READINESS, probe), tally):
+            self._set(probed, replace(probed.fitness, is_ready=is_ready))
 
-    async def _states(self, asked: _Asked, tally: Tally) -> AsyncIterator[bool]:
-        """What the probe says, each time that it is something else."""
-        probe = asked.probe
-        await self._clock.sleep(self._delay(asked.run, probe))
+    async def _states(self, target: _Target, tally: Tally) -> AsyncIterator[bool]:
+        """Yield the probe's state each time that it changes."""
+        probe = target.probe
+        await self._clock.sleep(self._delay(target.run, probe))
         due = self._clock.monotonic()
         while True:
-            finding = await self._try(asked)
-            if said := results.told(asked.kind, finding):
-                self._tell("Warning", *said)
+            finding = await self._try(target)
+            if event := results.told(target.kind, finding):
+                self._record_event("Warning", *event)
             before, tally = tally.state, tally.after(finding, probe)
             if tally.state is not None and tally.state != before:
                 yield tally.state
@@ -152,21 +154,21 @@ class Attendant:
             await self._clock.sleep(due - self._clock.monotonic())
 
     def _delay(self, run: Run, probe: Probe) -> float:
-        gone = (self._clock.now() - run.started).total_seconds() if run.started else 0.0
-        # Less than none when somebody has set the clock back.
-        return max(0.0, probe.initial_delay_seconds - max(0.0, gone))
+        elapsed = (self._clock.now() - run.started).total_seconds() if run.started else 0.0
+        # Negative if the clock was set back.
+        return max(0.0, probe.initial_delay_seconds - max(0.0, elapsed))
 
-    async def _try(self, asked: _Asked) -> Finding:
+    async def _try(self, target: _Target) -> Finding:
         finding = Finding(is_well=None)
         for _ in range(TRIES):
-            if self._is_halted and asked.kind is not Kind.READINESS:
-                await asyncio.Event().wait()  # for ever: whoever ends is not asked any more whether it lives
-            finding = await self._handlers.check(asked.place, asked.probe, asked.probe.timeout_seconds)
+            if self._is_halted and target.kind is not Kind.READINESS:
+                await asyncio.Event().wait()  # forever: a pod that is being stopped is not probed for liveness
+            finding = await self._handlers.check(target.place, target.probe, target.probe.timeout_seconds)
             if finding.is_well is not None:
                 break
         return finding
 
-    def _set(self, attended: _Attended, fitness: Fitness) -> None:
-        if fitness != attended.fitness:
-            attended.fitness = fitness
+    def _set(self, probed: _ProbedRun, fitness: Fitness) -> None:
+        if fitness != probed.fitness:
+            probed.fitness = fitness
             self._changed()

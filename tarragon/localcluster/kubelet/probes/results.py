@@ -1,4 +1,4 @@
-"""What single tries of a probe add up to, and how they are told. Pure."""
+"""Aggregates single probe results by the probe's thresholds, and words their events. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tarragon.localcluster.kubelet.probes.pod_lifecycle import Fitness
 
 
 class Kind(Enum):
-    """The value is the word of the events."""
+    """The kinds of probes; the value is the word used in events."""
 
     STARTUP = "Startup"
     LIVENESS = "Liveness"
@@ -28,17 +28,17 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one try has found. `is_well` is None when it could not be tried at all: then it does not count."""
+    """The result of one try. `is_well` is None when the probe could not run: such a try does not count."""
 
     is_well: bool | None
     words: str = ""
     is_doubtful: bool = False
-    """Well, but there is something to say."""
+    """Success, but with a warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """`state` is what the probe says by now, None for nothing yet; `row` counts equal findings one after the other."""
+    """A probe's aggregated results. `state` is None before a threshold is reached; `row` counts equal ones in a row."""
 
     state: bool | None
     is_well: bool | None = None
@@ -54,7 +54,7 @@ class Tally:
 
 
 def told(kind: Kind, finding: Finding) -> tuple[str, str] | None:
-    """Reason and message of the event, in a kubelet's words; None when there is nothing to tell."""
+    """Reason and message of the event for a result, worded as in Kubernetes; None for a plain success."""
     if finding.is_doubtful:
         return "ProbeWarning", f"{kind.value} probe warning: {finding.words}"
     if finding.is_well:
@@ -64,12 +64,12 @@ def told(kind: Kind, finding: Finding) -> tuple[str, str] | None:
 
 
 def is_attended(container: Container) -> bool:
-    """Whether a run of it needs anything but to be started and stopped."""
+    """Whether the container has a postStart hook or any probe."""
     return bool(container.post_start) or any(kind.of(container) for kind in Kind)
 
 
 def newborn(container: Container) -> Fitness:
-    """Of a run that is just being started: nothing is taken for granted that is going to be asked."""
+    """The fitness of a run that is starting: false for everything that a hook or probe will decide."""
     return Fitness(
         is_hooked=container.post_start is None,
         is_up=container.startup_probe is None,
@@ -82,7 +82,7 @@ def unfit(fitness: Fitness, kind: Kind) -> Fitness:
 
 
 def grace_of(container: Container, unfit_by: str) -> int | None:
-    """What the probe that has failed allows by itself."""
+    """The grace period that the failed probe overrides, if any."""
     for kind in (Kind.STARTUP, Kind.LIVENESS):
         probe = kind.of(container)
         if probe is not None and unfit_by == f"{kind.value.lower()} probe":
