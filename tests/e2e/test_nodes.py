@@ -105,7 +105,7 @@ def test_a_node_is_drained_while_a_job_trains_and_the_job_ends_as_if_nothing_had
         last = {name: each[-1] for name, each in devices(user).items()}
         assert sorted(last[f"worker-{index}"] for index in (0, 1)) == ["0", "1"]
         assert last["ps-0"] == "-1"
-        assert "the number is pretended" in kubectl(user, "describe", "pod", "train-worker-0")
+        assert "(pretended: this machine has no such device)" in kubectl(user, "describe", "pod", "train-worker-0")
 
         (user.folder / "go").touch()
         assert user("wait", "train").code == 0

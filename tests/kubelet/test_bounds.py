@@ -30,11 +30,11 @@ def said(found: Verdict | None) -> tuple[str, str]:
     return found.reason, found.message
 
 
-def test_a_pod_that_says_nothing_is_not_looked_at() -> None:
+def test_a_pod_without_limits_is_not_checked() -> None:
     assert not bounds(pod("p", container_json(), volumes=[{"name": "scratch", "emptyDir": {}}]))
 
 
-def test_a_volume_over_its_size_evicts_the_pod() -> None:
+def test_an_empty_dir_over_its_size_limit_evicts_the_pod() -> None:
     scratch = pod("p", volumes=[{"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}])
     allowed = bounds(scratch)
 
@@ -43,7 +43,7 @@ def test_a_volume_over_its_size_evicts_the_pod() -> None:
     assert said(found) == ("Evicted", 'Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". ')
 
 
-def test_the_limits_of_all_containers_are_the_pods() -> None:
+def test_the_pod_limit_is_the_sum_of_its_container_limits() -> None:
     two = pod("p", limited("a", ephemeral_storage="1Mi"), limited("b", ephemeral_storage="2Mi"))
     used = Used(logs={"a": MEBIBYTE // 2, "b": MEBIBYTE // 2}, rest=2 * MEBIBYTE)
 
@@ -53,7 +53,7 @@ def test_the_limits_of_all_containers_are_the_pods() -> None:
     assert said(eviction(two, bounds(two), over)) == ("Evicted", words)
 
 
-def test_a_container_without_a_limit_leaves_the_pod_without_one() -> None:
+def test_a_pod_is_unlimited_if_one_of_its_containers_is() -> None:
     half = pod("p", limited("a", ephemeral_storage="1Mi"), container_json(name="b"))
 
     assert eviction(half, bounds(half), Used(rest=10 * MEBIBYTE, logs={"a": 1, "b": 1})) is None
@@ -61,7 +61,7 @@ def test_a_container_without_a_limit_leaves_the_pod_without_one() -> None:
     assert said(found) == ("Evicted", 'Container a exceeded its local ephemeral storage limit "1Mi". ')
 
 
-def test_memory_is_told_and_the_container_goes_on() -> None:
+def test_too_much_memory_is_reported_and_the_container_keeps_running() -> None:
     told = too_much_memory(
         Bounds(memory={"main": "1Mi", "other": "1Gi"}), Used(memory={"main": 3 * MEBIBYTE, "other": 7})
     )
@@ -71,7 +71,7 @@ def test_memory_is_told_and_the_container_goes_on() -> None:
 
 
 class Worker:
-    """A pod of which nothing runs but the record of what is done to it."""
+    """A pod without processes that records what is done to it."""
 
     def __init__(self, wanted: Pod) -> None:
         self.pod = wanted
@@ -85,7 +85,7 @@ class Worker:
 
 
 class Scene:
-    """One node on a clock that the test moves."""
+    """One node with a manual clock."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock()
@@ -107,7 +107,7 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-async def test_too_much_memory_is_told_once_a_run(scene: Scene) -> None:
+async def test_too_much_memory_is_reported_once_per_run(scene: Scene) -> None:
     scene.overuse.begins(Worker(pod("p", limited(memory="1Mi"))))
 
     await scene.overuse.look()
@@ -117,7 +117,7 @@ async def test_too_much_memory_is_told_once_a_run(scene: Scene) -> None:
     assert [reason for reason, _ in scene.told] == ["MemoryLimitExceeded"]
 
 
-async def test_a_pod_that_is_gone_is_not_looked_at(scene: Scene) -> None:
+async def test_a_removed_pod_is_not_checked(scene: Scene) -> None:
     worker = Worker(pod("p", limited(memory="1Mi")))
     scene.overuse.begins(worker)
     scene.overuse.ends(worker)
@@ -127,17 +127,17 @@ async def test_a_pod_that_is_gone_is_not_looked_at(scene: Scene) -> None:
     assert (scene.looks, scene.told) == (0, [])
 
 
-async def test_nobody_looks_while_no_pod_has_bounds(scene: Scene) -> None:
+async def test_nothing_is_checked_while_no_pod_has_limits(scene: Scene) -> None:
     running = asyncio.create_task(scene.overuse.run())
     for _ in range(5):
-        await asyncio.sleep(0)  # noqa: TID251 - lets the task go on; no time passes
+        await asyncio.sleep(0)  # noqa: TID251 - lets the task run; no time passes
         scene.clock.advance(LOOK_SECONDS)
 
     assert scene.clock.next_due() is None
     running.cancel()
 
 
-def test_what_lies_in_a_folder_is_counted_as_the_disk_does(tmp_path: Path) -> None:
+def test_the_size_of_a_folder_is_its_usage_on_disk(tmp_path: Path) -> None:
     (tmp_path / "deep/er").mkdir(parents=True)
     (tmp_path / "deep/er/file").write_bytes(b"x" * MEBIBYTE)
     (tmp_path / "link").symlink_to("/usr")
@@ -147,7 +147,7 @@ def test_what_lies_in_a_folder_is_counted_as_the_disk_does(tmp_path: Path) -> No
 
 
 async def test_a_pod_that_fills_its_scratch_volume_is_evicted(world: World) -> None:
-    """Real: the file, the processes, the words in the status."""
+    """With a real file, real processes and the message in the status."""
     kubelet = world.start_kubelet()
     scratch: dict[str, Any] = {"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}
     mounted = {"volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}
@@ -158,7 +158,7 @@ async def test_a_pod_that_fills_its_scratch_volume_is_evicted(world: World) -> N
     async with asyncio.timeout(60):
         while (evicted := await world.get())["status"]["phase"] != "Failed":
             await kubelet.overuse.look()
-            await asyncio.sleep(0.01)  # noqa: TID251 - a real process tells nobody here when its file has grown
+            await asyncio.sleep(0.01)  # noqa: TID251 - a real process does not signal that its file has grown
 
     assert evicted["status"]["reason"] == "Evicted"
     assert evicted["status"]["message"] == 'Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". '

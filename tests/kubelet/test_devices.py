@@ -1,4 +1,4 @@
-"""Who may use which accelerator of a machine."""
+"""The allocation of a machine's accelerators, and their visibility to containers."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ def asking(name: str, **amounts: Any) -> Any:
     return pod(name, container_json(resources={"limits": amounts}))
 
 
-def test_who_asks_for_none_sees_none() -> None:
+def test_a_container_without_devices_sees_none() -> None:
     assert variables({}, {"cpu"}) == {"CUDA_VISIBLE_DEVICES": "-1"}
     assert variables({}, {"amd.com/gpu"}) == {"CUDA_VISIBLE_DEVICES": "-1", "ROCR_VISIBLE_DEVICES": "-1"}
 
 
-def test_amd_s_programs_are_not_kept_from_their_devices_by_nvidia_s_variable() -> None:
-    """HIP heeds CUDA_VISIBLE_DEVICES as its own."""
+def test_cuda_s_variable_does_not_hide_amd_devices() -> None:
+    """HIP reads CUDA_VISIBLE_DEVICES too."""
     assert variables({"amd.com/gpu": ("2", "3")}, {"amd.com/gpu"}) == {"ROCR_VISIBLE_DEVICES": "2,3"}
 
 
 @pytest.mark.parametrize("resource", sorted(VENDORS))
-def test_each_vendor_s_devices_are_told_by_its_own_variables(resource: str) -> None:
+def test_each_vendor_s_devices_are_set_in_its_own_variables(resource: str) -> None:
     told = variables({resource: ("1", "3")}, {resource})
 
     assert {told[name] for name in VENDORS[resource].variables} == {"1,3"}
 
 
-def test_devices_of_several_vendors_are_counted_each_for_itself() -> None:
+def test_devices_of_several_vendors_are_numbered_separately() -> None:
     capacity = {"pods": 9000, "nvidia.com/gpu": 2000, "amd.com/gpu": 2000, "example.com/fpga": 2000}
     node = Ledger(capacity, (), offered(capacity, CARDS[:2]))
 
@@ -53,43 +53,43 @@ def test_devices_of_several_vendors_are_counted_each_for_itself() -> None:
     assert node.admit(asking("q", **{"amd.com/gpu": 1}), []) == {"main": {"amd.com/gpu": ("0",)}}
 
 
-def test_nodes_of_one_machine_share_its_devices_and_never_have_the_same() -> None:
+def test_the_devices_of_a_machine_are_divided_among_its_nodes() -> None:
     assert shared_out({"x": 2, "y": 1}, CARDS, {}) == {"x": ("GPU-a", "GPU-b"), "y": ("GPU-c",)}
-    with pytest.raises(ValueError, match="they ask for 5 devices in all, and the machine has 4"):
+    with pytest.raises(ValueError, match="the nodes request 5 devices in all, but the machine has 4"):
         shared_out({"x": 2, "y": 3}, CARDS, {})
 
 
-def test_a_node_keeps_the_devices_that_its_pods_have_in_whichever_order_nodes_are_named() -> None:
+def test_a_node_keeps_the_devices_of_its_pods_in_any_order_of_nodes() -> None:
     held = {"x": ["GPU-a"], "y": ["GPU-c"]}
 
     assert shared_out({"y": 2, "x": 2}, CARDS, held) == {"y": ("GPU-b", "GPU-c"), "x": ("GPU-a", "GPU-d")}
 
 
-def test_what_a_node_that_is_no_more_still_has_is_given_last() -> None:
+def test_devices_held_by_a_removed_node_are_assigned_last() -> None:
     assert shared_out({"x": 1}, CARDS, {"gone": ["GPU-a", "GPU-b"]}) == {"x": ("GPU-c",)}
 
 
-def test_the_model_is_a_label_where_there_is_one() -> None:
+def test_the_gpu_model_is_a_label_if_there_is_only_one() -> None:
     gpus = Gpus({"GPU-a": "NVIDIA A100-SXM4-40GB", "GPU-b": "Tesla T4"})
 
     assert gpus.labels(["GPU-a"]) == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"}
     assert gpus.labels(["GPU-a", "GPU-b"]) == gpus.labels([]) == {}
 
 
-def test_devices_that_the_machine_does_not_have_are_called_so() -> None:
+def test_pretended_devices_are_reported_as_such() -> None:
     given = {"main": {"nvidia.com/gpu": ("0", "1")}}
 
     assert told(given, ()) == "container main has nvidia.com/gpu 0,1"
-    assert told(given, {"nvidia.com/gpu"}).endswith("(this machine has none: the number is pretended)")
+    assert told(given, {"nvidia.com/gpu"}).endswith("(pretended: this machine has no such device)")
 
 
-def test_what_an_earlier_version_has_written_down_is_still_known() -> None:
+def test_records_of_an_earlier_version_are_read() -> None:
     record = PodRecord(started=0.0, gpus={"main": ("GPU-a",)})
 
     assert record.all_devices == {"main": {"nvidia.com/gpu": ("GPU-a",)}}
 
 
-def test_what_the_pods_of_a_node_have_is_found_in_its_folder(tmp_path: Path) -> None:
+def test_the_devices_of_a_node_s_pods_are_found_in_its_folder(tmp_path: Path) -> None:
     record = PodRecord(started=0.0, devices={"main": {"nvidia.com/gpu": ("GPU-b", "GPU-c")}})
     save(NodeFolder(tmp_path).pod("uid"), record)
 

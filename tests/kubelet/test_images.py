@@ -27,7 +27,7 @@ def images(*patterns: str) -> ImageMap:
         ("*", ""),
     ],
 )
-def test_a_pattern_fits_an_image_as_people_name_it(pattern: str, image: str) -> None:
+def test_a_pattern_matches_all_spellings_of_an_image(pattern: str, image: str) -> None:
     assert images(pattern).environment(image).folder == Path("/0")
 
 
@@ -39,22 +39,22 @@ def test_a_pattern_fits_an_image_as_people_name_it(pattern: str, image: str) -> 
         ("localhost", "localhost:5000/train"),
     ],
 )
-def test_other_images_get_the_default(pattern: str, image: str) -> None:
+def test_other_images_map_to_the_default(pattern: str, image: str) -> None:
     assert images(pattern).environment(image).folder == Path("/default")
 
 
-def test_the_first_pattern_that_fits_counts() -> None:
+def test_the_first_matching_pattern_applies() -> None:
     assert images("a/b:1", "a/*", "*").environment("a/b:1").folder == Path("/0")
     assert images("a/b:1", "a/*", "*").environment("a/b:2").folder == Path("/1")
 
 
-def test_by_default_every_image_is_the_environment_that_runs_this() -> None:
+def test_by_default_every_image_maps_to_tarragon_s_environment() -> None:
     programs = ImageMap().environment("anything:1").programs
 
     assert (programs / Path(sys.executable).name).samefile(sys.executable)
 
 
-def test_a_folder_given_for_an_image_wins_and_keeps_what_is_known_of_it() -> None:
+def test_a_folder_given_for_an_image_keeps_its_other_settings() -> None:
     known = ImageMap(rules=(("a/b", Environment(folder=Path("/old"), entrypoint=("run",))),))
 
     environment = known.with_folders({"a/b": Path("/new")}).environment("a/b:1")
@@ -62,7 +62,7 @@ def test_a_folder_given_for_an_image_wins_and_keeps_what_is_known_of_it() -> Non
     assert (environment.folder, environment.entrypoint) == (Path("/new"), ("run",))
 
 
-def test_the_python_of_an_image_is_the_environments_wherever_it_was(tmp_path: Path) -> None:
+def test_python_paths_of_an_image_map_to_the_environment_s_python(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3").touch()
 
@@ -73,12 +73,12 @@ def test_the_python_of_an_image_is_the_environments_wherever_it_was(tmp_path: Pa
     assert (places["/app"], places["/data"]) == (tmp_path / "src", Path("/mnt/data"))
 
 
-def test_a_container_of_which_nobody_knows_what_to_start_is_a_problem_with_a_remedy() -> None:
+def test_a_container_without_a_command_or_known_entrypoint_is_a_problem() -> None:
     problem = lacks_command("acme/x:1", [], ImageMap(), "spec.containers[0]")
 
     assert str(problem) == (
-        "spec.containers[0].command: is missing, and what the image acme/x:1 starts by itself is not known on this "
-        "machine; write the command, or say it once for all in images.yaml: acme/x:1: "
+        "spec.containers[0].command: is missing, and the entrypoint of the image acme/x:1 is not known on this "
+        "machine; set the command, or map the image in images.yaml: acme/x:1: "
         "{entrypoint: [python, /app/main.py]}"
     )
 
@@ -90,7 +90,7 @@ def test_a_command_or_a_known_entrypoint_is_enough() -> None:
     assert lacks_command("acme/x:1", [], known, "") is None
 
 
-def test_the_file_of_images_is_read(tmp_path: Path) -> None:
+def test_images_yaml_is_read(tmp_path: Path) -> None:
     text = """
     tensorflow/tensorflow: venvs/tf
     acme/*:
@@ -110,7 +110,7 @@ def test_the_file_of_images_is_read(tmp_path: Path) -> None:
     assert (acme.env, acme.paths) == ({"LEVEL": "3"}, {"/app": "src"})
 
 
-def test_every_fault_in_the_file_of_images_is_told(tmp_path: Path) -> None:
+def test_all_problems_of_images_yaml_are_reported(tmp_path: Path) -> None:
     text = "a: 3\nb: {entrypiont: x}\nc: {entrypoint: python x.py}\nd: {env: {N: 3}}\ne: /fine\n"
 
     found, problems = read_images(text, tmp_path)
@@ -118,8 +118,8 @@ def test_every_fault_in_the_file_of_images_is_told(tmp_path: Path) -> None:
     assert [str(problem) for problem in problems] == [
         "a: must be a folder, or an object with some of folder, entrypoint, workdir, env, paths",
         "b.entrypiont: is not a known field; did you mean entrypoint?",
-        "c.entrypoint: must be a list of texts; for example [python, /app/main.py]",
-        "d.env: must map texts to texts; put numbers in quotes",
+        "c.entrypoint: must be a list of strings; for example [python, /app/main.py]",
+        "d.env: must map strings to strings; put numbers in quotes",
     ]
     assert found.environment("e").folder == Path("/fine")
 
@@ -127,17 +127,17 @@ def test_every_fault_in_the_file_of_images_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"a: {", "is not YAML that makes sense: line 1: expected the node content"),
-        (b"a: " + b"[" * 2_000 + b"]" * 2_000, "is not YAML that makes sense: it is nested too deeply"),
+        (b"a: {", "is not valid YAML: line 1: expected the node content"),
+        (b"a: " + b"[" * 2_000 + b"]" * 2_000, "is not valid YAML: it is nested too deeply"),
         (b"- a\n- b\n", "must map image names to environments"),
         (b"just words", "must map image names to environments"),
-        (b"a: /x\nb: /y\na: /z\n", "line 3: a is there twice"),
-        (b"a: {paths: {app: src}}", "app must be a path within the image, from / on"),
-        (b"\xff\xfe", "can't be read: it is not text in UTF-8"),
+        (b"a: /x\nb: /y\na: /z\n", "line 3: duplicate key a"),
+        (b"a: {paths: {app: src}}", "app must be an absolute path within the image"),
+        (b"\xff\xfe", "can't be read: it is not UTF-8 text"),
         (None, "can't be read: Is a directory"),
     ],
 )
-def test_a_file_of_images_that_makes_no_sense_is_a_problem(data: bytes | None, words: str, tmp_path: Path) -> None:
+def test_an_invalid_images_yaml_is_a_problem(data: bytes | None, words: str, tmp_path: Path) -> None:
     file = tmp_path / "images.yaml"
     if data is None:
         file.mkdir()
@@ -149,9 +149,9 @@ def test_a_file_of_images_that_makes_no_sense_is_a_problem(data: bytes | None, w
     assert [words in str(problem) for problem in problems] == [True]
 
 
-def test_without_a_file_of_images_all_are_the_own_environment(tmp_path: Path) -> None:
+def test_without_images_yaml_all_images_map_to_the_default(tmp_path: Path) -> None:
     assert read_image_file(tmp_path / "images.yaml") == (ImageMap(), [])
 
 
-def test_an_empty_file_of_images_is_none(tmp_path: Path) -> None:
+def test_an_empty_images_yaml_is_valid(tmp_path: Path) -> None:
     assert read_images("", tmp_path) == (ImageMap(), [])

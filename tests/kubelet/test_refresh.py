@@ -1,4 +1,4 @@
-"""What pods have mounted follows the API, as a whole and at one stroke."""
+"""Mounted files follow the API, and are replaced atomically."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def text(data: str) -> File:
     return File(data.encode(), 0o644)
 
 
-def test_files_are_replaced_at_one_stroke_and_nothing_of_the_old_ones_stays(tmp_path: Path) -> None:
+def test_files_are_replaced_atomically_and_old_ones_are_removed(tmp_path: Path) -> None:
     place = tmp_path / "v"
     write(place, {"a": text("1"), "deep/b": text("1")})
     opened = (place / "..data").resolve()
@@ -46,7 +46,7 @@ def test_files_are_replaced_at_one_stroke_and_nothing_of_the_old_ones_stays(tmp_
     assert not opened.exists()
 
 
-def test_what_is_the_same_is_left_alone(tmp_path: Path) -> None:
+def test_unchanged_files_are_not_rewritten(tmp_path: Path) -> None:
     place = tmp_path / "v"
     write(place, {"a": text("1")})
     before = (place / "..data").readlink()
@@ -58,7 +58,7 @@ def test_what_is_the_same_is_left_alone(tmp_path: Path) -> None:
     assert (place / "..data").readlink() != before
 
 
-def test_what_an_interrupted_attempt_has_left_is_made_anew(tmp_path: Path) -> None:
+def test_the_files_of_an_interrupted_attempt_are_replaced(tmp_path: Path) -> None:
     place = tmp_path / "v"
     (place / "..half").mkdir(parents=True)
     (place / "..half" / "a").touch()
@@ -70,7 +70,7 @@ def test_what_an_interrupted_attempt_has_left_is_made_anew(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_a_running_pod_sees_what_has_changed(world: World, restarted: bool) -> None:  # noqa: FBT001 - a table
+async def test_a_running_pod_sees_changed_objects(world: World, restarted: bool) -> None:  # noqa: FBT001 - a table
     clock = ManualClock()
     world.start_kubelet(clock)
     await world.config_map("settings", lr="0.1")
@@ -102,7 +102,7 @@ async def test_a_running_pod_sees_what_has_changed(world: World, restarted: bool
     assert (place / "deep/lr").read_text() == "0.2"
 
 
-async def test_what_is_said_of_a_pod_itself_is_in_its_files_as_soon_as_the_kubelet_hears_of_it(world: World) -> None:
+async def test_downward_api_files_are_updated_as_soon_as_the_pod_changes(world: World) -> None:
     world.start_kubelet(ManualClock())
     mounts = [{"name": "v", "mountPath": "/v"}]
     body = container_json(command=["sh", "-c", "sleep 1000"], volumeMounts=mounts)
@@ -117,7 +117,7 @@ async def test_what_is_said_of_a_pod_itself_is_in_its_files_as_soon_as_the_kubel
         await eventually(lambda note=note: place.read_text() == note)  # type: ignore[misc]
 
 
-async def test_what_every_pod_has_mounted_is_written_anew_when_it_changes_only(world: World) -> None:
+async def test_the_mounted_root_certificates_are_written_only_when_they_change(world: World) -> None:
     account = [
         {"serviceAccountToken": {"path": "token"}},
         {"configMap": {"name": ROOT_BUNDLE}},

@@ -23,7 +23,7 @@ HOUR = 3600
 
 
 class Source:
-    """Gives tokens by the clock, and counts them; a server that does not answer while `is_away`."""
+    """Issues tokens by the clock and counts them; fails while `is_away`."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -40,7 +40,7 @@ class Source:
 
 
 class Stage:
-    """A pod whose volume was made a moment ago."""
+    """A pod whose volume was just created."""
 
     def __init__(self, folder: Path, seconds: int) -> None:
         self.clock = ManualClock()
@@ -58,14 +58,14 @@ class Stage:
         atomic_writer.write(self.file.parent, {"token": atomic_writer.File(token.encode(), 0o600)})
 
     async def after(self, seconds: float) -> int:
-        """How many tokens were given until then."""
+        """The number of tokens issued until then."""
         self.clock.advance(seconds)
         await self.keeper.renew([self.pod])
         return self.source.given
 
 
 @pytest.mark.parametrize(("seconds", "renewed"), [(HOUR, 0.8 * HOUR), (600, 480), (30 * 24 * HOUR, 24 * HOUR)])
-async def test_a_token_is_renewed_when_most_of_its_time_is_over(tmp_path: Path, seconds: int, renewed: float) -> None:
+async def test_a_token_is_renewed_after_most_of_its_lifetime(tmp_path: Path, seconds: int, renewed: float) -> None:
     stage = Stage(tmp_path, seconds)
     await stage.write()
 
@@ -78,7 +78,7 @@ async def test_a_token_is_renewed_when_most_of_its_time_is_over(tmp_path: Path, 
     assert stat.S_IMODE(stage.file.stat().st_mode) == 0o600
 
 
-async def test_another_kubelet_knows_from_the_file_when_a_token_is_due(tmp_path: Path) -> None:
+async def test_another_kubelet_reads_from_the_file_when_a_token_is_due(tmp_path: Path) -> None:
     stage = Stage(tmp_path, HOUR)
     await stage.write()
     await stage.after(HOUR / 2)
@@ -87,7 +87,7 @@ async def test_another_kubelet_knows_from_the_file_when_a_token_is_due(tmp_path:
     assert await stage.after(HOUR / 2) == 2
 
 
-async def test_a_server_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
+async def test_a_failed_renewal_is_retried(tmp_path: Path) -> None:
     stage = Stage(tmp_path, HOUR)
     await stage.write()
     stage.source.is_away = True
@@ -97,14 +97,14 @@ async def test_a_server_that_does_not_answer_is_asked_again(tmp_path: Path) -> N
     assert (meanwhile, await stage.after(60)) == (1, 2)
 
 
-async def test_a_volume_that_is_not_there_yet_is_left_alone(tmp_path: Path) -> None:
+async def test_a_volume_that_does_not_exist_yet_is_skipped(tmp_path: Path) -> None:
     stage = Stage(tmp_path, HOUR)
 
     assert await stage.after(HOUR) == 0
     assert not stage.file.exists()
 
 
-async def test_the_file_of_a_token_is_read_once(tmp_path: Path) -> None:
+async def test_a_token_file_is_read_once(tmp_path: Path) -> None:
     stage = Stage(tmp_path, HOUR)
     await stage.write()
     await stage.after(0)

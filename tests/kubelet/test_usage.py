@@ -1,4 +1,4 @@
-"""What containers use: real processes measured, and the arithmetic of windows on a clock that a test moves."""
+"""The usage of containers: measurements of real processes, and windows of samples with a manual clock."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def runs_of(world: World) -> Mapping[str, Path]:
 
 
 async def said(world: World, pod: Json, word: str) -> None:
-    """The container has got to the place where it prints this."""
+    """Return when the container has printed this."""
     log = world.node / "logs/default/p" / pod["metadata"]["uid"] / "main/0.log"
     await eventually(lambda: log.exists() and word in log.read_text())
 
 
-async def test_the_memory_of_a_container_is_that_of_all_its_processes(world: World) -> None:
+async def test_the_memory_of_a_container_is_the_sum_of_its_processes(world: World) -> None:
     world.start_kubelet()
     pod = await world.run(f'{sys.executable} -c "{HOLDS_MEMORY}" & wait')
     await said(world, pod, "holds")
@@ -39,7 +39,7 @@ async def test_the_memory_of_a_container_is_that_of_all_its_processes(world: Wor
     assert 200 * MEBIBYTE < reading.memory < 260 * MEBIBYTE
 
 
-async def test_the_time_of_ended_children_stays_the_containers(world: World) -> None:
+async def test_the_cpu_time_of_ended_children_counts_for_the_container(world: World) -> None:
     world.start_kubelet()
     burns = "import time\nwhile time.process_time() < 0.3: pass"
     pod = await world.run(f'{sys.executable} -c "{burns}"; echo burnt; sleep 1000')
@@ -50,7 +50,7 @@ async def test_the_time_of_ended_children_stays_the_containers(world: World) -> 
     assert reading.cpu > 0.25  # the system counts in hundredths
 
 
-async def test_a_container_that_has_ended_uses_nothing(world: World) -> None:
+async def test_an_ended_container_has_no_usage(world: World) -> None:
     world.start_kubelet()
     await world.run("sleep 1000")
     await world.phase("Running")
@@ -62,7 +62,7 @@ async def test_a_container_that_has_ended_uses_nothing(world: World) -> None:
     await eventually(lambda: not of_processes(runs))
 
 
-async def test_whoever_computes_uses_processors_and_whoever_sleeps_does_not(world: World) -> None:
+async def test_a_busy_container_uses_cpu_and_a_sleeping_one_does_not(world: World) -> None:
     world.start_kubelet()
     await world.run("while :; do :; done", name="busy")
     await world.run("sleep 1000", name="idle")
@@ -71,12 +71,12 @@ async def test_whoever_computes_uses_processors_and_whoever_sleeps_does_not(worl
 
     used = (await Sampler(lambda: runs_of(world), SystemClock()).sample()).usage
 
-    assert used[f"{busy['metadata']['uid']}/main"].cpu > 0.05  # of a processor that others want, too
+    assert used[f"{busy['metadata']['uid']}/main"].cpu > 0.05  # of a processor that is shared with other tests
     assert used[f"{idle['metadata']['uid']}/main"].cpu < 0.05
 
 
 class Meter:
-    """Containers that say what they have used so far."""
+    """Containers with a scripted usage."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -91,13 +91,13 @@ class Meter:
     async def sample(self) -> Sample:
         asked = asyncio.create_task(self.sampler.sample())
         while not asked.done():
-            await asyncio.sleep(0)  # noqa: TID251 - lets the thread and the task go on; no time passes
+            await asyncio.sleep(0)  # noqa: TID251 - lets the thread and the task run; no time passes
             if self.clock.next_due() is not None:
                 self.clock.advance(FIRST_LOOK_SECONDS)
         return asked.result()
 
 
-async def test_the_first_who_asks_waits_for_half_a_second() -> None:
+async def test_the_first_sample_takes_half_a_second() -> None:
     meter = Meter()
     meter.used["a"] = 100.0
 
@@ -108,7 +108,7 @@ async def test_the_first_who_asks_waits_for_half_a_second() -> None:
     assert (usage.cpu, usage.memory) == (0.0, 7)
 
 
-async def test_who_asks_again_soon_gets_the_mean_since_then_without_waiting() -> None:
+async def test_a_later_sample_is_the_mean_since_the_previous_one_without_waiting() -> None:
     meter = Meter()
     meter.used["a"] = 100.0
     await meter.sample()
@@ -122,17 +122,17 @@ async def test_who_asks_again_soon_gets_the_mean_since_then_without_waiting() ->
     assert 20 <= usage.window < 25
 
 
-async def test_what_was_long_ago_says_nothing_of_the_present() -> None:
+async def test_an_old_reading_is_not_used_for_a_sample() -> None:
     meter = Meter()
     meter.used["a"] = 0.0
     await meter.sample()
     meter.clock.advance(3600)
-    meter.used["a"] = 3600.0  # it has computed for an hour, and stopped
+    meter.used["a"] = 3600.0  # after an hour of work, the container is idle
 
     assert (await meter.sample()).usage["a"].cpu == 0.0
 
 
-async def test_a_container_that_has_only_begun_is_measured_at_once() -> None:
+async def test_a_container_that_has_just_started_is_measured() -> None:
     meter = Meter()
     meter.used["a"] = 1.0
     await meter.sample()
@@ -142,5 +142,5 @@ async def test_a_container_that_has_only_begun_is_measured_at_once() -> None:
     assert set((await meter.sample()).usage) == {"a", "b"}
 
 
-async def test_nobody_is_measured_when_nothing_runs() -> None:
+async def test_nothing_is_measured_when_nothing_runs() -> None:
     assert (await Meter().sample()).usage == {}

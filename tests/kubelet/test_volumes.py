@@ -47,7 +47,7 @@ def make(folder: Path, volume: dict[str, Any], **around: Any) -> Path:
 
 
 def contents(place: Path) -> dict[str, bytes]:
-    """By path, and only what is reached through the links that everybody sees."""
+    """The contents of files by path, as far as they are visible through the volume's links."""
     data = (place / "..data").resolve()
     files = {str(path.relative_to(data)): path.read_bytes() for path in data.rglob("*") if path.is_file()}
     assert all((place / name).read_bytes() == said for name, said in files.items())
@@ -55,7 +55,7 @@ def contents(place: Path) -> dict[str, bytes]:
     return files
 
 
-def test_an_empty_dir_is_an_empty_folder_that_is_kept_for_the_pod(folder: Path) -> None:
+def test_an_empty_dir_is_a_folder_that_is_kept_for_the_pod(folder: Path) -> None:
     place = make(folder, {"emptyDir": {"medium": "Memory"}})
     (place / "x").touch()
 
@@ -63,7 +63,7 @@ def test_an_empty_dir_is_an_empty_folder_that_is_kept_for_the_pod(folder: Path) 
     assert (place / "x").exists()
 
 
-def test_a_config_map_is_a_folder_of_files_with_local_addresses(folder: Path) -> None:
+def test_a_config_map_is_a_folder_of_files_with_translated_addresses(folder: Path) -> None:
     place = make(folder, {"configMap": {"name": "cm"}})
 
     assert contents(place) == {"train.py": b"print(1)\n", "hosts": b"127.0.0.1:20000\n", "blob": b"\xff\x00"}
@@ -77,7 +77,7 @@ def test_a_secret_is_not_translated(folder: Path) -> None:
     assert (place / "token").stat().st_mode & 0o777 == 0o400
 
 
-def test_items_choose_keys_paths_and_modes(folder: Path) -> None:
+def test_items_select_keys_paths_and_modes(folder: Path) -> None:
     items = [{"key": "train.py", "path": "src/main.py", "mode": 0o755}]
 
     place = make(folder, {"configMap": {"name": "cm", "items": items}})
@@ -95,7 +95,7 @@ def test_the_downward_api_is_a_folder_of_files(folder: Path) -> None:
     assert contents(make(folder, {"downwardAPI": {"items": items}})) == {"labels": b'a="b"\nc="d\\"e"', "cpu": b"8"}
 
 
-def test_projections_are_merged_and_a_token_is_left_out(folder: Path) -> None:
+def test_projections_are_merged_without_an_unavailable_token(folder: Path) -> None:
     parts = [
         {"serviceAccountToken": {"path": "token"}},
         {"configMap": {"name": "cm", "items": [{"key": "train.py", "path": "t.py"}]}},
@@ -108,7 +108,7 @@ def test_projections_are_merged_and_a_token_is_left_out(folder: Path) -> None:
     assert set(contents(place)) == {"t.py", "token", "name"}
 
 
-def test_a_claim_is_a_folder_that_stays(folder: Path) -> None:
+def test_the_folder_of_a_claim_is_kept(folder: Path) -> None:
     place = make(folder, {"persistentVolumeClaim": {"claimName": "data"}})
     (place / "x").touch()
 
@@ -116,24 +116,24 @@ def test_a_claim_is_a_folder_that_stays(folder: Path) -> None:
     assert place == folder / "claims/default/data"
 
 
-def test_a_claim_is_its_owners_alone(folder: Path, open_umask: None) -> None:
+def test_the_folder_of_a_claim_is_private(folder: Path, open_umask: None) -> None:
     make(folder, {"persistentVolumeClaim": {"claimName": "data"}})
 
     assert others_can_reach(folder) == []
 
 
-def test_a_claim_that_is_bound_to_a_volume_of_this_machine_is_that_folder(folder: Path) -> None:
+def test_a_claim_bound_to_a_local_volume_is_the_folder_of_that_volume(folder: Path) -> None:
     assert make(folder, {"persistentVolumeClaim": {"claimName": "there"}}) == Path("/")
     with pytest.raises(CannotMount, match="local volume: /nowhere/at/all does not exist"):
         make(folder, {"persistentVolumeClaim": {"claimName": "lost"}})
 
 
-def test_a_claim_that_is_bound_to_a_volume_elsewhere_is_never_silently_a_folder_of_its_own(folder: Path) -> None:
-    with pytest.raises(CannotStart, match=r"of the kind nfs.* --volume far=FOLDER"):
+def test_a_claim_bound_to_a_volume_with_a_driver_is_rejected(folder: Path) -> None:
+    with pytest.raises(CannotStart, match=r"has the type nfs.* --volume far=FOLDER"):
         make(folder, {"persistentVolumeClaim": {"claimName": "far"}})
 
 
-def test_a_folder_may_stand_for_a_claim_or_for_any_volume_by_its_name(folder: Path) -> None:
+def test_a_claim_or_volume_may_be_mapped_to_a_folder_by_name(folder: Path) -> None:
     claim = {"persistentVolumeClaim": {"claimName": "data"}}
 
     assert make(folder, claim, given={"data": folder}) == folder
@@ -157,7 +157,7 @@ def chosen(key: str, path: str) -> dict[str, Any]:
         ({"hostPath": {"path": "/usr", "type": "Socket"}}, "hostPath type check failed: /usr is not a socket file"),
     ],
 )
-def test_a_volume_that_cannot_be_made_says_so_as_a_kubelet_does(folder: Path, volume: Any, words: str) -> None:
+def test_a_volume_that_cannot_be_created_fails_as_with_a_kubelet(folder: Path, volume: Any, words: str) -> None:
     with pytest.raises(CannotMount) as refusal:
         make(folder, volume)
 
@@ -173,12 +173,12 @@ def test_a_volume_that_cannot_be_made_says_so_as_a_kubelet_does(folder: Path, vo
         {"configMap": {"name": "cm", "optional": True, "items": [{"key": "no", "path": "x"}]}},
     ],
 )
-def test_what_is_optional_and_not_there_is_an_empty_folder(folder: Path, volume: Any) -> None:
+def test_a_missing_optional_object_is_an_empty_folder(folder: Path, volume: Any) -> None:
     assert contents(make(folder, volume)) == {}
 
 
 @pytest.mark.parametrize("kind", ["nfs", "csi", "ephemeral", "gitRepo", "somethingNew"])
-def test_a_volume_that_needs_a_driver_is_refused_by_name_with_a_way_out(folder: Path, kind: str) -> None:
+def test_a_volume_that_needs_a_driver_is_rejected_with_a_remedy(folder: Path, kind: str) -> None:
     with pytest.raises(CannotStart) as refusal:
         make(folder, {kind: {}})
 
@@ -189,7 +189,7 @@ def test_a_volume_that_needs_a_driver_is_refused_by_name_with_a_way_out(folder: 
 
 
 @pytest.mark.parametrize(("kind", "made"), [("DirectoryOrCreate", Path.is_dir), ("FileOrCreate", Path.is_file)])
-def test_a_host_path_may_be_created(folder: Path, kind: str, made: Any) -> None:
+def test_a_host_path_is_created_if_its_type_says_so(folder: Path, kind: str, made: Any) -> None:
     assert made(make(folder, {"hostPath": {"path": str(folder / "new"), "type": kind}}))
 
 
@@ -198,11 +198,11 @@ def mounted(folder: Path, **mount: Any) -> dict[str, Path]:
     return places(described, {"v": folder}, {"NAME": "w-0"})
 
 
-def test_a_mount_path_is_the_volume(folder: Path) -> None:
+def test_a_mount_path_is_the_folder_of_its_volume(folder: Path) -> None:
     assert mounted(folder) == {"/data": folder}
 
 
-def test_a_sub_path_is_made_when_it_is_not_there(folder: Path) -> None:
+def test_a_missing_sub_path_is_created(folder: Path) -> None:
     place = mounted(folder, subPath="a/b")["/data"]
 
     assert place == folder / "a/b"
@@ -222,7 +222,7 @@ def test_a_sub_path_may_come_from_a_variable(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", "link", "link/passwd"])
-def test_no_sub_path_leads_out_of_its_volume(folder: Path, path: str) -> None:
+def test_a_sub_path_cannot_lead_out_of_its_volume(folder: Path, path: str) -> None:
     volume = folder / "volume"
     volume.mkdir()
     (volume / "link").symlink_to("/etc")
@@ -231,12 +231,12 @@ def test_no_sub_path_leads_out_of_its_volume(folder: Path, path: str) -> None:
         mounted(volume, subPath=path)
 
 
-def test_a_mount_of_a_volume_that_the_pod_does_not_have_is_named() -> None:
+def test_a_mount_of_an_unknown_volume_is_an_error() -> None:
     with pytest.raises(CannotStart, match="the pod has no volume 'v'"):
         places(container(volumeMounts=[{"name": "v", "mountPath": "/x"}]), {}, {})
 
 
-def test_a_folder_is_removed_whatever_permissions_a_container_has_left() -> None:
+def test_a_folder_is_removed_whatever_its_permissions() -> None:
     with open_folder() as folder:
         (folder / "kept").mkdir()
 

@@ -1,1 +1,1 @@
-"""The GPUs and other devices of a node, and which container has which."""
+"""The GPUs and other accelerators of a node, and their allocation to containers."""

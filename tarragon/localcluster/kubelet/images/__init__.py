@@ -1,1 +1,1 @@
-"""From the name of an image to what is run for it: commands, environments and image files."""
+"""Maps image names to local environments and entrypoints, as images.yaml says."""

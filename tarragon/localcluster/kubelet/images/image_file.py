@@ -1,4 +1,4 @@
-"""Reads images.yaml: for each pattern of image names a folder, or folder, entrypoint, workdir, env and paths."""
+"""Reads images.yaml, which maps patterns of image names to a folder, entrypoint, workdir, env and paths."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _FIELDS = ("folder", "entrypoint", "workdir", "env", "paths")
 
 
 class _Loader(yaml.SafeLoader):
-    """A name that stands there twice is a slip: the first would silently not count."""
+    """Rejects duplicate keys, of which YAML would silently ignore the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
         names = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for place, name in enumerate(names):
-            if name in names[:place]:
+        for index, name in enumerate(names):
+            if name in names[:index]:
                 raise yaml.MarkedYAMLError(
-                    problem=f"{name} is there twice", problem_mark=node.value[place][0].start_mark
+                    problem=f"duplicate key {name}", problem_mark=node.value[index][0].start_mark
                 )
         return super().construct_mapping(node, deep)
 
 
 def read_image_file(path: Path) -> tuple[ImageMap, list[Problem]]:
-    """What a file says by now; nothing, if there is none. Folders are relative to where it is."""
+    """Read the file; an empty map if it does not exist. Folders are relative to the file's folder."""
     try:
         return read_images(path.read_text(encoding="utf-8"), path.parent)
     except FileNotFoundError:
@@ -37,29 +37,29 @@ def read_image_file(path: Path) -> tuple[ImageMap, list[Problem]]:
     except OSError as error:
         return ImageMap(), [Problem(path.name, f"can't be read: {error.strerror}")]
     except UnicodeDecodeError:
-        return ImageMap(), [Problem(path.name, "can't be read: it is not text in UTF-8")]
+        return ImageMap(), [Problem(path.name, "can't be read: it is not UTF-8 text")]
 
 
 def read_images(text: str, base: Path) -> tuple[ImageMap, list[Problem]]:
-    """Folders are relative to `base`. What cannot be read is left out and told."""
+    """Parse the text of images.yaml. Folders are relative to `base`. Invalid entries are left out and reported."""
     try:
         document = yaml.load(text, _Loader)  # noqa: S506 - a safe one
     except yaml.MarkedYAMLError as error:
-        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        return ImageMap(), [Problem("images.yaml", f"is not YAML that makes sense: {where}{error.problem}")]
+        position = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        return ImageMap(), [Problem("images.yaml", f"is not valid YAML: {position}{error.problem}")]
     except yaml.YAMLError as error:
-        return ImageMap(), [Problem("images.yaml", f"is not YAML: {str(error).splitlines()[0]}")]
+        return ImageMap(), [Problem("images.yaml", f"is not valid YAML: {str(error).splitlines()[0]}")]
     except RecursionError:
-        return ImageMap(), [Problem("images.yaml", "is not YAML that makes sense: it is nested too deeply")]
+        return ImageMap(), [Problem("images.yaml", "is not valid YAML: it is nested too deeply")]
     if not isinstance(document or {}, dict):
         return ImageMap(), [Problem("images.yaml", "must map image names to environments")]
     rules: list[tuple[str, Environment]] = []
     problems: list[Problem] = []
-    for pattern, said in (document or {}).items():
-        entry = {"folder": said} if isinstance(said, str) else said
-        found = list(_faults(str(pattern), entry))
-        problems += found
-        if not found:
+    for pattern, value in (document or {}).items():
+        entry = {"folder": value} if isinstance(value, str) else value
+        entry_problems = list(_problems(str(pattern), entry))
+        problems += entry_problems
+        if not entry_problems:
             rules.append((str(pattern), _environment(entry, base)))
     return ImageMap(rules=tuple(rules)), problems
 
@@ -75,27 +75,27 @@ def _environment(entry: dict[str, Any], base: Path) -> Environment:
     )
 
 
-def _faults(pattern: str, entry: Any) -> Iterator[Problem]:
+def _problems(pattern: str, entry: Any) -> Iterator[Problem]:
     if not isinstance(entry, dict):
         yield Problem(pattern, f"must be a folder, or an object with some of {', '.join(_FIELDS)}")
         return
     for name, value in entry.items():
         if name not in _FIELDS:
-            near = get_close_matches(str(name), _FIELDS, 1)
-            yield Problem(f"{pattern}.{name}", "is not a known field", f"did you mean {near[0]}?" if near else "")
+            similar = get_close_matches(str(name), _FIELDS, 1)
+            yield Problem(f"{pattern}.{name}", "is not a known field", f"did you mean {similar[0]}?" if similar else "")
         elif name in {"folder", "workdir"} and not isinstance(value, str):
             yield Problem(f"{pattern}.{name}", "must be a path")
-        elif name == "entrypoint" and not _is_list_of_texts(value):
-            yield Problem(f"{pattern}.{name}", "must be a list of texts", "for example [python, /app/main.py]")
-        elif name in {"env", "paths"} and not _is_map_of_texts(value):
-            yield Problem(f"{pattern}.{name}", "must map texts to texts", "put numbers in quotes")
+        elif name == "entrypoint" and not _is_list_of_strings(value):
+            yield Problem(f"{pattern}.{name}", "must be a list of strings", "for example [python, /app/main.py]")
+        elif name in {"env", "paths"} and not _is_map_of_strings(value):
+            yield Problem(f"{pattern}.{name}", "must map strings to strings", "put numbers in quotes")
         elif name == "paths" and (relative := [path for path in value if not path.startswith("/")]):
-            yield Problem(f"{pattern}.{name}", f"{relative[0]} must be a path within the image, from / on")
+            yield Problem(f"{pattern}.{name}", f"{relative[0]} must be an absolute path within the image")
 
 
-def _is_list_of_texts(value: Any) -> bool:
+def _is_list_of_strings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _is_map_of_texts(value: Any) -> bool:
+def _is_map_of_strings(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(item, str) for pair in value.items() for item in pair)

@@ -1,4 +1,4 @@
-"""What an image name stands for where there is no container engine: an environment of this machine."""
+"""Maps image names to environments of this machine, as there is no container engine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PYTHONS = tuple(f"{folder}/{name}" for folder in ("/usr/bin", "/usr/local/bin",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """A folder of programs, such as a virtualenv, and what an image says besides.
+    """A folder of programs, such as a virtualenv, and the settings of an image.
 
-    `paths` are paths within the image and where they are here; a relative place is below `folder`.
+    `paths` maps paths within the image to local ones, which are relative to `folder` unless absolute.
     """
 
     folder: Path
@@ -29,15 +29,15 @@ class Environment:
 
     @property
     def programs(self) -> Path:
-        """What comes first on PATH."""
+        """The folder that comes first on PATH."""
         inside = self.folder / "bin"
         return inside if inside.is_dir() else self.folder
 
     def places(self) -> dict[str, Path]:
-        """All paths of the image that have a place here. An image's Python is the environment's, wherever it was."""
+        """The local path of each mapped path of the image. Usual paths of Python map to the environment's Python."""
         pythons = {path: self.programs / Path(path).name for path in _PYTHONS}
-        named = {path: self.folder / place for path, place in self.paths.items()}
-        return {path: place for path, place in pythons.items() if place.exists()} | named
+        mapped = {path: self.folder / place for path, place in self.paths.items()}
+        return {path: place for path, place in pythons.items() if place.exists()} | mapped
 
 
 def own_environment() -> Environment:
@@ -47,7 +47,7 @@ def own_environment() -> Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageMap:
-    """The first pattern that fits an image counts. `tensorflow/tensorflow` fits it with any tag."""
+    """Maps images by their first matching pattern. A pattern without a tag matches any tag."""
 
     rules: Sequence[tuple[str, Environment]] = ()
     default: Environment = field(default_factory=own_environment)
@@ -60,10 +60,10 @@ class ImageMap:
         return self.default
 
     def with_folders(self, folders: Mapping[str, Path]) -> ImageMap:
-        """The map after `--env IMAGE=FOLDER`: these win; what the map says of the image besides stays."""
-        known = dict(self.rules)
-        ahead = [(image, _moved(known.get(image), folder)) for image, folder in folders.items()]
-        return ImageMap(rules=(*ahead, *self.rules), default=self.default)
+        """The map with `--env IMAGE=FOLDER` applied: the folders take precedence, and other settings stay."""
+        existing = dict(self.rules)
+        overrides = [(image, _moved(existing.get(image), folder)) for image, folder in folders.items()]
+        return ImageMap(rules=(*overrides, *self.rules), default=self.default)
 
 
 def _moved(environment: Environment | None, folder: Path) -> Environment:
@@ -79,23 +79,22 @@ def _moved(environment: Environment | None, folder: Path) -> Environment:
 
 
 def _names(image: str) -> Iterable[str]:
-    """The image as written, and without what people leave out: digest, tag, Docker's own registry."""
-    plain = image.partition("@")[0]
-    head, _, last = plain.rpartition("/")
-    untagged = f"{head}/{last.partition(':')[0]}" if head else last.partition(":")[0]
-    names = [image, plain, untagged]
+    """The image's name as written, and without the digest, the tag and Docker Hub's registry."""
+    without_digest = image.partition("@")[0]
+    head, _, last = without_digest.rpartition("/")
+    without_tag = f"{head}/{last.partition(':')[0]}" if head else last.partition(":")[0]
+    names = [image, without_digest, without_tag]
     for registry in ("docker.io/library/", "docker.io/"):
         names += [name.removeprefix(registry) for name in names if name.startswith(registry)]
     return dict.fromkeys(names)
 
 
 def lacks_command(image: str, command: Sequence[str], images: ImageMap, path: str) -> Problem | None:
-    """The Problem of a container of which nobody knows what it should start; `path` is that of the container."""
+    """The problem of a container without a command and without a known entrypoint; `path` is its field path."""
     if command or images.environment(image).entrypoint:
         return None
     return Problem(
         f"{path}.command",
-        f"is missing, and what the image {image or '(none)'} starts by itself is not known on this machine",
-        f"write the command, or say it once for all in images.yaml: {image or 'IMAGE'}: "
-        "{entrypoint: [python, /app/main.py]}",
+        f"is missing, and the entrypoint of the image {image or '(none)'} is not known on this machine",
+        f"set the command, or map the image in images.yaml: {image or 'IMAGE'}: {{entrypoint: [python, /app/main.py]}}",
     )

@@ -1,1 +1,1 @@
-"""Usage of memory, CPU and disk, limits, and the eviction of pods that use too much."""
+"""Usage of memory, CPU and disk, limits, and eviction of pods that exceed their storage limits."""

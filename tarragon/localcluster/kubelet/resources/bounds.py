@@ -1,7 +1,7 @@
-"""How much a pod may use of what is only watched, not held back: memory, and the space that goes with the pod. Pure.
+"""The memory and storage limits of a pod, which are monitored but not enforced by the kernel. Pure.
 
-A kubelet looks at the space now and then and evicts the pod that has too much; so does this one, in the same words.
-Memory is held back by the kernel on a cluster; processes of this machine are only told of.
+A pod that exceeds its ephemeral storage is evicted, with the kubelet's messages. On a cluster, the kernel enforces
+memory limits; here, a container that exceeds its limit is only reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STORAGE = "ephemeral-storage"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Bytes, and how the manifest spells them: by container, by volume, and for the whole pod."""
+    """A pod's limits as the manifest writes them. `memory` and `storage` are by container, `empty_dirs` by volume."""
 
     memory: Mapping[str, str] = field(default_factory=dict)
     storage: Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """Bytes: `memory` and `logs` by container, `empty_dirs` by volume, `rest` is what else lies in the pod's folder."""
+    """A pod's usage in bytes: `memory` and `logs` by container, `empty_dirs` by volume, `rest` for the work folder."""
 
     memory: Mapping[str, int] = field(default_factory=dict)
     logs: Mapping[str, int] = field(default_factory=dict)
@@ -45,19 +45,19 @@ class Used:
 
 
 def bounds(pod: Pod) -> Bounds:
-    """The whole pod is bounded when each of its main containers is, as a kubelet has it."""
+    """The pod's limits. The pod as a whole is limited when each main container is, as in the kubelet."""
     limits = {each.name: each.resources.limits for each in pod.spec.all_containers}
     mains = [each.name for each in pod.spec.containers]
-    storage = {name: str(said[STORAGE]) for name, said in limits.items() if STORAGE in said}
+    storage = {name: str(limit[STORAGE]) for name, limit in limits.items() if STORAGE in limit}
     return Bounds(
-        memory={name: str(said["memory"]) for name, said in limits.items() if "memory" in said},
+        memory={name: str(limit["memory"]) for name, limit in limits.items() if "memory" in limit},
         storage=storage,
-        empty_dirs=dict(_sized(pod)),
+        empty_dirs=dict(_size_limits(pod)),
         is_whole_pod_bounded=all(name in storage for name in mains),
     )
 
 
-def _sized(pod: Pod) -> Iterator[tuple[str, str]]:
+def _size_limits(pod: Pod) -> Iterator[tuple[str, str]]:
     for volume in pod.spec.volumes:
         source = volume.get("emptyDir") or {}
         if source.get("sizeLimit"):
@@ -65,7 +65,7 @@ def _sized(pod: Pod) -> Iterator[tuple[str, str]]:
 
 
 def eviction(pod: Pod, allowed: Bounds, used: Used) -> Verdict | None:
-    """Why the pod must go, in a kubelet's order and words; None when nothing is too much."""
+    """Why the pod is evicted, in the kubelet's order and words; None when no limit is exceeded."""
     for name, size in used.empty_dirs.items():
         if _is_over(size, allowed.empty_dirs.get(name)):
             return Verdict(
@@ -73,23 +73,23 @@ def eviction(pod: Pod, allowed: Bounds, used: Used) -> Verdict | None:
                 message=f'Usage of EmptyDir volume "{name}" exceeds the limit "{allowed.empty_dirs[name]}". ',
             )
     mains = [allowed.storage[each.name] for each in pod.spec.containers if each.name in allowed.storage]
-    whole = sum(milli(said) for said in mains)
-    if mains and allowed.is_whole_pod_bounded and used.storage * 1000 > whole:
-        told = mains[0] if len(mains) == 1 else str(whole // 1000)
-        words = f"Pod ephemeral local storage usage exceeds the total limit of containers {told}. "
-        return Verdict(reason=EVICTED, message=words)
+    total = sum(milli(limit) for limit in mains)
+    if mains and allowed.is_whole_pod_bounded and used.storage * 1000 > total:
+        limit = mains[0] if len(mains) == 1 else str(total // 1000)
+        message = f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
+        return Verdict(reason=EVICTED, message=message)
     for name, size in used.logs.items():
         if _is_over(size, allowed.storage.get(name)):
-            words = f'Container {name} exceeded its local ephemeral storage limit "{allowed.storage[name]}". '
-            return Verdict(reason=EVICTED, message=words)
+            message = f'Container {name} exceeded its local ephemeral storage limit "{allowed.storage[name]}". '
+            return Verdict(reason=EVICTED, message=message)
     return None
 
 
 def too_much_memory(allowed: Bounds, used: Used) -> dict[str, str]:
-    """Words about each container that uses more than its limit, by name."""
+    """A message for each container that uses more memory than its limit, by name."""
     return {
         name: f"Container {name} uses {_mebibytes(size)}, more than its limit of {allowed.memory[name]}: a cluster "
-        "would kill it (OOMKilled, exit code 137); nothing holds it back on this machine"
+        "would kill it (OOMKilled, exit code 137), but this machine does not enforce the limit"
         for name, size in used.memory.items()
         if _is_over(size, allowed.memory.get(name))
     }

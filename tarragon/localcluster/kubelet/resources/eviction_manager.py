@@ -1,4 +1,4 @@
-"""Looks now and then at what pods use that have bounds, and at nothing while there are none."""
+"""Checks the usage of pods that have limits periodically, and evicts those that exceed their storage."""
 
 from __future__ import annotations
 
@@ -18,127 +18,127 @@ from tarragon.localcluster.kubelet.resources.bounds import EVICTED, Bounds, Used
 from tarragon.localcluster.kubelet.resources.sampler import Read, Runs, of_processes
 
 LOOK_SECONDS = 10.0
-"""Between two looks, as a kubelet has it; longer where a look takes long."""
+"""The kubelet's interval between two checks; longer when a check takes long."""
 _SHARE = 0.02
-"""Of the time that may go into looking: a volume may hold a million files."""
+"""The share of time that checks may take, as a volume may hold a million files."""
 
 Tell = Callable[[Pod, Literal["Normal", "Warning"], str, str], None]
 
 
 class Watched(Protocol):
-    """A pod that is run here."""
+    """A pod that runs on this node."""
 
     pod: Pod
 
     def running(self) -> Mapping[str, Path]:
-        """The folders of its containers' runs."""
+        """The run folders of its live containers, by name."""
         ...
 
     def end(self, verdict: Verdict) -> None:
-        """Make it go."""
+        """Evict the pod."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _LimitedPod:
     worker: Watched
     bounds: Bounds
 
 
 class Overuse:
-    """Told of each pod that begins and ends; `run` does the rest."""
+    """Checks the pods with limits: `begins` adds one, `ends` removes it, `run` does the checks."""
 
-    def __init__(self, folder: NodeFolder, clock: Clock, tell: Tell, read: Read = of_processes) -> None:
+    def __init__(self, folder: NodeFolder, clock: Clock, record_event: Tell, read: Read = of_processes) -> None:
         self._folder = folder
         self._clock = clock
-        self._tell = tell
+        self._record_event = record_event
         self._read = read
-        self._held: dict[str, _Held] = {}
-        self._told: set[Path] = set()
-        self._some = asyncio.Event()
+        self._pods: dict[str, _LimitedPod] = {}
+        self._reported: set[Path] = set()
+        self._has_pods = asyncio.Event()
 
     def begins(self, worker: Watched) -> None:
         allowed = bounds(worker.pod)
         if allowed:
-            self._held[worker.pod.metadata.uid] = _Held(worker, allowed)
-            self._some.set()
+            self._pods[worker.pod.metadata.uid] = _LimitedPod(worker, allowed)
+            self._has_pods.set()
 
     def ends(self, worker: Watched) -> None:
-        self._held.pop(worker.pod.metadata.uid, None)
+        self._pods.pop(worker.pod.metadata.uid, None)
 
     async def run(self) -> None:
-        """For ever."""
+        """Check the pods until cancelled, and sleep while no pod has limits."""
         pause = LOOK_SECONDS
         while True:
-            if not self._held:
-                self._some.clear()
-                self._told.clear()
-            await self._some.wait()
+            if not self._pods:
+                self._has_pods.clear()
+                self._reported.clear()
+            await self._has_pods.wait()
             await self._clock.sleep(pause)
             began = self._clock.monotonic()
             await self.look()
             pause = max(LOOK_SECONDS, (self._clock.monotonic() - began) / _SHARE)
 
     async def look(self) -> None:
-        """Once at every pod that has bounds."""
-        held = [(each, dict(each.worker.running())) for each in self._held.values()]
-        memory = await self._memory(held)
-        for each, runs in held:
+        """Check every pod with limits once."""
+        pods = [(pod, dict(pod.worker.running())) for pod in self._pods.values()]
+        memory = await self._memory(pods)
+        for pod, runs in pods:
             if runs:
-                used = await asyncio.to_thread(self._used, each, runs, memory)
-                self._judge(each, runs, used)
+                used = await asyncio.to_thread(self._used, pod, runs, memory)
+                self._enforce(pod, runs, used)
 
-    async def _memory(self, held: Iterable[tuple[_Held, Runs]]) -> Mapping[str, int]:
-        """By the run's folder."""
+    async def _memory(self, pods: Iterable[tuple[_LimitedPod, Runs]]) -> Mapping[str, int]:
+        """The memory of all containers with a memory limit, by run folder."""
         runs = {
             str(folder): folder
-            for each, runs in held
+            for pod, runs in pods
             for container, folder in runs.items()
-            if container in each.bounds.memory
+            if container in pod.bounds.memory
         }
-        found = await asyncio.to_thread(self._read, runs) if runs else {}
-        return {folder: reading.memory for folder, reading in found.items()}
+        readings = await asyncio.to_thread(self._read, runs) if runs else {}
+        return {folder: reading.memory for folder, reading in readings.items()}
 
-    def _used(self, held: _Held, runs: Runs, memory: Mapping[str, int]) -> Used:
+    def _used(self, limited: _LimitedPod, runs: Runs, memory: Mapping[str, int]) -> Used:
         used = {name: memory[str(folder)] for name, folder in runs.items() if str(folder) in memory}
-        if not (held.bounds.storage or held.bounds.empty_dirs):
+        if not (limited.bounds.storage or limited.bounds.empty_dirs):
             return Used(memory=used)
-        metadata = held.worker.pod.metadata
-        place = self._folder.pod(metadata.uid)
+        metadata = limited.worker.pod.metadata
+        folder = self._folder.pod(metadata.uid)
         logs = self._folder.pod_logs(metadata.namespace, metadata.name, metadata.uid).path
-        names = [volume["name"] for volume in held.worker.pod.spec.volumes if _is_counted(volume)]
+        names = [volume["name"] for volume in limited.worker.pod.spec.volumes if _is_empty_dir(volume)]
         return Used(
             memory=used,
-            logs={each.name: size(logs / each.name) for each in held.worker.pod.spec.all_containers},
-            empty_dirs={name: size(place.volumes / name) for name in names},
-            rest=size(place.work),
+            logs={each.name: size(logs / each.name) for each in limited.worker.pod.spec.all_containers},
+            empty_dirs={name: size(folder.volumes / name) for name in names},
+            rest=size(folder.work),
         )
 
-    def _judge(self, held: _Held, runs: Runs, used: Used) -> None:
-        pod = held.worker.pod
-        if verdict := eviction(pod, held.bounds, used):
-            self._tell(pod, "Warning", EVICTED, verdict.message)
-            held.worker.end(verdict)
+    def _enforce(self, limited: _LimitedPod, runs: Runs, used: Used) -> None:
+        pod = limited.worker.pod
+        if verdict := eviction(pod, limited.bounds, used):
+            self._record_event(pod, "Warning", EVICTED, verdict.message)
+            limited.worker.end(verdict)
             return
-        for name, words in too_much_memory(held.bounds, used).items():
-            if runs[name] not in self._told:
-                self._told.add(runs[name])
-                self._tell(pod, "Warning", "MemoryLimitExceeded", words)
+        for name, message in too_much_memory(limited.bounds, used).items():
+            if runs[name] not in self._reported:
+                self._reported.add(runs[name])
+                self._record_event(pod, "Warning", "MemoryLimitExceeded", message)
 
 
-def _is_counted(volume: Mapping[str, object]) -> bool:
+def _is_empty_dir(volume: Mapping[str, object]) -> bool:
     return volume.get("emptyDir") is not None
 
 
 def size(folder: Path) -> int:
-    """Bytes that the files below it take on the disk; what vanishes meanwhile takes none. Links are not followed."""
-    whole = 0
-    waiting = [folder]
-    while waiting:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+    """Bytes on disk of the folder's files, without following links; files that vanish meanwhile are skipped."""
+    total = 0
+    pending = [folder]
+    while pending:
+        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
-                    whole += entry.stat(follow_symlinks=False).st_blocks * 512
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
-                        waiting.append(Path(entry.path))
-    return whole
+                        pending.append(Path(entry.path))
+    return total

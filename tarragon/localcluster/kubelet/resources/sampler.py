@@ -1,7 +1,7 @@
-"""How much of the machine containers use at present: two readings, some time apart.
+"""Measures the current CPU and memory usage of containers from two readings, some time apart.
 
-Nobody samples in the background: an idle cluster costs nothing. Whoever asks gets the mean since the last time that
-somebody asked, if that is not long ago; else of the half second that it takes to find out.
+There is no sampling in the background, so an idle cluster costs nothing. A sample is the mean since the previous
+request, if that is recent; otherwise the mean of a half second that the request waits.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ SHORTEST_WINDOW, LONGEST_WINDOW = 5.0, 60.0
 FIRST_LOOK_SECONDS = 0.5
 
 Runs = Mapping[str, Path]
-"""The folder of each container's run, by any key."""
+"""The run folders of containers, by any key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """`cpu` in seconds since the container began, `memory` in bytes: pages that several processes share count once
-    where the system tells (Linux), each time elsewhere.
+    """A reading of one container: `cpu` in seconds since it started, `memory` in bytes.
+
+    Pages shared by several processes count once on Linux, and once for each process elsewhere.
     """
 
     cpu: float
@@ -32,7 +33,7 @@ class Reading:
 
 
 Read = Callable[[Runs], Mapping[str, Reading]]
-"""Of the containers that live. It may block."""
+"""Reads the usage of live containers. It may block."""
 
 
 def of_processes(runs: Runs) -> Mapping[str, Reading]:
@@ -43,7 +44,7 @@ def of_processes(runs: Runs) -> Mapping[str, Reading]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """`cpu` in processors, `memory` in bytes, `window` in seconds: what the cpu is the mean of."""
+    """Usage of one container: `cpu` in processors, the mean of `window` seconds; `memory` in bytes."""
 
     cpu: float
     memory: int
@@ -52,29 +53,29 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was found out at `time`."""
+    """The usage of containers at `time`, by key."""
 
     time: dt.datetime
     usage: Mapping[str, Usage] = field(default_factory=dict)
 
 
 class Sampler:
-    """Measures the containers that `runs` names at that moment."""
+    """Measures the containers that `runs` returns at the time of a sample."""
 
     def __init__(self, runs: Callable[[], Runs], clock: Clock, read: Read = of_processes) -> None:
         self._runs = runs
         self._read = read
         self._clock = clock
         self._before: dict[str, tuple[float, Reading]] = {}
-        self._asking = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def sample(self) -> Sample:
-        """One measurement at a time: those who ask meanwhile wait, and find the last one fresh."""
-        async with self._asking:
+        """Measure now. Concurrent calls wait for each other, and use the reading of the one before."""
+        async with self._lock:
             if self._is_stale():
-                self._before = await self._look()
+                self._before = await self._read_all()
                 await self._clock.sleep(FIRST_LOOK_SECONDS)
-            now = await self._look()
+            now = await self._read_all()
             usage = {
                 key: used
                 for key, (time, reading) in now.items()
@@ -84,26 +85,26 @@ class Sampler:
             return Sample(self._clock.now(), usage)
 
     def _is_stale(self) -> bool:
-        """A container began since the last look, or that is so long ago that its mean says little of the present."""
+        """Whether a container started since the last reading, or that reading is too old for a current mean."""
         oldest = self._clock.monotonic() - LONGEST_WINDOW
         return any(key not in self._before or self._before[key][0] < oldest for key in self._runs())
 
-    async def _look(self) -> dict[str, tuple[float, Reading]]:
-        found = await asyncio.to_thread(self._read, dict(self._runs()))
+    async def _read_all(self) -> dict[str, tuple[float, Reading]]:
+        readings = await asyncio.to_thread(self._read, dict(self._runs()))
         now = self._clock.monotonic()
-        return {key: (now, reading) for key, reading in found.items()}
+        return {key: (now, reading) for key, reading in readings.items()}
 
     def _remember(self, now: Mapping[str, tuple[float, Reading]]) -> None:
-        """A reading is replaced when it is old enough: means of too short a time only jump."""
-        kept = {key: self._before[key] for key in now if key in self._before}
-        young = {key: at for key, at in kept.items() if now[key][0] - at[0] < SHORTEST_WINDOW}
-        self._before = {**now, **young}
+        """Replace the previous readings, but keep recent ones: the mean of a very short window is noisy."""
+        previous = {key: self._before[key] for key in now if key in self._before}
+        recent = {key: reading for key, reading in previous.items() if now[key][0] - reading[0] < SHORTEST_WINDOW}
+        self._before = {**now, **recent}
 
 
 def _between(before: tuple[float, Reading] | None, time: float, now: Reading) -> Usage | None:
     if before is None or time <= before[0]:
         return None
     window = time - before[0]
-    # A process that ends unreaped by its parent takes its time with it: never less than nothing.
+    # Never negative: the CPU time of a process that its parent did not reap is lost.
     cpu = max(0.0, now.cpu - before[1].cpu) / window
     return Usage(cpu=cpu, memory=now.memory, window=window)

@@ -1,7 +1,7 @@
-"""What containers use, as processes of this machine: processor time and memory, summed over the tree under each shim.
+"""Reads the CPU time and memory of containers: the sum over the process tree below each shim.
 
-A shim adopts whatever its container leaves behind, so the tree below it is the container, whole. Nothing is measured
-until somebody asks. Imports psutil, so import this late.
+A shim adopts the orphans of its container, so the tree below it is the whole container. This module imports psutil, so
+it is imported only when needed.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from tarragon.localcluster.kubelet.shim.shim_client import state_of
 
 
 def readings(runs: Mapping[str, Path]) -> dict[str, Reading]:
-    """Of each container that lives, by the key that its run's folder has here. Looks at every process of the machine,
-    once, and at files: blocks.
-    """
+    """Read the usage of each live container, by the keys of `runs`. Blocks: it lists all processes and reads files."""
     children = _children()
     shims = {key: _shim(folder) for key, folder in runs.items()}
-    return {key: found for key, shim in shims.items() if shim is not None and (found := _below(shim, children))}
+    return {
+        key: reading for key, shim in shims.items() if shim is not None and (reading := _tree_usage(shim, children))
+    }
 
 
 Children = Mapping[int, list[psutil.Process]]
 
 
 def _children() -> Children:
-    found: dict[int, list[psutil.Process]] = {}
+    children: dict[int, list[psutil.Process]] = {}
     for process in psutil.process_iter(["ppid"]):
-        found.setdefault(process.info["ppid"], []).append(process)
-    return found
+        children.setdefault(process.info["ppid"], []).append(process)
+    return children
 
 
 def _shim(folder: Path) -> int | None:
-    """Its pid, unless that is another process's by now."""
+    """The pid of the run's live shim, unless another process has reused it."""
     state = state_of(folder)
     if state is None or state.shim is None or state.has_ended or start_time(state.shim.pid) != state.shim.start:
         return None
     return state.shim.pid
 
 
-def _below(shim: int, children: Children) -> Reading | None:
-    """What the shim itself uses is ours; what its ended children have used is the container's."""
+def _tree_usage(shim: int, children: Children) -> Reading | None:
+    """The usage of the tree below a shim: its ended children count for the container, the shim itself does not."""
     try:
         times = psutil.Process(shim).cpu_times()
     except psutil.Error:
@@ -59,11 +59,11 @@ def _below(shim: int, children: Children) -> Reading | None:
 
 
 def _descendants(root: int, children: Children) -> Iterator[psutil.Process]:
-    waiting = list(children.get(root, ()))
-    while waiting:
-        process = waiting.pop()
+    pending = list(children.get(root, ()))
+    while pending:
+        process = pending.pop()
         yield process
-        waiting += children.get(process.pid, ())
+        pending += children.get(process.pid, ())
 
 
 def _memory(process: psutil.Process) -> int:

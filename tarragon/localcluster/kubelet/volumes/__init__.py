@@ -1,1 +1,1 @@
-"""The files of a pod: ConfigMaps, Secrets, projected tokens, mounts, and how they are kept current."""
+"""The volumes of a pod: ConfigMaps, Secrets, projected tokens, mounts, and their refresh."""

@@ -1,7 +1,7 @@
-"""Folders of files that change as a whole: whoever reads them sees the old ones or the new ones, never some of both.
+"""Writes a volume's files atomically: readers see all old or all new files, never a mixture.
 
-Laid out as in any Kubernetes, since programs watch for it: each name is a link into `..data`, which is a link to the
-folder with the present files, and is replaced at one stroke.
+The layout is that of Kubernetes, as programs watch for it: each name is a link into `..data`, which is a link to the
+folder with the current files and is replaced atomically.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ class File:
 
 
 def is_written(place: Path) -> bool:
-    """Whether there are files that can be replaced."""
+    """Whether the folder has this module's layout."""
     return (place / DATA).is_symlink()
 
 
 def write(place: Path, files: Mapping[str, File]) -> None:
-    """A folder with exactly these files, by path. What an interrupted first attempt has left is made anew."""
-    if is_written(place) and _present(place) == dict(files):
+    """Make the folder hold exactly these files, by path. The rest of an interrupted first attempt is replaced."""
+    if is_written(place) and _current(place) == dict(files):
         return
     if place.exists() and not is_written(place):
         shutil.rmtree(place)
     place.mkdir(mode=_MODE, parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix="..", dir=place))
-    fresh.chmod(_MODE)
-    _fill(fresh, files)
-    _link(place / DATA, Path(fresh.name))
-    _show(place, {Path(name).parts[0] for name in files})
+    version = Path(tempfile.mkdtemp(prefix="..", dir=place))
+    version.chmod(_MODE)
+    _fill(version, files)
+    _link(place / DATA, Path(version.name))
+    _link_names(place, {Path(name).parts[0] for name in files})
     for old in place.glob("..*"):
-        if old.name != fresh.name and not old.is_symlink():
+        if old.name != version.name and not old.is_symlink():
             shutil.rmtree(old)
 
 
@@ -56,14 +56,14 @@ def _fill(folder: Path, files: Mapping[str, File]) -> None:
 
 
 def _link(path: Path, target: Path) -> None:
-    """At one stroke."""
-    beside = path.with_name(f"{DATA}_tmp")
-    beside.unlink(missing_ok=True)
-    beside.symlink_to(target)
-    beside.replace(path)
+    """Create or replace a symbolic link atomically."""
+    temporary = path.with_name(f"{DATA}_tmp")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
+    temporary.replace(path)
 
 
-def _show(place: Path, names: set[str]) -> None:
+def _link_names(place: Path, names: set[str]) -> None:
     for name in names:
         if not (place / name).is_symlink():
             _link(place / name, Path(DATA) / name)
@@ -72,7 +72,7 @@ def _show(place: Path, names: set[str]) -> None:
             path.unlink()
 
 
-def _present(place: Path) -> dict[str, File]:
+def _current(place: Path) -> dict[str, File]:
     return dict(_files(place / (place / DATA).readlink()))
 
 

@@ -1,4 +1,4 @@
-"""Where the mount paths of a container are on this machine, and how not to leave a volume by accident."""
+"""The local paths of a container's volume mounts, which cannot lead out of their volume."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OutOfBounds(Exception):
 
 
 def within(folder: Path, path: str) -> Path:
-    """Neither `..` nor a symbolic link leads out of a volume. Raises OutOfBounds."""
+    """The path in the folder. Raises OutOfBounds when `..` or a symbolic link leads out of it."""
     if Path(path).is_absolute() or ".." in Path(path).parts:
         raise OutOfBounds(f"{path!r} must be a path within the volume")
     target = folder / path
@@ -31,7 +31,7 @@ def within(folder: Path, path: str) -> Path:
 
 
 def places(container: Container, volumes: Mapping[str, Path], variables: Mapping[str, str]) -> dict[str, Path]:
-    """Where each mount path of the container is. Raises CannotStart."""
+    """The local path of each mount path of the container. Raises CannotStart."""
     return {_normal(mount.mount_path): _mounted(mount, volumes, variables) for mount in container.volume_mounts}
 
 
@@ -43,45 +43,46 @@ def _mounted(mount: VolumeMount, volumes: Mapping[str, Path], variables: Mapping
     volume = volumes.get(mount.name)
     if volume is None:
         raise CannotStart(f"volumeMounts {mount.mount_path}: the pod has no volume {mount.name!r}")
-    below = mount.sub_path or _expanded(mount.sub_path_expr, variables)
-    if not below:
+    sub_path = mount.sub_path or _expanded(mount.sub_path_expr, variables)
+    if not sub_path:
         return volume
     try:
-        target = within(volume, below)
+        target = within(volume, sub_path)
         if not target.exists():
             target.mkdir(parents=True)
     except OutOfBounds as error:
         raise CannotStart(f"failed to prepare subPath for volumeMount {mount.name!r}: {error}") from error
     except OSError as error:
-        raise CannotStart(f"failed to create subPath {below!r} of volume {mount.name!r}: {error.strerror}") from error
+        message = f"failed to create subPath {sub_path!r} of volume {mount.name!r}: {error.strerror}"
+        raise CannotStart(message) from error
     return target
 
 
 def _expanded(expression: str, variables: Mapping[str, str]) -> str:
-    below = expand(expression, variables)
-    if "$(" in below:
+    sub_path = expand(expression, variables)
+    if "$(" in sub_path:
         raise CannotStart(f"missing value for subPathExpr {expression!r}: it names a variable that is not set")
-    return below
+    return sub_path
 
 
 def remove(folder: Path) -> None:
-    """A folder with all that containers have left there, even where they have taken away permissions."""
+    """Remove a folder with all its content, even where containers have removed permissions."""
     for _ in range(_TRIES):
         try:
             shutil.rmtree(folder)
-        except FileNotFoundError:  # somebody else removes it, too; what is still there may be left to us
+        except FileNotFoundError:  # also being removed elsewhere; the rest may be left to us
             if not folder.exists():
                 return
-        except OSError:  # no permission; or a process that was just killed has added something in its last moment
-            _permit(folder)
+        except OSError:  # no permission, or a process that was just killed has added a file
+            _make_accessible(folder)
         else:
             return
 
 
-def _permit(folder: Path) -> None:
+def _make_accessible(folder: Path) -> None:
     for root, folders, _ in os.walk(folder):
         for name in folders:
-            below = Path(root, name)
+            path = Path(root, name)
             with contextlib.suppress(OSError):
-                if not below.is_symlink():
-                    below.chmod(stat.S_IRWXU)
+                if not path.is_symlink():
+                    path.chmod(stat.S_IRWXU)

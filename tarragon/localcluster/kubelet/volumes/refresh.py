@@ -1,8 +1,8 @@
-"""Keeps what pods have mounted as it is in the API: config maps, secrets, and what is said of the pods themselves.
+"""Keeps mounted ConfigMaps, Secrets and downward API files of pods up to date with the API.
 
-It looks again every few seconds, as kubelets do, and asks for nothing but the version of each object: nothing of that
-is watched, so that a node needs no right to list secrets. What is said of a pod itself a kubelet hears at once, and so
-does who has it mounted: a note that a place is taken must not come when it is. What a pod mounts is worked out once.
+ConfigMaps and Secrets are polled every LOOK_SECONDS by their resource version, not watched, so that a node needs no
+permission to list secrets. Downward API files are refreshed as soon as the watch delivers a pod's new labels or
+annotations, so that an eviction notice reaches the program in time. The objects that a pod mounts are determined once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tarragon.localcluster.kubelet.volumes.tokens import ROOT_BUNDLE
 LOOK_SECONDS = 20.0
 
 Refresh = Callable[[Pod], Awaitable[None]]
-"""Write anew what has changed of a pod's volumes. May raise what a start may raise."""
+"""Updates the files of a pod's volumes. Raises what a container's start may raise."""
 
 _log = structlog.get_logger()
 
@@ -39,17 +39,17 @@ class _Slim(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Thing:
+class _MountedObject:
     plural: str
     key: Key
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
-    """What a pod has mounted, and whether its volumes tell of itself, too."""
+class _Mounts:
+    """The objects that a pod mounts, and whether its volumes show its own labels or annotations."""
 
-    things: frozenset[_Thing]
-    tells_of_itself: bool
+    objects: frozenset[_MountedObject]
+    has_metadata: bool
 
 
 class VolumeKeeper:
@@ -57,101 +57,103 @@ class VolumeKeeper:
         self._cluster = cluster
         self._clock = clock
         self._refresh = refresh
-        self._uses: dict[str, _Use] = {}
-        self._versions: dict[_Thing, str] = {}
-        self._said: dict[str, str] = {}
-        self._is_news = asyncio.Event()
+        self._mounts_of: dict[str, _Mounts] = {}
+        self._versions: dict[_MountedObject, str] = {}
+        self._metadata: dict[str, str] = {}
+        self._metadata_changed = asyncio.Event()
 
     def changed(self, _: Key, old: Pod | None, new: Pod | None) -> None:
-        """A handler for who follows the pods."""
+        """Handle a change of a pod; to be subscribed to the pods' cache."""
         if old is None or new is None:
             return
         before, after = old.metadata, new.metadata
         if before.labels != after.labels or before.annotations != after.annotations:
-            self._is_news.set()
+            self._metadata_changed.set()
 
     async def run(self, pods: Callable[[], Iterable[Pod]]) -> None:
-        """For ever, for the pods that there are each time."""
+        """Refresh the volumes of the current `pods` until cancelled."""
         while True:
             due = self._clock.monotonic() + LOOK_SECONDS
             while (left := due - self._clock.monotonic()) > 0:
                 with suppress(TimeoutError):
-                    await within(self._clock, left, self._is_news.wait())
-                    self._is_news.clear()
-                    await self._keep_all(self._found(pods()), set())
+                    await within(self._clock, left, self._metadata_changed.wait())
+                    self._metadata_changed.clear()
+                    await self._refresh_changed(self._with_volumes(pods()), set())
             await self.look(pods())
 
     async def look(self, pods: Iterable[Pod]) -> None:
-        """Once. What is seen for the first time counts as changed: nobody knows what came before."""
-        found = self._found(pods)
-        news = await self._changed_things({thing for use in self._uses.values() for thing in use.things})
-        await self._keep_all(found, news)
+        """Poll once. Objects seen for the first time count as changed, as their last written version is unknown."""
+        found = self._with_volumes(pods)
+        changed = await self._changed_objects({each for mounts in self._mounts_of.values() for each in mounts.objects})
+        await self._refresh_changed(found, changed)
 
-    def _found(self, pods: Iterable[Pod]) -> Mapping[str, Pod]:
-        """Those that have something mounted, by uid."""
-        found = {pod.metadata.uid: pod for pod in pods if pod.spec.volumes}
-        self._uses = {uid: self._uses.get(uid) or _use(pod) for uid, pod in found.items()}
-        return found
+    def _with_volumes(self, pods: Iterable[Pod]) -> Mapping[str, Pod]:
+        """The pods with volumes, by uid."""
+        by_uid = {pod.metadata.uid: pod for pod in pods if pod.spec.volumes}
+        self._mounts_of = {uid: self._mounts_of.get(uid) or _mounts(pod) for uid, pod in by_uid.items()}
+        return by_uid
 
-    async def _keep_all(self, found: Mapping[str, Pod], news: AbstractSet[_Thing]) -> None:
-        said = {uid: _said(found[uid]) for uid, use in self._uses.items() if use.tells_of_itself}
-        for uid, use in self._uses.items():
-            if use.things & news or (use.tells_of_itself and said[uid] != self._said.get(uid)):
-                await self._keep(found[uid])
-        self._said = said
+    async def _refresh_changed(self, pods: Mapping[str, Pod], changed: AbstractSet[_MountedObject]) -> None:
+        metadata = {uid: _metadata(pods[uid]) for uid, mounts in self._mounts_of.items() if mounts.has_metadata}
+        for uid, mounts in self._mounts_of.items():
+            if mounts.objects & changed or (mounts.has_metadata and metadata[uid] != self._metadata.get(uid)):
+                await self._refresh_pod(pods[uid])
+        self._metadata = metadata
 
-    async def _changed_things(self, things: Iterable[_Thing]) -> set[_Thing]:
-        before, self._versions = self._versions, await self._read(things)
-        return {thing for thing, now in self._versions.items() if _is_news(thing, before.get(thing, ""), now)}
+    async def _changed_objects(self, objects: Iterable[_MountedObject]) -> set[_MountedObject]:
+        before, self._versions = self._versions, await self._read(objects)
+        return {each for each, now in self._versions.items() if _is_changed(each, before.get(each, ""), now)}
 
-    async def _keep(self, pod: Pod) -> None:
+    async def _refresh_pod(self, pod: Pod) -> None:
         try:
             await self._refresh(pod)
         except (ApiError, CannotStart, OSError) as error:
-            _log.warning("volumes of a pod could not be kept up to date", pod=str(pod.metadata.key), error=str(error))
+            _log.warning("volumes of a pod could not be refreshed", pod=str(pod.metadata.key), error=str(error))
 
-    async def _read(self, things: Iterable[_Thing]) -> dict[_Thing, str]:
-        """Empty for what is not there; what cannot be read now is taken for unchanged."""
-        found: dict[_Thing, str] = {}
-        for thing in sorted(things):
+    async def _read(self, objects: Iterable[_MountedObject]) -> dict[_MountedObject, str]:
+        """The version of each object: empty if it does not exist, the last one if it cannot be read now."""
+        versions: dict[_MountedObject, str] = {}
+        for mounted in sorted(objects):
             try:
-                found[thing] = await self._version(thing)
+                versions[mounted] = await self._version(mounted)
             except ApiError:
-                found[thing] = self._versions.get(thing, "")
-        return found
+                versions[mounted] = self._versions.get(mounted, "")
+        return versions
 
-    async def _version(self, thing: _Thing) -> str:
-        resource: Resource[Any] = SECRETS if thing.plural == SECRETS.plural else CONFIG_MAPS
+    async def _version(self, mounted: _MountedObject) -> str:
+        resource: Resource[Any] = SECRETS if mounted.plural == SECRETS.plural else CONFIG_MAPS
         try:
-            held = await self._cluster.get(resource.reading(_Slim), thing.key)
+            stored = await self._cluster.get(resource.reading(_Slim), mounted.key)
         except NotFound:
             return ""
-        return held.metadata.resource_version
+        return stored.metadata.resource_version
 
 
-def _mounted(pod: Pod) -> Iterator[_Thing]:
+def _mounted(pod: Pod) -> Iterator[_MountedObject]:
     namespace = pod.metadata.namespace
     for name in sources.mounted_config_maps(pod):
-        yield _Thing(CONFIG_MAPS.plural, Key(namespace, name))
+        yield _MountedObject(CONFIG_MAPS.plural, Key(namespace, name))
     for name in sources.mounted_secrets(pod):
-        yield _Thing(SECRETS.plural, Key(namespace, name))
+        yield _MountedObject(SECRETS.plural, Key(namespace, name))
 
 
-def _is_news(thing: _Thing, before: str, now: str) -> bool:
-    """The root certificates are in every pod, and are known before their config map is: that is there is no news."""
-    return now != before and (bool(before) or thing.key.name != ROOT_BUNDLE)
+def _is_changed(mounted: _MountedObject, before: str, now: str) -> bool:
+    """Whether the version changed. The first sight of the root certificates is no change: pods start with them."""
+    return now != before and (bool(before) or mounted.key.name != ROOT_BUNDLE)
 
 
-def _use(pod: Pod) -> _Use:
+def _mounts(pod: Pod) -> _Mounts:
     parts = [part for volume in pod.spec.volumes for part in (volume.get("projected") or {}).get("sources") or []]
-    told = [item for each in [*pod.spec.volumes, *parts] for item in (each.get("downwardAPI") or {}).get("items") or []]
-    paths = [str((item.get("fieldRef") or {}).get("fieldPath") or "") for item in told]
-    return _Use(frozenset(_mounted(pod)), any(path.startswith(_CHANGING) for path in paths))
+    items = [
+        item for each in [*pod.spec.volumes, *parts] for item in (each.get("downwardAPI") or {}).get("items") or []
+    ]
+    paths = [str((item.get("fieldRef") or {}).get("fieldPath") or "") for item in items]
+    return _Mounts(frozenset(_mounted(pod)), any(path.startswith(_CHANGING) for path in paths))
 
 
 _CHANGING = ("metadata.labels", "metadata.annotations")
 
 
-def _said(pod: Pod) -> str:
-    """What may change of a pod that its volumes tell."""
+def _metadata(pod: Pod) -> str:
+    """The metadata of a pod that may change and that its volumes may show, as one comparable text."""
     return f"{sorted(pod.metadata.labels.items())}{sorted(pod.metadata.annotations.items())}"

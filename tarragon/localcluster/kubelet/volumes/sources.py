@@ -1,4 +1,4 @@
-"""The config maps, secrets and claims that a pod refers to, read before it is started."""
+"""Reads the ConfigMaps, Secrets and volume claims that a pod refers to, before its containers start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tarragon.localcluster.kubelet.base.spec import Container, Pod
 from tarragon.localcluster.kubelet.volumes.tokens import Wish
 
 Files = Mapping[str, bytes]
-"""By key."""
+"""The data of a ConfigMap or Secret, by key."""
 
 
 class ConfigMap(Struct, frozen=True):
@@ -37,14 +37,14 @@ class Claim(Struct, frozen=True):
 
 
 class Volume(Struct, frozen=True):
-    """A persistent one: `spec` is like that of a pod's volume, with more in it."""
+    """A persistent volume: `spec` is like that of a pod's volume, with more fields."""
 
     spec: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class References:
-    """Names within the pod's namespace."""
+    """The names of the objects that a pod refers to, in its namespace."""
 
     config_maps: frozenset[str]
     secrets: frozenset[str]
@@ -53,10 +53,10 @@ class References:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What exists of the things referred to: whoever needs one that is not here decides what that means.
+    """The existing objects that a pod refers to. The user of a missing object decides whether that is an error.
 
-    `claims`: what of a claim's volume is said, nothing where it has none. `tokens` are those of the pod's account; none
-    where containers are not to reach the API.
+    `claims` are the volume specs of claims, empty without a volume. `tokens` are those of the pod's service account;
+    empty when containers have no access to the API.
     """
 
     config_maps: Mapping[str, Files] = field(default_factory=dict)
@@ -110,20 +110,20 @@ def _selectors(container: Container, kind: str) -> Iterator[Any]:
 
 
 async def read(cluster: Cluster, namespace: str, references: References) -> Sources:
-    """Raises ApiError for anything but what is not there."""
+    """Read the objects. Missing ones are left out; raises ApiError for any other error."""
     config_maps: dict[str, Files] = {}
-    for name in _given(references.config_maps):
-        found = await _get(cluster, CONFIG_MAPS.reading(ConfigMap), Key(namespace, name))
-        if found is not None:
-            texts = {key: text.encode() for key, text in found.data.items()}
-            config_maps[name] = texts | decoded(found.binary_data)
+    for name in _sorted_names(references.config_maps):
+        config_map = await _get(cluster, CONFIG_MAPS.reading(ConfigMap), Key(namespace, name))
+        if config_map is not None:
+            texts = {key: text.encode() for key, text in config_map.data.items()}
+            config_maps[name] = texts | decoded(config_map.binary_data)
     secrets: dict[str, Files] = {}
-    for name in _given(references.secrets):
+    for name in _sorted_names(references.secrets):
         secret = await _get(cluster, SECRETS.reading(Secret), Key(namespace, name))
         if secret is not None:
             secrets[name] = decoded(secret.data)
     claims: dict[str, Mapping[str, Any]] = {}
-    for name in _given(references.claims):
+    for name in _sorted_names(references.claims):
         claim = await _get(cluster, PERSISTENT_VOLUME_CLAIMS.reading(Claim), Key(namespace, name))
         if claim is not None:
             claims[name] = await _volume(cluster, claim)
@@ -131,14 +131,14 @@ async def read(cluster: Cluster, namespace: str, references: References) -> Sour
 
 
 async def _volume(cluster: Cluster, claim: Claim) -> Mapping[str, Any]:
-    """An embedded cluster has no volumes: there, a claim is all that there is."""
+    """The spec of the claim's volume; empty in an embedded cluster, which has no persistent volumes."""
     if not claim.spec.volume_name:
         return {}
-    found = await _get(cluster, PERSISTENT_VOLUMES.reading(Volume), Key("", claim.spec.volume_name))
-    return {} if found is None else found.spec
+    volume = await _get(cluster, PERSISTENT_VOLUMES.reading(Volume), Key("", claim.spec.volume_name))
+    return {} if volume is None else volume.spec
 
 
-def _given(names: Iterable[str]) -> list[str]:
+def _sorted_names(names: Iterable[str]) -> list[str]:
     return sorted(filter(None, names))
 
 
@@ -150,7 +150,7 @@ async def _get(cluster: Cluster, resource: Any, key: Key) -> Any:
 
 
 def decoded(data: Mapping[str, str]) -> dict[str, bytes]:
-    """The API server has checked that it is base64; what is not, nevertheless, is empty."""
+    """Decode base64 values. The API server has validated them; an invalid value becomes empty."""
     files = {}
     for key, text in data.items():
         try:

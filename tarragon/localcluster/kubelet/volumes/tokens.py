@@ -1,7 +1,7 @@
-"""How containers reach the API by themselves: where it is, and tokens of their pod's service account.
+"""The containers' access to the API: its address, and tokens of their pod's service account.
 
-A token is a file of a projected volume. It is asked for when the volume is made, and again when most of its time is
-over; the file itself says when that is, so that nothing has to be remembered.
+A token is a file in a projected volume. It is requested when the volume is created, and renewed after most of its
+lifetime. The token itself contains its times, so no further state is stored.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Pod
 
 ROOT_BUNDLE = "kube-root-ca.crt"
-"""The config map by which pods know the API server."""
+"""The ConfigMap with the certificate authority of the API server."""
 LOOK_SECONDS = 60.0
 DEFAULT_SECONDS = 3600
 RENEWED_AFTER = 0.8
-"""Of a token's time."""
+"""The part of its lifetime after which a token is renewed."""
 LONGEST_SECONDS = 24 * 3600.0
-"""After this long a token is renewed, however long it would last."""
+"""A token is renewed after this long, however long its lifetime is."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Wish:
-    """What a volume asks of a token. An empty audience is the API server itself."""
+    """The token that a volume requests. An empty audience is the API server itself."""
 
     audience: str
     seconds: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A token that is kept fresh."""
+class _TokenFile:
+    """A token file to renew."""
 
     file: Path
     wish: Wish
@@ -53,13 +53,16 @@ class _Kept:
 
 class TokenSource(Protocol):
     async def token(self, pod: Pod, wish: Wish) -> str:
-        """A token of the pod's account that counts as long as the pod is there. Raises ApiError."""
+        """Request a token of the pod's service account, bound to the pod. Raises ApiError."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodApi:
-    """`authority` is PEM: for a namespace that was made a moment ago, and has not got its config map of it yet."""
+    """The API as containers reach it.
+
+    `authority` is the certificate authority in PEM, for namespaces that do not have its ConfigMap yet.
+    """
 
     host: str
     port: int
@@ -67,10 +70,10 @@ class PodApi:
     tokens: TokenSource
 
     def variables(self) -> dict[str, str]:
-        """As every container of every Kubernetes has them."""
-        place = {"HOST": self.host, "PORT": str(self.port), "PORT_HTTPS": str(self.port)}
-        whole = {f"KUBERNETES_SERVICE_{name}": value for name, value in place.items()}
-        return {**whole, "KUBERNETES_PORT": f"tcp://{self.host}:{self.port}"}
+        """The KUBERNETES_* variables that every container has."""
+        values = {"HOST": self.host, "PORT": str(self.port), "PORT_HTTPS": str(self.port)}
+        service = {f"KUBERNETES_SERVICE_{name}": value for name, value in values.items()}
+        return {**service, "KUBERNETES_PORT": f"tcp://{self.host}:{self.port}"}
 
 
 def wish_of(source: Mapping[str, Any]) -> Wish:
@@ -82,51 +85,51 @@ def wishes(pod: Pod) -> set[Wish]:
 
 
 async def tokens_for(pod: Pod, source: TokenSource | None) -> dict[Wish, bytes]:
-    """Raises ApiError."""
+    """Request all tokens that the pod's volumes need. Raises ApiError."""
     if source is None:
         return {}
     return {wish: (await source.token(pod, wish)).encode() for wish in sorted(wishes(pod))}
 
 
 class TokenKeeper:
-    """Renews the tokens in the volumes of pods that run."""
+    """Renews the tokens in the volumes of running pods."""
 
     def __init__(self, source: TokenSource, folder: NodeFolder, clock: Clock) -> None:
         self._source = source
         self._folder = folder
         self._clock = clock
-        self._due: dict[str, dict[_Kept, float | None]] = {}
+        self._due: dict[str, dict[_TokenFile, float | None]] = {}
 
     async def run(self, pods: Callable[[], Iterable[Pod]]) -> None:
-        """For ever."""
+        """Renew tokens until cancelled."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             await self.renew(list(pods()))
 
     async def renew(self, pods: Iterable[Pod]) -> None:
-        """All that are due. Files are read until they are there, those of all pods together."""
+        """Renew all tokens that are due. A file is read until it exists; then its due time is kept."""
         now = self._clock.now().timestamp()
-        found = {pod.metadata.uid: pod for pod in pods}
-        fresh = [pod for uid, pod in found.items() if uid not in self._due or None in self._due[uid].values()]
-        read = await asyncio.to_thread(self._read, fresh) if fresh else {}
-        self._due = {uid: due for uid, due in (self._due | read).items() if uid in found}
+        by_uid = {pod.metadata.uid: pod for pod in pods}
+        unread = [pod for uid, pod in by_uid.items() if uid not in self._due or None in self._due[uid].values()]
+        read = await asyncio.to_thread(self._read, unread) if unread else {}
+        self._due = {uid: due for uid, due in (self._due | read).items() if uid in by_uid}
         for uid, due in self._due.items():
-            for kept in [kept for kept, moment in due.items() if moment is not None and moment <= now]:
-                due[kept] = await self._renew(found[uid], kept)
+            for token_file in [file for file, moment in due.items() if moment is not None and moment <= now]:
+                due[token_file] = await self._renew(by_uid[uid], token_file)
 
-    def _read(self, pods: Iterable[Pod]) -> dict[str, dict[_Kept, float | None]]:
-        """When the tokens of each pod are due; None of what is not there."""
-        found: dict[str, dict[_Kept, float | None]] = {}
+    def _read(self, pods: Iterable[Pod]) -> dict[str, dict[_TokenFile, float | None]]:
+        """When the token files of each pod are due, by uid; None for a missing file."""
+        due: dict[str, dict[_TokenFile, float | None]] = {}
         for pod in pods:
             volumes = self._folder.pod(pod.metadata.uid).volumes
-            files = [_Kept(volumes / volume / name, wish) for volume, name, wish in _files(pod)]
-            found[pod.metadata.uid] = {kept: _due(kept.file) for kept in files}
-        return found
+            files = [_TokenFile(volumes / volume / name, wish) for volume, name, wish in _files(pod)]
+            due[pod.metadata.uid] = {token_file: _due(token_file.file) for token_file in files}
+        return due
 
-    async def _renew(self, pod: Pod, kept: _Kept) -> float | None:
+    async def _renew(self, pod: Pod, token_file: _TokenFile) -> float | None:
         try:
-            token = await self._source.token(pod, kept.wish)
-            await asyncio.to_thread(_write, kept.file, token.encode())
+            token = await self._source.token(pod, token_file.wish)
+            await asyncio.to_thread(_write, token_file.file, token.encode())
         except (ApiError, OSError) as error:
             _log.warning("a token of a pod could not be renewed", pod=str(pod.metadata.key), error=str(error))
             return None
@@ -134,7 +137,7 @@ class TokenKeeper:
 
 
 def _files(pod: Pod) -> Iterator[tuple[str, str, Wish]]:
-    """Volume, path in it, and what is asked of the token there."""
+    """The token files of a pod: the volume, the path in it, and the requested token."""
     for volume in pod.spec.volumes:
         for part in (volume.get("projected") or {}).get("sources") or []:
             if source := part.get("serviceAccountToken"):
@@ -142,12 +145,12 @@ def _files(pod: Pod) -> Iterator[tuple[str, str, Wish]]:
 
 
 def _write(file: Path, token: bytes) -> None:
-    """Where the links of the volume lead to: they stay."""
+    """Write to the target of the volume's links, which stay."""
     write_private(file.resolve(), token)
 
 
 def _due(file: Path) -> float | None:
-    """When the token in a file is to be renewed; None when there is none: its volume was not made, or given."""
+    """When the token in a file is to be renewed; None without one: its volume is not created yet, or the user's own."""
     try:
         return _due_of(file.read_bytes())
     except OSError:

@@ -1,7 +1,7 @@
-"""Volumes as folders of this machine: made once for a pod, before its first container starts.
+"""Creates a pod's volumes as local folders, once, before its first container starts.
 
-A claim is a folder that stays. What needs a driver (NFS, CSI, …) is refused by name, unless the user says which folder
-stands for it. Whether a mount is read-only is not enforced: all processes are the user's own.
+The folder of a claim outlives the pod. A volume that needs a driver (NFS, CSI, …) is rejected by name, unless the user
+maps it to a folder. Read-only mounts are not enforced, as all processes belong to the user.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tarragon.localcluster.kubelet.volumes.sources import Files, Sources
 from tarragon.localcluster.kubelet.volumes.tokens import Wish, wish_of
 
 Source: TypeAlias = dict[str, Any]
-"""What stands under the type's name in a volume."""
+"""The value of a volume's type field, such as `configMap`."""
 
 FILE_MODE = 0o644
 TOKEN_MODE = 0o600
-"""Whatever the volume says: all containers are the same user here."""
+"""The mode of token files, whatever the volume says, as all containers run as the same user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What volumes are made from. `given` are folders the user named, by name of a volume or a claim.
+    """The inputs of a pod's volumes. `given` are the user's folders, by volume or claim name.
 
     `local` translates the text of a configuration file.
     """
@@ -48,45 +48,45 @@ class Surroundings:
     local: Callable[[str], str]
 
 
-def make(around: Surroundings) -> dict[str, Path]:
-    """The place of each volume, made. Raises CannotMount for the first that cannot be."""
-    return {volume["name"]: _place(volume, around) for volume in around.pod.spec.volumes}
+def make(context: Surroundings) -> dict[str, Path]:
+    """Create the volumes, and return their folders by name. Raises CannotMount, or CannotStart if unsupported."""
+    return {volume["name"]: _place(volume, context) for volume in context.pod.spec.volumes}
 
 
-def refresh(around: Surroundings) -> None:
-    """Write anew what the API says otherwise by now. What is gone stays as it was, as with any kubelet."""
-    for volume in around.pod.spec.volumes:
-        place = around.folder / str(volume["name"])
+def refresh(context: Surroundings) -> None:
+    """Update the files of volumes that follow the API. Files of deleted objects stay, as in Kubernetes."""
+    for volume in context.pod.spec.volumes:
+        place = context.folder / str(volume["name"])
         kind = next((kind for kind in _LIVE if volume.get(kind) is not None), None)
         if kind is not None and atomic_writer.is_written(place):
             with suppress(_Missing):
-                _MAKERS[kind](volume[kind], place, around)
+                _MAKERS[kind](volume[kind], place, context)
 
 
-def token_files(around: Surroundings) -> dict[Wish, bytes]:
-    """The tokens that lie in the pod's volumes; somebody else renews them."""
-    found: dict[Wish, bytes] = {}
-    for volume in around.pod.spec.volumes:
+def token_files(context: Surroundings) -> dict[Wish, bytes]:
+    """The tokens in the pod's volumes, which `TokenKeeper` renews."""
+    tokens: dict[Wish, bytes] = {}
+    for volume in context.pod.spec.volumes:
         for part in (volume.get("projected") or {}).get("sources") or []:
             if token := part.get("serviceAccountToken"):
                 with suppress(OSError):
-                    found[wish_of(token)] = (around.folder / str(volume["name"]) / token["path"]).read_bytes()
-    return found
+                    tokens[wish_of(token)] = (context.folder / str(volume["name"]) / token["path"]).read_bytes()
+    return tokens
 
 
-def _place(volume: Source, around: Surroundings) -> Path:
+def _place(volume: Source, context: Surroundings) -> Path:
     name = str(volume["name"])
     kind = next((key for key, value in volume.items() if key != "name" and value is not None), "emptyDir")
     source: Source = volume.get(kind) or {}
     try:
-        given = around.given.get(str(source.get("claimName") or "")) or around.given.get(name)
+        given = context.given.get(str(source.get("claimName") or "")) or context.given.get(name)
         if given is not None:
             return _existing_folder(given)
         if kind not in _MAKERS:
             raise CannotStart(
                 f"volume {name}: {kind} is not available on a process node; give a folder with --volume {name}=FOLDER"
             )
-        return _MAKERS[kind](source, around.folder / name, around)
+        return _MAKERS[kind](source, context.folder / name, context)
     except (_Missing, OutOfBounds) as error:
         raise CannotMount(name, str(error)) from error
     except OSError as error:
@@ -94,12 +94,12 @@ def _place(volume: Source, around: Surroundings) -> Path:
 
 
 class _Missing(Exception):
-    """Something that a volume is made of is not there."""
+    """An object or folder that a volume needs does not exist."""
 
 
 def _existing_folder(folder: Path) -> Path:
     if not folder.exists():
-        raise _Missing(f"{folder}, which was given for it with --volume, does not exist")
+        raise _Missing(f"the folder {folder} given with --volume does not exist")
     return folder
 
 
@@ -108,26 +108,26 @@ def _empty_dir(_: Source, place: Path, __: Surroundings) -> Path:
     return place
 
 
-def _claim(source: Source, place: Path, around: Surroundings) -> Path:
+def _claim(source: Source, place: Path, context: Surroundings) -> Path:
     name = str(source.get("claimName") or "")
-    if name not in around.sources.claims:
+    if name not in context.sources.claims:
         raise _Missing(f'persistentvolumeclaim "{name}" not found')
-    volume = around.sources.claims[name]
+    volume = context.sources.claims[name]
     if volume.get("hostPath"):
-        return _host_path(volume["hostPath"], place, around)
+        return _host_path(volume["hostPath"], place, context)
     if volume.get("local"):
         return _local(volume["local"])
-    if kind := next((kind for kind, said in volume.items() if kind not in _OF_ANY_VOLUME and said), ""):
+    if kind := next((kind for kind, value in volume.items() if kind not in _COMMON_FIELDS and value), ""):
         raise CannotStart(
-            f"claim {name}: its volume is of the kind {kind}, which a process node can't mount; "
+            f"claim {name}: its volume has the type {kind}, which a process node can't mount; "
             f"give a folder with --volume {name}=FOLDER"
         )
-    folder = around.claims / around.pod.metadata.namespace / name
+    folder = context.claims / context.pod.metadata.namespace / name
     make_private(folder)
     return folder
 
 
-_OF_ANY_VOLUME = frozenset(
+_COMMON_FIELDS = frozenset(
     {
         "accessModes",
         "capacity",
@@ -140,11 +140,11 @@ _OF_ANY_VOLUME = frozenset(
         "volumeMode",
     }
 )
-"""What a volume says besides where it is."""
+"""Fields of a persistent volume's spec that are not its type."""
 
 
 def _local(source: Source) -> Path:
-    """Unlike a hostPath it must be there."""
+    """A local volume, which unlike a hostPath must exist."""
     path = Path(str(source.get("path") or "/"))
     if not path.exists():
         raise _Missing(f"local volume: {path} does not exist")
@@ -157,9 +157,9 @@ def _host_path(source: Source, _: Path, __: Surroundings) -> Path:
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
     elif kind == "FileOrCreate" and not path.exists():
         path.touch(FILE_MODE)
-    is_right = _TYPES.get(kind.removesuffix("OrCreate"))
-    if is_right is not None and not is_right(path):
-        raise _Missing(f"hostPath type check failed: {path} is not a {_WORDS[kind.removesuffix('OrCreate')]}")
+    has_type = _TYPES.get(kind.removesuffix("OrCreate"))
+    if has_type is not None and not has_type(path):
+        raise _Missing(f"hostPath type check failed: {path} is not a {_TYPE_NAMES[kind.removesuffix('OrCreate')]}")
     return path
 
 
@@ -170,7 +170,7 @@ _TYPES: Mapping[str, Callable[[Path], bool]] = {
     "CharDevice": Path.is_char_device,
     "BlockDevice": Path.is_block_device,
 }
-_WORDS = {
+_TYPE_NAMES = {
     "Directory": "directory",
     "File": "file",
     "Socket": "socket file",
@@ -179,36 +179,36 @@ _WORDS = {
 }
 
 
-def _config_map(source: Source, place: Path, around: Surroundings) -> Path:
-    return _written(place, _of_config_map(source, around, _mode(source)))
+def _config_map(source: Source, place: Path, context: Surroundings) -> Path:
+    return _written(place, _of_config_map(source, context, _mode(source)))
 
 
-def _secret(source: Source, place: Path, around: Surroundings) -> Path:
-    return _written(place, _of_secret(source, str(source.get("secretName") or ""), around, _mode(source)))
+def _secret(source: Source, place: Path, context: Surroundings) -> Path:
+    return _written(place, _of_secret(source, str(source.get("secretName") or ""), context, _mode(source)))
 
 
-def _downward(source: Source, place: Path, around: Surroundings) -> Path:
-    return _written(place, _of_downward(source, around, _mode(source)))
+def _downward(source: Source, place: Path, context: Surroundings) -> Path:
+    return _written(place, _of_downward(source, context, _mode(source)))
 
 
-def _projected(source: Source, place: Path, around: Surroundings) -> Path:
+def _projected(source: Source, place: Path, context: Surroundings) -> Path:
     files: dict[str, File] = {}
     for part in source.get("sources") or []:
-        files |= _projection(part, around, _mode(source))
+        files |= _projection(part, context, _mode(source))
     return _written(place, files)
 
 
-def _projection(part: Source, around: Surroundings, mode: int) -> dict[str, File]:
+def _projection(part: Source, context: Surroundings, mode: int) -> dict[str, File]:
     if (config_map := part.get("configMap")) is not None:
-        return _of_config_map(config_map, around, mode)
+        return _of_config_map(config_map, context, mode)
     if (secret := part.get("secret")) is not None:
-        return _of_secret(secret, str(secret.get("name") or ""), around, mode)
+        return _of_secret(secret, str(secret.get("name") or ""), context, mode)
     if (downward_api := part.get("downwardAPI")) is not None:
-        return _of_downward(downward_api, around, mode)
+        return _of_downward(downward_api, context, mode)
     if (token := part.get("serviceAccountToken")) is not None:
-        # None on a node of somebody else's cluster: only a kubelet of its own may ask for another's token there.
-        found = around.sources.tokens.get(wish_of(token))
-        return {} if found is None else {str(token.get("path") or ""): File(found, TOKEN_MODE)}
+        # A node of a remote cluster has no tokens: only a kubelet with its own credentials may request them there.
+        data = context.sources.tokens.get(wish_of(token))
+        return {} if data is None else {str(token.get("path") or ""): File(data, TOKEN_MODE)}
     raise _Missing(f"{next(iter(part), 'an empty source')} cannot be projected on a process node")
 
 
@@ -217,20 +217,20 @@ def _mode(source: Source) -> int:
     return FILE_MODE if mode is None else int(mode)
 
 
-def _of_config_map(source: Source, around: Surroundings, mode: int) -> dict[str, File]:
+def _of_config_map(source: Source, context: Surroundings, mode: int) -> dict[str, File]:
     name = str(source.get("name") or "")
-    files = _found(around.sources.config_maps.get(name), source, f'configmap "{name}" not found')
-    return _selected({key: _translated(data, around.local) for key, data in files.items()}, source, mode)
+    files = _required(context.sources.config_maps.get(name), source, f'configmap "{name}" not found')
+    return _selected({key: _translated(data, context.local) for key, data in files.items()}, source, mode)
 
 
-def _of_secret(source: Source, name: str, around: Surroundings, mode: int) -> dict[str, File]:
-    files = _found(around.sources.secrets.get(name), source, f'secret "{name}" not found')
+def _of_secret(source: Source, name: str, context: Surroundings, mode: int) -> dict[str, File]:
+    files = _required(context.sources.secrets.get(name), source, f'secret "{name}" not found')
     return _selected(files, source, mode)
 
 
-def _found(files: Files | None, source: Source, words: str) -> Files:
+def _required(files: Files | None, source: Source, message: str) -> Files:
     if files is None and not source.get("optional"):
-        raise _Missing(words)
+        raise _Missing(message)
     return files or {}
 
 
@@ -245,23 +245,23 @@ def _selected(files: Files, source: Source, mode: int) -> dict[str, File]:
     items = source.get("items")
     if not items:
         return {key: File(data, mode) for key, data in files.items()}
-    chosen: dict[str, File] = {}
+    selected: dict[str, File] = {}
     for item in items:
         if item["key"] in files:
-            chosen[item["path"]] = File(files[item["key"]], int(item.get("mode") or mode))
+            selected[item["path"]] = File(files[item["key"]], int(item.get("mode") or mode))
         elif not source.get("optional"):
             raise _Missing(f"references non-existent config key: {item['key']}")
-    return chosen
+    return selected
 
 
-def _of_downward(source: Source, around: Surroundings, mode: int) -> dict[str, File]:
+def _of_downward(source: Source, context: Surroundings, mode: int) -> dict[str, File]:
     files: dict[str, File] = {}
     for item in source.get("items") or []:
         if field := item.get("fieldRef"):
-            text = downward.field(around.pod, str(field.get("fieldPath") or ""))
+            text = downward.field(context.pod, str(field.get("fieldPath") or ""))
         else:
             selector = decode(encode(item.get("resourceFieldRef") or {}), ResourceFieldSelector)
-            text = downward.resource(around.pod, Container(), selector, around.allocatable)
+            text = downward.resource(context.pod, Container(), selector, context.allocatable)
         files[item["path"]] = File(text.encode(), int(item.get("mode") or mode))
     return files
 
@@ -272,7 +272,7 @@ def _written(place: Path, files: Mapping[str, File]) -> Path:
 
 
 _LIVE = ("configMap", "secret", "downwardAPI", "projected")
-"""Kinds of which the files follow what the API says."""
+"""Volume types whose files follow the API."""
 
 _MAKERS: Mapping[str, Callable[[Source, Path, Surroundings], Path]] = {
     "emptyDir": _empty_dir,
