@@ -1,4 +1,4 @@
-"""Pods as a user would write them; a test sets what it is about."""
+"""Builders of pods as a user writes them; a test sets only the fields that it is about."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def container_json(**fields: Any) -> dict[str, Any]:
 
 
 def pod_json(name: str = "p", *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """As the API server stores it once it has been bound to node `n`."""
+    """A pod as the API server stores it after binding to node `n`."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,4 +1,4 @@
-"""Does something as a user without rights, in a child of this process."""
+"""Runs code as an unprivileged user, in a child of this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOBODY = 65534
 
 
 def as_nobody(do: Callable[[], object]) -> None:
-    """Not by starting a program: the Python of the tests may be in a folder that nobody else can read."""
+    """Run code as another user by a fork: the tests' Python may be in a folder that other users cannot read."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the test runner has threads; the child needs none of them
         child = os.fork()
@@ -32,7 +32,7 @@ def as_nobody(do: Callable[[], object]) -> None:
 
 @contextmanager
 def open_folder() -> Iterator[Path]:
-    """One that everybody can reach and write to; pytest's own folders are for the tests' user alone."""
+    """A folder that every user can write to; pytest's own folders are private."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o777)
     try:

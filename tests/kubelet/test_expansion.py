@@ -8,7 +8,7 @@ from tarragon.localcluster.kubelet.base.expansion import expand
 
 VARIABLES = {"VAR_A": "A", "VAR_B": "B", "VAR_C": "C", "VAR_REF": "$(VAR_A)", "VAR_EMPTY": ""}
 
-# The vectors of Kubernetes' own table (design proposal "Variable expansion"), and what its prose says besides.
+# The test vectors of Kubernetes' design proposal "Variable expansion", and cases from its text.
 VECTORS = {
     "$(VAR_A)": "A",
     "___$(VAR_B)___": "___B___",
@@ -45,10 +45,10 @@ def test_variables_expand_as_kubernetes_expands_them(text: str) -> None:
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="$")), st.dictionaries(st.text(), st.text()))
-def test_a_text_without_a_dollar_sign_stays_as_it_is(text: str, variables: dict[str, str]) -> None:
+def test_text_without_a_dollar_sign_is_unchanged(text: str, variables: dict[str, str]) -> None:
     assert expand(text, variables) == text
 
 
 @given(st.text())
-def test_doubling_every_dollar_sign_is_the_way_to_say_a_text_unchanged(text: str) -> None:
+def test_doubled_dollar_signs_escape_any_text(text: str) -> None:
     assert expand(text.replace("$", "$$"), VARIABLES) == text

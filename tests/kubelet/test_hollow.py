@@ -1,4 +1,4 @@
-"""Pods without processes: what their annotations say comes true in the API, by the clock."""
+"""The hollow kubelet: pods start and end in the API as their annotations say, by a manual clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 class HollowWorld(World):
-    """The node `n` is hollow, and the clock stands until a test turns it."""
+    """A hollow node `n` with a manual clock."""
 
     def __init__(self, api: Api, folder: Path, clock: ManualClock) -> None:
         super().__init__(api, folder)
@@ -49,7 +49,7 @@ class HollowWorld(World):
                 with contextlib.suppress(NotFound):
                     if (await self.cluster.get(NODES, Key("", "n"))).is_ready:
                         return
-                await asyncio.sleep(0)  # noqa: TID251 - gives the others their turn
+                await asyncio.sleep(0)  # noqa: TID251 - lets other tasks run
 
     async def end(self) -> None:
         if self._hollow:
@@ -77,7 +77,7 @@ def container_of(pod: Json) -> Json:
     return status
 
 
-async def test_a_node_that_was_taken_for_lost_says_that_it_is_ready(hollow: HollowWorld) -> None:
+async def test_a_node_marked_as_lost_reports_ready_again(hollow: HollowWorld) -> None:
     await hollow.begin()
     lost = {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}
     await hollow.cluster.patch(NODES, Key("", "n"), {"status": lost}, subresource="status")
@@ -92,7 +92,7 @@ async def test_a_node_that_was_deleted_registers_again(hollow: HollowWorld) -> N
     await hollow.until_node_is_ready()
 
 
-async def test_a_pod_runs_as_long_as_it_says_and_ends_as_it_says(hollow: HollowWorld) -> None:
+async def test_a_pod_runs_and_ends_as_its_annotations_say(hollow: HollowWorld) -> None:
     await hollow.begin()
     await hollow.pod({"seconds": "3600", "exit_code": "3"})
     begun = await hollow.phase("Running")
@@ -118,7 +118,7 @@ async def test_a_pod_runs_as_long_as_it_says_and_ends_as_it_says(hollow: HollowW
     assert ready == {"Initialized": "True", "Ready": "False", "ContainersReady": "False", "PodScheduled": "True"}
 
 
-async def test_a_pod_that_says_nothing_runs_until_it_is_deleted(hollow: HollowWorld) -> None:
+async def test_a_pod_without_annotations_runs_until_it_is_deleted(hollow: HollowWorld) -> None:
     await hollow.begin()
     await hollow.pod()
     await hollow.phase("Running")
@@ -136,7 +136,7 @@ async def test_a_pod_that_says_nothing_runs_until_it_is_deleted(hollow: HollowWo
     assert container_of(seen[-1])["state"]["terminated"]["exitCode"] == 143
 
 
-async def test_a_deleted_pod_takes_its_time_to_end_but_no_longer_than_its_grace(hollow: HollowWorld) -> None:
+async def test_a_deleted_pod_stops_after_its_stop_time_or_its_grace_period(hollow: HollowWorld) -> None:
     await hollow.begin()
     await hollow.pod({"stop_seconds": "20"}, name="polite")
     await hollow.pod({"stop_seconds": "1000"}, name="stubborn")
@@ -153,7 +153,7 @@ async def test_a_deleted_pod_takes_its_time_to_end_but_no_longer_than_its_grace(
     assert left["status"]["phase"] == "Running"
 
 
-async def test_another_hollow_kubelet_goes_on_where_one_has_stopped(hollow: HollowWorld) -> None:
+async def test_another_hollow_kubelet_continues_from_the_state_in_the_api(hollow: HollowWorld) -> None:
     await hollow.begin()
     await hollow.pod({"seconds": "100"})
     begun = await hollow.phase("Running")
@@ -171,7 +171,7 @@ async def test_another_hollow_kubelet_goes_on_where_one_has_stopped(hollow: Holl
     assert container_of(over)["state"]["terminated"]["finishedAt"] == "2026-01-01T00:01:40Z"
 
 
-async def test_a_container_that_fails_is_started_again_where_its_pod_wants_that(hollow: HollowWorld) -> None:
+async def test_a_failed_container_is_restarted_by_the_restart_policy(hollow: HollowWorld) -> None:
     await hollow.begin(seconds=5, exit_code=1)
     await hollow.pod(restartPolicy="OnFailure")
     await hollow.phase("Running")
@@ -186,7 +186,7 @@ async def test_a_container_that_fails_is_started_again_where_its_pod_wants_that(
 
 
 class Deletes:
-    """How many were answered."""
+    """The number of requests."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -201,7 +201,7 @@ class Deletes:
     def watch_ended(self, resource: str, code: int) -> None: ...
 
 
-async def test_a_pod_that_a_finalizer_holds_is_not_deleted_again_and_again(hollow: HollowWorld) -> None:
+async def test_a_pod_with_a_finalizer_is_not_deleted_repeatedly(hollow: HollowWorld) -> None:
     deletes = Deletes()
     counted = Counted(hollow.cluster, hollow.clock, deletes)
     running = asyncio.create_task(Hollow(counted, HollowSettings(names=["n"]), hollow.clock).run())
@@ -222,7 +222,7 @@ async def test_a_pod_that_a_finalizer_holds_is_not_deleted_again_and_again(hollo
     assert count <= 2
 
 
-async def test_what_is_no_number_fails_the_pod_with_words(hollow: HollowWorld) -> None:
+async def test_an_annotation_that_is_not_a_number_fails_the_pod(hollow: HollowWorld) -> None:
     await hollow.begin()
     await hollow.pod({"seconds": "soon"})
 
@@ -231,7 +231,7 @@ async def test_what_is_no_number_fails_the_pod_with_words(hollow: HollowWorld) -
     assert "'soon'" in pod["status"]["message"]
 
 
-async def test_pods_of_other_nodes_are_left_alone(hollow: HollowWorld) -> None:
+async def test_pods_of_other_nodes_are_ignored(hollow: HollowWorld) -> None:
     await hollow.begin()
     await hollow.pod({"seconds": "0"}, name="theirs", nodeName="m")
     await hollow.pod({"seconds": "0"})
@@ -272,7 +272,7 @@ async def test_five_hundred_nodes_of_one_hollow_kubelet_run_two_thousand_pods(ho
 
 
 async def created(cluster: Cluster, pod: Json) -> None:
-    """A real server refuses pods until a controller has made the namespace's service account and its token."""
+    """A real API server rejects pods until a controller has created the namespace's service account."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -284,7 +284,7 @@ async def created(cluster: Cluster, pod: Json) -> None:
 
 
 @pytest.mark.real
-async def test_on_a_real_control_plane_hollow_nodes_are_ready_and_take_pods_of_its_scheduler(
+async def test_on_a_real_control_plane_hollow_nodes_are_ready_and_run_scheduled_pods(
     control_plane: ControlPlane,
 ) -> None:
     async with Http(kubeconfig({}, path=control_plane.kubeconfig).server, random.Random(1)) as cluster:
@@ -317,7 +317,7 @@ async def test_on_a_real_control_plane_hollow_nodes_are_ready_and_take_pods_of_i
     assert all(node.is_ready for node in nodes.values())
 
 
-async def test_who_asks_for_more_than_is_left_is_refused_until_somebody_ends(hollow: HollowWorld) -> None:
+async def test_a_pod_that_does_not_fit_is_rejected_until_another_pod_ends(hollow: HollowWorld) -> None:
     await hollow.begin(capacity={"cpu": 1000, "pods": 9000})
     whole = container_json(resources={"requests": {"cpu": "1"}})
     await hollow.create("first", whole)
@@ -332,7 +332,7 @@ async def test_who_asks_for_more_than_is_left_is_refused_until_somebody_ends(hol
     assert refused["status"]["reason"] == "OutOfcpu"
 
 
-async def test_another_hollow_kubelet_knows_what_its_running_pods_hold(hollow: HollowWorld) -> None:
+async def test_another_hollow_kubelet_counts_the_requests_of_running_pods(hollow: HollowWorld) -> None:
     await hollow.begin(capacity={"cpu": 1000, "pods": 9000})
     whole = container_json(resources={"requests": {"cpu": "1"}})
     await hollow.create("first", whole)

@@ -26,11 +26,11 @@ FOUND = ["GPU-aa", "GPU-ab", "GPU-b"]
         ("7", ()),
     ],
 )
-def test_only_gpus_that_the_caller_may_see_are_offered(allowed: str | None, seen: tuple[str, ...]) -> None:
+def test_only_visible_gpus_are_offered(allowed: str | None, seen: tuple[str, ...]) -> None:
     assert visible(FOUND, allowed) == seen
 
 
-def test_a_machine_offers_what_this_process_may_use() -> None:
+def test_the_machine_offers_the_resources_available_to_this_process() -> None:
     offered = this_machine(("GPU-a",))
 
     assert offered["cpu"] >= 1000
@@ -54,7 +54,7 @@ def reason(answer: object) -> str:
     return answer.reason if isinstance(answer, Verdict) else ""
 
 
-def test_pods_are_admitted_until_the_memory_is_promised() -> None:
+def test_pods_are_admitted_until_the_memory_is_allocated() -> None:
     node = ledger()
 
     assert reason(node.admit(asking("a", memory="5Gi"), [])) == ""
@@ -63,7 +63,7 @@ def test_pods_are_admitted_until_the_memory_is_promised() -> None:
     assert reason(node.admit(asking("b", memory="4Gi"), [])) == ""
 
 
-def test_only_so_many_pods_are_admitted() -> None:
+def test_the_number_of_pods_is_limited() -> None:
     node = ledger()
     for name in "abc":
         node.admit(asking(name), [])
@@ -71,15 +71,15 @@ def test_only_so_many_pods_are_admitted() -> None:
     assert reason(node.admit(asking("d"), [])) == "OutOfpods"
 
 
-def test_a_resource_that_the_node_does_not_have_is_short() -> None:
+def test_a_pod_that_requests_an_unknown_resource_is_rejected() -> None:
     assert reason(ledger().admit(asking("a", **{"example.com_tpu": 1}), [])) == "OutOfexample.com/tpu"
 
 
-def test_shares_are_never_short() -> None:
+def test_shared_resources_are_never_short() -> None:
     assert reason(ledger().admit(asking("a", cpu="20"), [])) == ""
 
 
-def test_containers_of_a_pod_have_gpus_of_their_own_and_init_containers_use_them_before() -> None:
+def test_main_containers_get_separate_gpus_which_init_containers_use_before() -> None:
     one, two = {"resources": {"limits": {"nvidia.com/gpu": 1}}}, {"resources": {"limits": {"nvidia.com/gpu": 2}}}
     described = pod(
         "p",
@@ -96,7 +96,7 @@ def test_containers_of_a_pod_have_gpus_of_their_own_and_init_containers_use_them
     }
 
 
-def test_an_init_container_has_other_gpus_than_the_sidecar_that_runs_beside_it() -> None:
+def test_an_init_container_gets_other_gpus_than_a_running_sidecar() -> None:
     one = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
     described = pod(
         "p",
@@ -116,7 +116,7 @@ def test_an_init_container_has_other_gpus_than_the_sidecar_that_runs_beside_it()
     }
 
 
-def test_gpus_that_are_promised_are_not_given_again() -> None:
+def test_allocated_gpus_are_not_allocated_again() -> None:
     node = ledger("0", "1")
     node.promise("before", {}, {"main": {"nvidia.com/gpu": ("0",)}})
 
@@ -127,7 +127,7 @@ def test_gpus_that_are_promised_are_not_given_again() -> None:
     }
 
 
-def test_a_wish_for_a_gpu_that_is_not_there_is_refused() -> None:
+def test_a_request_for_an_unknown_gpu_is_rejected() -> None:
     answer = ledger("0").admit(asking("a", **{"nvidia.com_gpu": 1}), ["9"])
 
     assert answer == Verdict(
@@ -135,8 +135,8 @@ def test_a_wish_for_a_gpu_that_is_not_there_is_refused() -> None:
     )
 
 
-def test_a_wished_gpu_may_be_shared() -> None:
-    """Who hands out fractions of a GPU gives one to several pods."""
+def test_a_gpu_requested_by_name_may_be_shared() -> None:
+    """A scheduler that allocates fractions of a GPU assigns one to several pods."""
     node = ledger("0", "1")
     wish = ["1"]
 

@@ -1,4 +1,4 @@
-"""What other users of the machine can see of a node in a home that they may enter."""
+"""The files of a node are private, even in a home that other users may enter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.conftest import others_can_reach
 from tests.kubelet.world import World
 
 
-async def test_a_node_and_its_pods_are_their_owners_alone(tmp_path: Path, open_umask: None) -> None:
+async def test_the_files_of_a_node_and_its_pods_are_private(tmp_path: Path, open_umask: None) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o755)
     world = await World.make(home)

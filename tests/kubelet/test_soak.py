@@ -1,4 +1,4 @@
-"""Random deaths by the hundred: of programs, of shims, of the kubelet, of pods."""
+"""Hundreds of random deaths of programs, shims, the kubelet and pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PODS = 8
 
 
 class Fate:
-    """Something happens at every step; `begun` counts in files how often each pod has run."""
+    """Causes a random event at every step; files in `begun` count how often each pod ran."""
 
     def __init__(self, world: World, dice: random.Random) -> None:
         self.world = world
@@ -65,7 +65,7 @@ class Fate:
             await self.world.delete(name, self.dice.choice([None, 0, 1]))
 
     async def _some(self) -> State | None:
-        """The state of the container of some pod, if it lives."""
+        """The state of a random pod's live container, if there is one."""
         name = self.dice.choice(self.names)
         uid = (await self.world.get(name))["metadata"]["uid"]
         told = state_of(self.world.node / "pods" / uid / "runs/main/0")
@@ -84,7 +84,7 @@ def _kill(pid: int) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(5))
-async def test_whatever_dies_every_run_is_counted_once_and_nothing_is_left_over(world: World, seed: int) -> None:
+async def test_random_deaths_neither_repeat_a_run_nor_leave_processes(world: World, seed: int) -> None:
     fate = Fate(world, random.Random(seed))
     world.start_kubelet()
 
@@ -106,4 +106,4 @@ async def test_whatever_dies_every_run_is_counted_once_and_nothing_is_left_over(
     await eventually(lambda: folders_left(world) == [])
     await eventually(lambda: allotted(world.folder / "node") == {})
     for begun in world.folder.glob("begun-*"):
-        assert begun.read_text() in {"", "begun\n"}  # who is killed early has opened the file at most
+        assert begun.read_text() in {"", "begun\n"}  # a pod killed early has at most created the file

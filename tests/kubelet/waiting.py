@@ -1,4 +1,4 @@
-"""The one place where tests of real processes look again until something has come true."""
+"""Polls for a condition in tests with real processes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 async def eventually(probe: Callable[[], T], seconds: float = 60.0) -> T:
-    """The first result that is true; fails with the last one after `seconds`."""
+    """Poll until the result is true, and return it; fail with the last result after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (result := probe()):
         if time.monotonic() > deadline:
             raise AssertionError(f"has not come true within {seconds} s: {probe}; last: {result!r}")
-        await asyncio.sleep(0.01)  # noqa: TID251 - a real process tells nobody here when it has got somewhere
+        await asyncio.sleep(0.01)  # noqa: TID251 - a real process does not signal its progress
     return result

@@ -1,4 +1,4 @@
-"""A kubelet at work on the in-process API, with real processes; what a test wants to see is awaited by watching."""
+"""A kubelet with the in-process API and real processes; tests wait for states by watching the API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GI = 2**30 * 1000
 
 
 class World:
-    """One node `n` with 8 Gi and two GPUs; `start_kubelet` and `stop_kubelet` come in any order."""
+    """One node `n` with 8 Gi and two GPUs, whose kubelet can be started and stopped."""
 
     def __init__(self, api: Api, folder: Path) -> None:
         self.api = api
@@ -75,7 +75,7 @@ class World:
             self.kubelet = self._running = None
 
     async def close(self) -> None:
-        """Whatever a test has left running is killed."""
+        """Kill all processes that the test has left running."""
         try:
             await self.stop_kubelet()
         finally:
@@ -85,7 +85,7 @@ class World:
             await self.api.close()
 
     def processes(self) -> set[str]:
-        """Marks of all processes of this node's containers."""
+        """The identities of this node's containers that have processes."""
         identity = self.node / "identity"
         return shim_client.identities(f"{identity.read_text()}.") if identity.exists() else set()
 
@@ -96,7 +96,7 @@ class World:
         return created
 
     async def run(self, script: str, name: str = "p", **spec: Any) -> Json:
-        """A pod with one container that runs a shell script."""
+        """Create a pod with one container that runs a shell script."""
         fields = spec.pop("container", {})
         return await self.create(name, container_json(command=["sh", "-c", script], **fields), **spec)
 
@@ -110,7 +110,7 @@ class World:
         await self.cluster.create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": "default"}, "data": data})
 
     async def until(self, holds: Callable[[Json], Any], name: str = "p") -> Json:
-        """The first state of the pod of which this is true, from now on."""
+        """Wait for a state of the pod for which this holds, and return the pod."""
         selection = Selection(namespace="default", fields=f"metadata.name={name}")
         async with asyncio.timeout(60):
             listing = await self.cluster.list(ANY_POD, selection)
@@ -126,7 +126,7 @@ class World:
         return await self.until(lambda pod: pod.get("status", {}).get("phase") == phase, name)
 
     async def waiting(self, reason: str, name: str = "p") -> str:
-        """The message of the container that waits for this reason."""
+        """Wait until the container waits for this reason, and return its message."""
         pod = await self.until(lambda pod: state(pod).get("waiting", {}).get("reason") == reason, name)
         return str(state(pod)["waiting"].get("message", ""))
 
@@ -144,7 +144,7 @@ class World:
         return b"".join([chunk async for chunk in self.logs.read(pod, LogOptions(**options))]).decode()
 
     async def says(self, text: str, name: str = "p") -> None:
-        """Return when the container has written this, by following its log."""
+        """Return when the container has printed this, by following its log."""
         await self.until(lambda pod: "running" in state(pod) or "terminated" in state(pod), name)
         said = b""
         async with asyncio.timeout(60):
@@ -155,7 +155,7 @@ class World:
         raise AssertionError(f"has ended with {said!r}")
 
     async def events(self, name: str = "p") -> list[tuple[str, str]]:
-        """Reason and message, as they came."""
+        """Reason and message of the pod's events, in order."""
         assert self.kubelet
         await self.kubelet.recorder.told()
         listing = await self.cluster.list(EVENTS.reading(dict), Selection(namespace="default"))
@@ -163,7 +163,7 @@ class World:
         return [(each["reason"], each["message"]) for each in about]
 
     async def event(self, reason: str, words: str = "") -> str:
-        """The message of the first event of this reason that has these words in it, as soon as there is one."""
+        """Wait for an event of this reason with these words, and return its message."""
         selection = Selection(namespace="default", fields=f"reason={reason}")
         async with asyncio.timeout(60):
             listing = await self.cluster.list(EVENTS.reading(dict), selection)

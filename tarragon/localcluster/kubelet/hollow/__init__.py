@@ -1,1 +1,1 @@
-"""A kubelet that starts no processes: pods run and end by annotation, for tests of scale."""
+"""A kubelet that starts no processes: pods run and end as their annotations say, for scale tests."""

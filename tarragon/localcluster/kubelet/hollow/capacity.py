@@ -1,4 +1,4 @@
-"""What the pods of hollow nodes have been promised: as any kubelet, a hollow one refuses who does not fit."""
+"""Allocations on hollow nodes: like any kubelet, the hollow one rejects pods that do not fit."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from tarragon.localcluster.kubelet.pod.status import Verdict
 
 
 class Room:
-    """Of nodes that all have the same `capacity`, in thousandths."""
+    """The allocations on nodes that all have the same `capacity`, in thousandths."""
 
     def __init__(self, capacity: Resources) -> None:
         self._capacity = capacity
         self._used: dict[str, Resources] = {}
-        self._promised: dict[str, tuple[str, Resources]] = {}
+        self._allocations: dict[str, tuple[str, Resources]] = {}
 
     def admit(self, pod: HollowPod) -> Verdict | None:
-        """Why the pod is not taken; None when it is, or has been."""
-        if pod.metadata.uid in self._promised:
+        """Admit the pod: None, or why it is rejected. An admitted pod stays admitted."""
+        if pod.metadata.uid in self._allocations:
             return None
-        verdict = refusal(_needs(pod), self._used.get(pod.spec.node_name, {}), self._capacity, ())
+        verdict = refusal(_requests(pod), self._used.get(pod.spec.node_name, {}), self._capacity, ())
         if verdict is None:
             self.promise(pod)
         return verdict
 
     def promise(self, pod: HollowPod) -> None:
-        """Also of one that runs already."""
+        """Allocate the pod's requests, also for a pod that already runs."""
         uid, node = pod.metadata.uid, pod.spec.node_name
-        if uid not in self._promised:
-            self._promised[uid] = (node, _needs(pod))
-            self._used[node] = total([self._used.get(node, {}), _needs(pod)])
+        if uid not in self._allocations:
+            self._allocations[uid] = (node, _requests(pod))
+            self._used[node] = total([self._used.get(node, {}), _requests(pod)])
 
     def release(self, pod: HollowPod) -> None:
-        node, needs = self._promised.pop(pod.metadata.uid, ("", {}))
+        node, requests = self._allocations.pop(pod.metadata.uid, ("", {}))
         if node:
-            self._used[node] = minus(self._used[node], needs)
+            self._used[node] = minus(self._used[node], requests)
 
 
-def _needs(pod: HollowPod) -> Resources:
-    # Pods of one template differ in their node only.
-    return _wanted(encode(msgspec.structs.replace(pod.spec, node_name="")))
+def _requests(pod: HollowPod) -> Resources:
+    # Without the node name, pods of one template share a cache entry.
+    return _spec_requests(encode(msgspec.structs.replace(pod.spec, node_name="")))
 
 
 @lru_cache(maxsize=4096)
-def _wanted(spec: bytes) -> Resources:
+def _spec_requests(spec: bytes) -> Resources:
     return wanted(core.Pod(spec=decode(spec, core.PodSpec)))

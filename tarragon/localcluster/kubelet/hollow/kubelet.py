@@ -1,12 +1,12 @@
-"""A hollow kubelet: nodes whose pods start and end as their annotations say, without a process, by the ten thousand.
+"""The hollow kubelet: simulates thousands of nodes, whose pods start and end without processes.
 
-Annotations of a pod that count here, all optional:
-    tarragon.dev/hollow-seconds        how long its containers run; by default what the settings say, else for ever
-    tarragon.dev/hollow-exit-code      how they end then
-    tarragon.dev/hollow-stop-seconds   how long they take to end when the pod is deleted, at most its grace
+Annotations of a pod that are read here, all optional:
+    tarragon.dev/hollow-seconds        how long its containers run; by default as in the settings, else forever
+    tarragon.dev/hollow-exit-code      their exit code
+    tarragon.dev/hollow-stop-seconds   how long they take to end when the pod is deleted, at most its grace period
 
-All containers of a pod share one fate. Who asks for more than is left is refused, as by any kubelet; nothing is read:
-no volumes, probes or images.
+All containers of a pod start and end together. Pods that do not fit are rejected, as by any kubelet. Volumes, probes
+and images are ignored.
 """
 
 from __future__ import annotations
@@ -41,22 +41,23 @@ from tarragon.localcluster.kubelet.node import node as real_node
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 ENDED_BY_SIGTERM = 143
 RESTARTED_SECONDS = 10.0
-"""What a restarted container runs at least: in place of a back-off."""
+"""The least time that a restarted container runs, instead of a back-off."""
 
-_ROOM: Resources = MappingProxyType({CPU: 64_000, MEMORY: 256 * 2**30 * 1000, PODS: 500_000})
+_DEFAULT_CAPACITY: Resources = MappingProxyType({CPU: 64_000, MEMORY: 256 * 2**30 * 1000, PODS: 500_000})
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HollowSettings:
-    """`capacity` of each node, in thousandths; `seconds` None: containers run until their pod is deleted.
+    """The settings of all hollow nodes. `capacity` is that of each node, in thousandths.
 
-    A node controller takes a node without a heartbeat for lost after 40 s; where none runs, `heartbeat_seconds` may be
-    as long as one likes. `writers`: requests at once.
+    If `seconds` is None, containers run until their pod is deleted. A node controller considers a node lost after 40 s
+    without a heartbeat; without one, `heartbeat_seconds` may be any number. `writers` is the number of concurrent
+    requests.
     """
 
     names: Sequence[str]
-    capacity: Resources = field(default_factory=lambda: _ROOM)
+    capacity: Resources = field(default_factory=lambda: _DEFAULT_CAPACITY)
     labels: Mapping[str, str] = field(default_factory=dict)
     seconds: float | None = None
     exit_code: int = 0
@@ -66,32 +67,33 @@ class HollowSettings:
 
 
 class Hollow:
-    """`run` does the work until it is cancelled. All truth is in the API: another one's `run` goes on from there."""
+    """Runs hollow nodes until `run` is cancelled. All state is in the API, so another `run` continues from there."""
 
     def __init__(self, cluster: Cluster, settings: HollowSettings, clock: Clock) -> None:
         self._cluster = cluster
         self._settings = settings
         self._clock = clock
         self._names = frozenset(settings.names)
-        one = settings.names[0] if len(settings.names) == 1 else ""
-        mine = Selection(fields=f"spec.nodeName={one}" if one else "spec.nodeName!=")
-        pods = core.PODS.reading(HollowPod)
-        dice = random.Random()
-        self._pods = Cache(cluster, pods, clock, mine, jitter=dice)
-        self._resource = pods
-        self._agenda = _Agenda(clock)
-        self._due: asyncio.Queue[_Entry] = asyncio.Queue()
-        self._acting: set[Key] = set()
-        self._awaited: dict[Key, int] = {}
-        self._room = Room(settings.capacity)
+        only_node = settings.names[0] if len(settings.names) == 1 else ""
+        selection = Selection(fields=f"spec.nodeName={only_node}" if only_node else "spec.nodeName!=")
+        resource = core.PODS.reading(HollowPod)
+        jitter = random.Random()
+        self._pods = Cache(cluster, resource, clock, selection, jitter=jitter)
+        self._resource = resource
+        self._timers = _TimerQueue(clock)
+        self._due: asyncio.Queue[_Timer] = asyncio.Queue()
+        self._in_progress: set[Key] = set()
+        self._expected_versions: dict[Key, int] = {}
+        self._allocations = Room(settings.capacity)
         self._started: dict[str, dt.datetime] = {}
         self._registered = asyncio.Event()
-        self._nodes = Cache(cluster, NODES, clock, Selection(fields=f"metadata.name={one}" if one else ""), jitter=dice)
-        self._doubted: set[str] = set()
-        self._doubt = asyncio.Event()
+        nodes = Selection(fields=f"metadata.name={only_node}" if only_node else "")
+        self._nodes = Cache(cluster, NODES, clock, nodes, jitter=jitter)
+        self._unready_nodes: set[str] = set()
+        self._has_unready_nodes = asyncio.Event()
 
     async def registered(self) -> None:
-        """Return when all nodes have been made and told Ready."""
+        """Return when all nodes have been created and reported Ready."""
         await self._registered.wait()
 
     async def run(self) -> None:
@@ -101,41 +103,41 @@ class Hollow:
         self._nodes.on_trouble(_report)
         self._nodes.on_recovery(_report_end)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._stay_ready())
-            group.create_task(self._answer_doubts())
+            group.create_task(self._run_heartbeats())
+            group.create_task(self._repair_nodes())
             group.create_task(self._pods.run())
-            group.create_task(self._keep_time())
+            group.create_task(self._enqueue_due())
             for _ in range(self._settings.writers):
-                group.create_task(self._write())
+                group.create_task(self._write_statuses())
 
     # ------------------------------------------------------------------------------------------------------------ pods
 
     def _changed(self, key: Key, old: HollowPod | None, new: HollowPod | None) -> None:
         if old is not None and (new is None or new.is_finished):
             self._started.pop(old.metadata.uid, None)
-            self._room.release(old)
+            self._allocations.release(old)
         if new is not None and new.is_running and new.spec.node_name in self._names:
-            self._room.promise(new)
+            self._allocations.promise(new)
         if new is None:
-            self._awaited.pop(key, None)
-        elif new.spec.node_name in self._names and key not in self._acting:
-            self._consider(key, new)
+            self._expected_versions.pop(key, None)
+        elif new.spec.node_name in self._names and key not in self._in_progress:
+            self._schedule(key, new)
 
-    def _consider(self, key: Key, pod: HollowPod) -> None:
-        """What the watch tells may be older than what our own last write was answered."""
-        if pod.version < self._awaited.get(key, 0):
+    def _schedule(self, key: Key, pod: HollowPod) -> None:
+        """Schedule the pod's next step, unless the watch is still behind our own last write."""
+        if pod.version < self._expected_versions.get(key, 0):
             return
-        self._awaited.pop(key, None)
-        due = self._moment(pod)
+        self._expected_versions.pop(key, None)
+        due = self._next_due(pod)
         if due is not None:
-            self._agenda.add(due, key, pod)
+            self._timers.add(due, key, pod)
 
-    def _moment(self, pod: HollowPod) -> dt.datetime | None:
-        """When there is something to do for it next, if ever."""
+    def _next_due(self, pod: HollowPod) -> dt.datetime | None:
+        """When the pod's next step is due; None for never."""
         now = self._clock.now()
         if pod.is_ending:
-            asked = pod.deletion_asked or now
-            return asked + dt.timedelta(seconds=pod.stop_seconds) if pod.is_running else now
+            deleted = pod.deletion_asked or now
+            return deleted + dt.timedelta(seconds=pod.stop_seconds) if pod.is_running else now
         if pod.is_finished:
             return None
         if not pod.is_running:
@@ -143,7 +145,7 @@ class Hollow:
         seconds = self._seconds(pod)
         if seconds is None:
             return None
-        # Kubernetes keeps whole seconds; of those that we have started ourselves we know better.
+        # The status has whole seconds; the start of pods that we started ourselves is known exactly.
         started = self._started.get(pod.metadata.uid) or pod.started or now
         return started + dt.timedelta(seconds=seconds)
 
@@ -153,66 +155,68 @@ class Hollow:
             return max(seconds, RESTARTED_SECONDS)
         return seconds
 
-    async def _keep_time(self) -> None:
+    async def _enqueue_due(self) -> None:
         while True:
-            for entry in self._agenda.take_due():
-                pod = self._pods.objects.get(entry.key)
-                # A pod that has changed since stands further down, or nothing is to be done for it any more.
-                if pod is not None and pod.version == entry.version and entry.key not in self._acting:
-                    self._acting.add(entry.key)
-                    self._due.put_nowait(entry)
-            await self._agenda.next_due()
+            for timer in self._timers.take_due():
+                pod = self._pods.objects.get(timer.key)
+                # A pod that changed meanwhile has a later timer, or needs none.
+                if pod is not None and pod.version == timer.version and timer.key not in self._in_progress:
+                    self._in_progress.add(timer.key)
+                    self._due.put_nowait(timer)
+            await self._timers.next_due()
 
-    async def _write(self) -> None:
+    async def _write_statuses(self) -> None:
         while True:
-            entry = await self._due.get()
+            timer = await self._due.get()
             version, pause = 0, 0.0
-            pod = self._pods.objects.get(entry.key)
+            pod = self._pods.objects.get(timer.key)
             try:
                 if pod is not None:
                     version = await self._act(pod)
             except (NotFound, Conflict):
-                pause = FIRST_PAUSE  # by then the watch has told what has become of it
+                pause = FIRST_PAUSE  # by then the watch has delivered the pod's new state
             except ApiError as error:
                 pause = max(FIRST_PAUSE, error.retry_after)
-                _log.info("a hollow pod could not be told", pod=str(entry.key), error=str(error))
-            self._acted(entry.key, version, pause)
+                _log.info("the status of a hollow pod could not be written", pod=str(timer.key), error=str(error))
+            self._finish(timer.key, version, pause)
 
-    def _acted(self, key: Key, version: int, pause: float) -> None:
-        self._acting.discard(key)
+    def _finish(self, key: Key, version: int, pause: float) -> None:
+        self._in_progress.discard(key)
         pod = self._pods.objects.get(key)
         if pod is None:
             return
         if pause:
-            self._agenda.add(self._clock.now() + dt.timedelta(seconds=pause), key, pod)
+            self._timers.add(self._clock.now() + dt.timedelta(seconds=pause), key, pod)
             return
         if version > pod.version:
-            self._awaited[key] = version
+            self._expected_versions[key] = version
         else:
-            self._consider(key, pod)
+            self._schedule(key, pod)
 
     async def _act(self, pod: HollowPod) -> int:
-        """Do what is due; the version that must be seen before anything else is."""
+        """Do the pod's next step; return the version that the watch must reach before a further step."""
         now = self._clock.now()
         if pod.is_ending:
-            version = await self._tell(pod, ended(pod, ENDED_BY_SIGTERM, now)) if pod.is_running else pod.version
+            version = (
+                await self._write_status(pod, ended(pod, ENDED_BY_SIGTERM, now)) if pod.is_running else pod.version
+            )
             await self._remove(pod)
             return version + 1
         if not pod.is_readable:
-            return await self._tell(pod, unreadable(pod, now))
+            return await self._write_status(pod, unreadable(pod, now))
         if not pod.is_running:
-            verdict = self._room.admit(pod)
+            verdict = self._allocations.admit(pod)
             if verdict is not None:
-                return await self._tell(pod, refused(verdict, now))
+                return await self._write_status(pod, refused(verdict, now))
             self._started[pod.metadata.uid] = now
-            return await self._tell(pod, running(pod, now))
+            return await self._write_status(pod, running(pod, now))
         code = self._settings.exit_code if pod.exit_code is None else pod.exit_code
         if pod.restarts_after(code):
             self._started[pod.metadata.uid] = now
-            return await self._tell(pod, running(pod, now, ended_with=code))
-        return await self._tell(pod, ended(pod, code, now))
+            return await self._write_status(pod, running(pod, now, ended_with=code))
+        return await self._write_status(pod, ended(pod, code, now))
 
-    async def _tell(self, pod: HollowPod, status: Mapping[str, object]) -> int:
+    async def _write_status(self, pod: HollowPod, status: Mapping[str, object]) -> int:
         body = {"metadata": {"uid": pod.metadata.uid}, "status": status}
         return (await self._cluster.patch(self._resource, pod.key, body, subresource="status")).version
 
@@ -221,33 +225,33 @@ class Hollow:
 
     # ----------------------------------------------------------------------------------------------------------- nodes
 
-    async def _stay_ready(self) -> None:
-        """Register all, then renew the lease of each once a period, evenly spread over it."""
+    async def _run_heartbeats(self) -> None:
+        """Register all nodes, then renew each lease once per period, spread evenly over it."""
         await self._for_all(self._settings.names, self._register)
         self._registered.set()
         self._nodes.subscribe(self._node_changed)
         names = self._settings.names
-        turns = max(1, min(len(names), int(self._settings.heartbeat_seconds)))
+        batches = max(1, min(len(names), int(self._settings.heartbeat_seconds)))
         due = self._clock.monotonic()
-        for turn in itertools.cycle(range(turns)):
-            await self._for_all(names[turn::turns], self._renew)
-            due = max(due + self._settings.heartbeat_seconds / turns, self._clock.monotonic())
+        for batch in itertools.cycle(range(batches)):
+            await self._for_all(names[batch::batches], self._renew_lease)
+            due = max(due + self._settings.heartbeat_seconds / batches, self._clock.monotonic())
             await self._clock.sleep(due - self._clock.monotonic())
 
     def _node_changed(self, key: Key, _: Node | None, new: Node | None) -> None:
         if key.name in self._names and (new is None or not new.is_ready):
-            self._doubted.add(key.name)
-            self._doubt.set()
+            self._unready_nodes.add(key.name)
+            self._has_unready_nodes.set()
 
-    async def _answer_doubts(self) -> None:
-        """A node controller that missed heartbeats, through whosever fault, wants to be told anew, not a lease."""
+    async def _repair_nodes(self) -> None:
+        """Register nodes again that were deleted or marked not ready: for a node controller, a lease is not enough."""
         await self._registered.wait()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._nodes.run())
             while True:
-                await self._doubt.wait()
-                self._doubt.clear()
-                names, self._doubted = sorted(self._doubted), set()
+                await self._has_unready_nodes.wait()
+                self._has_unready_nodes.clear()
+                names, self._unready_nodes = sorted(self._unready_nodes), set()
                 await self._for_all(names, self._register)
                 await self._clock.sleep(FIRST_PAUSE)
 
@@ -255,26 +259,26 @@ class Hollow:
         rest = iter(names)
         async with asyncio.TaskGroup() as group:
             for _ in range(min(self._settings.writers, len(names))):
-                group.create_task(self._one_by_one(rest, do))
+                group.create_task(self._call_each(rest, do))
 
-    async def _one_by_one(self, names: Iterator[str], do: Callable[[str], Awaitable[None]]) -> None:
+    async def _call_each(self, names: Iterator[str], do: Callable[[str], Awaitable[None]]) -> None:
         for name in names:
             await do(name)
 
     async def _register(self, name: str) -> None:
-        """Until it has succeeded: made or made again, Ready, without a taint."""
+        """Create or update the node, Ready and without taints; retry until that succeeds."""
         pause = FIRST_PAUSE
         while True:
             try:
-                await self._make(name)
+                await self._create_node(name)
             except ApiError as error:
-                _log.info("a hollow node could not be made", node=name, error=str(error), pause=pause)
+                _log.info("a hollow node could not be registered", node=name, error=str(error), pause=pause)
                 await self._clock.sleep(max(pause, error.retry_after))
                 pause = min(pause * 2, LONGEST_PAUSE)
             else:
                 return
 
-    async def _make(self, name: str) -> None:
+    async def _create_node(self, name: str) -> None:
         settings = self._settings
         body = real_node.manifest(name, {**settings.labels, real_node.KIND: "hollow"})
         try:
@@ -283,11 +287,11 @@ class Hollow:
             await self._cluster.patch(NODES, Key("", name), {"metadata": {"labels": body["metadata"]["labels"]}})
         status = real_node.status(name, settings.capacity, timestamp(self._clock.now()))
         await self._cluster.patch(NODES, Key("", name), {"status": status}, subresource="status")
-        # An API server taints a new node, and where no controller runs nobody would take it away.
+        # An API server taints new nodes, and without a node controller the taint would stay.
         await self._cluster.patch(NODES, Key("", name), {"spec": {"taints": None}})
-        await self._renew(name)
+        await self._renew_lease(name)
 
-    async def _renew(self, name: str) -> None:
+    async def _renew_lease(self, name: str) -> None:
         try:
             await lease.renew(self._cluster, name, self._clock)
         except ApiError as error:
@@ -295,44 +299,44 @@ class Hollow:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
-    """Something to do for a pod, if that is still as it was."""
+class _Timer:
+    """A pod's step that is due, valid while the pod has this version."""
 
     key: Key
     version: int
 
 
-class _Agenda:
-    """What is due when."""
+class _TimerQueue:
+    """A heap of timers by due time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._heap: list[tuple[float, int, _Entry]] = []
+        self._heap: list[tuple[float, int, _Timer]] = []
         self._order = itertools.count()
-        self._sooner = asyncio.Event()
+        self._has_earlier = asyncio.Event()
 
     def add(self, due: dt.datetime, key: Key, pod: HollowPod) -> None:
         at = self._clock.monotonic() + (due - self._clock.now()).total_seconds()
         if not self._heap or at < self._heap[0][0]:
-            self._sooner.set()
-        heapq.heappush(self._heap, (at, next(self._order), _Entry(key, pod.version)))
+            self._has_earlier.set()
+        heapq.heappush(self._heap, (at, next(self._order), _Timer(key, pod.version)))
 
-    def take_due(self) -> Iterator[_Entry]:
+    def take_due(self) -> Iterator[_Timer]:
         while self._heap and self._heap[0][0] <= self._clock.monotonic():
             yield heapq.heappop(self._heap)[2]
 
     async def next_due(self) -> None:
-        """Return when something may be due."""
-        self._sooner.clear()
-        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._sooner.wait())]
+        """Return when a timer may be due."""
+        self._has_earlier.clear()
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._has_earlier.wait())]
         if self._heap:
             seconds = self._heap[0][0] - self._clock.monotonic()
-            waiting.append(asyncio.ensure_future(self._clock.sleep(max(0.0, seconds))))
+            waits.append(asyncio.ensure_future(self._clock.sleep(max(0.0, seconds))))
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in waiting:
-                each.cancel()
+            for wait in waits:
+                wait.cancel()
 
 
 def _report(trouble: Trouble) -> None:

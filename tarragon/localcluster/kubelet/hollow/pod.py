@@ -1,4 +1,4 @@
-"""What a hollow kubelet reads of a pod, which is little, and the statuses that it writes. Pure."""
+"""The few pod fields that the hollow kubelet reads, and the statuses that it writes. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Annotations(Struct, frozen=True):
     stop_seconds: str | None = msgspec.field(default=None, name=f"{PREFIX}stop-seconds")
 
 
-_NONE_SAID = Annotations()
+_NO_ANNOTATIONS = Annotations()
 _NO_RESOURCES = ResourceRequirements()
 
 
@@ -39,7 +39,7 @@ class Meta(Struct, frozen=True):
     resource_version: str = ""
     deletion_timestamp: dt.datetime | None = None
     deletion_grace_period_seconds: int | None = None
-    annotations: Annotations = _NONE_SAID
+    annotations: Annotations = _NO_ANNOTATIONS
 
 
 class Container(Struct, frozen=True):
@@ -87,7 +87,7 @@ class HollowPod(Struct, frozen=True):
 
     @property
     def version(self) -> int:
-        """Newer is greater: Kubernetes promises it since 1.35, and every server has always kept it."""
+        """The resource version as a number. Newer is greater: guaranteed since Kubernetes 1.35, and true before."""
         return int(self.metadata.resource_version or 0)
 
     @property
@@ -104,11 +104,10 @@ class HollowPod(Struct, frozen=True):
 
     @property
     def is_readable(self) -> bool:
-        """Whether its annotations are numbers."""
-        said = self.metadata.annotations
-        return all(
-            text is None or _number(text) is not None for text in (said.seconds, said.exit_code, said.stop_seconds)
-        )
+        """Whether all annotations are numbers."""
+        annotations = self.metadata.annotations
+        texts = (annotations.seconds, annotations.exit_code, annotations.stop_seconds)
+        return all(text is None or _number(text) is not None for text in texts)
 
     @property
     def seconds(self) -> float | None:
@@ -121,21 +120,21 @@ class HollowPod(Struct, frozen=True):
 
     @property
     def stop_seconds(self) -> float:
-        """At most the grace: by then they are killed."""
+        """Seconds until the containers of a deleted pod end: at most the grace period, after which they are killed."""
         grace = self.metadata.deletion_grace_period_seconds
         return min(_number(self.metadata.annotations.stop_seconds) or 0.0, DEFAULT_GRACE if grace is None else grace)
 
     @property
     def deletion_asked(self) -> dt.datetime | None:
-        """The API server writes down when the grace ends."""
+        """When the deletion was requested. The API server stores when the grace period ends."""
         due, grace = self.metadata.deletion_timestamp, self.metadata.deletion_grace_period_seconds or 0
         return due - dt.timedelta(seconds=grace) if due else None
 
     @property
     def started(self) -> dt.datetime | None:
-        """When its containers began to run, the last time that they did."""
-        found = [each.state.running.started_at for each in self.status.container_statuses if each.state.running]
-        return found[0] if found else None
+        """When its containers last started."""
+        starts = [each.state.running.started_at for each in self.status.container_statuses if each.state.running]
+        return starts[0] if starts else None
 
     @property
     def restarts(self) -> int:
@@ -146,7 +145,7 @@ class HollowPod(Struct, frozen=True):
 
 
 def _number(text: str | None) -> float | None:
-    """None for what is none, or none that makes sense."""
+    """Parse a number; None if the text is none, or the number is out of range."""
     with contextlib.suppress(ValueError):
         number = float(text or "")
         return number if 0 <= number < LONGEST else None
@@ -154,8 +153,8 @@ def _number(text: str | None) -> float | None:
 
 
 def running(pod: HollowPod, now: dt.datetime, *, ended_with: int | None = None) -> Json:
-    """`ended_with`: the containers have just ended so, and were started again."""
-    again = 0 if ended_with is None else 1
+    """The status of a running pod. `ended_with` is the exit code of the previous run, if it was just restarted."""
+    new_restarts = 0 if ended_with is None else 1
     last = {} if ended_with is None else {"terminated": _terminated(pod, ended_with, now)}
     state = {"running": {"startedAt": timestamp(now)}}
     return {
@@ -166,15 +165,15 @@ def running(pod: HollowPod, now: dt.datetime, *, ended_with: int | None = None) 
         "podIPs": [{"ip": address(pod.metadata.uid)}],
         "conditions": _conditions("", now),
         "containerStatuses": [
-            _container(pod, each, state, {"restartCount": pod.restarts + again, "lastState": last})
+            _container(pod, each, state, {"restartCount": pod.restarts + new_restarts, "lastState": last})
             for each in pod.spec.containers
         ],
-        "initContainerStatuses": _initial(pod, now),
+        "initContainerStatuses": _init_statuses(pod, now),
     }
 
 
 def ended(pod: HollowPod, code: int, now: dt.datetime) -> Json:
-    """Whoever was killed by a signal n has 128+n."""
+    """The status of a pod whose containers ended with this exit code, 128+n after signal n."""
     state = {"terminated": _terminated(pod, code, now)}
     return {
         "phase": "Failed" if code else "Succeeded",
@@ -196,13 +195,14 @@ def refused(verdict: Verdict, now: dt.datetime) -> Json:
 
 
 def unreadable(pod: HollowPod, now: dt.datetime) -> Json:
-    said = pod.metadata.annotations
-    words = f"{PREFIX}… must be numbers: {said.seconds!r}, {said.exit_code!r}, {said.stop_seconds!r}"
-    return {"phase": "Failed", "reason": "UnreadableAnnotations", "message": words, "startTime": timestamp(now)}
+    annotations = pod.metadata.annotations
+    values = f"{annotations.seconds!r}, {annotations.exit_code!r}, {annotations.stop_seconds!r}"
+    message = f"{PREFIX}… must be numbers: {values}"
+    return {"phase": "Failed", "reason": "UnreadableAnnotations", "message": message, "startTime": timestamp(now)}
 
 
 def address(uid: str) -> str:
-    """Of its own, and the same whenever one asks."""
+    """The pod's simulated IP address, derived from its uid."""
     return f"10.{'.'.join(str(byte) for byte in hashlib.sha256(uid.encode()).digest()[:3])}"
 
 
@@ -221,7 +221,7 @@ def _container(pod: HollowPod, container: Container, state: Json, changes: Json)
     }
 
 
-def _initial(pod: HollowPod, now: dt.datetime) -> list[Json] | None:
+def _init_statuses(pod: HollowPod, now: dt.datetime) -> list[Json] | None:
     state = {"terminated": {"exitCode": 0, "reason": "Completed", **_between(now, now)}}
     return [_container(pod, each, state, {"started": False}) for each in pod.spec.init_containers] or None
 
@@ -235,7 +235,7 @@ def _between(started: dt.datetime, finished: dt.datetime) -> Json:
 
 
 def _conditions(over: str, now: dt.datetime) -> list[Json]:
-    """`over`: why it is not ready any more."""
+    """The pod's conditions. `over` is why it is not ready any more; empty while it runs."""
     since = {"lastTransitionTime": timestamp(now)}
     unready = {"status": "False", "reason": over}
     return [

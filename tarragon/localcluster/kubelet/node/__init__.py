@@ -1,1 +1,1 @@
-"""The node object: its capacity, conditions and lease."""
+"""The Node object: its capacity, conditions and lease."""

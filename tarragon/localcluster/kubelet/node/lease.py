@@ -1,4 +1,4 @@
-"""The Lease of a node in kube-node-lease: the cheap heartbeat that a node controller waits for."""
+"""Renews a node's Lease in kube-node-lease, the cheap heartbeat that a node controller expects."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tarragon.kube.meta import Key
 
 NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
-"""After this long without a heartbeat a node controller takes the node for lost, whatever stands in the Lease."""
+"""A node controller considers a node lost after this long without a heartbeat, whatever the Lease says."""
 
 
 async def renew(cluster: Cluster, node: str, clock: Clock, seconds: int = LEASE_SECONDS) -> None:
-    """Renew it for so many seconds, or make it.
+    """Renew the node's Lease for this duration, or create it.
 
-    Raises ApiError; NotFound where the cluster keeps no leases, or knows no such node.
+    Raises ApiError; NotFound if the cluster has no Leases or no such node.
     """
     key = Key(NAMESPACE, node)
     renewed = {"spec": {"renewTime": micro_timestamp(clock.now()), "leaseDurationSeconds": seconds}}
@@ -33,7 +33,7 @@ async def renew(cluster: Cluster, node: str, clock: Clock, seconds: int = LEASE_
 
 
 async def _new(cluster: Cluster, node: str, renewed: dict[str, Any]) -> dict[str, Any]:
-    """It belongs to the Node, and goes with it."""
+    """A new Lease, owned by the Node."""
     owner = await cluster.get(NODES, Key("", node))
     return {
         "apiVersion": LEASES.api_version,

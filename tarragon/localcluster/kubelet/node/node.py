@@ -1,4 +1,4 @@
-"""One node: what the machine offers, as a Node object that says so and stays Ready while the kubelet runs."""
+"""Registers the machine as a Node with its capacity, and keeps the Node Ready while the kubelet runs."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from tarragon.localcluster.kubelet.network.port_claims import machine_folder
 from tarragon.localcluster.kubelet.node import lease
 
 HEARTBEAT_SECONDS = 300.0
-"""An embedded cluster has nobody who would miss a heartbeat, and each is a write to the disk.
+"""An embedded cluster does not check heartbeats, and each one is a write to the disk.
 
-A cluster with a node controller takes a node for lost after 40 s: there, `NodeSettings.heartbeat_seconds` is 10.
+A node controller considers a node lost after 40 s; `NodeSettings.heartbeat_seconds` is 10 for such clusters.
 """
 LONGEST_PAUSE = 30.0
 MOST_PODS = 500
 KIND = "tarragon.dev/node"
-"""The label that tells a node of processes, or a hollow one, from all others."""
+"""The label of process nodes and hollow nodes, with the kind as its value."""
 PRODUCT = "nvidia.com/gpu.product"
-"""The label by which NVIDIA's feature discovery tells models apart."""
+"""The label in which NVIDIA's GPU feature discovery reports the model."""
 PRETENDED = "tarragon.dev/pretended-devices"
-"""Annotation of a node: resources whose devices it hands out by number though its machine has none."""
+"""The annotation of a node with the resources whose devices are pretended: numbers without real devices."""
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 _log = structlog.get_logger()
@@ -49,11 +49,11 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """`capacity` is in thousandths, as `base.resources` has it; `shared` are resources whose requests are shares.
+    """The settings of a node. `capacity` is in thousandths; resources in `shared` may be overcommitted.
 
-    `volumes` are folders for claims and volumes by name, `environments` folders for images by pattern, `images` the
-    file that says the same of images at length. A pod's annotations may say more of both: see `launch`. At `address`
-    and `port`, unless that is 0, the kubelet answers API servers: see `server`. An empty `pod_address` is not told.
+    `volumes` maps claims and volumes to folders by name, `environments` maps patterns of images to folders, and
+    `images` is the path of images.yaml. Pod annotations may add to these: see `launch`. The kubelet's server listens at
+    `address` and `port`, unless the port is 0: see `server`. An empty `pod_address` is left out of pod statuses.
     """
 
     name: str
@@ -78,7 +78,7 @@ class NodeSettings:
 
 
 def this_machine(gpus: Sequence[str] = ()) -> dict[str, int]:
-    """CPUs and memory that this process may use, and the GPUs given."""
+    """The capacity of this machine: the CPUs and memory that this process may use, and the given GPUs."""
     offered = {CPU: cpus() * 1000, MEMORY: memory() * 1000, PODS: MOST_PODS * 1000}
     return offered | ({NVIDIA_GPU: len(gpus) * 1000} if gpus else {})
 
@@ -88,13 +88,13 @@ def cpus() -> int:
 
 
 def memory() -> int:
-    """Bytes: the machine's, or less where a control group limits us."""
+    """The machine's memory in bytes, or the limit of this process's control group if that is less."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [physical]
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             limits.append(int(Path(path).read_text()))
-        except (OSError, ValueError):  # none there, or `max`
+        except (OSError, ValueError):  # no such file, or `max`
             continue
     return min(limits)
 
@@ -104,40 +104,40 @@ _GPU = re.compile(r"GPU \d+: (.*) \(UUID: (GPU-[0-9a-f-]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """Those of a machine, by UUID, in the order of the bus; `allowed` are those that this process may use."""
+    """The models of a machine's GPUs by UUID, in PCI bus order; `allowed` are the UUIDs that this process may use."""
 
     models: Mapping[str, str] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()
 
     def labels(self, some: Sequence[str]) -> dict[str, str]:
-        """As NVIDIA's feature discovery has it; nothing where there are several models."""
-        found = {self.models[identity] for identity in some if identity in self.models}
-        return {PRODUCT: re.sub(r"[^A-Za-z0-9_.-]+", "-", found.pop())} if len(found) == 1 else {}
+        """The product label of these GPUs, as NVIDIA's GPU feature discovery sets it; none for several models."""
+        models = {self.models[identity] for identity in some if identity in self.models}
+        return {PRODUCT: re.sub(r"[^A-Za-z0-9_.-]+", "-", models.pop())} if len(models) == 1 else {}
 
 
 def gpus_of_this_machine(environment: Mapping[str, str]) -> Gpus:
-    """No more is allowed than our own CUDA_VISIBLE_DEVICES says. Waits for nvidia-smi."""
+    """The machine's NVIDIA GPUs, as nvidia-smi lists them; CUDA_VISIBLE_DEVICES limits those allowed. Blocks."""
     command = ["nvidia-smi", "-L"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return Gpus()
-    found = {identity: model for model, identity in _GPU.findall(listed.stdout)} if listed.returncode == 0 else {}
-    return Gpus(found, visible(list(found), environment.get("CUDA_VISIBLE_DEVICES")))
+    models = {identity: model for model, identity in _GPU.findall(listed.stdout)} if listed.returncode == 0 else {}
+    return Gpus(models, visible(list(models), environment.get("CUDA_VISIBLE_DEVICES")))
 
 
 def visible(found: Sequence[str], allowed: str | None) -> tuple[str, ...]:
-    """As CUDA reads the variable: numbers or beginnings of UUIDs; the first that is neither ends the list."""
+    """The visible devices by CUDA's rules: numbers or prefixes of UUIDs; the first invalid entry ends the list."""
     if allowed is None:
         return tuple(found)
-    chosen: list[str] = []
+    selected: list[str] = []
     for word in (part.strip() for part in allowed.split(",")):
-        fitting = [found[int(word)]] if word.isdigit() and int(word) < len(found) else []
-        fitting = fitting or [identity for identity in found if word and identity.startswith(word)]
-        if not fitting:
+        matches = [found[int(word)]] if word.isdigit() and int(word) < len(found) else []
+        matches = matches or [identity for identity in found if word and identity.startswith(word)]
+        if not matches:
             break
-        chosen += fitting[:1]
-    return tuple(chosen)
+        selected += matches[:1]
+    return tuple(selected)
 
 
 # ----------------------------------------------------------------------------------------------------------- the object
@@ -160,7 +160,7 @@ def status(name: str, capacity: Resources, now: str) -> dict[str, Any]:
     return {
         "capacity": amounts,
         "allocatable": amounts,
-        "conditions": [_condition(*said, now) for said in _CONDITIONS],
+        "conditions": [_condition(*condition, now) for condition in _CONDITIONS],
         "addresses": [{"type": "InternalIP", "address": HOST}, {"type": "Hostname", "address": name}],
         "nodeInfo": {
             "architecture": ARCHITECTURES.get(machine, machine),
@@ -179,9 +179,9 @@ def status(name: str, capacity: Resources, now: str) -> dict[str, Any]:
 
 _CONDITIONS = (
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "nobody looks at it on this node"),
-    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "nobody looks at it on this node"),
-    ("PIDPressure", "False", "KubeletHasSufficientPID", "nobody looks at it on this node"),
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "not monitored on a process node"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "not monitored on a process node"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "not monitored on a process node"),
 )
 
 
@@ -198,7 +198,7 @@ def _os_image() -> str:
 
 
 class Registration:
-    """Keeps the Node object there and Ready."""
+    """Creates the Node object and keeps it Ready."""
 
     def __init__(self, cluster: Cluster, settings: NodeSettings, clock: Clock) -> None:
         self._cluster = cluster
@@ -206,14 +206,14 @@ class Registration:
         self._clock = clock
         self._key = Key("", settings.name)
         self._since = ""
-        self._told = asyncio.Event()
+        self._ready = asyncio.Event()
 
     async def told(self) -> None:
-        """Return when the API knows the node as Ready for the first time."""
-        await self._told.wait()
+        """Return when the node has been reported Ready for the first time."""
+        await self._ready.wait()
 
     async def run(self) -> None:
-        """For ever."""
+        """Send heartbeats until cancelled; register the node again if it was deleted."""
         pause = 1.0
         registered = False
         while True:
@@ -221,50 +221,50 @@ class Registration:
                 if not registered:
                     await self._register()
                 registered = True
-                await self._beat()
-                self._told.set()
+                await self._send_heartbeat()
+                self._ready.set()
                 pause = self._settings.heartbeat_seconds
             except NotFound:
                 registered, pause = False, 1.0
             except ApiError as error:
                 pause = min(pause * 2, LONGEST_PAUSE, self._settings.heartbeat_seconds)
-                _log.info("the node could not be reported", node=self._settings.name, error=str(error), pause=pause)
+                _log.info("the Node could not be written", node=self._settings.name, error=str(error), pause=pause)
             await self._clock.sleep(pause)
 
     async def _register(self) -> None:
         settings = self._settings
         body = manifest(settings.name, settings.labels)
-        # Each port of a process is a port of its own on the machine, whatever it is called in the pod.
+        # Host ports never conflict: each process has its own port on the machine, whatever its number in the pod.
         shared = {OVERCOMMIT: ",".join(sorted({*settings.shared, HOST_PORTS}))}
         pretended = {PRETENDED: ",".join(sorted(settings.pretended)) or None}
         metadata = {"labels": body["metadata"]["labels"], "annotations": {**shared, **pretended}}
         spec = {"taints": list(settings.taints)} if settings.taints else {}
         try:
-            told = {name: value for name, value in metadata["annotations"].items() if value is not None}
-            made = {**body["metadata"], **metadata, "annotations": told}
-            await self._cluster.create(NODES, {**body, "metadata": made, "spec": spec})
+            annotations = {name: value for name, value in metadata["annotations"].items() if value is not None}
+            complete = {**body["metadata"], **metadata, "annotations": annotations}
+            await self._cluster.create(NODES, {**body, "metadata": complete, "spec": spec})
         except AlreadyExists:
             await self._cluster.patch(NODES, self._key, {"metadata": metadata})
 
-    async def _beat(self) -> None:
+    async def _send_heartbeat(self) -> None:
         now = timestamp(self._clock.now())
         self._since = self._since or now
         settings = self._settings
-        told = status(settings.name, settings.capacity, now)
-        for condition in told["conditions"]:
+        new_status = status(settings.name, settings.capacity, now)
+        for condition in new_status["conditions"]:
             condition["lastTransitionTime"] = self._since
-        told["addresses"][0]["address"] = settings.address
+        new_status["addresses"][0]["address"] = settings.address
         if settings.port:
-            told["daemonEndpoints"] = {"kubeletEndpoint": {"Port": settings.port}}
-        await self._cluster.patch(NODES, self._key, {"status": told}, subresource="status")
+            new_status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": settings.port}}
+        await self._cluster.patch(NODES, self._key, {"status": new_status}, subresource="status")
         if settings.has_lease:
-            await self._renew()
+            await self._renew_lease()
 
-    async def _renew(self) -> None:
+    async def _renew_lease(self) -> None:
         try:
             seconds = max(lease.LEASE_SECONDS, int(2 * self._settings.heartbeat_seconds))
             await lease.renew(self._cluster, self._settings.name, self._clock, seconds)
-        except NotFound:  # an old cluster, or one without a node controller: the status is a heartbeat, too
-            _log.debug("this cluster keeps no leases of nodes", node=self._settings.name)
+        except NotFound:  # an old cluster, or one without a node controller: the status is a heartbeat too
+            _log.debug("this cluster has no node leases", node=self._settings.name)
         except Forbidden as error:
-            _log.warning("the node's lease may not be renewed", node=self._settings.name, error=str(error))
+            _log.warning("no permission to renew the node's lease", node=self._settings.name, error=str(error))

@@ -1,1 +1,1 @@
-"""A node on another machine than the API server: the kubelet's own server, and its connection."""
+"""A process node of a cluster that others run, with the kubelet's HTTPS server for logs and exec."""

@@ -1,4 +1,4 @@
-"""A process kubelet as a node of a cluster that others run: heartbeats that count, a port for its logs and for exec."""
+"""Runs a process kubelet as a node of a cluster that others run: with a lease, and a port for logs and exec."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the node is reached, and whose client certificates count there: those of the cluster, if none are given."""
+    """Where the node is reached. Clients need a certificate of `client_authority`, by default that of the cluster."""
 
     address: str
     port: int = 0
@@ -37,9 +37,9 @@ class Place:
 
 
 class RemoteNode:
-    """`run` does the work until it is cancelled or `stop` is called; containers go on, and the next one takes them up.
+    """Runs the node until `run` is cancelled or `stop` is called. Containers keep running; the next `run` adopts them.
 
-    A stopped node says nothing of it, like a kubelet: it may be back before anybody misses it.
+    Like a kubelet, a stopped node does not report that it stopped, as it may soon be back.
     """
 
     def __init__(self, cluster: Cluster, settings: NodeSettings, place: Place, clock: Clock) -> None:
@@ -60,19 +60,19 @@ class RemoteNode:
         self._stopped.set()
 
     async def run(self, ready: Callable[[int], None]) -> None:
-        """`ready` is told the port, 0 where there is none, once the node is Ready for the first time.
+        """Run the node. `ready` is called with the port (0 for none) once the node is Ready for the first time.
 
-        Raises TarragonError when another kubelet runs in the node's folder, or nobody can listen at the address.
+        Raises TarragonError when another kubelet runs this node, or the address cannot be listened on.
         """
         self._folder.prepare()
         server = KubeletServer(self._cluster, self._settings.name, self._folder, self._clock)
-        port = await self._unless_stopped(self._open(server))
+        port = await self._unless_stopped(self._start_server(server))
         if port is None:
             return
         kubelet = Kubelet(self._cluster, replace(self._settings, port=port), self._clock)
         helpers = [
-            asyncio.create_task(self._tell(kubelet, port, ready)),
-            asyncio.create_task(self._until_told(kubelet)),
+            asyncio.create_task(self._report_ready(kubelet, port, ready)),
+            asyncio.create_task(self._stop_when_asked(kubelet)),
         ]
         try:
             await kubelet.run()
@@ -82,16 +82,16 @@ class RemoteNode:
             await asyncio.gather(*helpers, return_exceptions=True)
             await server.stop()
 
-    async def _tell(self, kubelet: Kubelet, port: int, ready: Callable[[int], None]) -> None:
+    async def _report_ready(self, kubelet: Kubelet, port: int, ready: Callable[[int], None]) -> None:
         await kubelet.registration.told()
         ready(port)
 
-    async def _until_told(self, kubelet: Kubelet) -> None:
+    async def _stop_when_asked(self, kubelet: Kubelet) -> None:
         await self._stopped.wait()
         kubelet.stop()
 
-    async def _open(self, server: KubeletServer) -> int:
-        """Without knowing who may come in, nobody is let in."""
+    async def _start_server(self, server: KubeletServer) -> int:
+        """Start the server, and return its port; 0 without a client authority, as no client could be authenticated."""
         authority = self._place.client_authority or await self._authority()
         if not authority:
             return 0
@@ -99,31 +99,31 @@ class RemoteNode:
         return await server.start(address, self._folder.path)
 
     async def _authority(self) -> bytes:
-        """Waits for an API server that is not there: without it no pod could be told or started, either."""
+        """The cluster's client authority; empty if it may not be read. Waits while the API server is unavailable."""
         pause = FIRST_PAUSE
         while True:
             try:
-                found = await self._cluster.get(CONFIG_MAPS.reading(ConfigMap), _AUTHORITIES)
+                config_map = await self._cluster.get(CONFIG_MAPS.reading(ConfigMap), _AUTHORITIES)
             except (Unavailable, TooManyRequests) as error:
                 _log.info("the node waits for its cluster", error=str(error), pause=pause)
                 await self._clock.sleep(max(pause, error.retry_after))
                 pause = min(pause * 2, LONGEST_PAUSE)
             except ApiError as error:
                 _log.warning(
-                    "kubectl logs and exec will not work for this node: it can't find out whose certificates to trust",
+                    "kubectl logs and exec will not work for this node: it can't read the cluster's client authority",
                     why=error.what,
-                    remedy="give it the cluster's authority with --client-ca-file",
+                    remedy="pass the cluster's client authority with --client-ca-file",
                 )
                 return b""
             else:
-                return found.data.get("client-ca-file", "").encode()
+                return config_map.data.get("client-ca-file", "").encode()
 
     async def _unless_stopped(self, work: Coroutine[None, None, int]) -> int | None:
-        doing, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
+        task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
         try:
-            await asyncio.wait((doing, stopped), return_when=asyncio.FIRST_COMPLETED)
-            return doing.result() if doing.done() else None
+            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
         finally:
             stopped.cancel()
-            doing.cancel()
-            await asyncio.gather(doing, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -1,7 +1,7 @@
-"""The kubelet's own HTTPS port, where an API server fetches what `kubectl logs` shows, and passes on exec and its kin.
+"""The kubelet's HTTPS server, through which an API server fetches logs and forwards exec, attach and port-forward.
 
-Who comes must show a client certificate of the cluster's authority, and may read what the cluster says he may (by a
-SubjectAccessReview about nodes/proxy, as a kubelet asks). Bearer tokens are not taken: an API server has a certificate.
+A client must have a certificate of the cluster's client authority. It is authorized by a SubjectAccessReview for
+nodes/proxy, as with the kubelet. Bearer tokens are not accepted, as an API server has a certificate.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
 from tarragon.localcluster.kubelet.streaming.streaming import Door
 
 ALLOWED_SECONDS, REFUSED_SECONDS = 300.0, 30.0
-"""How long an answer about somebody's rights is good, as long as with a kubelet."""
+"""How long an authorization decision is cached: the kubelet's defaults."""
 MOST_ANSWERS = 1000
 _KEEP_ALIVE_SECONDS = 120.0
 _SHUTDOWN_SECONDS = 1.0
 _AUTHENTICATED = "system:authenticated"
 _VERBS: Mapping[str, str] = MappingProxyType({"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"})
 _CONNECTS = frozenset({"exec", "attach", "portForward"})
-_NOT_HERE = frozenset({"run", "cri"})
+_UNSUPPORTED = frozenset({"run", "cri"})
 
 
 class _ReviewStatus(Struct, frozen=True):
@@ -67,7 +67,7 @@ REVIEWS = Resource(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where to listen, and whose certificates count (PEM). Port 0 is any free one."""
+    """Where to listen, and the authority of client certificates (PEM). Port 0 is any free port."""
 
     host: str
     port: int
@@ -81,24 +81,24 @@ class Caller:
 
 
 class KubeletServer:
-    """Serves the node's pods from `start` to `stop`. Its certificate is its own: an API server does not check it."""
+    """Serves the node's pods from `start` to `stop`. An API server does not verify its certificate."""
 
     def __init__(self, cluster: Cluster, node: str, folder: NodeFolder, clock: Clock) -> None:
         self._cluster = cluster
         self._node = node
         self._logs = NodeLogs(folder, clock)
-        self._door = Door(folder, cluster)
+        self._pod_access = Door(folder, cluster)
         self._clock = clock
         self._streams = Streams(clock)
         self._connects = Connects(self._streams)
         self._listener: Listener | None = None
         self._runner: web.ServerRunner | None = None
-        self._rights: dict[tuple[Caller, str], tuple[bool, float]] = {}
+        self._decisions: dict[tuple[Caller, str], tuple[bool, float]] = {}
 
     async def start(self, address: Address, folder: Path) -> int:
-        """The port. The certificate lies in `folder`. Raises TarragonError when it cannot listen there."""
-        tls = _context(address, folder, self._node, self._clock)
-        server = Server(self._answer, access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS)
+        """Listen, and return the port. The certificate is in `folder`. Raises TarragonError if it cannot listen."""
+        tls = _tls_context(address, folder, self._node, self._clock)
+        server = Server(self._handle, access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS)
         runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         listener = Listener(server, tls)
@@ -107,9 +107,9 @@ class KubeletServer:
         except OSError as error:
             await runner.cleanup()
             raise TarragonError(
-                f"nobody can listen at {address.host}:{address.port}",
+                f"cannot listen on {address.host}:{address.port}",
                 why=error.strerror or str(error),
-                remedy="choose another with --address and --port; port 0 is any free one",
+                remedy="choose another with --address and --port; port 0 is any free port",
             ) from error
         self._runner, self._listener = runner, listener
         return port
@@ -122,16 +122,16 @@ class KubeletServer:
         self._streams.end_all()
         await runner.cleanup()
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         caller = _caller(request)
         if caller is None:
             return answers.text("Unauthorized", status=401)
         try:
-            if not await self._may(caller, _VERBS.get(request.method, request.method.lower())):
+            if not await self._is_allowed(caller, _VERBS.get(request.method, request.method.lower())):
                 return answers.text(f"Forbidden (user={caller.name}, resource=nodes, subresource=proxy)", status=403)
             return await self._serve(request, segments(request.rel_url.raw_path))
         except ApiError as error:
-            # In words only: an API server puts them into a Status of its own.
+            # Plain text, which an API server wraps into a Status.
             return answers.text(error.what, status=error.code)
 
     async def _serve(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
@@ -139,13 +139,13 @@ class KubeletServer:
             case ["healthz"]:
                 return answers.text("ok")
             case ["containerLogs", namespace, name, container] if request.method == "GET":
-                asked = dict(request.rel_url.query) | {"container": container}
-                options, limit = query.log_options(asked, self._clock.now())
+                parameters = dict(request.rel_url.query) | {"container": container}
+                options, limit = query.log_options(parameters, self._clock.now())
                 return await self._streams.log(request, self._log(Key(namespace, name), options), limit)
-            case [what, namespace, name, *more] if what in _CONNECTS and request.method in {"GET", "POST"}:
-                return await self._connect(request, what, await self._pod(Key(namespace, name)), more)
-            case [what, *_] if what in _NOT_HERE:
-                return answers.text(f"{what} is not available on a node of processes", status=501)
+            case [operation, namespace, name, *rest] if operation in _CONNECTS and request.method in {"GET", "POST"}:
+                return await self._connect(request, operation, await self._pod(Key(namespace, name)), rest)
+            case [operation, *_] if operation in _UNSUPPORTED:
+                return answers.text(f"{operation} is not available on a process node", status=501)
             case _:
                 return answers.text("404 page not found\n", status=404)
 
@@ -160,62 +160,62 @@ class KubeletServer:
         return pod
 
     async def _connect(
-        self, request: web.BaseRequest, what: str, pod: dict[str, Any], more: Sequence[str]
+        self, request: web.BaseRequest, operation: str, pod: dict[str, Any], rest: Sequence[str]
     ) -> web.StreamResponse:
-        """What follows the pod's name is its uid, which may be left out, and the container, which must not."""
-        if what == "portForward":
-            return await self._connects.forward(request, lambda port: self._door.dial(pod, port))
-        if not more:
+        """Serve exec, attach or port-forward. `rest` of the path is an optional uid, and the container."""
+        if operation == "portForward":
+            return await self._connects.forward(request, lambda port: self._pod_access.dial(pod, port))
+        if not rest:
             raise errors.failure(404, "NotFound", "404 page not found")
-        argv = request.query.getall("command", []) if what == "exec" else None
-        asked = ExecRequest(pod=pod, container=more[-1], argv=argv, wanted=_wanted(request.query))
-        return await self._connects.execute(request, self._door, asked)
+        argv = request.query.getall("command", []) if operation == "exec" else None
+        exec_request = ExecRequest(pod=pod, container=rest[-1], argv=argv, wanted=_wanted(request.query))
+        return await self._connects.execute(request, self._pod_access, exec_request)
 
-    async def _may(self, caller: Caller, verb: str) -> bool:
+    async def _is_allowed(self, caller: Caller, verb: str) -> bool:
         now = self._clock.monotonic()
-        allowed, until = self._rights.get((caller, verb), (False, 0.0))
+        allowed, until = self._decisions.get((caller, verb), (False, 0.0))
         if now < until:
             return allowed
-        about = {"verb": verb, "version": "v1", "resource": "nodes", "subresource": "proxy", "name": self._node}
-        spec = {"user": caller.name, "groups": [*caller.groups, _AUTHENTICATED], "resourceAttributes": about}
+        attributes = {"verb": verb, "version": "v1", "resource": "nodes", "subresource": "proxy", "name": self._node}
+        spec = {"user": caller.name, "groups": [*caller.groups, _AUTHENTICATED], "resourceAttributes": attributes}
         body = {"apiVersion": REVIEWS.api_version, "kind": REVIEWS.kind, "spec": spec}
         allowed = (await self._cluster.create(REVIEWS, body)).status.allowed
-        if len(self._rights) >= MOST_ANSWERS:
-            self._rights.clear()
-        self._rights[caller, verb] = (allowed, now + (ALLOWED_SECONDS if allowed else REFUSED_SECONDS))
+        if len(self._decisions) >= MOST_ANSWERS:
+            self._decisions.clear()
+        self._decisions[caller, verb] = (allowed, now + (ALLOWED_SECONDS if allowed else REFUSED_SECONDS))
         return allowed
 
 
-def _wanted(asked: query.Query) -> Wanted:
-    """In a kubelet's own names."""
-    tty = query.flag(asked, "tty")
+def _wanted(parameters: query.Query) -> Wanted:
+    """The requested streams, by the kubelet's parameter names."""
+    tty = query.flag(parameters, "tty")
     return Wanted(
-        stdin=query.flag(asked, "input"),
-        stdout=query.flag(asked, "output"),
-        stderr=query.flag(asked, "error") and not tty,
+        stdin=query.flag(parameters, "input"),
+        stdout=query.flag(parameters, "output"),
+        stderr=query.flag(parameters, "error") and not tty,
         tty=tty,
     )
 
 
 def _caller(request: web.BaseRequest) -> Caller | None:
-    """By the certificate, which the handshake has checked."""
-    shown = request.get_extra_info("peercert")
-    if not shown:
+    """The caller named by the client certificate, which the TLS handshake has verified."""
+    certificate = request.get_extra_info("peercert")
+    if not certificate:
         return None
-    fields = [pair for part in shown.get("subject", ()) for pair in part]
+    fields = [pair for part in certificate.get("subject", ()) for pair in part]
     names = [value for field, value in fields if field == "commonName"]
     groups = tuple(value for field, value in fields if field == "organizationName")
     return Caller(names[-1], groups) if names and names[-1] else None
 
 
-def _context(address: Address, folder: Path, node: str, clock: Clock) -> ssl.SSLContext:
-    # A tenth of a second that others need not wait.
+def _tls_context(address: Address, folder: Path, node: str, clock: Clock) -> ssl.SSLContext:
+    # Imported late, as the import takes a tenth of a second.
     from tarragon.localcluster.home import certificate_authority  # noqa: PLC0415
 
-    made = certificate_authority.new_kubelet(node, address.host, clock.now())
+    new = certificate_authority.new_kubelet(node, address.host, clock.now())
     chain, key = folder / "kubelet.crt", folder / "kubelet.key"
-    write_private(key, made.key)
-    write_private(chain, made.certificate)
+    write_private(key, new.key)
+    write_private(chain, new.certificate)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.minimum_version = ssl.TLSVersion.TLSv1_2
     tls.load_cert_chain(chain, key)
@@ -225,13 +225,13 @@ def _context(address: Address, folder: Path, node: str, clock: Clock) -> ssl.SSL
         raise TarragonError(
             "the authority of the cluster's client certificates cannot be read", why=str(error)
         ) from error
-    # Optional, so that whoever has none is told 401 instead of a broken handshake.
+    # Optional, so that a client without a certificate gets a 401 instead of a failed handshake.
     tls.verify_mode = ssl.CERT_OPTIONAL
     return tls
 
 
 def way_to(host: str, port: int) -> str:
-    """The address of this machine from which it reaches that one; nothing is sent."""
+    """The source address of this machine on the route to the host; nothing is sent."""
     for family, kind, proto, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
         with socket.socket(family, kind, proto) as probe:
             try:
@@ -239,4 +239,4 @@ def way_to(host: str, port: int) -> str:
             except OSError:
                 continue
             return str(probe.getsockname()[0])
-    raise TarragonError(f"this machine has no way to {host}", remedy="name its address with --address")
+    raise TarragonError(f"this machine has no route to {host}", remedy="set this machine's address with --address")
