@@ -25,7 +25,7 @@ def limited(name: str = "main", **limits: str) -> Json:
     return container_json(name=name, resources={"limits": spelt})
 
 
-def said(found: Verdict | None) -> tuple[str, str]:
+def reason_and_message(found: Verdict | None) -> tuple[str, str]:
     assert found
     return found.reason, found.message
 
@@ -40,7 +40,7 @@ def test_an_empty_dir_over_its_size_limit_evicts_the_pod() -> None:
 
     assert eviction(scratch, allowed, Used(empty_dirs={"scratch": MEBIBYTE})) is None
     found = eviction(scratch, allowed, Used(empty_dirs={"scratch": MEBIBYTE + 1}))
-    assert said(found) == ("Evicted", 'Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". ')
+    assert reason_and_message(found) == ("Evicted", 'Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". ')
 
 
 def test_the_pod_limit_is_the_sum_of_its_container_limits() -> None:
@@ -50,7 +50,7 @@ def test_the_pod_limit_is_the_sum_of_its_container_limits() -> None:
     assert eviction(two, bounds(two), used) is None
     over = Used(logs=used.logs, rest=2 * MEBIBYTE + 1)
     words = f"Pod ephemeral local storage usage exceeds the total limit of containers {3 * MEBIBYTE}. "
-    assert said(eviction(two, bounds(two), over)) == ("Evicted", words)
+    assert reason_and_message(eviction(two, bounds(two), over)) == ("Evicted", words)
 
 
 def test_a_pod_is_unlimited_if_one_of_its_containers_is() -> None:
@@ -58,16 +58,16 @@ def test_a_pod_is_unlimited_if_one_of_its_containers_is() -> None:
 
     assert eviction(half, bounds(half), Used(rest=10 * MEBIBYTE, logs={"a": 1, "b": 1})) is None
     found = eviction(half, bounds(half), Used(logs={"a": MEBIBYTE + 1}))
-    assert said(found) == ("Evicted", 'Container a exceeded its local ephemeral storage limit "1Mi". ')
+    assert reason_and_message(found) == ("Evicted", 'Container a exceeded its local ephemeral storage limit "1Mi". ')
 
 
 def test_too_much_memory_is_reported_and_the_container_keeps_running() -> None:
-    told = too_much_memory(
+    warnings = too_much_memory(
         Bounds(memory={"main": "1Mi", "other": "1Gi"}), Used(memory={"main": 3 * MEBIBYTE, "other": 7})
     )
 
-    assert list(told) == ["main"]
-    assert told["main"].startswith("Container main uses 3Mi, more than its limit of 1Mi: a cluster would kill it")
+    assert list(warnings) == ["main"]
+    assert warnings["main"].startswith("Container main uses 3Mi, more than its limit of 1Mi: a cluster would kill it")
 
 
 class Worker:
@@ -90,12 +90,12 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock()
         self.folder = NodeFolder(folder)
-        self.told: list[tuple[str, str]] = []
+        self.events: list[tuple[str, str]] = []
         self.looks = 0
         self.overuse = Overuse(self.folder, self.clock, self._tell, self._read)
 
     def _tell(self, _: Pod, __: str, reason: str, message: str) -> None:
-        self.told.append((reason, message))
+        self.events.append((reason, message))
 
     def _read(self, runs: Mapping[str, Path]) -> Mapping[str, Reading]:
         self.looks += 1
@@ -114,7 +114,7 @@ async def test_too_much_memory_is_reported_once_per_run(scene: Scene) -> None:
     await scene.overuse.look()
 
     assert scene.looks == 2
-    assert [reason for reason, _ in scene.told] == ["MemoryLimitExceeded"]
+    assert [reason for reason, _ in scene.events] == ["MemoryLimitExceeded"]
 
 
 async def test_a_removed_pod_is_not_checked(scene: Scene) -> None:
@@ -124,7 +124,7 @@ async def test_a_removed_pod_is_not_checked(scene: Scene) -> None:
 
     await scene.overuse.look()
 
-    assert (scene.looks, scene.told) == (0, [])
+    assert (scene.looks, scene.events) == (0, [])
 
 
 async def test_nothing_is_checked_while_no_pod_has_limits(scene: Scene) -> None:

@@ -416,8 +416,8 @@ async def test_a_log_keeps_its_newest_lines_in_two_files(ward: Ward, monkeypatch
     older = ward.log().with_name("0.log.1")
     assert ward.log().stat().st_size <= 100_000
     assert older.stat().st_size <= 100_000
-    told = [int(line.split()[-1]) for file in (older, ward.log()) for line in file.read_text().splitlines()]
-    assert told == list(range(told[0], 20_001))
+    numbers = [int(line.split()[-1]) for file in (older, ward.log()) for line in file.read_text().splitlines()]
+    assert numbers == list(range(numbers[0], 20_001))
 
 
 async def test_a_full_disk_loses_and_counts_lines_but_does_not_block_the_container(ward: Ward) -> None:

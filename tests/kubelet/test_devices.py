@@ -34,9 +34,9 @@ def test_cuda_s_variable_does_not_hide_amd_devices() -> None:
 
 @pytest.mark.parametrize("resource", sorted(VENDORS))
 def test_each_vendor_s_devices_are_set_in_its_own_variables(resource: str) -> None:
-    told = variables({resource: ("1", "3")}, {resource})
+    result = variables({resource: ("1", "3")}, {resource})
 
-    assert {told[name] for name in VENDORS[resource].variables} == {"1,3"}
+    assert {result[name] for name in VENDORS[resource].variables} == {"1,3"}
 
 
 def test_devices_of_several_vendors_are_numbered_separately() -> None:

@@ -29,33 +29,33 @@ def declared(*variables: dict[str, Any], sources: Sources = SOURCES, **fields: A
 
 
 def test_a_variable_may_refer_to_earlier_ones() -> None:
-    told = declared(
+    result = declared(
         {"name": "HOST", "value": "ps-0"},
         {"name": "URL", "value": "http://$(HOST):$(PORT)/$$(HOST)"},
         {"name": "PORT", "value": "80"},
     )
 
-    assert told["URL"] == "http://ps-0:$(PORT)/$(HOST)"
+    assert result["URL"] == "http://ps-0:$(PORT)/$(HOST)"
 
 
 def test_a_variable_may_refer_to_values_from_a_config_map() -> None:
-    told = declared(
+    result = declared(
         {"name": "ARGS", "value": "--lr=$(T_lr)"}, envFrom=[{"prefix": "T_", "configMapRef": {"name": "settings"}}]
     )
 
-    assert told == {"T_lr": "0.1", "T_steps": "100", "ARGS": "--lr=0.1"}
+    assert result == {"T_lr": "0.1", "T_steps": "100", "ARGS": "--lr=0.1"}
 
 
 def test_env_wins_over_env_from_and_later_sources_over_earlier_ones() -> None:
     sources = Sources(config_maps={"a": {"x": b"a", "y": b"a"}, "b": {"y": b"b", "z": b"b"}})
 
-    told = declared(
+    result = declared(
         {"name": "z", "value": "mine"},
         sources=sources,
         envFrom=[{"configMapRef": {"name": "a"}}, {"configMapRef": {"name": "b"}}],
     )
 
-    assert told == {"x": "a", "y": "b", "z": "mine"}
+    assert result == {"x": "a", "y": "b", "z": "mine"}
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_a_variable_with_a_missing_optional_source_is_not_set(source: dict[str, 
 def test_commands_and_arguments_may_refer_to_variables() -> None:
     described = container(command=["python", "$(SCRIPT)"], args=["--lr=$(LR)", "$$(LR)", "$(NONE)"])
 
-    told = env.command_line(described, Environment(folder=Path("/e")), {"SCRIPT": "x.py", "LR": "0.1"})
+    result = env.command_line(described, Environment(folder=Path("/e")), {"SCRIPT": "x.py", "LR": "0.1"})
 
-    assert told == ["python", "x.py", "--lr=0.1", "$(LR)", "$(NONE)"]
+    assert result == ["python", "x.py", "--lr=0.1", "$(LR)", "$(NONE)"]
 
 
 def test_arguments_without_a_command_follow_the_entrypoint_of_the_image() -> None:
@@ -134,9 +134,9 @@ def test_only_a_few_variables_of_the_caller_are_inherited(tmp_path: Path) -> Non
     (tmp_path / "bin").mkdir()
     (tmp_path / "pyvenv.cfg").touch()
 
-    told = env.base(MACHINE, Environment(folder=tmp_path))
+    result = env.base(MACHINE, Environment(folder=tmp_path))
 
-    assert told == {
+    assert result == {
         "HOME": "/home/me",
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",  # noqa: S108 - the expected text
@@ -149,10 +149,10 @@ def test_only_a_few_variables_of_the_caller_are_inherited(tmp_path: Path) -> Non
 def test_local_connections_between_replicas_bypass_proxies(spared: str) -> None:
     caller = {"https_proxy": "http://proxy:3128", **({"NO_PROXY": spared} if spared else {})}
 
-    told = env.base(Machine(caller=caller, cpus=1, allocatable={}), Environment(folder=Path("/e")))
+    result = env.base(Machine(caller=caller, cpus=1, allocatable={}), Environment(folder=Path("/e")))
 
-    assert set(told["no_proxy"].split(",")) == {*filter(None, spared.split(",")), "127.0.0.1", "localhost"}
-    assert told["NO_PROXY"] == told["no_proxy"]
+    assert set(result["no_proxy"].split(",")) == {*filter(None, spared.split(",")), "127.0.0.1", "localhost"}
+    assert result["NO_PROXY"] == result["no_proxy"]
 
 
 def test_a_container_without_gpus_sees_none_and_uses_few_threads() -> None:
@@ -169,10 +169,10 @@ def test_a_container_without_gpus_sees_none_and_uses_few_threads() -> None:
 
 
 def test_a_container_sees_its_gpus_in_pci_bus_order() -> None:
-    told = env.training(container(), MACHINE, {"nvidia.com/gpu": ("GPU-a", "GPU-b")})
+    result = env.training(container(), MACHINE, {"nvidia.com/gpu": ("GPU-a", "GPU-b")})
 
-    assert (told["CUDA_VISIBLE_DEVICES"], told["CUDA_DEVICE_ORDER"]) == ("GPU-a,GPU-b", "PCI_BUS_ID")
-    assert told["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+    assert (result["CUDA_VISIBLE_DEVICES"], result["CUDA_DEVICE_ORDER"]) == ("GPU-a,GPU-b", "PCI_BUS_ID")
+    assert result["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tests.kubelet.world import World
 SLEEPS = "echo up; exec sleep 1000"
 
 
-async def begun(world: World, script: str = SLEEPS, **fields: Any) -> Path:
+async def running_container(world: World, script: str = SLEEPS, **fields: Any) -> Path:
     """The run folder of a container, once it has printed `up`."""
     pod = await world.create(
         "p", container_json(command=["sh", "-c", script], **fields), **_volume(fields), restartPolicy="Never"
@@ -36,26 +36,26 @@ def _volume(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 async def output(command: Inside) -> bytes:
-    said = b""
+    received = b""
     while data := await command.stdout.read():
-        said += data
-    return said
+        received += data
+    return received
 
 
 async def until(command: Inside, text: bytes) -> bytes:
-    said = b""
+    received = b""
     async with asyncio.timeout(60):
-        while text not in said:
+        while text not in received:
             data = await command.stdout.read()
-            assert data, f"has ended with {said!r}"
-            said += data
-    return said
+            assert data, f"has ended with {received!r}"
+            received += data
+    return received
 
 
 async def test_a_command_has_the_environment_folder_and_paths_of_its_container(world: World, tmp_path: Path) -> None:
     mounts = [{"name": "data", "mountPath": "/data"}]
     env = [{"name": "COLOUR", "value": "blue"}]
-    run = await begun(world, "echo 7 > /data/x; echo up; sleep 1000", volumeMounts=mounts, env=env,
+    run = await running_container(world, "echo 7 > /data/x; echo up; sleep 1000", volumeMounts=mounts, env=env,
                       workingDir=str(tmp_path))  # fmt: skip
 
     ended = await exec_client.run(run, ["sh", "-c", "echo $COLOUR $PWD; cat /data/x; echo bad >&2; exit 3"], seconds=30)
@@ -65,20 +65,20 @@ async def test_a_command_has_the_environment_folder_and_paths_of_its_container(w
 
 
 async def test_a_command_that_cannot_start_fails_with_the_message_of_a_runtime(world: World) -> None:
-    run = await begun(world)
+    run = await running_container(world)
 
     with pytest.raises(CannotExecute, match=r'exec: "nonsense": executable file not found in \$PATH'):
         await exec_client.run(run, ["nonsense"], seconds=30)
 
 
 async def test_the_exit_code_after_a_signal_is_128_plus_its_number(world: World) -> None:
-    run = await begun(world)
+    run = await running_container(world)
 
     assert (await exec_client.run(run, ["sh", "-c", "kill -TERM $$"], seconds=30)).code == 143
 
 
 async def test_megabytes_are_streamed_in_both_directions(world: World) -> None:
-    run = await begun(world)
+    run = await running_container(world)
     data = bytes(range(256)) * 40_000
 
     async with await exec_client.start(run, Command(argv=["cat"], has_stdin=True)) as command:
@@ -92,27 +92,27 @@ async def test_megabytes_are_streamed_in_both_directions(world: World) -> None:
 
 
 async def test_a_command_on_a_terminal_gets_the_window_size(world: World) -> None:
-    run = await begun(world)
+    run = await running_container(world)
 
     async with await exec_client.start(run, Command(argv=["sh"], has_stdin=True, tty=True)) as command:
         assert command.stdin
         command.stdin.resize(132, 43)
         await command.stdin.write(b"stty size; echo $TERM; exit 4\n")
 
-        said = await output(command)
-        assert b"43 132\r\nxterm\r\n" in said
+        received = await output(command)
+        assert b"43 132\r\nxterm\r\n" in received
         assert await command.code() == 4
 
 
 async def test_a_command_is_killed_with_its_children_after_its_timeout(world: World, tmp_path: Path) -> None:
-    run = await begun(world)
+    run = await running_container(world)
     nap = f"1{os.getpid()}"  # no other process of this machine sleeps for just as long
-    begun_at_all, seconds = tmp_path / "begun", 0.5
+    children_started, seconds = tmp_path / "children_started", 0.5
 
-    while not begun_at_all.exists():  # wait for the children: a busy machine takes longer
+    while not children_started.exists():  # wait for the children: a busy machine takes longer
         with pytest.raises(TimeoutError):
             await exec_client.run(
-                run, ["sh", "-c", f"timeout 10000 sleep {nap} & touch {begun_at_all}; wait"], seconds=seconds
+                run, ["sh", "-c", f"timeout 10000 sleep {nap} & touch {children_started}; wait"], seconds=seconds
             )
         seconds *= 2
 
@@ -120,7 +120,7 @@ async def test_a_command_is_killed_with_its_children_after_its_timeout(world: Wo
 
 
 async def test_a_command_ends_with_its_container(world: World) -> None:
-    run = await begun(world, "echo up; trap 'exit 0' TERM; while :; do sleep 0.05; done")
+    run = await running_container(world, "echo up; trap 'exit 0' TERM; while :; do sleep 0.05; done")
 
     async with await exec_client.start(run, Command(argv=["sh", "-c", "echo in; env -i sleep 999"])) as command:
         await until(command, b"in")
@@ -132,7 +132,7 @@ async def test_a_command_ends_with_its_container(world: World) -> None:
 
 
 async def test_commands_can_be_started_after_a_restart_of_the_kubelet(world: World) -> None:
-    run = await begun(world)
+    run = await running_container(world)
     await world.stop_kubelet()
     world.start_kubelet()
 
@@ -140,7 +140,7 @@ async def test_commands_can_be_started_after_a_restart_of_the_kubelet(world: Wor
 
 
 async def test_closing_a_terminal_sends_a_hangup(world: World, tmp_path: Path) -> None:
-    run = await begun(world)
+    run = await running_container(world)
     mark = tmp_path / "heard"
 
     script = f"trap 'echo yes > {mark}; exit' HUP; echo in; while :; do sleep 0.05; done"
@@ -151,7 +151,7 @@ async def test_closing_a_terminal_sends_a_hangup(world: World, tmp_path: Path) -
 
 
 async def test_commands_cannot_start_in_an_ended_container(world: World) -> None:
-    run = await begun(world, "echo up")
+    run = await running_container(world, "echo up")
     await world.until(lambda pod: pod["status"]["containerStatuses"][0]["state"].get("terminated"))
 
     with pytest.raises(CannotEnter):
@@ -159,7 +159,7 @@ async def test_commands_cannot_start_in_an_ended_container(world: World) -> None
 
 
 async def test_an_invalid_request_is_rejected_and_the_container_goes_on(world: World) -> None:
-    run = await begun(world)
+    run = await running_container(world)
     for nonsense in (b"hello\n", b'{"exec": 7}\n', b"[]\n", b'{"exec": ["true"], "tty": false}\n'):
         with exec_client.short_way(run) as place:
             reader, writer = await asyncio.open_unix_connection(place / exec_server.SOCKET)
@@ -172,7 +172,7 @@ async def test_an_invalid_request_is_rejected_and_the_container_goes_on(world: W
 
 
 async def test_fifty_commands_run_at_once(world: World) -> None:
-    run = await begun(world)
+    run = await running_container(world)
 
     async with asyncio.timeout(60):
         ended = await asyncio.gather(*(exec_client.run(run, ["echo", str(n)], seconds=50) for n in range(50)))
@@ -181,7 +181,9 @@ async def test_fifty_commands_run_at_once(world: World) -> None:
 
 
 async def test_attach_reaches_the_main_process_and_its_log_stays_complete(world: World) -> None:
-    run = await begun(world, "echo up; while read x; do echo got $x; done; echo bye", stdin=True, stdinOnce=True)
+    run = await running_container(
+        world, "echo up; while read x; do echo got $x; done; echo bye", stdin=True, stdinOnce=True
+    )
 
     async with await exec_client.attach(run) as container:
         assert container.stdin
@@ -194,7 +196,7 @@ async def test_attach_reaches_the_main_process_and_its_log_stays_complete(world:
 
 
 async def test_stdin_stays_open_for_the_next_client_unless_stdin_once_is_set(world: World) -> None:
-    run = await begun(world, "echo up; while read x; do echo got $x; done", stdin=True)
+    run = await running_container(world, "echo up; while read x; do echo got $x; done", stdin=True)
 
     for word in (b"one", b"two"):
         async with await exec_client.attach(run) as container:
@@ -204,7 +206,7 @@ async def test_stdin_stays_open_for_the_next_client_unless_stdin_once_is_set(wor
 
 
 async def test_a_container_with_a_terminal_can_be_attached_to(world: World) -> None:
-    run = await begun(world, "echo up; exec sh", stdin=True, tty=True)
+    run = await running_container(world, "echo up; exec sh", stdin=True, tty=True)
 
     async with await exec_client.attach(run) as container:
         assert container.stdin
@@ -214,18 +216,18 @@ async def test_a_container_with_a_terminal_can_be_attached_to(world: World) -> N
 
 
 async def test_a_slow_attached_client_loses_no_output(world: World) -> None:
-    run = await begun(world, "echo up; read x; seq 200000; echo end", stdin=True)
+    run = await running_container(world, "echo up; read x; seq 200000; echo end", stdin=True)
 
     async with await exec_client.attach(run) as container:
         assert container.stdin
         await container.stdin.write(b"go\n")
-        said = await output(container)
+        received = await output(container)
 
-    assert said.count(b"\n") == 200_001
+    assert received.count(b"\n") == 200_001
 
 
 async def test_attaching_to_a_container_without_stdin_only_shows_output(world: World) -> None:
-    run = await begun(world, "echo up; while [ ! -e go ]; do sleep 0.02; done; echo out; echo err >&2")
+    run = await running_container(world, "echo up; while [ ! -e go ]; do sleep 0.02; done; echo out; echo err >&2")
 
     async with await exec_client.attach(run) as container:
         assert container.stdin is None
@@ -240,7 +242,7 @@ async def test_a_folder_with_a_long_name_works(tmp_path: Path) -> None:
     folder.mkdir()
     world = await World.make(folder)
     try:
-        run = await begun(world)
+        run = await running_container(world)
         assert (await exec_client.run(run, ["echo", "in"], seconds=30)).output == b"in\n"
     finally:
         await world.close()

@@ -39,17 +39,17 @@ def message_of(pod: Json) -> str:
 
 
 def shim_of(world: World, pod: Json, container: str = "main", number: int = 0) -> int:
-    told = state_of(world.node / "pods" / pod["metadata"]["uid"] / "runs" / container / str(number))
-    assert told
-    assert told.shim
-    return told.shim.pid
+    run_state = state_of(world.node / "pods" / pod["metadata"]["uid"] / "runs" / container / str(number))
+    assert run_state
+    assert run_state.shim
+    return run_state.shim.pid
 
 
 def main_of(world: World, pod: Json, container: str = "main", number: int = 0) -> int:
-    told = state_of(world.node / "pods" / pod["metadata"]["uid"] / "runs" / container / str(number))
-    assert told
-    assert told.main
-    return told.main.pid
+    run_state = state_of(world.node / "pods" / pod["metadata"]["uid"] / "runs" / container / str(number))
+    assert run_state
+    assert run_state.main
+    return run_state.main.pid
 
 
 # Running
@@ -79,10 +79,10 @@ async def test_events_and_status_of_a_pod_are_those_of_a_kubelet(world: World) -
     )
     assert (status["podIP"], status["hostIP"]) == ("127.0.0.1", "127.0.0.1")
     assert status["containerStatuses"][0]["containerID"].startswith("tarragon://")
-    told = dict(await world.events())
-    assert told["Created"] == "Created container: main"
-    assert told["Started"] == "Started container main"
-    assert told["Pulled"].startswith('Container image "example/train:1" already present on machine: it maps to /')
+    events = dict(await world.events())
+    assert events["Created"] == "Created container: main"
+    assert events["Started"] == "Started container main"
+    assert events["Pulled"].startswith('Container image "example/train:1" already present on machine: it maps to /')
 
 
 async def test_all_containers_of_a_pod_run_in_parallel(world: World) -> None:
@@ -101,13 +101,13 @@ async def test_all_containers_of_a_pod_run_in_parallel(world: World) -> None:
 
 async def test_init_containers_run_one_by_one_before_the_main_containers(world: World) -> None:
     world.start_kubelet()
-    said = world.folder / "said"
-    say = [container_json(name=f"i{n}", command=["sh", "-c", f"echo {n} >> {said}"]) for n in (1, 2, 3)]
+    order = world.folder / "order"
+    say = [container_json(name=f"i{n}", command=["sh", "-c", f"echo {n} >> {order}"]) for n in (1, 2, 3)]
 
-    await world.run(f"echo main >> {said}", restartPolicy="Never", initContainers=say)
+    await world.run(f"echo main >> {order}", restartPolicy="Never", initContainers=say)
     pod = await world.phase("Succeeded")
 
-    assert said.read_text().split() == ["1", "2", "3", "main"]
+    assert order.read_text().split() == ["1", "2", "3", "main"]
     assert [each["ready"] for each in pod["status"]["initContainerStatuses"]] == [True, True, True]
 
 
@@ -172,9 +172,9 @@ async def test_a_container_whose_shim_is_killed_is_reported_as_lost(world: World
     os.kill(shim_of(world, await world.get()), signal.SIGKILL)
     pod = await world.phase("Failed")
 
-    told = terminated(pod)
-    assert (told["exitCode"], told["reason"]) == (137, "ContainerStatusUnknown")
-    assert told["message"] == (
+    last = terminated(pod)
+    assert (last["exitCode"], last["reason"]) == (137, "ContainerStatusUnknown")
+    assert last["message"] == (
         "the process that supervised the container is gone and left no record of how the container ended"
     )
     assert world.processes() == set()
@@ -253,8 +253,8 @@ async def test_a_container_may_write_a_termination_message(world: World) -> None
 
 async def test_the_termination_message_of_a_failed_container_may_be_its_log(world: World) -> None:
     world.start_kubelet()
-    wish = {"terminationMessagePolicy": "FallbackToLogsOnError"}
-    await world.run("seq 1 100; exit 1", restartPolicy="Never", container=wish)
+    fields = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    await world.run("seq 1 100; exit 1", restartPolicy="Never", container=fields)
 
     message = terminated(await world.phase("Failed"))["message"]
 
@@ -514,8 +514,8 @@ async def test_a_gpu_is_allocated_to_one_container_even_across_a_restart(world: 
 
 async def test_a_scheduler_may_choose_the_gpu(world: World) -> None:
     world.start_kubelet()
-    wish = {"annotations": {"tarragon.dev/gpus": "GPU-b"}}
-    await world.run("echo $CUDA_VISIBLE_DEVICES", restartPolicy="Never", container=wants_gpus(1), metadata=wish)
+    fields = {"annotations": {"tarragon.dev/gpus": "GPU-b"}}
+    await world.run("echo $CUDA_VISIBLE_DEVICES", restartPolicy="Never", container=wants_gpus(1), metadata=fields)
 
     await world.phase("Succeeded")
 
@@ -824,8 +824,8 @@ async def test_a_pod_ended_by_a_machine_shutdown_counts_as_disrupted(
         pod = await world.phase("Failed", name)
         assert (pod["status"]["reason"], terminated(pod)["exitCode"]) == ("Terminated", code)
         assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
-        told = {each["type"]: each for each in pod["status"]["conditions"]}["DisruptionTarget"]
-        assert (told["status"], told["reason"]) == ("True", "TerminationByKubelet")
+        condition = {each["type"]: each for each in pod["status"]["conditions"]}["DisruptionTarget"]
+        assert (condition["status"], condition["reason"]) == ("True", "TerminationByKubelet")
 
 
 async def test_a_killed_program_has_failed(world: World) -> None:

@@ -31,12 +31,12 @@ def cri(text: str, *, second: int = 0, tag: str = "F") -> bytes:
     return f"2026-11-21T10:00:{second:02}.000000000Z stdout {tag} {text}\n".encode()
 
 
-def said(log: Path, **wanted: Any) -> bytes:
+def read_log(log: Path, **wanted: Any) -> bytes:
     return b"".join(read(log, Wanted(**wanted)))
 
 
 def whole(log: Path, **wanted: Any) -> str:
-    return said(log, **wanted).decode()
+    return read_log(log, **wanted).decode()
 
 
 @pytest.fixture
@@ -107,11 +107,11 @@ def test_any_output_is_read_back_and_its_tail_is_its_last_lines(
             os.close(stream.log.descriptor)
 
         # In bytes: a log may rotate between two parts of a line, which may be split within a character.
-        told = said(log)
+        text = read_log(log)
 
         output = "".join(text + "\n" for text in texts).encode()
-        assert output.endswith(told)
-        assert said(log, tail=tail) == b"".join(told.splitlines(keepends=True)[-tail:] if tail else [])
+        assert output.endswith(text)
+        assert read_log(log, tail=tail) == b"".join(text.splitlines(keepends=True)[-tail:] if tail else [])
 
 
 def test_a_termination_message_from_the_log_is_limited(log: Path) -> None:
@@ -137,13 +137,13 @@ class Follower:
     def __init__(self, log: Path, **wanted: Any) -> None:
         self.clock = ManualClock()
         self.ended = False
-        self.told = ""
+        self.text = ""
         self._chunks = follow(log, Wanted(**wanted), lambda: self.ended, self.clock)
         self.task = asyncio.create_task(self._read(self._chunks))
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> None:
         async for chunk in chunks:
-            self.told += chunk.decode()
+            self.text += chunk.decode()
 
     async def look(self) -> str:
         """The output after one more read."""
@@ -151,7 +151,7 @@ class Follower:
         self.clock.advance(logs.LOOK_SECONDS)
         for _ in range(5):
             await self.clock.sleep(0)
-        return self.told
+        return self.text
 
 
 async def test_a_log_is_followed_until_its_run_has_ended(log: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_request_for_an_unknown_gpu_is_rejected() -> None:
 def test_a_gpu_requested_by_name_may_be_shared() -> None:
     """A scheduler that allocates fractions of a GPU assigns one to several pods."""
     node = ledger("0", "1")
-    wish = ["1"]
+    requested = ["1"]
 
-    assert node.admit(asking("a", **{"nvidia.com_gpu": 1}), wish) == {"main": {"nvidia.com/gpu": ("1",)}}
-    assert node.admit(asking("b", **{"nvidia.com_gpu": 1}), wish) == {"main": {"nvidia.com/gpu": ("1",)}}
+    assert node.admit(asking("a", **{"nvidia.com_gpu": 1}), requested) == {"main": {"nvidia.com/gpu": ("1",)}}
+    assert node.admit(asking("b", **{"nvidia.com_gpu": 1}), requested) == {"main": {"nvidia.com/gpu": ("1",)}}

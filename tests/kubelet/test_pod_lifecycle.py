@@ -211,7 +211,7 @@ def test_a_stopping_pod_starts_no_container_and_stops_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "codes", "told"),
+    ("policy", "codes", "expected"),
     [
         ("Never", (0, 0), "Succeeded"),
         ("Never", (0, 1), "Failed"),
@@ -223,10 +223,10 @@ def test_a_stopping_pod_starts_no_container_and_stops_all() -> None:
         ("Always", (1, None), "Running"),
     ],
 )
-def test_the_phase_is_that_of_a_kubelet(policy: str, codes: tuple[int | None, ...], told: str) -> None:
+def test_the_phase_is_that_of_a_kubelet(policy: str, codes: tuple[int | None, ...], expected: str) -> None:
     lives = {name: RUNNING if code is None else ended(code) for name, code in zip("ab", codes, strict=True)}
 
-    assert phase(spec("a", "b", policy=policy), lives, Course.ON) == told
+    assert phase(spec("a", "b", policy=policy), lives, Course.ON) == expected
 
 
 def test_a_pod_is_pending_until_all_its_containers_have_started_once() -> None:
@@ -265,11 +265,11 @@ def test_only_stopped_containers_are_started_and_only_live_ones_stopped(
 ) -> None:
     known = dict(zip(["a", "b", "i", "s"], lives, strict=True))
 
-    told = decide(described, known, course, NOW)
+    orders = decide(described, known, course, NOW)
 
-    assert not any(known[name].is_alive for name in told.start)
-    assert all(known[name].is_alive for name in told.stop)
-    assert not (told.start and told.stop)
+    assert not any(known[name].is_alive for name in orders.start)
+    assert all(known[name].is_alive for name in orders.stop)
+    assert not (orders.start and orders.stop)
 
 
 @given(PODS, st.lists(LIVES, min_size=4, max_size=4))

@@ -22,11 +22,11 @@ PORTS = {"startupProbe": 1, "livenessProbe": 2, "readinessProbe": 3}
 
 
 class Scripted:
-    """Records the time of each try of a probe, by the probe's port; probes in `ill` fail."""
+    """Records the time of each try of a probe, by the probe's port; probes in `failing` fail."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
-        self.ill: set[int] = set()
+        self.failing: set[int] = set()
         self.hook_fails = False
         self.is_broken = False
         self.tried: list[tuple[float, int]] = []
@@ -37,7 +37,7 @@ class Scripted:
         self.tried.append((self.clock.monotonic(), port))
         if self.is_broken:
             raise RuntimeError("unexpected")
-        return Finding(is_well=port not in self.ill, words="ill")
+        return Finding(is_well=port not in self.failing, words="failing")
 
     async def carry_out(self, place: Place, handler: Handler) -> None:  # noqa: ARG002 - there is only one
         if self.hook_fails:
@@ -52,8 +52,8 @@ class Watch:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.handlers = Scripted(self.clock)
-        self.told: list[tuple[str, str, str]] = []
-        self.attendant = Attendant(self.handlers, self.clock, lambda *said: self.told.append(said), lambda: None)
+        self.events: list[tuple[str, str, str]] = []
+        self.attendant = Attendant(self.handlers, self.clock, lambda *event: self.events.append(event), lambda: None)
 
     async def attend(self, known: Fitness | None = None, began: float = 0.0, **fields: Any) -> None:
         """Probe a run that started at `began` seconds by this clock."""
@@ -101,22 +101,22 @@ async def test_a_probe_starts_after_its_delay_and_repeats_every_period(watch: Wa
 
 
 async def test_readiness_follows_the_thresholds_of_the_probe(watch: Watch) -> None:
-    watch.handlers.ill = {3}
+    watch.handlers.failing = {3}
     await watch.attend(**probe("readinessProbe", periodSeconds=1, failureThreshold=2, successThreshold=2))
     assert not (await watch.after(3)).is_ready
 
-    watch.handlers.ill = set()
+    watch.handlers.failing = set()
     assert not (await watch.after(1)).is_ready
     assert (await watch.after(1)).is_ready
-    watch.handlers.ill = {3}
+    watch.handlers.failing = {3}
     assert (await watch.after(1)).is_ready
     assert not (await watch.after(1)).is_ready
 
-    assert set(watch.told) == {("Warning", "Unhealthy", "Readiness probe failed: ill")}
+    assert set(watch.events) == {("Warning", "Unhealthy", "Readiness probe failed: failing")}
 
 
 async def test_a_failed_liveness_probe_is_not_tried_again(watch: Watch) -> None:
-    watch.handlers.ill = {2}
+    watch.handlers.failing = {2}
     await watch.attend(**probe("livenessProbe", periodSeconds=10))
 
     assert not (await watch.after(19)).unfit
@@ -126,21 +126,21 @@ async def test_a_failed_liveness_probe_is_not_tried_again(watch: Watch) -> None:
 
 
 async def test_other_probes_wait_for_the_startup_probe(watch: Watch) -> None:
-    watch.handlers.ill = {1}
+    watch.handlers.failing = {1}
     kinds = ("startupProbe", "livenessProbe", "readinessProbe")
-    await watch.attend(**{name: said for kind in kinds for name, said in probe(kind, periodSeconds=1).items()})
+    await watch.attend(**{name: probes for kind in kinds for name, probes in probe(kind, periodSeconds=1).items()})
 
     await watch.after(1)
     assert watch.fitness == Fitness(is_up=False, is_ready=False)
     assert watch.times(2) == watch.times(3) == []
-    watch.handlers.ill = set()
+    watch.handlers.failing = set()
     assert await watch.after(1) == Fitness()
     assert watch.times(1) == [0, 1, 2]
     assert watch.times(2)[0] == watch.times(3)[0] == 2
 
 
 async def test_a_container_fails_its_startup_probe_at_the_threshold(watch: Watch) -> None:
-    watch.handlers.ill = {1}
+    watch.handlers.failing = {1}
     await watch.attend(**probe("startupProbe", periodSeconds=1, failureThreshold=30))
 
     assert not (await watch.after(28)).unfit
@@ -160,14 +160,14 @@ async def test_a_failed_post_start_hook_is_reported_without_its_output(watch: Wa
     await watch.attend(lifecycle={"postStart": {"sleep": {"seconds": 5}}})
 
     assert watch.fitness.unfit == "FailedPostStartHook"
-    assert watch.told == [("Warning", "FailedPostStartHook", "PostStartHook failed")]
+    assert watch.events == [("Warning", "FailedPostStartHook", "PostStartHook failed")]
 
 
 async def test_stored_results_are_not_probed_again(watch: Watch) -> None:
     """A restarted kubelet takes over a ready container, which stays ready until a probe fails."""
-    watch.handlers.ill = {1, 3}
-    said = {**probe("startupProbe"), **probe("readinessProbe", periodSeconds=1)}
-    await watch.attend(Fitness(), lifecycle={"postStart": {"sleep": {"seconds": 99}}}, **said)
+    watch.handlers.failing = {1, 3}
+    probes = {**probe("startupProbe"), **probe("readinessProbe", periodSeconds=1)}
+    await watch.attend(Fitness(), lifecycle={"postStart": {"sleep": {"seconds": 99}}}, **probes)
 
     assert watch.fitness == Fitness()
     assert watch.times(1) == []
@@ -176,12 +176,12 @@ async def test_stored_results_are_not_probed_again(watch: Watch) -> None:
 
 
 async def test_a_stopping_pod_is_probed_for_readiness_only(watch: Watch) -> None:
-    said = {**probe("livenessProbe", periodSeconds=1), **probe("readinessProbe", periodSeconds=1)}
-    await watch.attend(**said)
+    probes = {**probe("livenessProbe", periodSeconds=1), **probe("readinessProbe", periodSeconds=1)}
+    await watch.attend(**probes)
     await watch.after(1)
 
     watch.attendant.halt()
-    watch.handlers.ill = {2, 3}
+    watch.handlers.failing = {2, 3}
 
     assert await watch.after(5) == Fitness(is_ready=False)
 

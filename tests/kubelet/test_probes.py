@@ -47,8 +47,8 @@ def is_ready(pod: Json) -> bool:
 def first_state(pod: Json) -> Json:
     """The state of the first init container."""
     statuses = pod["status"].get("initContainerStatuses") or [{"state": {}}]
-    told: Json = statuses[0]["state"]
-    return told
+    result: Json = statuses[0]["state"]
+    return result
 
 
 def restarts(pod: Json) -> int:
@@ -152,18 +152,19 @@ async def test_a_command_in_the_container_can_be_a_probe(world: World) -> None:
 
 async def test_a_container_that_fails_its_liveness_probe_is_restarted(world: World) -> None:
     world.start_kubelet()
-    before, ill = world.folder / "before", world.folder / "ill"
-    heals = ["sh", "-c", f"[ ! -e {ill} ] || {{ rm {ill}; exit 1; }}"]  # so that the second run succeeds from the start
+    before, failing = world.folder / "before", world.folder / "failing"
+    # The probe fails once, so that the second run succeeds from the start.
+    heals = ["sh", "-c", f"[ ! -e {failing} ] || {{ rm {failing}; exit 1; }}"]
     probe = {"exec": {"command": heals}, "failureThreshold": 1, **FAST}
-    script = f"[ -e {before} ] || {{ trap 'exit 0' TERM; touch {before} {ill}; }}; {FOREVER}"
+    script = f"[ -e {before} ] || {{ trap 'exit 0' TERM; touch {before} {failing}; }}; {FOREVER}"
 
     await world.run(script, container={"livenessProbe": probe}, restartPolicy="OnFailure")
     pod = await world.until(lambda pod: restarts(pod) == 1 and "running" in state(pod))
 
     assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 0
-    told = await world.events()
-    assert ("Killing", "Container main failed liveness probe, will be restarted") in told
-    assert ("Unhealthy", "Liveness probe failed: ") in told
+    events = await world.events()
+    assert ("Killing", "Container main failed liveness probe, will be restarted") in events
+    assert ("Unhealthy", "Liveness probe failed: ") in events
 
 
 async def test_a_failed_liveness_probe_ends_a_pod_that_never_restarts_with_its_own_grace(world: World) -> None:
@@ -196,8 +197,8 @@ async def test_the_next_container_waits_for_a_sidecars_startup_probe(world: Worl
     pod = await world.until(
         lambda pod: "running" in (pod["status"].get("initContainerStatuses") or [{"state": {}}])[0]["state"]
     )
-    told = pod["status"]["initContainerStatuses"][0]
-    assert (told["started"], told["ready"], condition(pod, "Initialized")) == (False, False, "False")
+    status = pod["status"]["initContainerStatuses"][0]
+    assert (status["started"], status["ready"], condition(pod, "Initialized")) == (False, False, "False")
     up.touch()
     await world.phase("Succeeded")
 
@@ -206,9 +207,9 @@ async def test_a_readiness_gate_waits_for_its_condition(world: World) -> None:
     world.start_kubelet()
     await world.run(FOREVER, readinessGates=[{"conditionType": "acme.dev/open"}])
     pod = await world.until(lambda pod: condition(pod, "ContainersReady") == "True")
-    told = next(each for each in pod["status"]["conditions"] if each["type"] == "Ready")
-    assert (told["status"], told["reason"]) == ("False", "ReadinessGatesNotReady")
-    assert told["message"] == 'corresponding condition of pod readiness gate "acme.dev/open" does not exist.'
+    ready = next(each for each in pod["status"]["conditions"] if each["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "ReadinessGatesNotReady")
+    assert ready["message"] == 'corresponding condition of pod readiness gate "acme.dev/open" does not exist.'
 
     gate = {"status": {"conditions": [{"type": "acme.dev/open", "status": "True"}]}}
     await world.cluster.patch(ANY_POD, Key("default", "p"), gate, subresource="status")
@@ -241,23 +242,23 @@ async def test_a_container_whose_post_start_hook_fails_is_killed_and_restarted_b
                     terminationGracePeriodSeconds=0)  # fmt: skip
     await world.phase("Failed")
 
-    told = await world.events()
-    assert ("FailedPostStartHook", "PostStartHook failed") in told
-    assert ("Killing", "FailedPostStartHook") in told
+    events = await world.events()
+    assert ("FailedPostStartHook", "PostStartHook failed") in events
+    assert ("Killing", "FailedPostStartHook") in events
 
 
 async def test_a_pre_stop_hook_runs_before_sigterm(world: World) -> None:
     world.start_kubelet()
-    said = world.folder / "said"
-    hook = {"preStop": {"exec": {"command": ["sh", "-c", f"echo hook >> {said}"]}}}
-    script = f"trap 'echo term >> {said}; exit' TERM; echo ready; {FOREVER}"
+    order = world.folder / "order"
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", f"echo hook >> {order}"]}}}
+    script = f"trap 'echo term >> {order}; exit' TERM; echo ready; {FOREVER}"
     await world.run(script, container={"lifecycle": hook})
     await world.says("ready")
 
     await world.delete()
     await world.vanished()
 
-    assert said.read_text().split() == ["hook", "term"]
+    assert order.read_text().split() == ["hook", "term"]
 
 
 async def test_a_hanging_pre_stop_hook_is_limited_by_the_grace_period(world: World) -> None:
@@ -287,21 +288,21 @@ async def test_a_failed_pre_stop_hook_is_reported_and_the_container_ends(world: 
 
 async def test_a_forced_delete_runs_no_hook(world: World) -> None:
     world.start_kubelet()
-    said = world.folder / "said"
-    hook = {"preStop": {"exec": {"command": ["touch", str(said)]}}}
+    order = world.folder / "order"
+    hook = {"preStop": {"exec": {"command": ["touch", str(order)]}}}
     await world.run(f"echo ready; {FOREVER}", container={"lifecycle": hook})
     await world.says("ready")
 
     await world.delete(grace=0)
     await world.vanished()
 
-    assert not said.exists()
+    assert not order.exists()
 
 
 async def test_sidecars_stop_after_the_other_containers_in_reverse_order(world: World) -> None:
     world.start_kubelet()
-    said = world.folder / "said"
-    parting = f"trap 'sleep 0.1; echo NAME >> {said}; exit' TERM; touch {world.folder}/up-NAME; {FOREVER}"
+    order = world.folder / "order"
+    parting = f"trap 'sleep 0.1; echo NAME >> {order}; exit' TERM; touch {world.folder}/up-NAME; {FOREVER}"
     sidecars = [
         container_json(name=name, command=["sh", "-c", parting.replace("NAME", name)], restartPolicy="Always")
         for name in ("first", "second")
@@ -312,7 +313,7 @@ async def test_sidecars_stop_after_the_other_containers_in_reverse_order(world: 
     await world.delete()
     await world.vanished()
 
-    assert said.read_text().split() == ["main", "second", "first"]
+    assert order.read_text().split() == ["main", "second", "first"]
 
 
 async def test_a_sidecar_that_waits_for_other_containers_causes_no_busy_loop(
@@ -344,39 +345,39 @@ async def test_a_sidecar_that_waits_for_other_containers_causes_no_busy_loop(
 
 async def test_another_kubelet_continues_probing_and_repeats_no_hook(world: World) -> None:
     world.start_kubelet()
-    said, ill = world.folder / "said", world.folder / "ill"
+    order, failing = world.folder / "order", world.folder / "failing"
     fields = {
-        "lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", f"echo hook >> {said}"]}}},
-        "readinessProbe": {"exec": {"command": ["test", "!", "-e", str(ill)]}, "failureThreshold": 1, **FAST},
+        "lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", f"echo hook >> {order}"]}}},
+        "readinessProbe": {"exec": {"command": ["test", "!", "-e", str(failing)]}, "failureThreshold": 1, **FAST},
     }
     await world.run(FOREVER, container=fields)
     await world.until(is_ready)
 
     await world.stop_kubelet()
     world.start_kubelet()
-    ill.touch()
+    failing.touch()
     await world.until(lambda pod: not is_ready(pod))
 
-    assert said.read_text().split() == ["hook"]
+    assert order.read_text().split() == ["hook"]
 
 
 async def test_a_pre_stop_hook_interrupted_by_a_killed_kubelet_runs_again(world: World) -> None:
     world.start_kubelet()
-    said, gate = world.folder / "said", world.folder / "gate"
-    script = f"echo hook >> {said}; until [ -e {gate} ]; do sleep 0.01; done"
+    order, gate = world.folder / "order", world.folder / "gate"
+    script = f"echo hook >> {order}; until [ -e {gate} ]; do sleep 0.01; done"
     hook = {"preStop": {"exec": {"command": ["sh", "-c", script]}}}
-    await world.run(f"trap 'echo term >> {said}; exit' TERM; echo ready; {FOREVER}", container={"lifecycle": hook})
+    await world.run(f"trap 'echo term >> {order}; exit' TERM; echo ready; {FOREVER}", container={"lifecycle": hook})
     await world.says("ready")
     await world.delete()
-    await eventually(said.exists)
+    await eventually(order.exists)
 
     await world.stop_kubelet()
     world.start_kubelet()
-    await eventually(lambda: said.read_text().split() == ["hook", "hook"])
+    await eventually(lambda: order.read_text().split() == ["hook", "hook"])
     gate.touch()
     await world.vanished()
 
-    assert said.read_text().split() == ["hook", "hook", "term"]
+    assert order.read_text().split() == ["hook", "hook", "term"]
 
 
 async def test_a_probe_of_an_unknown_port_name_is_reported(world: World) -> None:

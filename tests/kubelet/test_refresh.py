@@ -92,8 +92,8 @@ async def test_a_running_pod_sees_changed_objects(world: World, restarted: bool)
 
     def is_new() -> bool:
         clock.advance(LOOK_SECONDS)
-        said = [place / "deep/lr", place / "k", place / "labels"]
-        return [path.read_text() if path.exists() else "" for path in said] == ["0.2", "new", 'a="c"']
+        files = [place / "deep/lr", place / "k", place / "labels"]
+        return [path.read_text() if path.exists() else "" for path in files] == ["0.2", "new", 'a="c"']
 
     await eventually(is_new)
     await world.cluster.delete(CONFIG_MAPS, Key("default", "settings"))

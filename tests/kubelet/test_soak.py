@@ -48,12 +48,12 @@ class Fate:
         self.names.append(name)
 
     async def kill_program(self) -> None:
-        if (told := await self._some()) and told.main:
-            _kill(told.main.pid)
+        if (run_state := await self._some()) and run_state.main:
+            _kill(run_state.main.pid)
 
     async def kill_shim(self) -> None:
-        if (told := await self._some()) and told.shim:
-            _kill(told.shim.pid)
+        if (run_state := await self._some()) and run_state.shim:
+            _kill(run_state.shim.pid)
 
     async def restart_kubelet(self) -> None:
         await self.world.stop_kubelet()
@@ -68,8 +68,8 @@ class Fate:
         """The state of a random pod's live container, if there is one."""
         name = self.dice.choice(self.names)
         uid = (await self.world.get(name))["metadata"]["uid"]
-        told = state_of(self.world.node / "pods" / uid / "runs/main/0")
-        return told if told and not told.has_ended else None
+        run_state = state_of(self.world.node / "pods" / uid / "runs/main/0")
+        return run_state if run_state and not run_state.has_ended else None
 
 
 def folders_left(world: World) -> list[str]:
@@ -94,9 +94,9 @@ async def test_random_deaths_neither_repeat_a_run_nor_leave_processes(world: Wor
         with suppress(NotFound):
             if (await world.get(name))["status"].get("phase") in {None, "Pending", "Running"}:
                 await world.until(lambda pod: pod["status"].get("phase") != "Pending", name)
-                told = state_of(world.node / "pods" / (await world.get(name))["metadata"]["uid"] / "runs/main/0")
-                if told and told.main and not told.has_ended:
-                    _kill(told.main.pid)
+                run_state = state_of(world.node / "pods" / (await world.get(name))["metadata"]["uid"] / "runs/main/0")
+                if run_state and run_state.main and not run_state.has_ended:
+                    _kill(run_state.main.pid)
         pod = await world.until(lambda pod: pod["status"].get("phase") in {"Succeeded", "Failed"}, name)
         assert "exitCode" in state(pod)["terminated"]
 

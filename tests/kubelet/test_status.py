@@ -50,13 +50,13 @@ def test_the_container_of_a_new_pod_is_being_created() -> None:
 def test_a_running_pod_is_ready() -> None:
     status = status_of(pod(), main=RUNNING)
 
-    told = status["containerStatuses"][0]
+    container = status["containerStatuses"][0]
     assert status["phase"] == "Running"
     assert set(conditions(status).values()) == {"True"}
-    assert (told["ready"], told["started"], told["restartCount"]) == (True, True, 0)
-    assert told["state"] == {"running": {"startedAt": "2026-11-21T10:00:00Z"}}
-    assert told["containerID"] == "tarragon://id-0"
-    assert told["lastState"] == {}
+    assert (container["ready"], container["started"], container["restartCount"]) == (True, True, 0)
+    assert container["state"] == {"running": {"startedAt": "2026-11-21T10:00:00Z"}}
+    assert container["containerID"] == "tarragon://id-0"
+    assert container["lastState"] == {}
 
 
 def test_a_finished_pod_reports_how_its_container_ended() -> None:
@@ -92,13 +92,13 @@ def test_a_succeeded_pod_is_not_ready_but_completed() -> None:
 def test_a_container_in_back_off_reports_its_delay_and_last_exit() -> None:
     status = status_of(pod(), main=ended(1, number=3, backoff=80))
 
-    told = status["containerStatuses"][0]
-    assert told["state"]["waiting"] == {
+    container = status["containerStatuses"][0]
+    assert container["state"]["waiting"] == {
         "reason": "CrashLoopBackOff",
         "message": "back-off 1m20s restarting failed container=main pod=p_default(uid-of-p)",
     }
-    assert told["lastState"]["terminated"]["exitCode"] == 1
-    assert told["restartCount"] == 3
+    assert container["lastState"]["terminated"]["exitCode"] == 1
+    assert container["restartCount"] == 3
     assert status["phase"] == "Running"
 
 
@@ -115,10 +115,10 @@ def test_the_last_state_is_that_of_the_previous_run() -> None:
     before = ended(7).run
     status = status_of(pod(), main=Life(run=Run(number=1, identity="id-1", started=NOW), before=before))
 
-    told = status["containerStatuses"][0]
-    assert told["lastState"]["terminated"]["exitCode"] == 7
-    assert told["lastState"]["terminated"]["containerID"] == "tarragon://id-0"
-    assert told["containerID"] == "tarragon://id-1"
+    container = status["containerStatuses"][0]
+    assert container["lastState"]["terminated"]["exitCode"] == 7
+    assert container["lastState"]["terminated"]["containerID"] == "tarragon://id-0"
+    assert container["containerID"] == "tarragon://id-1"
 
 
 def test_main_containers_wait_while_init_containers_run() -> None:

@@ -32,7 +32,7 @@ class Source:
 
     async def token(self, pod: Pod, wish: Wish) -> str:
         if self.is_away:
-            raise unavailable(f"nobody answers for {pod.metadata.name}")
+            raise unavailable(f"no server for {pod.metadata.name}")
         self.given += 1
         now = int(self.clock.now().timestamp())
         claims = json.dumps({"iat": now, "exp": now + wish.seconds, "number": self.given})

@@ -22,7 +22,7 @@ def lookup(address: Address) -> int | None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("mnist-ps-0.default.svc:2222", "127.0.0.1:20001"),
         ("mnist-ps-0.default.svc.cluster.local:2222", "127.0.0.1:20001"),
@@ -43,8 +43,8 @@ def lookup(address: Address) -> int | None:
         ("user@mnist-ps-0:2222", "user@127.0.0.1:20001"),
     ],
 )
-def test_a_service_address_is_translated_to_a_local_port(text: str, told: str) -> None:
-    assert with_local_ports(text, lookup) == told
+def test_a_service_address_is_translated_to_a_local_port(text: str, expected: str) -> None:
+    assert with_local_ports(text, lookup) == expected
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_tf_config_stays_valid_json_with_local_addresses() -> None:
     cluster = {"ps": ["mnist-ps-0.default.svc:2222"], "worker": ["mnist-worker-0.default.svc:2222"]}
     text = json.dumps({"cluster": cluster, "task": {"type": "ps", "index": 0}, "environment": "cloud"})
 
-    told = json.loads(with_local_ports(text, lookup))
+    config = json.loads(with_local_ports(text, lookup))
 
-    assert told["cluster"] == {"ps": ["127.0.0.1:20001"], "worker": ["127.0.0.1:20002"]}
-    assert told["task"] == {"type": "ps", "index": 0}
+    assert config["cluster"] == {"ps": ["127.0.0.1:20001"], "worker": ["127.0.0.1:20002"]}
+    assert config["task"] == {"type": "ps", "index": 0}
 
 
 DELIMITERS = [" ", "\n", "\t", '"', "'", ",", ";", "|", "=", "/", "[", "]", "{", "}", "(", ")", "<", ">", "&"]
@@ -127,11 +127,11 @@ def test_only_tokens_that_are_addresses_change(pieces: list[tuple[str, str]]) ->
 
     text = "".join(token + delimiter for token, delimiter in pieces)
 
-    told = with_local_ports(text, only_known)
+    translated = with_local_ports(text, only_known)
 
     # `FRAGMENTS` can spell a known address in another way: with a domain behind `svc`, or with a dot at its end.
     expected = "".join((KNOWN.get(token) or respelled(token)) + delimiter for token, delimiter in pieces)
-    assert told == expected
+    assert translated == expected
 
 
 def respelled(token: str) -> str:
@@ -158,7 +158,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("/data", "/node/claims/data"),
         ("/data/", "/node/claims/data/"),
@@ -175,8 +175,8 @@ PLACES = {
         ("cat</data/in>/data/out", "cat</node/claims/data/in>/node/claims/data/out"),
     ],
 )
-def test_a_mount_path_is_translated_to_the_path_of_its_volume(text: str, told: str) -> None:
-    assert with_local_paths(text, PLACES) == told
+def test_a_mount_path_is_translated_to_the_path_of_its_volume(text: str, expected: str) -> None:
+    assert with_local_paths(text, PLACES) == expected
 
 
 @pytest.mark.parametrize(

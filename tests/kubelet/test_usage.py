@@ -23,7 +23,7 @@ def runs_of(world: World) -> Mapping[str, Path]:
     return {f"{uid}/{name}": folder for uid, runs in world.kubelet.running().items() for name, folder in runs.items()}
 
 
-async def said(world: World, pod: Json, word: str) -> None:
+async def printed(world: World, pod: Json, word: str) -> None:
     """Return when the container has printed this."""
     log = world.node / "logs/default/p" / pod["metadata"]["uid"] / "main/0.log"
     await eventually(lambda: log.exists() and word in log.read_text())
@@ -32,7 +32,7 @@ async def said(world: World, pod: Json, word: str) -> None:
 async def test_the_memory_of_a_container_is_the_sum_of_its_processes(world: World) -> None:
     world.start_kubelet()
     pod = await world.run(f'{sys.executable} -c "{HOLDS_MEMORY}" & wait')
-    await said(world, pod, "holds")
+    await printed(world, pod, "holds")
 
     (reading,) = of_processes(runs_of(world)).values()
 
@@ -43,7 +43,7 @@ async def test_the_cpu_time_of_ended_children_counts_for_the_container(world: Wo
     world.start_kubelet()
     burns = "import time\nwhile time.process_time() < 0.3: pass"
     pod = await world.run(f'{sys.executable} -c "{burns}"; echo burnt; sleep 1000')
-    await said(world, pod, "burnt")
+    await printed(world, pod, "burnt")
 
     (reading,) = of_processes(runs_of(world)).values()
 

@@ -50,7 +50,7 @@ def contents(place: Path) -> dict[str, bytes]:
     """The contents of files by path, as far as they are visible through the volume's links."""
     data = (place / "..data").resolve()
     files = {str(path.relative_to(data)): path.read_bytes() for path in data.rglob("*") if path.is_file()}
-    assert all((place / name).read_bytes() == said for name, said in files.items())
+    assert all((place / name).read_bytes() == data for name, data in files.items())
     assert {Path(name).parts[0] for name in files} == {path.name for path in place.iterdir() if path.name[:2] != ".."}
     return files
 

@@ -53,7 +53,7 @@ class World:
         return NodeLogs(NodeFolder(self.node), SystemClock())
 
     def settings(self, **changes: Any) -> NodeSettings:
-        said: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "name": "n",
             "folder": self.node,
             "capacity": {"cpu": 4000, "memory": 8 * GI, "pods": 20_000, "nvidia.com/gpu": 2000},
@@ -61,7 +61,7 @@ class World:
             "gpus": ("GPU-a", "GPU-b"),
             "registry": self.folder / "registry",
         }
-        return NodeSettings(**(said | changes))
+        return NodeSettings(**(defaults | changes))
 
     def start_kubelet(self, clock: Clock | None = None, cluster: Cluster | None = None, **settings: Any) -> Kubelet:
         self.kubelet = Kubelet(cluster or self.cluster, self.settings(**settings), clock or SystemClock())
@@ -146,13 +146,13 @@ class World:
     async def says(self, text: str, name: str = "p") -> None:
         """Return when the container has printed this, by following its log."""
         await self.until(lambda pod: "running" in state(pod) or "terminated" in state(pod), name)
-        said = b""
+        received = b""
         async with asyncio.timeout(60):
             async for chunk in self.logs.read(await self.get(name), LogOptions(follow=True)):
-                said += chunk
-                if text.encode() in said:
+                received += chunk
+                if text.encode() in received:
                     return
-        raise AssertionError(f"has ended with {said!r}")
+        raise AssertionError(f"has ended with {received!r}")
 
     async def events(self, name: str = "p") -> list[tuple[str, str]]:
         """Reason and message of the pod's events, in order."""
@@ -167,9 +167,9 @@ class World:
         selection = Selection(namespace="default", fields=f"reason={reason}")
         async with asyncio.timeout(60):
             listing = await self.cluster.list(EVENTS.reading(dict), selection)
-            for told in listing.items:
-                if words in told["message"]:
-                    return str(told["message"])
+            for event in listing.items:
+                if words in event["message"]:
+                    return str(event["message"])
             async for change in self.cluster.watch(EVENTS.reading(dict), selection, listing.resource_version):
                 if change.object and words in change.object.get("message", ""):
                     return str(change.object["message"])
@@ -181,10 +181,10 @@ class World:
 
 def state(pod: Json, container: int = 0) -> Json:
     statuses = pod.get("status", {}).get("containerStatuses") or [{}]
-    told: Json = statuses[container].get("state") or {}
-    return told
+    result: Json = statuses[container].get("state") or {}
+    return result
 
 
 def terminated(pod: Json) -> Json:
-    told: Json = state(pod)["terminated"]
-    return told
+    result: Json = state(pod)["terminated"]
+    return result
