@@ -70,7 +70,7 @@ def _stamp(moment: dt.datetime) -> bytes:
 
 
 def older(log: Path) -> Path:
-    """The rotated log file."""
+    """The file to which the shim rotates a full log."""
     return log.with_name(log.name + ".1")
 
 

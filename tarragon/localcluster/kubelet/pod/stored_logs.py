@@ -85,7 +85,7 @@ def _all(folder: Path, pattern: str) -> Iterator[KeptPod]:
 
 
 def prune(logs: Path, *, pods: int = PODS, size: int = BYTES) -> None:
-    """Remove the logs of a node's longest deleted pods, until the rest is within the limits."""
+    """Remove logs of a node's deleted pods, those deleted first, until the rest is within the limits."""
     deleted = sorted(
         (pod for pod in _all(logs, "*/*/*/pod.json") if pod.facts.removed),
         key=lambda pod: pod.facts.removed,
