@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from tarragon.cli.report.wait_report import DOCS
 from tarragon.plan.lifecycle import gang_restart, start_timeout
@@ -27,7 +28,8 @@ def tables() -> list[dict[str, list[str]]]:
     """Of each, the cells after the code."""
     found = []
     for table in SECTION.split("| code | meaning | what to do |")[1:]:
-        rows = [line.split("|")[1:-1] for line in table.strip().splitlines() if line.startswith("|")]
+        body = takewhile(lambda line: line.startswith("|"), table.strip().splitlines())
+        rows = [line.split("|")[1:-1] for line in body]
         found.append({row[0].strip(" `"): [cell.strip() for cell in row[1:]] for row in rows[1:]})
     return found
 
