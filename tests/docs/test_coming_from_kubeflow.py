@@ -15,11 +15,11 @@ HEADINGS = {
     "kubeflow.org/v1-dragon": "v1 of DRAGON",
     "kubeflow.org/v1": "v1 with runPolicy (nested)",
 }
-KINDS = ("the same", "mended", "not convertible")
+KINDS = ("same", "fixed")
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_each_generation_has_a_table_of_what_is_the_same_mended_and_not_convertible(generation: str) -> None:
+def test_each_generation_has_a_table_of_what_is_the_same_and_what_was_fixed(generation: str) -> None:
     heading = HEADINGS.get(generation, generation.removeprefix("kubeflow.org/"))
 
     _, _, section = PAGE.partition(f"\n## {heading}\n")
