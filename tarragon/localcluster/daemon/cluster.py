@@ -213,8 +213,7 @@ class LocalCluster:
         yield "endpoint slices", lambda: EndpointSliceController(client, clock, jitter).run()
         yield "kubernetes service", lambda: KubernetesService(client, self._port, clock, jitter).run()
         yield "service proxy", lambda: ServiceProxy(client, clock, jitter).run()
-        usage = metrics_api.by_pod(Sampler(self._nodes.running, clock).sample)
-        yield "workloads", lambda: WorkloadControllers(client, clock, jitter, usage).run()
+        yield "workloads", lambda: WorkloadControllers(client, clock, jitter).run()
         yield "scheduler", lambda: Scheduler(client, Binder(self._api).bind, clock, jitter).run()
 
     def _account_secrets(self) -> AccountSecretController:

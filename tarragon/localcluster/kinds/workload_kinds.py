@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from tarragon.localcluster.kinds import autoscaler_forms
 from tarragon.localcluster.kinds.kind_rows import row
-from tarragon.localcluster.kinds.resource import ScalePaths, Served, View
+from tarragon.localcluster.kinds.resource import ScalePaths, Served
 
 SCALE = ScalePaths(
     spec_replicas=("spec", "replicas"), status_replicas=("status", "replicas"), label_selector=("spec", "selector")
@@ -27,19 +25,9 @@ def group_workloads() -> Sequence[Served]:
         _kind("apps", "deployments", "Deployment", short="deploy", sub="scale status"),
         _kind("apps", "replicasets", "ReplicaSet", short="rs", sub="scale status"),
         _kind("apps", "statefulsets", "StatefulSet", short="sts", sub="scale status"),
-        *_autoscalers(),
         _kind("batch", "cronjobs", "CronJob", short="cj", sub="status"),
         _kind("batch", "jobs", "Job", sub="status"),
     )
-
-
-def _autoscalers() -> Sequence[Served]:
-    """In two versions, of which the second is stored, and preferred."""
-    kind = _kind("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler", short="hpa", sub="status")
-    stored = replace(kind, version="v2", storage_version="v2")
-    forms = autoscaler_forms
-    view = View(of=stored, shown=forms.shown, kept=forms.kept, old_fields=lambda fields: fields)
-    return stored, replace(kind, view=view)
 
 
 def _kind(  # noqa: PLR0913 - the columns of the table

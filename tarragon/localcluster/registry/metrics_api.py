@@ -68,20 +68,6 @@ class NodeMetrics(Computed):
         return [_node_metrics(target, node, pods, sample) for node in nodes]
 
 
-def by_pod(measure: Measure) -> Callable[[], Awaitable[Mapping[str, Mapping[str, int]]]]:
-    """What each pod uses, by its uid: `cpu` and `memory` in thousandths."""
-
-    async def ask() -> Mapping[str, Mapping[str, int]]:
-        found: dict[str, dict[str, int]] = {}
-        for key, usage in (await measure()).usage.items():
-            pod = found.setdefault(key.partition("/")[0], {"cpu": 0, "memory": 0})
-            pod["cpu"] += round(usage.cpu * 1000)
-            pod["memory"] += usage.memory * 1000
-        return found
-
-    return ask
-
-
 def _listed(api: Api, plural: str, target: Target, options: ListOptions) -> Sequence[Json]:
     """All selected objects, without pagination."""
     stored = api.target(("", "v1", plural), target.namespace)

@@ -18,7 +18,7 @@ def columns_of(served: Served) -> Sequence[Column]:
     """The columns of a kind; name and age for kinds without an entry."""
     if served.is_custom:
         return custom_columns(served.printer_columns)
-    if served.view is not None and served.plural == "events":
+    if served.view is not None:
         return of_events(_BUILT_IN[served.shelf])
     return _BUILT_IN.get(served.full_name, (NAME, AGE))
 

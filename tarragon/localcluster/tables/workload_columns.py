@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tarragon.kube.codec import moment
-from tarragon.localcluster.tables.cells import NONE, Object, at, joined, number, pairs, text, wide
+from tarragon.localcluster.tables.cells import NONE, Object, at, number, pairs, text, wide
 from tarragon.localcluster.tables.tables import AGE, NAME, Cell, Column, duration, since
 
 
@@ -97,29 +97,6 @@ def _controller(revision: Object, _: dt.datetime) -> str:
     return f"{kind}.{group}/{owner.get('name')}" if group else f"{kind}/{owner.get('name')}"
 
 
-def _scaled(autoscaler: Object, _: dt.datetime) -> str:
-    return f"{at(autoscaler, 'spec', 'scaleTargetRef', 'kind')}/{at(autoscaler, 'spec', 'scaleTargetRef', 'name')}"
-
-
-def _targets(autoscaler: Object, _: dt.datetime) -> str:
-    told = []
-    for metric in at(autoscaler, "spec", "metrics") or ():
-        name, target = at(metric, "resource", "name"), at(metric, "resource", "target") or {}
-        found = next((each for each in at(autoscaler, "status", "currentMetrics") or () if _is_of(each, name)), None)
-        current = at(found, "resource", "current") or {}
-        if "averageUtilization" in target:
-            used = current.get("averageUtilization")
-            told.append(f"{name}: {'<unknown>' if used is None else f'{used}%'}/{target['averageUtilization']}%")
-        else:
-            told.append(f"{name or metric.get('type')}: {current.get('averageValue', '<unknown>')}/"
-                        f"{target.get('averageValue', '<unknown>')}")  # fmt: skip
-    return joined(told)
-
-
-def _is_of(current: Object, name: str) -> bool:
-    return bool(at(current, "resource", "name") == name)
-
-
 _TEMPLATE = ("spec", "template", "spec")
 _REPLICA_SET = (
     NAME,
@@ -165,15 +142,6 @@ WORKLOAD_COLUMNS: Mapping[str, Sequence[Column]] = MappingProxyType(
             NAME,
             Column("Controller", _controller),
             _count("Revision", "revision"),
-            AGE,
-        ),
-        "horizontalpodautoscalers.autoscaling": (
-            NAME,
-            Column("Reference", _scaled),
-            Column("Targets", _targets),
-            Column("MinPods", text("spec", "minReplicas", missing="<unset>")),
-            _count("MaxPods", "spec", "maxReplicas"),
-            _count("Replicas", "status", "currentReplicas"),
             AGE,
         ),
         "jobs.batch": (

@@ -11,7 +11,6 @@ from tarragon.localcluster.kinds.resource import Served
 from tarragon.localcluster.schema import names
 from tarragon.localcluster.schema.field_errors import Fault
 from tarragon.localcluster.validation import (
-    autoscalers,
     core,
     events,
     jobs,
@@ -102,12 +101,6 @@ _BUILT_IN: Mapping[str, Rules] = {
         prepare_update=workloads.default_deployment,
         faults=workloads.deployment_faults,
         update_faults=workloads.selector_update_faults,
-        counts_generation=True,
-    ),
-    "horizontalpodautoscalers.autoscaling": Rules(
-        prepare_create=autoscalers.prepare,
-        prepare_update=autoscalers.default,
-        faults=autoscalers.faults,
         counts_generation=True,
     ),
     "jobs.batch": Rules(

@@ -44,8 +44,6 @@ _ROWS: Mapping[str, Mapping[str, Any]] = {
         "acceptedNames": {"plural": "", "kind": ""},
         "storedVersions": None,
     },
-    "HorizontalPodAutoscaler.spec": {"scaleTargetRef": {"kind": "", "name": ""}, "maxReplicas": 0},
-    "HorizontalPodAutoscaler.status": {"desiredReplicas": 0, "currentMetrics": None},
 }
 _PARTS: Mapping[str, Mapping[str, Any]] = {
     "ConfigMap": {},

@@ -233,18 +233,6 @@ class CronJob(Struct, frozen=True):
         return {}
 
 
-class Autoscaler(Struct, frozen=True):
-    """It owns nothing: it writes how many replicas others are to have."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: Json = {}
-    status: Json = {}
-
-    @property
-    def selector(self) -> Json:
-        return {}
-
-
 def _apps(plural: str, kind: str, model: type[Any]) -> Resource[Any]:
     return Resource(group="apps", version="v1", plural=plural, kind=kind, model=model)
 
@@ -261,10 +249,3 @@ CONTROLLER_REVISIONS: Resource[ControllerRevision] = _apps(
 )
 JOBS: Resource[Job] = Resource(group="batch", version="v1", plural="jobs", kind="Job", model=Job)
 CRON_JOBS: Resource[CronJob] = Resource(group="batch", version="v1", plural="cronjobs", kind="CronJob", model=CronJob)
-AUTOSCALERS: Resource[Autoscaler] = Resource(
-    group="autoscaling",
-    version="v2",
-    plural="horizontalpodautoscalers",
-    kind="HorizontalPodAutoscaler",
-    model=Autoscaler,
-)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
 
 from tarragon.base.clock import Clock
 from tarragon.client.port import Cluster
-from tarragon.localcluster.controllers.workloads.autoscalers import AutoscalerController, Usage
 from tarragon.localcluster.controllers.workloads.context import Ground
 from tarragon.localcluster.controllers.workloads.cron_jobs import CronJobController
 from tarragon.localcluster.controllers.workloads.daemon_sets import DaemonSetController
@@ -26,7 +24,7 @@ from tarragon.localcluster.controllers.workloads.stateful_sets import StatefulSe
 class WorkloadControllers:
     """They share their caches, and none begins before all caches are filled."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random, usage: Usage | None = None) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
         ground = Ground(cluster, clock, jitter)
         self._replica_sets = ReplicaSetController(ground, REPLICA_SETS, "replicaset-controller")
         self._replication = ReplicaSetController(ground, REPLICATION_CONTROLLERS, "replication-controller")
@@ -44,7 +42,6 @@ class WorkloadControllers:
             self._daemon_sets,
             self._jobs,
             self._cron_jobs,
-            AutoscalerController(ground, usage or _nothing_measured),
         )
         shared = (ground.pods, revisions, self._daemon_sets.nodes)
         self._caches = (*shared, *(each.kept.cache for each in self._controllers))
@@ -58,7 +55,3 @@ class WorkloadControllers:
                 await cache.synced()
             for controller in self._controllers:
                 tasks.create_task(controller.run())
-
-
-async def _nothing_measured() -> Mapping[str, Mapping[str, int]]:
-    return {}
