@@ -168,7 +168,6 @@ class Budgets:
 
 _SCALED = {
     ("apps/v1", "ReplicaSet"): "replicasets.apps",
-    ("apps/v1", "StatefulSet"): "statefulsets.apps",
     ("v1", "ReplicationController"): "replicationcontrollers",
 }
 

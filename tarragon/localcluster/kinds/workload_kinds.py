@@ -20,18 +20,13 @@ def core_workloads() -> Sequence[Served]:
 def group_workloads() -> Sequence[Served]:
     """In the order of discovery."""
     return (
-        _kind("apps", "controllerrevisions", "ControllerRevision", categories=()),
-        _kind("apps", "daemonsets", "DaemonSet", short="ds", sub="status"),
         _kind("apps", "deployments", "Deployment", short="deploy", sub="scale status"),
         _kind("apps", "replicasets", "ReplicaSet", short="rs", sub="scale status"),
-        _kind("apps", "statefulsets", "StatefulSet", short="sts", sub="scale status"),
         _kind("batch", "cronjobs", "CronJob", short="cj", sub="status"),
         _kind("batch", "jobs", "Job", sub="status"),
     )
 
 
-def _kind(  # noqa: PLR0913 - the columns of the table
-    group: str, plural: str, kind: str, *, short: str = "", sub: str = "", categories: tuple[str, ...] = ("all",)
-) -> Served:
+def _kind(group: str, plural: str, kind: str, *, short: str = "", sub: str = "") -> Served:
     scale = SCALE if "scale" in sub else None
-    return row(group, plural, kind, short=short, sub=sub, categories=categories, scale=scale)
+    return row(group, plural, kind, short=short, sub=sub, categories=("all",), scale=scale)

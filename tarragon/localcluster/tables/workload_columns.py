@@ -88,15 +88,6 @@ def _yes_or_no(*path: str) -> Cell:
     return cell
 
 
-def _controller(revision: Object, _: dt.datetime) -> str:
-    owner = next((one for one in at(revision, "metadata", "ownerReferences") or () if one.get("controller")), None)
-    if owner is None:
-        return NONE
-    kind = str(owner.get("kind")).lower()
-    group = str(owner.get("apiVersion")).partition("/")[0] if "/" in str(owner.get("apiVersion")) else ""
-    return f"{kind}.{group}/{owner.get('name')}" if group else f"{kind}/{owner.get('name')}"
-
-
 _TEMPLATE = ("spec", "template", "spec")
 _REPLICA_SET = (
     NAME,
@@ -120,30 +111,6 @@ WORKLOAD_COLUMNS: Mapping[str, Sequence[Column]] = MappingProxyType(
         ),
         "replicasets.apps": (*_REPLICA_SET, _selector("spec", "selector")),
         "replicationcontrollers": (*_REPLICA_SET, wide("Selector", pairs("spec", "selector"))),
-        "statefulsets.apps": (
-            NAME,
-            _ready(("spec", "replicas"), ("status", "readyReplicas")),
-            AGE,
-            *_containers(*_TEMPLATE),
-        ),
-        "daemonsets.apps": (
-            NAME,
-            _count("Desired", "status", "desiredNumberScheduled"),
-            _count("Current", "status", "currentNumberScheduled"),
-            _count("Ready", "status", "numberReady"),
-            _count("Up-to-date", "status", "updatedNumberScheduled"),
-            _count("Available", "status", "numberAvailable"),
-            Column("Node Selector", pairs(*_TEMPLATE, "nodeSelector")),
-            AGE,
-            *_containers(*_TEMPLATE),
-            _selector("spec", "selector"),
-        ),
-        "controllerrevisions.apps": (
-            NAME,
-            Column("Controller", _controller),
-            _count("Revision", "revision"),
-            AGE,
-        ),
         "jobs.batch": (
             NAME,
             Column("Status", _job_status),

@@ -81,19 +81,11 @@ _BINDING = replace(
     update_faults=rbac.binding_update_faults,
 )
 _BUILT_IN: Mapping[str, Rules] = {
-    "controllerrevisions.apps": Rules(faults=workloads.revision_faults, update_faults=workloads.revision_update_faults),
     "cronjobs.batch": Rules(
         name_fault=jobs.cron_name_fault,
         prepare_create=jobs.prepare_cron_job,
         prepare_update=jobs.default_cron_job,
         faults=jobs.cron_job_faults,
-        counts_generation=True,
-    ),
-    "daemonsets.apps": Rules(
-        prepare_create=workloads.prepare_daemon_set,
-        prepare_update=workloads.default_daemon_set,
-        faults=workloads.daemon_set_faults,
-        update_faults=workloads.selector_update_faults,
         counts_generation=True,
     ),
     "deployments.apps": Rules(
@@ -115,13 +107,6 @@ _BUILT_IN: Mapping[str, Rules] = {
         prepare_create=workloads.prepare_replication_controller,
         prepare_update=workloads.default_replication_controller,
         faults=workloads.replication_controller_faults,
-        counts_generation=True,
-    ),
-    "statefulsets.apps": Rules(
-        prepare_create=workloads.prepare_stateful_set,
-        prepare_update=workloads.default_stateful_set,
-        faults=workloads.stateful_set_faults,
-        update_faults=workloads.stateful_set_update_faults,
         counts_generation=True,
     ),
     "configmaps": Rules(faults=core.config_map_faults, update_faults=core.config_map_update_faults),

@@ -1,4 +1,4 @@
-"""The rules of the kinds that keep pods running: deployments, replica sets, stateful sets, daemon sets."""
+"""The rules of the kinds that keep pods running: deployments and replica sets."""
 
 from __future__ import annotations
 
@@ -23,10 +23,6 @@ _HISTORY = 10
 _PROGRESS_SECONDS = 600
 _ALWAYS = ("Always",)
 _ANY_POLICY = ("Always", "OnFailure", "Never")
-_CHANGEABLE_OF_STATEFUL_SETS = (
-    *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
-    *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
-)
 
 
 # ------------------------------------------------------------------------------------------------------- pod templates
@@ -140,114 +136,6 @@ def replication_controller_faults(controller: Mapping[str, Any]) -> Iterator[Fau
         yield required("spec.selector")
     yield from unmatched_faults({"matchLabels": spec.get("selector") or {}}, spec["template"])
     yield from template_faults("spec.template", spec["template"], _ALWAYS)
-
-
-# ------------------------------------------------------------------------------------------------------- stateful sets
-
-
-def prepare_stateful_set(stateful_set: Json) -> None:
-    default_stateful_set(stateful_set, {})
-    stateful_set["status"] = {"replicas": 0, "availableReplicas": 0}
-
-
-def default_stateful_set(stateful_set: Json, _: Mapping[str, Any]) -> None:
-    spec = stateful_set.setdefault("spec", {})
-    spec.setdefault("replicas", 1)
-    spec.setdefault("revisionHistoryLimit", _HISTORY)
-    spec.setdefault("podManagementPolicy", "OrderedReady")
-    spec.setdefault("serviceName", "")
-    strategy = spec.setdefault("updateStrategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
-    retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
-    retention.setdefault("whenDeleted", "Retain")
-    retention.setdefault("whenScaled", "Retain")
-    default_template(spec.setdefault("template", {}))
-    for claim in spec.get("volumeClaimTemplates") or ():
-        claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
-        claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
-        claim["status"] = {"phase": "Pending"}
-
-
-def stateful_set_faults(stateful_set: Mapping[str, Any]) -> Iterator[Fault]:
-    spec = stateful_set["spec"]
-    yield from _kept_pods_faults(_with_claims(spec), "replicas", "minReadySeconds", "revisionHistoryLimit")
-    if spec["podManagementPolicy"] not in {"OrderedReady", "Parallel"}:
-        words = "must be 'OrderedReady' or 'Parallel'"
-        yield invalid_value("spec.podManagementPolicy", spec["podManagementPolicy"], words)
-    if spec["updateStrategy"]["type"] not in {"OnDelete", "RollingUpdate"}:
-        words = "must be 'RollingUpdate' or 'OnDelete'"
-        yield invalid_value("spec.updateStrategy", spec["updateStrategy"], words)
-    for field in ("whenDeleted", "whenScaled"):
-        if (said := spec["persistentVolumeClaimRetentionPolicy"][field]) not in {"Retain", "Delete"}:
-            yield unsupported(f"spec.persistentVolumeClaimRetentionPolicy.{field}", said, ("Retain", "Delete"))
-    if spec["persistentVolumeClaimRetentionPolicy"]["whenScaled"] == "Delete":
-        words = "Delete is not supported by the embedded cluster: delete the claims when you have scaled down"
-        yield forbidden_value("spec.persistentVolumeClaimRetentionPolicy.whenScaled", words)
-
-
-def stateful_set_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
-    def fixed(spec: Mapping[str, Any]) -> Json:
-        return {name: value for name, value in spec.items() if name not in _CHANGEABLE_OF_STATEFUL_SETS}
-
-    if fixed(new["spec"]) != fixed(old["spec"]):
-        listed = ", ".join(f"'{field}'" for field in _CHANGEABLE_OF_STATEFUL_SETS[:-1])
-        words = f"updates to statefulset spec for fields other than {listed} and 'minReadySeconds' are forbidden"
-        yield forbidden_value("spec", words)
-
-
-def _with_claims(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The spec with volumes in its template for its claims, which containers may mount."""
-    claims = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
-    template = spec["template"]
-    volumes = [volume for volume in template["spec"].get("volumes") or () if volume.get("name") not in claims]
-    volumes += [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
-    return {**spec, "template": {**template, "spec": {**template["spec"], "volumes": volumes}}}
-
-
-# --------------------------------------------------------------------------------------------------------- daemon sets
-
-
-def prepare_daemon_set(daemon_set: Json) -> None:
-    default_daemon_set(daemon_set, {})
-    names = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
-    daemon_set["status"] = dict.fromkeys(names, 0)
-
-
-def default_daemon_set(daemon_set: Json, _: Mapping[str, Any]) -> None:
-    spec = daemon_set.setdefault("spec", {})
-    spec.setdefault("revisionHistoryLimit", _HISTORY)
-    strategy = spec.setdefault("updateStrategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", 1)
-        rolling.setdefault("maxSurge", 0)
-    default_template(spec.setdefault("template", {}))
-
-
-def daemon_set_faults(daemon_set: Mapping[str, Any]) -> Iterator[Fault]:
-    spec = daemon_set["spec"]
-    yield from _kept_pods_faults(spec, "minReadySeconds", "revisionHistoryLimit")
-    strategy = spec["updateStrategy"]
-    if strategy["type"] not in {"OnDelete", "RollingUpdate"}:
-        yield unsupported("spec.updateStrategy.type", strategy["type"], ("OnDelete", "RollingUpdate"))
-    elif strategy["type"] == "RollingUpdate":
-        yield from _rolling_faults("spec.updateStrategy.rollingUpdate", strategy["rollingUpdate"])
-        if str(strategy["rollingUpdate"].get("maxSurge")) not in {"0", "0%"}:
-            words = "is not supported by the embedded cluster, where two daemons of a node share its ports: leave it 0"
-            yield forbidden_value("spec.updateStrategy.rollingUpdate.maxSurge", words)
-
-
-# ----------------------------------------------------------------------------------------------------------- revisions
-
-
-def revision_faults(revision: Mapping[str, Any]) -> Iterator[Fault]:
-    if revision.get("revision", 0) < 0:
-        yield invalid_value("revision", revision["revision"], "must be greater than or equal to 0")
-
-
-def revision_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
-    yield from immutable_faults("data", new.get("data"), old.get("data"))
 
 
 def _kept_pods_faults(spec: Mapping[str, Any], *counts: str) -> Iterator[Fault]:

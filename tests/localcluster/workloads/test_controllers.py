@@ -12,17 +12,14 @@ from typing import Any
 
 import pytest
 
-from tarragon.client.port import Selection
-from tarragon.kube.core import CONFIG_MAPS, NODES, PERSISTENT_VOLUME_CLAIMS
+from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import AnyObject, Key, Resource
 from tarragon.localcluster.controllers.garbage import GarbageCollector
 from tarragon.localcluster.controllers.workloads.model import (
     CRON_JOBS,
-    DAEMON_SETS,
     DEPLOYMENTS,
     JOBS,
     REPLICA_SETS,
-    STATEFUL_SETS,
 )
 from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
 from tarragon.localcluster.controllers.workloads.pods import PODS
@@ -79,7 +76,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 @asynccontextmanager
 async def a_stage(folder: Path) -> AsyncIterator[Stage]:
     async with a_world(folder) as world:
-        for kind in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS):
+        for kind in (DEPLOYMENTS, REPLICA_SETS, JOBS, CRON_JOBS):
             await world.follow(kind)
         world.start(Hollow(world.client, HollowSettings(names=["n1", "n2"]), world.clock))
         world.start(Scheduler(world.client, Binder(world.api).bind, world.clock, world.jitter))
@@ -181,46 +178,6 @@ async def test_a_pod_that_is_not_a_replica_sets_is_neither_counted_nor_deleted(
 
     assert len(stage.pods()) == 1
     assert "deletionTimestamp" not in stage.world.objects[what]["metadata"]
-
-
-async def test_a_stateful_set_is_made_from_the_first_and_renewed_from_the_last(stage: Stage) -> None:
-    room = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    claim = {"metadata": {"name": "data"}, "spec": room}
-    spec = {"replicas": 3, "serviceName": "web", "selector": SELECTOR, "template": template()}
-    await stage.world.create(STATEFUL_SETS, "web", spec={**spec, "volumeClaimTemplates": [claim]})
-    await stage.until(lambda: stage.status("statefulsets", "web").get("readyReplicas") == 3)
-    first = [one.what for one in stage.world.happened if one.type == "ADDED" and one.what.startswith("pods/")]
-    await set_template(stage, STATEFUL_SETS, version="2")
-    await stage.until(lambda: stage.status("statefulsets", "web").get("currentRevision", "").endswith(newest(stage)))
-
-    assert first == [f"pods/default/web-{number}" for number in range(3)]
-    gone = [what for what in stage.world.deleted() if what.startswith("pods/")]
-    assert gone == list(reversed(first))
-    claims = (await stage.world.client.list(PERSISTENT_VOLUME_CLAIMS, Selection("default"))).items
-    assert [claim.metadata.name for claim in claims] == ["data-web-0", "data-web-1", "data-web-2"]
-
-
-def newest(stage: Stage) -> str:
-    """The update revision, once all three pods are of it; the status may be of the time before the new template."""
-    status = stage.status("statefulsets", "web")
-    gone = [what for what in stage.world.deleted() if what.startswith("pods/")]
-    return str(status["updateRevision"]) if status.get("updatedReplicas") == 3 and len(gone) == 3 else "?"
-
-
-async def test_a_daemon_set_has_one_pod_on_each_node_that_it_may_go_to(stage: Stage) -> None:
-    made = template()
-    made["spec"]["nodeSelector"] = {"disk": "fast"}
-    await stage.world.create(DAEMON_SETS, "web", spec={"selector": SELECTOR, "template": made})
-    await stage.until(lambda: stage.status("daemonsets", "web").get("observedGeneration") == 1)
-    assert stage.pods() == []
-
-    for node in ("n1", "n2"):
-        await stage.world.patch(NODES, node, {"metadata": {"labels": {"disk": "fast"}}})
-    await stage.until(lambda: stage.status("daemonsets", "web").get("numberAvailable") == 2)
-    assert sorted(pod["spec"]["nodeName"] for pod in stage.pods()) == ["n1", "n2"]
-
-    await stage.world.patch(NODES, "n1", {"metadata": {"labels": {"disk": "slow"}}})
-    await stage.until(lambda: [pod["spec"]["nodeName"] for pod in stage.pods()] == ["n2"])
 
 
 async def test_a_job_whose_controller_is_killed_counts_every_pod_once(stage: Stage) -> None:

@@ -21,8 +21,6 @@ _ROWS: Mapping[str, Mapping[str, Any]] = {
     "pod spec": {"containers": None},
     "pod template": _POD_TEMPLATE,
     "Deployment.spec": {"selector": None, "template": "pod template", "strategy": {}},
-    "DaemonSet.spec": {"selector": None, "template": "pod template", "updateStrategy": {}},
-    "StatefulSet.spec": {"selector": None, "template": "pod template", "serviceName": "", "updateStrategy": {}},
     "ReplicaSet.spec": {"selector": None, "template": "pod template"},
     "Job.spec": {"template": "pod template"},
     "CronJob.spec": {"schedule": "", "jobTemplate": "job template"},
@@ -76,7 +74,6 @@ _PARTS: Mapping[str, Mapping[str, Any]] = {
     },
     "Lease": {"spec": {}},
     "LimitRange": {"spec": {"limits": None}},
-    "ControllerRevision": {"data": None, "revision": 0},
     "PodTemplate": {"template": "pod template"},
 }
 """Kinds with other parts than a spec and a status."""

@@ -71,7 +71,6 @@ class ReplicationController(ReplicaSet, frozen=True):
 class Rolling(Struct, frozen=True):
     max_unavailable: int | str = 0
     max_surge: int | str = 0
-    partition: int = 0
 
 
 class Strategy(Struct, frozen=True):
@@ -98,66 +97,6 @@ class Deployment(Struct, frozen=True):
     @property
     def selector(self) -> Json:
         return self.spec.selector
-
-
-# ------------------------------------------------------------------------------------------- stateful sets, daemon sets
-
-
-class Retention(Struct, frozen=True):
-    when_deleted: str = "Retain"
-    when_scaled: str = "Retain"
-
-
-class Ordinals(Struct, frozen=True):
-    start: int = 0
-
-
-class StatefulSetSpec(Struct, frozen=True):
-    replicas: int = 1
-    min_ready_seconds: int = 0
-    revision_history_limit: int = 10
-    pod_management_policy: str = "OrderedReady"
-    service_name: str = ""
-    ordinals: Ordinals = Ordinals()
-    selector: Json = {}
-    update_strategy: Strategy = Strategy()
-    volume_claim_templates: list[Json] = []
-    persistent_volume_claim_retention_policy: Retention = Retention()
-    template: Json = {}
-
-
-class StatefulSet(Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: StatefulSetSpec = StatefulSetSpec()
-    status: Json = {}
-
-    @property
-    def selector(self) -> Json:
-        return self.spec.selector
-
-
-class DaemonSetSpec(Struct, frozen=True):
-    min_ready_seconds: int = 0
-    revision_history_limit: int = 10
-    selector: Json = {}
-    update_strategy: Strategy = Strategy()
-    template: Json = {}
-
-
-class DaemonSet(Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: DaemonSetSpec = DaemonSetSpec()
-    status: Json = {}
-
-    @property
-    def selector(self) -> Json:
-        return self.spec.selector
-
-
-class ControllerRevision(Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    revision: int = 0
-    data: Json = {}
 
 
 # ----------------------------------------------------------------------------------------------------- jobs, cron jobs
@@ -242,10 +181,5 @@ REPLICATION_CONTROLLERS: Resource[ReplicationController] = Resource(
     group="", version="v1", plural="replicationcontrollers", kind="ReplicationController", model=ReplicationController
 )
 DEPLOYMENTS: Resource[Deployment] = _apps("deployments", "Deployment", Deployment)
-STATEFUL_SETS: Resource[StatefulSet] = _apps("statefulsets", "StatefulSet", StatefulSet)
-DAEMON_SETS: Resource[DaemonSet] = _apps("daemonsets", "DaemonSet", DaemonSet)
-CONTROLLER_REVISIONS: Resource[ControllerRevision] = _apps(
-    "controllerrevisions", "ControllerRevision", ControllerRevision
-)
 JOBS: Resource[Job] = Resource(group="batch", version="v1", plural="jobs", kind="Job", model=Job)
 CRON_JOBS: Resource[CronJob] = Resource(group="batch", version="v1", plural="cronjobs", kind="CronJob", model=CronJob)

@@ -9,16 +9,10 @@ from tarragon.base.clock import Clock
 from tarragon.client.port import Cluster
 from tarragon.localcluster.controllers.workloads.context import Ground
 from tarragon.localcluster.controllers.workloads.cron_jobs import CronJobController
-from tarragon.localcluster.controllers.workloads.daemon_sets import DaemonSetController
 from tarragon.localcluster.controllers.workloads.deployments import DeploymentController
 from tarragon.localcluster.controllers.workloads.jobs import JobController
-from tarragon.localcluster.controllers.workloads.model import (
-    CONTROLLER_REVISIONS,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-)
+from tarragon.localcluster.controllers.workloads.model import REPLICA_SETS, REPLICATION_CONTROLLERS
 from tarragon.localcluster.controllers.workloads.replica_sets import ReplicaSetController
-from tarragon.localcluster.controllers.workloads.stateful_sets import StatefulSetController
 
 
 class WorkloadControllers:
@@ -31,20 +25,14 @@ class WorkloadControllers:
         self._deployments = DeploymentController(ground, self._replica_sets.kept.cache)
         self._jobs = JobController(ground)
         self._cron_jobs = CronJobController(ground, self._jobs.kept.cache)
-        revisions = ground.cache(CONTROLLER_REVISIONS)
-        self._stateful_sets = StatefulSetController(ground, revisions)
-        self._daemon_sets = DaemonSetController(ground, revisions)
         self._controllers = (
             self._replica_sets,
             self._replication,
             self._deployments,
-            self._stateful_sets,
-            self._daemon_sets,
             self._jobs,
             self._cron_jobs,
         )
-        shared = (ground.pods, revisions, self._daemon_sets.nodes)
-        self._caches = (*shared, *(each.kept.cache for each in self._controllers))
+        self._caches = (ground.pods, *(each.kept.cache for each in self._controllers))
 
     async def run(self) -> None:
         """For ever, until cancelled. Call it once."""
