@@ -12,7 +12,6 @@ from tarragon.base.errors import TarragonError
 from tarragon.client.port import EVERYTHING, Cluster
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.controllers.workloads.model import CRON_JOBS
 from tarragon.localcluster.daemon.cluster import Companion, LocalCluster, Settings
 from tarragon.localcluster.home.home import Home
 
@@ -102,16 +101,3 @@ async def test_a_home_that_cannot_be_written_is_told_in_words(tmp_path: Path) ->
 
     with pytest.raises(TarragonError, match="can't keep the cluster's state"):
         await LocalCluster.start(settings, CLOCK)
-
-
-async def test_a_cron_job_that_waits_for_its_time_keeps_the_cluster_busy(tmp_path: Path) -> None:
-    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]}
-    spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": {"spec": pod}}}}
-    async with running(in_home(tmp_path)) as cluster:
-        assert not cluster.is_busy()
-        await cluster.client.create(CRON_JOBS, {"metadata": {"name": "yearly", "namespace": "default"}, "spec": spec})
-        assert cluster.is_busy()
-
-        await cluster.client.patch(CRON_JOBS, Key("default", "yearly"), {"spec": {"suspend": True}})
-
-        assert not cluster.is_busy()

@@ -18,7 +18,6 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.client.port import Cluster, Selection
-from tarragon.kube.codec import decode
 from tarragon.kube.meta import Key
 from tarragon.localcluster.api.requests import ListOptions
 from tarragon.localcluster.apiserver.apiserver import ApiServer, Front
@@ -39,7 +38,6 @@ from tarragon.localcluster.controllers.namespaces import NamespaceController
 from tarragon.localcluster.controllers.root_certificates import RootCertificateController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
 from tarragon.localcluster.controllers.taints import TaintController
-from tarragon.localcluster.controllers.workloads.model import CronJob
 from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
 from tarragon.localcluster.daemon.certificates import certificates
 from tarragon.localcluster.daemon.nodes import Nodes, Part
@@ -168,15 +166,10 @@ class LocalCluster:
         return self._server.url
 
     def is_busy(self) -> bool:
-        """A pod has not finished, a client reads a stream, or a cron job waits for its time."""
+        """Whether a pod has not finished or a client reads a stream."""
         some = ListOptions(fields=_UNFINISHED.fields, limit=1)
         pods = self._api.list(self._api.target(("", "v1", "pods")), some)
-        return bool(pods.items) or self._server.open_streams > 0 or self._has_schedule()
-
-    def _has_schedule(self) -> bool:
-        """Who has ended starts nothing, and a job that sleeps is nobody's request."""
-        cron_jobs = self._api.list(self._api.target(("batch", "v1", "cronjobs")))
-        return any(not decode(item, CronJob).spec.suspend for item in cron_jobs.items)
+        return bool(pods.items) or self._server.open_streams > 0
 
     def last_request(self) -> float:
         return self._server.last_request

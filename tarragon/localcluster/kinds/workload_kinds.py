@@ -22,7 +22,6 @@ def group_workloads() -> Sequence[Served]:
     return (
         _kind("apps", "deployments", "Deployment", short="deploy", sub="scale status"),
         _kind("apps", "replicasets", "ReplicaSet", short="rs", sub="scale status"),
-        _kind("batch", "cronjobs", "CronJob", short="cj", sub="status"),
         _kind("batch", "jobs", "Job", sub="status"),
     )
 

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tarragon.kube.codec import moment
-from tarragon.localcluster.tables.cells import NONE, Object, at, number, pairs, text, wide
-from tarragon.localcluster.tables.tables import AGE, NAME, Cell, Column, duration, since
+from tarragon.localcluster.tables.cells import NONE, Object, at, number, pairs, wide
+from tarragon.localcluster.tables.tables import AGE, NAME, Cell, Column, duration
 
 
 def _count(name: str, *path: str) -> Column:
@@ -75,19 +75,6 @@ def _job_duration(job: Object, now: dt.datetime) -> str:
     return duration((moment(ended) if ended else now) - moment(began))
 
 
-def _last_schedule(cron_job: Object, now: dt.datetime) -> str:
-    last = at(cron_job, "status", "lastScheduleTime")
-    return since(last, now) if last else NONE
-
-
-def _yes_or_no(*path: str) -> Cell:
-    def cell(value: Object, _: dt.datetime) -> str:
-        found = at(value, *path)
-        return "<unset>" if found is None else "True" if found else "False"
-
-    return cell
-
-
 _TEMPLATE = ("spec", "template", "spec")
 _REPLICA_SET = (
     NAME,
@@ -119,17 +106,6 @@ WORKLOAD_COLUMNS: Mapping[str, Sequence[Column]] = MappingProxyType(
             AGE,
             *_containers(*_TEMPLATE),
             _selector("spec", "selector"),
-        ),
-        "cronjobs.batch": (
-            NAME,
-            Column("Schedule", text("spec", "schedule", missing="")),
-            Column("Timezone", text("spec", "timeZone")),
-            Column("Suspend", _yes_or_no("spec", "suspend")),
-            Column("Active", lambda value, _: len(at(value, "status", "active") or ()), type="integer"),
-            Column("Last Schedule", _last_schedule),
-            AGE,
-            *_containers("spec", "jobTemplate", *_TEMPLATE),
-            _selector("spec", "jobTemplate", "spec", "selector"),
         ),
     }
 )

@@ -1,13 +1,10 @@
-"""The rules of jobs and cron jobs: pods that run to their end."""
+"""The rules of jobs: pods that run to their end."""
 
 from __future__ import annotations
 
-import zoneinfo
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tarragon.localcluster.api.cron_schedule import Schedule
-from tarragon.localcluster.schema import names
 from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, invalid_value, required, unsupported
 from tarragon.localcluster.validation.templates import (
     count_faults,
@@ -26,9 +23,6 @@ _LEGACY_UID_LABEL, _LEGACY_NAME_LABEL = "controller-uid", "job-name"
 _POLICIES = ("OnFailure", "Never")
 _BACKOFF_LIMIT = 6
 _ACTIONS = ("Count", "FailJob", "Ignore")
-_LONGEST_CRON_NAME = 52
-_INDEXED_ONLY = "requires indexed completion mode"
-_HISTORY = {"successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1}
 
 
 def prepare_job(job: Json) -> None:
@@ -80,10 +74,6 @@ def job_faults(job: Mapping[str, Any]) -> Iterator[Fault]:
     spec = job["spec"]
     yield from selector_faults("spec.selector", spec.get("selector"))
     yield from unmatched_faults(spec.get("selector"), spec["template"])
-    yield from _spec_faults(spec)
-
-
-def _spec_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
     yield from count_faults(
         spec,
         *("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"),
@@ -128,60 +118,3 @@ def job_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterato
 def _may_change_template(job: Mapping[str, Any]) -> bool:
     """Whether the job is suspended and has never started: then a queue may still change where its pods run."""
     return bool(job["spec"]["suspend"]) and not (job.get("status") or {}).get("startTime")
-
-
-def prepare_cron_job(cron_job: Json) -> None:
-    default_cron_job(cron_job, {})
-
-
-def default_cron_job(cron_job: Json, _: Mapping[str, Any]) -> None:
-    spec = cron_job.setdefault("spec", {})
-    spec.setdefault("concurrencyPolicy", "Allow")
-    spec.setdefault("suspend", False)
-    for field, number in _HISTORY.items():
-        spec.setdefault(field, number)
-    template = spec.setdefault("jobTemplate", {})
-    template.setdefault("metadata", {})
-    job = template.setdefault("spec", {})
-    # What a job's own creation fills in is left to that; only its pods' defaults are set here, as elsewhere.
-    default_template(job.setdefault("template", {}))
-
-
-def cron_job_faults(cron_job: Mapping[str, Any]) -> Iterator[Fault]:
-    spec = cron_job["spec"]
-    yield from _schedule_faults(spec)
-    yield from count_faults(spec, "startingDeadlineSeconds", *_HISTORY)
-    if spec["concurrencyPolicy"] not in {"Allow", "Forbid", "Replace"}:
-        yield unsupported("spec.concurrencyPolicy", spec["concurrencyPolicy"], ("Allow", "Forbid", "Replace"))
-    if spec["jobTemplate"]["spec"].get("manualSelector"):
-        yield unsupported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false"))
-    job = {**spec["jobTemplate"]["spec"]}
-    _default_spec(job)
-    for fault in _spec_faults(job):
-        yield Fault(f"spec.jobTemplate.{fault.field}", fault.reason, fault.message)
-
-
-def _schedule_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
-    schedule, zone = spec.get("schedule") or "", spec.get("timeZone")
-    if not schedule:
-        yield required("spec.schedule")
-    elif "TZ" in schedule:
-        words = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        yield invalid_value("spec.schedule", schedule, words)
-    else:
-        try:
-            Schedule.parse(schedule)
-        except ValueError as error:
-            yield invalid_value("spec.schedule", schedule, str(error))
-    if zone is not None:
-        try:
-            zoneinfo.ZoneInfo(zone)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            yield invalid_value("spec.timeZone", zone, f"unknown time zone {zone}")
-
-
-def cron_name_fault(name: str) -> str:
-    """Eleven characters are added to make the names of its jobs."""
-    if len(name) > _LONGEST_CRON_NAME:
-        return f"must be no more than {_LONGEST_CRON_NAME} characters"
-    return names.subdomain(name)

@@ -81,13 +81,6 @@ _BINDING = replace(
     update_faults=rbac.binding_update_faults,
 )
 _BUILT_IN: Mapping[str, Rules] = {
-    "cronjobs.batch": Rules(
-        name_fault=jobs.cron_name_fault,
-        prepare_create=jobs.prepare_cron_job,
-        prepare_update=jobs.default_cron_job,
-        faults=jobs.cron_job_faults,
-        counts_generation=True,
-    ),
     "deployments.apps": Rules(
         prepare_create=workloads.prepare_deployment,
         prepare_update=workloads.default_deployment,

@@ -16,7 +16,6 @@ from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import AnyObject, Key, Resource
 from tarragon.localcluster.controllers.garbage import GarbageCollector
 from tarragon.localcluster.controllers.workloads.model import (
-    CRON_JOBS,
     DEPLOYMENTS,
     JOBS,
     REPLICA_SETS,
@@ -76,7 +75,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 @asynccontextmanager
 async def a_stage(folder: Path) -> AsyncIterator[Stage]:
     async with a_world(folder) as world:
-        for kind in (DEPLOYMENTS, REPLICA_SETS, JOBS, CRON_JOBS):
+        for kind in (DEPLOYMENTS, REPLICA_SETS, JOBS):
             await world.follow(kind)
         world.start(Hollow(world.client, HollowSettings(names=["n1", "n2"]), world.clock))
         world.start(Scheduler(world.client, Binder(world.api).bind, world.clock, world.jitter))
@@ -224,11 +223,3 @@ async def test_pods_of_a_job_that_is_deleted_while_they_run_go_with_it(stage: St
     await stage.world.delete(JOBS, "web", "Background")
 
     await stage.until(lambda: stage.pods() == [])
-
-
-async def test_a_cron_job_starts_jobs_and_keeps_as_many_as_it_is_to(stage: Stage) -> None:
-    spec = {"schedule": "@every 1s", "jobTemplate": {"spec": {"template": brief()}}, "successfulJobsHistoryLimit": 0}
-    await stage.world.create(CRON_JOBS, "web", spec=spec)
-    await stage.until(lambda: "lastSuccessfulTime" in stage.status("cronjobs", "web"))
-
-    await stage.until(lambda: any(what.startswith("jobs/default/web-") for what in stage.world.deleted()))

@@ -23,8 +23,6 @@ _ROWS: Mapping[str, Mapping[str, Any]] = {
     "Deployment.spec": {"selector": None, "template": "pod template", "strategy": {}},
     "ReplicaSet.spec": {"selector": None, "template": "pod template"},
     "Job.spec": {"template": "pod template"},
-    "CronJob.spec": {"schedule": "", "jobTemplate": "job template"},
-    "job template": {"metadata": "metadata", "spec": "Job.spec"},
     "Pod.spec": {"containers": None},
     "PersistentVolumeClaim.spec": {"resources": {}},
     "Service.status": {"loadBalancer": {}},

@@ -99,7 +99,7 @@ class Deployment(Struct, frozen=True):
         return self.spec.selector
 
 
-# ----------------------------------------------------------------------------------------------------- jobs, cron jobs
+# ---------------------------------------------------------------------------------------------------------------- jobs
 
 
 class JobSpec(Struct, frozen=True):
@@ -149,29 +149,6 @@ class Job(Struct, frozen=True):
         return next((each for each in conditions if each["type"] == kind and each["status"] == "True"), None)
 
 
-class CronJobSpec(Struct, frozen=True):
-    schedule: str = ""
-    time_zone: str = ""
-    starting_deadline_seconds: int | None = None
-    concurrency_policy: str = "Allow"
-    suspend: bool = False
-    successful_jobs_history_limit: int = 3
-    failed_jobs_history_limit: int = 1
-    job_template: Json = {}
-
-
-class CronJob(Struct, frozen=True):
-    """Its jobs are those that name it: it takes in no others."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: CronJobSpec = CronJobSpec()
-    status: Json = {}
-
-    @property
-    def selector(self) -> Json:
-        return {}
-
-
 def _apps(plural: str, kind: str, model: type[Any]) -> Resource[Any]:
     return Resource(group="apps", version="v1", plural=plural, kind=kind, model=model)
 
@@ -182,4 +159,3 @@ REPLICATION_CONTROLLERS: Resource[ReplicationController] = Resource(
 )
 DEPLOYMENTS: Resource[Deployment] = _apps("deployments", "Deployment", Deployment)
 JOBS: Resource[Job] = Resource(group="batch", version="v1", plural="jobs", kind="Job", model=Job)
-CRON_JOBS: Resource[CronJob] = Resource(group="batch", version="v1", plural="cronjobs", kind="CronJob", model=CronJob)

@@ -8,7 +8,6 @@ import random
 from tarragon.base.clock import Clock
 from tarragon.client.port import Cluster
 from tarragon.localcluster.controllers.workloads.context import Ground
-from tarragon.localcluster.controllers.workloads.cron_jobs import CronJobController
 from tarragon.localcluster.controllers.workloads.deployments import DeploymentController
 from tarragon.localcluster.controllers.workloads.jobs import JobController
 from tarragon.localcluster.controllers.workloads.model import REPLICA_SETS, REPLICATION_CONTROLLERS
@@ -24,13 +23,11 @@ class WorkloadControllers:
         self._replication = ReplicaSetController(ground, REPLICATION_CONTROLLERS, "replication-controller")
         self._deployments = DeploymentController(ground, self._replica_sets.kept.cache)
         self._jobs = JobController(ground)
-        self._cron_jobs = CronJobController(ground, self._jobs.kept.cache)
         self._controllers = (
             self._replica_sets,
             self._replication,
             self._deployments,
             self._jobs,
-            self._cron_jobs,
         )
         self._caches = (ground.pods, *(each.kept.cache for each in self._controllers))
 
