@@ -320,44 +320,6 @@ async def _counted(cluster: Cluster, namespace: str, quotas: Resource[Json]) -> 
             await cluster.create(PODS, pod(namespace, f"one-{next(numbers)}", schedulerName="nobody"))
 
 
-async def _limited(cluster: Cluster, namespace: str) -> Json:
-    """The first pod that admission has given limits: it hears of a range by a watch of its own, too."""
-    numbers = itertools.count()
-
-    async def another() -> Json:
-        body = pod(namespace, f"a-{next(numbers)}", schedulerName="nobody")
-        made: Json = await cluster.create(PODS.reading(dict), body)
-        return made
-
-    async with asyncio.timeout(PATIENCE):
-        while not (found := await another())["spec"]["containers"][0].get("resources"):
-            pass
-    return found
-
-
-async def test_a_range_of_limits_fills_in_and_refuses(cluster: Cluster, namespace: str) -> None:
-    ranges = Resource(group="", version="v1", plural="limitranges", kind="LimitRange", model=dict)
-    item = {"type": "Container", "min": {"cpu": "200m"}, "default": {"cpu": "1", "memory": "1Gi"}}
-    await cluster.create(ranges, {"metadata": {"name": "r", "namespace": namespace}, "spec": {"limits": [item]}})
-    stored = await cluster.get(ranges, Key(namespace, "r"))
-
-    made = await _limited(cluster, namespace)
-    little = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "100m"}}}
-    with pytest.raises(Forbidden) as caught:
-        await cluster.create(PODS, pod(namespace, "b", schedulerName="nobody", containers=[little]))
-
-    assert stored["spec"]["limits"][0]["defaultRequest"] == {"cpu": "1", "memory": "1Gi"}
-    assert made["spec"]["containers"][0]["resources"] == {
-        "limits": {"cpu": "1", "memory": "1Gi"},
-        "requests": {"cpu": "1", "memory": "1Gi"},
-    }
-    assert made["metadata"]["annotations"]["kubernetes.io/limit-ranger"] == (
-        "LimitRanger plugin set: cpu, memory request for container main; cpu, memory limit for container main"
-    )
-    words = 'pods "b" is forbidden: minimum cpu usage per Container is 200m, but request is 100m'
-    assert str(caught.value).startswith(words)
-
-
 async def test_a_pod_has_the_priority_of_its_class_and_no_class_that_is_not_there(
     cluster: Cluster, namespace: str
 ) -> None:

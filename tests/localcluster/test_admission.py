@@ -14,7 +14,6 @@ from tarragon.localcluster.api.requests import WriteOptions
 from tests.localcluster.things import CONFIG_MAPS, PODS, Asking, config_map, opened, pod
 
 QUOTAS = ("", "v1", "resourcequotas")
-RANGES = ("", "v1", "limitranges")
 CLAIMS = ("", "v1", "persistentvolumeclaims")
 BUDGETS = ("policy", "v1", "poddisruptionbudgets")
 REPLICA_SETS = ("apps", "v1", "replicasets")
@@ -29,10 +28,6 @@ def quota(name: str = "small", **spec: Any) -> Json:
 def wanting(name: str, requests: Json, limits: Json | None = None, **spec: Any) -> Json:
     resources = {"requests": requests, **({"limits": limits} if limits else {})}
     return pod(name, containers=[{"name": "main", "image": "i", "resources": resources}], **spec)
-
-
-def limit_range(**item: Any) -> Json:
-    return {"metadata": {"name": "limits"}, "spec": {"limits": [{"type": "Container", **item}]}}
 
 
 async def used(asking: Asking, name: str = "small") -> Json:
@@ -201,41 +196,6 @@ async def test_counts_survive_a_restart(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
         with pytest.raises(Forbidden, match="used: configmaps=1"):
             await Asking(api).create(CONFIG_MAPS, config_map("b"))
-
-
-async def test_a_range_gives_containers_what_they_do_not_ask_for(asking: Asking) -> None:
-    await asking.create(RANGES, limit_range(default={"cpu": "1", "memory": "1Gi"}, defaultRequest={"cpu": "100m"}))
-
-    made = await asking.create(PODS, wanting("a", {"memory": "10Mi"}))
-
-    assert made["spec"]["containers"][0]["resources"] == {
-        "requests": {"cpu": "100m", "memory": "10Mi"},
-        "limits": {"cpu": "1", "memory": "1Gi"},
-    }
-    assert made["metadata"]["annotations"] == {
-        "kubernetes.io/limit-ranger": "LimitRanger plugin set: cpu request for container main; "
-        "cpu, memory limit for container main"
-    }
-
-
-async def test_what_breaks_a_range_is_told_in_full(asking: Asking) -> None:
-    await asking.create(RANGES, limit_range(min={"cpu": "200m"}, max={"memory": "1Gi"}))
-
-    with pytest.raises(Forbidden) as caught:
-        await asking.create(PODS, wanting("a", {"cpu": "100m"}, {"memory": "2Gi"}))
-
-    assert str(caught.value).endswith(
-        'pods "a" is forbidden: [minimum cpu usage per Container is 200m, but request is 100m, '
-        "maximum memory usage per Container is 1Gi, but limit is 2Gi]"
-    )
-
-
-async def test_limits_may_not_be_too_far_above_requests(asking: Asking) -> None:
-    await asking.create(RANGES, limit_range(maxLimitRequestRatio={"cpu": "2"}))
-
-    words = "cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000"
-    with pytest.raises(Forbidden, match=words):
-        await asking.create(PODS, wanting("a", {"cpu": "1"}, {"cpu": "3"}))
 
 
 async def running(asking: Asking, name: str, ready: str = "True", **metadata: Any) -> None:

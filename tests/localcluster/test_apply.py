@@ -14,7 +14,6 @@ from tests.localcluster.things import CONFIG_MAPS, CRDS, PODS, WIDGETS, Asking, 
 from tests.localcluster.things import version as crd_version
 
 JOBS = ("batch", "v1", "jobs")
-LIMITS = ("", "v1", "limitranges")
 SERVICES = ("", "v1", "services")
 CLIENT_SIDE = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -225,16 +224,8 @@ async def test_creators_own_defaults_but_not_what_the_server_fills_in_later(aski
 
 
 async def test_nobody_owns_what_admission_fills_in(asking: Asking) -> None:
-    limits = [{"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "1", "memory": "1Mi"}}]
-    await asking.create(LIMITS, {"metadata": {"name": "l"}, "spec": {"limits": limits}})
-    wish = {"name": "main", "image": "nothing:1", "resources": {"requests": {"memory": "2Mi"}}}
-
-    created = await asking.create(PODS, pod("a", containers=[wish]), field_manager="me")
     reached = await asking.create(SERVICES, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}]}})
 
-    container = managers(created)["me"]["f:spec"]["f:containers"]['k:{"name":"main"}']
-    assert created["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "1"}
-    assert container["f:resources"] == {".": {}, "f:requests": {".": {}, "f:memory": {}}}
     assert reached["spec"]["ipFamilies"]
     assert set(next(iter(managers(reached).values()))["f:spec"]) <= {
         *("f:internalTrafficPolicy", "f:ports", "f:sessionAffinity", "f:type")

@@ -1,6 +1,6 @@
 """The kinds that every cluster has, as rows of one table.
 
-`storageclasses` are only stored, and of volumes only the phase of their claim is maintained.
+Nothing acts on `storageclasses` and `persistentvolumes`: operators and their users read them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ def _core() -> tuple[Served, ...]:
         _kind("configmaps", "ConfigMap", short="cm"),
         _kind("endpoints", "Endpoints", short="ep", singular="endpoints"),
         _kind("events", "Event", short="ev"),
-        _kind("limitranges", "LimitRange", short="limits"),
         _kind("namespaces", "Namespace", short="ns", sub="status finalize", namespaced=False, verbs=_NOT_IN_BULK),
         _kind("nodes", "Node", short="no", sub="status", namespaced=False),
         _kind("persistentvolumeclaims", "PersistentVolumeClaim", short="pvc", sub="status"),

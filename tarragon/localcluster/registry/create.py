@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tarragon.kube.codec import decode
-from tarragon.localcluster.admission.limits import Limits
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import Json, Target, WriteOptions, Written
 from tarragon.localcluster.apply.fields.admitted import as_sent, filled_in
@@ -36,7 +35,6 @@ class Creates:
         self._store = writes.store
         self._custom_kinds = custom_kinds
         self._addresses = Addresses(writes.store)
-        self._limits = Limits(writes.store)
         self.admit_pod: Callable[[Served, Json], None] | None = None
         """Changes or rejects each new pod; set in clusters with service accounts."""
 
@@ -60,14 +58,12 @@ class Creates:
             self._set_priority(served, thing)
             if self.admit_pod is not None:
                 self.admit_pod(served, thing)
-        self._limits.fill_in(served, thing, target.namespace)
         self._addresses.settle(served, thing)
         unowned = filled_in(served, sent, thing)
         prepare_create(served, thing, author or self._writes.author(options), new_uid(), unowned)
         if served.full_name == DEFINITIONS:
             self._custom_kinds.accept(thing)
             warnings += warnings_of(thing)
-        self._limits.refuse(served, thing, target.namespace)
         if options.check is not None:
             options.check(served, thing, None)
         if version_of(version or "") and not options.dry_run:

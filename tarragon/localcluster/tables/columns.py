@@ -245,7 +245,6 @@ _BUILT_IN: Mapping[str, Sequence[Column]] = MappingProxyType(
             AGE,
         ),
         "resourcequotas": (NAME, Column("Request", _quota("requests")), Column("Limit", _quota("limits")), AGE),
-        "limitranges": (NAME, _CREATED_AT),
         "roles.rbac.authorization.k8s.io": (NAME, _CREATED_AT),
         "clusterroles.rbac.authorization.k8s.io": (NAME, _CREATED_AT),
         "rolebindings.rbac.authorization.k8s.io": _BINDING,

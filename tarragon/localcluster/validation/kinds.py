@@ -16,7 +16,6 @@ from tarragon.localcluster.validation import (
     jobs,
     network,
     pods,
-    ranges,
     rbac,
     services,
     workloads,
@@ -140,7 +139,6 @@ _BUILT_IN: Mapping[str, Rules] = {
         prepare_create=network.prepare_ingress, faults=network.ingress_faults, counts_generation=True
     ),
     "leases.coordination.k8s.io": Rules(faults=core.lease_faults, needs_version=True, is_made_by_update=True),
-    "limitranges": Rules(prepare_create=ranges.prepare_range, prepare_update=ranges.default_range, tells_deleted=True),
     "namespaces": Rules(
         name_fault=names.label,
         prepare_create=core.prepare_namespace,

@@ -71,7 +71,6 @@ _PARTS: Mapping[str, Mapping[str, Any]] = {
         "status": {"attached": False},
     },
     "Lease": {"spec": {}},
-    "LimitRange": {"spec": {"limits": None}},
     "PodTemplate": {"template": "pod template"},
 }
 """Kinds with other parts than a spec and a status."""
