@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-from tarragon.client.errors import ApiError, Forbidden
-from tarragon.kube.codec import decode
+from tarragon.client.errors import Forbidden
 from tarragon.localcluster.api.requests import WriteOptions
 from tests.localcluster.things import CONFIG_MAPS, PODS, Asking, config_map, opened, pod
 
 QUOTAS = ("", "v1", "resourcequotas")
 CLAIMS = ("", "v1", "persistentvolumeclaims")
-BUDGETS = ("policy", "v1", "poddisruptionbudgets")
-REPLICA_SETS = ("apps", "v1", "replicasets")
 
 Json = dict[str, Any]
 
@@ -196,124 +193,3 @@ async def test_counts_survive_a_restart(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
         with pytest.raises(Forbidden, match="used: configmaps=1"):
             await Asking(api).create(CONFIG_MAPS, config_map("b"))
-
-
-async def running(asking: Asking, name: str, ready: str = "True", **metadata: Any) -> None:
-    body = pod(name, nodeName="one")
-    body["metadata"] |= {"labels": {"app": "x"}, **metadata}
-    await asking.create(PODS, body)
-    await standing(asking, name, ready)
-
-
-async def standing(asking: Asking, name: str, ready: str) -> None:
-    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}
-    await asking.patch(PODS, name, {"status": status}, subresource="status")
-
-
-def budget(**spec: Any) -> Json:
-    return {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"app": "x"}}, **spec}}
-
-
-async def kept(asking: Asking) -> tuple[int, int, int, int, str]:
-    status = asking.get(BUDGETS, "b")["status"]
-    [condition] = status["conditions"]
-    numbers = [status[name] for name in ("expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed")]
-    return (*numbers, condition["reason"])
-
-
-async def test_a_budget_tells_how_many_pods_may_go(asking: Asking) -> None:
-    await running(asking, "a")
-    await asking.create(BUDGETS, budget(minAvailable=1))
-    assert await kept(asking) == (1, 1, 1, 0, "InsufficientPods")
-
-    await running(asking, "b")
-    assert await kept(asking) == (2, 1, 2, 1, "SufficientPods")
-
-    await standing(asking, "b", "False")
-    assert await kept(asking) == (2, 1, 1, 0, "InsufficientPods")
-
-    await asking.delete(PODS, "b")
-    assert (await kept(asking))[2] == 1
-
-
-async def test_a_budget_holds_on_when_its_deletion_was_only_tried_and_stays_away_when_it_was_not(
-    asking: Asking,
-) -> None:
-    await asking.create(BUDGETS, budget(minAvailable=1))
-    target = asking.target(BUDGETS, "b")
-
-    await asking.api.delete(target, writing=WriteOptions(dry_run=True))
-    await asking.create(PODS, pod("a") | {"metadata": {"name": "a", "labels": {"app": "x"}}})
-    assert asking.get(BUDGETS, "b")["status"]["expectedPods"] == 1
-
-    await asking.api.delete(target)
-    assert asking.names(BUDGETS) == []
-
-
-async def test_a_share_is_of_what_the_controller_wants_not_of_what_is_there(asking: Asking) -> None:
-    metadata = {"labels": {"app": "x"}}
-    template = {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "i"}]}}
-    spec = {"replicas": 4, "selector": {"matchLabels": {"app": "x"}}, "template": template}
-    made = await asking.create(REPLICA_SETS, {"metadata": {"name": "rs"}, "spec": spec})
-    owner = {
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": made["metadata"]["uid"], "controller": True,
-    }  # fmt: skip
-    await asking.create(BUDGETS, budget(maxUnavailable="50%"))
-
-    for name in ("a", "b", "c"):
-        await running(asking, name, ownerReferences=[owner])
-
-    assert await kept(asking) == (4, 2, 3, 1, "SufficientPods")
-
-
-async def test_a_share_is_not_of_what_a_controller_wants_that_only_has_the_name(asking: Asking) -> None:
-    metadata = {"labels": {"app": "x"}}
-    template = {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "i"}]}}
-    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "x"}}, "template": template}
-    await asking.create(REPLICA_SETS, {"metadata": {"name": "rs"}, "spec": spec})
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "another", "controller": True}
-    await asking.create(BUDGETS, budget(maxUnavailable="50%"))
-
-    for name in ("a", "b"):
-        await running(asking, name, ownerReferences=[owner])
-
-    assert await kept(asking) == (2, 1, 2, 1, "SufficientPods")
-
-
-async def test_a_pod_that_is_not_ready_may_be_evicted_while_enough_others_are(asking: Asking) -> None:
-    await running(asking, "a")
-    await running(asking, "sick", ready="False")
-    await asking.create(BUDGETS, budget(minAvailable=1))
-
-    await asking.api.create(asking.target(PODS, "sick", "eviction"), {})
-
-    assert "deletionTimestamp" in asking.get(PODS, "sick")["metadata"]
-
-
-async def test_a_write_of_a_pod_under_a_budget_decodes_none_of_the_other_pods(
-    asking: Asking, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await asking.create(BUDGETS, budget(minAvailable="50%"))
-    for number in range(20):
-        await running(asking, f"pod-{number}", ready="False")
-    decoded: list[bytes] = []
-
-    def counting(body: bytes, type_: Any) -> Any:
-        decoded.append(body)
-        return decode(body, type_)
-
-    monkeypatch.setattr("tarragon.localcluster.admission.budgets.decode", counting)
-
-    await standing(asking, "pod-7", "True")
-
-    assert (await kept(asking))[2] == 1
-    assert len(decoded) <= 3
-
-
-async def test_a_pod_of_two_budgets_is_not_evicted(asking: Asking) -> None:
-    await running(asking, "a")
-    await asking.create(BUDGETS, budget(minAvailable=0))
-    await asking.create(BUDGETS, {**budget(minAvailable=0), "metadata": {"name": "c"}})
-
-    with pytest.raises(ApiError, match="more than one PodDisruptionBudget"):
-        await asking.api.create(asking.target(PODS, "a", "eviction"), {})

@@ -94,7 +94,6 @@ BODIES: list[tuple[Path_, Json]] = [
     ),
     (("coordination.k8s.io", "v1", "leases"), {"metadata": METADATA, "spec": {"leaseDurationSeconds": 5}}),
     (("scheduling.k8s.io", "v1", "priorityclasses"), {"metadata": METADATA, "value": 5, "globalDefault": True}),
-    (("policy", "v1", "poddisruptionbudgets"), {"metadata": METADATA, "spec": {"minAvailable": 1}}),
 ]
 
 

@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from tarragon.client.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
+from tarragon.client.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from tarragon.client.port import LogOptions
 from tarragon.localcluster.kinds.shape import MisfitError, fit, shape_of
 from tarragon.localcluster.validation.pods import quality_of_service
 from tests.localcluster.things import PODS, Asking, Json, pod
 
-BUDGETS = ("policy", "v1", "poddisruptionbudgets")
 PRIORITIES = ("scheduling.k8s.io", "v1", "priorityclasses")
 
 
@@ -45,46 +44,6 @@ async def running(asking: Asking, name: str, *, ready: str = "True") -> None:
     await asking.create(PODS, body)
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}
     await asking.patch(PODS, name, {"status": status}, subresource="status")
-
-
-@pytest.mark.parametrize(
-    ("budget", "may_go"),
-    [
-        ({"minAvailable": 3}, False),
-        ({"minAvailable": 2}, True),
-        ({"minAvailable": "67%"}, False),
-        ({"minAvailable": "66%"}, True),
-        ({"maxUnavailable": 0}, False),
-        ({"maxUnavailable": 1}, True),
-        ({"maxUnavailable": "1%"}, True),
-    ],
-)
-async def test_an_eviction_keeps_to_the_disruption_budget(asking: Asking, budget: Json, *, may_go: bool) -> None:
-    for number in range(3):
-        await running(asking, f"p{number}")
-    spec = {"selector": {"matchLabels": {"app": "x"}}, **budget}
-    await asking.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
-    eviction = asking.api.create(asking.target(PODS, "p0", "eviction"), {"metadata": {"name": "p0"}})
-
-    if may_go:
-        await eviction
-    else:
-        with pytest.raises(TooManyRequests, match="would violate the pod's disruption budget") as caught:
-            await eviction
-        assert caught.value.causes[0]["reason"] == "DisruptionBudget"
-
-    assert ("deletionTimestamp" in asking.get(PODS, "p0")["metadata"]) is may_go
-
-
-async def test_a_budget_does_not_hold_a_pod_that_has_ended(asking: Asking) -> None:
-    await running(asking, "a")
-    await asking.patch(PODS, "a", {"status": {"phase": "Failed"}}, subresource="status")
-    spec = {"selector": {"matchLabels": {"app": "x"}}, "minAvailable": 1}
-    await asking.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
-
-    await asking.api.create(asking.target(PODS, "a", "eviction"), {})
-
-    assert asking.names(PODS) == []
 
 
 async def test_an_eviction_has_delete_options(asking: Asking) -> None:

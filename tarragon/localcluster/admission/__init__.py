@@ -1,1 +1,1 @@
-"""What other objects have to say about a write: quotas and disruption budgets."""
+"""What other objects have to say about a write: quotas."""

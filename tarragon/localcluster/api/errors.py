@@ -103,14 +103,6 @@ def binding_conflict(name: str, why: str) -> ApiError:
     return failure(409, "Conflict", message, {"name": name, "kind": "pods/binding"})
 
 
-def over_budget(budget: str, needed: int, healthy: int) -> ApiError:
-    """429: evicting a pod would leave fewer than its disruption budget asks for."""
-    words = f"The disruption budget {budget} needs {needed} healthy pods and has {healthy} currently"
-    details = {"causes": [{"reason": "DisruptionBudget", "message": words}]}
-    message = "Cannot evict pod as it would violate the pod's disruption budget."
-    return failure(429, "TooManyRequests", message, details)
-
-
 def no_such_namespace(namespace: str) -> ApiError:
     """The namespace of a new object does not exist."""
     details = {"name": namespace, "kind": "namespaces"}

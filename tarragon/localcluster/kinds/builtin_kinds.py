@@ -30,7 +30,6 @@ def built_in_kinds() -> Sequence[Served]:
         *_of_group("authorization.k8s.io", _of_authorization()),
         *_of_group("coordination.k8s.io", (_kind("leases", "Lease"),)),
         *_metrics(),
-        *_of_group("policy", (_kind("poddisruptionbudgets", "PodDisruptionBudget", short="pdb", sub="status"),)),
         *_of_group("rbac.authorization.k8s.io", _rbac()),
         *_of_group("scheduling.k8s.io", (_kind("priorityclasses", "PriorityClass", short="pc", namespaced=False),)),
         *_of_group("storage.k8s.io", (_kind("storageclasses", "StorageClass", short="sc", namespaced=False),)),

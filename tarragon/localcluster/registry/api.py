@@ -13,7 +13,6 @@ from pathlib import Path
 from tarragon.base.clock import Clock
 from tarragon.client.port import PLAIN_DELETE, WHOLE_LOG, DeleteOptions, LogOptions
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.admission.budgets import Budgets
 from tarragon.localcluster.admission.quota import Quotas
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.containers import container_asked
@@ -70,14 +69,13 @@ class Api:
         self._store = store
         self._clock = clock
         self._writes = Writes(store, clock)
-        budgets = Budgets(store, self.registry, clock)
-        self._writes.followers = (Quotas(store, self.registry), budgets)
+        self._writes.followers = (Quotas(store, self.registry),)
         self._reads = Reads(store)
         custom_kinds = CustomKinds(self._writes, self.registry)
         self._creates = Creates(self._writes, custom_kinds)
         self._deletes = Deletes(self._writes, custom_kinds)
         self._changes = Changes(self._writes, self._creates, self._deletes, custom_kinds)
-        self._pod_actions = PodActions(self._writes, self._deletes, budgets)
+        self._pod_actions = PodActions(self._writes, self._deletes)
         self._upkeep = Upkeep(self._writes, self._creates, self.registry)
 
     @classmethod

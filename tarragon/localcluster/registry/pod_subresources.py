@@ -8,22 +8,19 @@ from typing import Any
 
 from tarragon.client.port import DeleteOptions
 from tarragon.kube.codec import encode, timestamp
-from tarragon.localcluster.admission.budgets import Budgets, Standing, is_healthy
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import Json, Target, WriteOptions, Written
 from tarragon.localcluster.registry.delete import Deletes
 from tarragon.localcluster.registry.writes import Decision, Writes, opened
 from tarragon.localcluster.schema.field_errors import required, unsupported
-from tarragon.localcluster.storage.history import Stored
 
 
 class PodActions:
-    """Binding a pod to a node, and evicting one if its disruption budgets allow."""
+    """Binds pods to nodes, and evicts them."""
 
-    def __init__(self, writes: Writes, deletes: Deletes, budgets: Budgets) -> None:
+    def __init__(self, writes: Writes, deletes: Deletes) -> None:
         self._writes = writes
         self._deletes = deletes
-        self._budgets = budgets
 
     async def bind(self, target: Target, body: Json, options: WriteOptions) -> Written:
         def decide() -> Decision[Written]:
@@ -40,30 +37,10 @@ class PodActions:
 
         def decide() -> Decision[Written]:
             stored = self._writes.latest(target.served, (target.namespace, target.name))
-            pod = opened(stored, target.served)
-            if not _needs_no_permission(pod):
-                self._refuse_beyond_budget(pod, stored)
             ended = self._deletes.decided(target.served, stored, _delete_options(body), options)
             return Decision(ended.changes, _done())
 
         return await self._writes.run(decide, options)
-
-    def _refuse_beyond_budget(self, pod: Json, stored: Stored) -> None:
-        holding = list(self._budgets.selecting(stored))
-        if len(holding) > 1:
-            words = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-            raise errors.failure(500, "InternalError", words)
-        for budget, standing in holding:
-            if not is_healthy(pod) and _lets_the_unhealthy_go(budget, standing):
-                continue
-            if not standing.may_go:
-                raise errors.over_budget(budget["metadata"]["name"], standing.needed, standing.healthy)
-
-
-def _lets_the_unhealthy_go(budget: Mapping[str, Any], standing: Standing) -> bool:
-    """A pod that is not ready is missed by nobody, if enough others are or the budget says so."""
-    policy = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy")
-    return policy == "AlwaysAllow" or 0 < standing.needed <= standing.healthy
 
 
 def _done() -> Written:
@@ -112,9 +89,3 @@ def _is_dry_run(body: Mapping[str, Any]) -> bool:
     if dry_run not in (None, [], ["All"]):
         raise errors.invalid_options("DeleteOptions", [unsupported("dryRun", dry_run, ["All"])])
     return bool(dry_run)
-
-
-def _needs_no_permission(pod: Mapping[str, Any]) -> bool:
-    """It has ended, has not begun, or is on its way out."""
-    phase = (pod.get("status") or {}).get("phase")
-    return phase in {"Succeeded", "Failed", "Pending"} or bool(pod["metadata"].get("deletionTimestamp"))

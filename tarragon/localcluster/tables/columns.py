@@ -237,13 +237,6 @@ _BUILT_IN: Mapping[str, Sequence[Column]] = MappingProxyType(
             AGE,
             Column("PreemptionPolicy", text("preemptionPolicy", missing="PreemptLowerPriority")),
         ),
-        "poddisruptionbudgets.policy": (
-            NAME,
-            Column("Min Available", text("spec", "minAvailable", missing="N/A")),
-            Column("Max Unavailable", text("spec", "maxUnavailable", missing="N/A")),
-            Column("Allowed Disruptions", number("status", "disruptionsAllowed"), type="integer"),
-            AGE,
-        ),
         "resourcequotas": (NAME, Column("Request", _quota("requests")), Column("Limit", _quota("limits")), AGE),
         "roles.rbac.authorization.k8s.io": (NAME, _CREATED_AT),
         "clusterroles.rbac.authorization.k8s.io": (NAME, _CREATED_AT),

@@ -159,7 +159,6 @@ _BUILT_IN: Mapping[str, Rules] = {
         tells_deleted=True,
     ),
     "persistentvolumes": Rules(prepare_create=core.prepare_volume, tells_deleted=True),
-    "poddisruptionbudgets.policy": Rules(counts_generation=True, needs_version=True),
     "podtemplates": Rules(
         prepare_create=workloads.prepare_pod_template,
         prepare_update=workloads.default_pod_template,
