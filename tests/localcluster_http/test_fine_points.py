@@ -156,20 +156,6 @@ async def test_jobs_and_controllers_are_selected_by_their_counts(ask: Wire) -> N
     assert found["items"] == []
 
 
-async def test_a_template_is_completed_as_a_pod_is_but_for_what_only_pods_get(ask: Wire) -> None:
-    spec = {"containers": [{"name": "c", "image": "i"}], "volumes": [{"name": "h", "hostPath": {"path": "/x"}}]}
-    path = "/api/v1/namespaces/default/podtemplates"
-
-    code, made = await ask("POST", path, {**named("mould"), "template": {"spec": spec}})
-    refused, told = await ask("POST", path, {**named("empty"), "template": {"spec": {}}})
-
-    assert (code, "generation" in made["metadata"]) == (201, False)
-    found = made["template"]["spec"]
-    assert (found["restartPolicy"], found["volumes"][0]["hostPath"]["type"]) == ("Always", "")
-    assert not found.keys() & {"enableServiceLinks", "serviceAccountName", "tolerations"}
-    assert (refused, told["details"]["causes"][0]["field"]) == (422, "template.spec.containers")
-
-
 async def test_a_volume_of_a_path_says_that_its_type_does_not_matter(ask: Wire) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}
 

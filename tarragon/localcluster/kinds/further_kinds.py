@@ -17,7 +17,6 @@ def further_core() -> Sequence[Served]:
     return (
         row("", "bindings", "Binding", verbs=("create",), is_stored=False),
         _computed("", "componentstatuses", "ComponentStatus", short="cs"),
-        row("", "podtemplates", "PodTemplate"),
     )
 
 
@@ -27,13 +26,6 @@ def further_groups() -> Sequence[Served]:
         _computed("apiregistration.k8s.io", "apiservices", "APIService", categories=("api-extensions",)),
         row("discovery.k8s.io", "endpointslices", "EndpointSlice"),
         _events(),
-        row("networking.k8s.io", "ingressclasses", "IngressClass", namespaced=False),
-        row("networking.k8s.io", "ingresses", "Ingress", short="ing", sub="status"),
-        row("networking.k8s.io", "networkpolicies", "NetworkPolicy", short="netpol"),
-        row("node.k8s.io", "runtimeclasses", "RuntimeClass", namespaced=False),
-        row("storage.k8s.io", "csidrivers", "CSIDriver", namespaced=False),
-        row("storage.k8s.io", "csinodes", "CSINode", namespaced=False),
-        row("storage.k8s.io", "volumeattachments", "VolumeAttachment", sub="status", namespaced=False),
     )
 
 

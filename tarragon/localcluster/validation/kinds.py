@@ -112,14 +112,6 @@ _BUILT_IN: Mapping[str, Rules] = {
         tells_deleted=True,
     ),
     "endpoints": Rules(is_made_by_update=True),
-    "csidrivers.storage.k8s.io": Rules(
-        prepare_create=network.prepare_driver,
-        prepare_update=network.default_driver,
-        counts_generation=True,
-        needs_version=True,
-        tells_deleted=True,
-    ),
-    "csinodes.storage.k8s.io": Rules(needs_version=True, tells_deleted=True),
     "endpointslices.discovery.k8s.io": Rules(
         prepare_create=network.prepare_slice,
         prepare_update=network.default_slice,
@@ -134,21 +126,12 @@ _BUILT_IN: Mapping[str, Rules] = {
         is_made_by_update=True,
     ),
     "events": Rules(prepare_create=core.prepare_event, faults=core.event_faults, is_made_by_update=True),
-    "ingressclasses.networking.k8s.io": Rules(faults=network.ingress_class_faults, counts_generation=True),
-    "ingresses.networking.k8s.io": Rules(
-        prepare_create=network.prepare_ingress, faults=network.ingress_faults, counts_generation=True
-    ),
     "leases.coordination.k8s.io": Rules(faults=core.lease_faults, needs_version=True, is_made_by_update=True),
     "namespaces": Rules(
         name_fault=names.label,
         prepare_create=core.prepare_namespace,
         prepare_update=core.update_namespace,
         tells_deleted=True,
-    ),
-    "networkpolicies.networking.k8s.io": Rules(
-        prepare_create=network.prepare_network_policy,
-        prepare_update=network.default_network_policy,
-        counts_generation=True,
     ),
     "nodes": Rules(prepare_create=core.prepare_node, faults=core.node_faults, keeps_status=True),
     "persistentvolumeclaims": Rules(
@@ -159,12 +142,6 @@ _BUILT_IN: Mapping[str, Rules] = {
         tells_deleted=True,
     ),
     "persistentvolumes": Rules(prepare_create=core.prepare_volume, tells_deleted=True),
-    "podtemplates": Rules(
-        prepare_create=workloads.prepare_pod_template,
-        prepare_update=workloads.default_pod_template,
-        faults=workloads.pod_template_faults,
-        tells_deleted=True,
-    ),
     "pods": Rules(
         prepare_create=pods.prepare_create,
         prepare_update=pods.prepare_update,
@@ -177,13 +154,9 @@ _BUILT_IN: Mapping[str, Rules] = {
         update_faults=core.priority_class_update_faults,
         counts_generation=True,
     ),
-    "runtimeclasses.node.k8s.io": Rules(
-        faults=network.runtime_class_faults, update_faults=network.runtime_class_update_faults
-    ),
     "storageclasses.storage.k8s.io": Rules(
         prepare_create=network.prepare_storage_class, faults=network.storage_class_faults, tells_deleted=True
     ),
-    "volumeattachments.storage.k8s.io": Rules(needs_version=True, tells_deleted=True),
     "resourcequotas": Rules(tells_deleted=True),
     "secrets": Rules(
         prepare_create=core.prepare_secret,

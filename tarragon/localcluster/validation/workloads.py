@@ -22,22 +22,6 @@ _DEFAULT_SHARE = "25%"
 _HISTORY = 10
 _PROGRESS_SECONDS = 600
 _ALWAYS = ("Always",)
-_ANY_POLICY = ("Always", "OnFailure", "Never")
-
-
-# ------------------------------------------------------------------------------------------------------- pod templates
-
-
-def prepare_pod_template(pod_template: Json) -> None:
-    default_pod_template(pod_template, {})
-
-
-def default_pod_template(pod_template: Json, _: Mapping[str, Any]) -> None:
-    default_template(pod_template.setdefault("template", {}))
-
-
-def pod_template_faults(pod_template: Mapping[str, Any]) -> Iterator[Fault]:
-    return template_faults("template", pod_template["template"], _ANY_POLICY)
 
 
 # --------------------------------------------------------------------------------------------------------- deployments

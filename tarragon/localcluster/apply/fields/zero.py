@@ -26,8 +26,6 @@ _ROWS: Mapping[str, Mapping[str, Any]] = {
     "Pod.spec": {"containers": None},
     "PersistentVolumeClaim.spec": {"resources": {}},
     "Service.status": {"loadBalancer": {}},
-    "Ingress.status": {"loadBalancer": {}},
-    "NetworkPolicy.spec": {"podSelector": {}},
     "Node.status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}, "nodeInfo": {}},
     "CustomResourceDefinition.spec": {
         "group": "",
@@ -62,16 +60,7 @@ _PARTS: Mapping[str, Mapping[str, Any]] = {
     "ClusterRoleBinding": {"roleRef": {"apiGroup": "", "kind": "", "name": ""}},
     "PriorityClass": {"value": 0},
     "StorageClass": {"provisioner": ""},
-    "RuntimeClass": {"handler": ""},
-    "CSIDriver": {"spec": {}},
-    "CSINode": {"spec": {"drivers": None}},
-    "IngressClass": {"spec": {}},
-    "VolumeAttachment": {
-        "spec": {"attacher": "", "nodeName": "", "source": {}},
-        "status": {"attached": False},
-    },
     "Lease": {"spec": {}},
-    "PodTemplate": {"template": "pod template"},
 }
 """Kinds with other parts than a spec and a status."""
 

@@ -7,7 +7,6 @@ import datetime as dt
 from msgspec.structs import force_setattr
 
 from tarragon.kube.meta import ObjectMeta, Resource, Struct, group_of
-from tarragon.localcluster.controllers.workloads.model import Json
 
 
 class Terminated(Struct, frozen=True):
@@ -33,7 +32,6 @@ class Condition(Struct, frozen=True):
 
 class PodSpec(Struct, frozen=True):
     node_name: str = ""
-    affinity: Json | None = None
 
 
 class PodStatus(Struct, frozen=True):
@@ -43,10 +41,7 @@ class PodStatus(Struct, frozen=True):
     init_container_statuses: list[ContainerStatus] = []
 
 
-_KINDS = frozenset(
-    {("", "ReplicationController"), ("batch", "Job")}
-    | {("apps", kind) for kind in ("ReplicaSet", "StatefulSet", "DaemonSet")}
-)
+_KINDS = frozenset({("", "ReplicationController"), ("apps", "ReplicaSet"), ("batch", "Job")})
 """Of controllers, by group, that read their pods here."""
 _NO_SPEC, _NO_STATUS = PodSpec(), PodStatus()
 
