@@ -120,14 +120,6 @@ async def test_health_is_told_in_a_word_part_by_part_or_of_one_part(wire: Wire) 
     assert (await wire("GET", "/livez/nothing"))[0] == 404
 
 
-async def test_what_is_not_stored_has_a_table_too(wire: Wire) -> None:
-    code, told = await wire("GET", "/api/v1/componentstatuses", **TABLE)
-
-    assert (code, told["kind"]) == (200, "Table")
-    assert [column["name"] for column in told["columnDefinitions"]] == ["Name", "Status", "Message", "Error"]
-    assert told["rows"][0]["cells"][1] == "Healthy"
-
-
 async def test_metrics_count_the_objects_of_each_kind(wire: Wire) -> None:
     await wire("POST", WIDGETS, widget("a"))
 

@@ -16,14 +16,12 @@ from tarragon.localcluster.kinds.resource import Served, View
 def further_core() -> Sequence[Served]:
     return (
         row("", "bindings", "Binding", verbs=("create",), is_stored=False),
-        _computed("", "componentstatuses", "ComponentStatus", short="cs"),
     )
 
 
 def further_groups() -> Sequence[Served]:
     """In the order of discovery."""
     return (
-        _computed("apiregistration.k8s.io", "apiservices", "APIService", categories=("api-extensions",)),
         row("discovery.k8s.io", "endpointslices", "EndpointSlice"),
         _events(),
     )
@@ -38,9 +36,3 @@ def _events() -> Served:
         old_fields=event_forms.old_fields,
     )
     return row("events.k8s.io", "events", "Event", short="ev", view=view)
-
-
-def _computed(group: str, plural: str, kind: str, *, short: str = "", categories: tuple[str, ...] = ()) -> Served:
-    """A computed, read-only kind."""
-    verbs = ("get", "list")
-    return row(group, plural, kind, short=short, namespaced=False, categories=categories, verbs=verbs, is_stored=False)

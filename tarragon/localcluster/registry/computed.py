@@ -40,10 +40,6 @@ class ComputedKinds:
 
     by_name: Mapping[FullName, Computed] = field(default_factory=dict)
 
-    def beside(self, others: Mapping[FullName, Computed]) -> ComputedKinds:
-        """These handlers and `others`; these win where both serve a kind."""
-        return ComputedKinds({**others, **self.by_name})
-
     def of(self, target: Target) -> Computed:
         """The handler of the target. Raises Unavailable for a kind that this process has no handler for."""
         handler = self.by_name.get(_full_name(target))

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 
 from tarragon.localcluster.kinds import event_forms
-from tarragon.localcluster.tables.cells import Object, at, joined, text
+from tarragon.localcluster.tables.cells import Object, joined, text
 from tarragon.localcluster.tables.tables import AGE, NAME, Cell, Column
 
 _MOST_SHOWN = 3
@@ -22,28 +22,6 @@ def _slice_addresses(endpoint_slice: Object, _: dt.datetime) -> str:
     return joined(found, limit=_MOST_SHOWN) if found else "<unset>"
 
 
-def _condition(part: str) -> Cell:
-    def cell(status: Object, _: dt.datetime) -> str:
-        conditions = status.get("conditions") or []
-        healthy: Object = next((one for one in conditions if one.get("type") == "Healthy"), {})
-        if part == "status":
-            return {"True": "Healthy", "False": "Unhealthy"}.get(str(healthy.get("status")), "Unknown")
-        return str(healthy.get(part) or "")
-
-    return cell
-
-
-def _is_available(service: Object, _: dt.datetime) -> str:
-    conditions = at(service, "status", "conditions") or []
-    found: Object = next((one for one in conditions if one.get("type") == "Available"), {})
-    return "True" if found.get("status") == "True" else f"False ({found.get('reason')})"
-
-
-def _is_local(service: Object, _: dt.datetime) -> str:
-    behind = at(service, "spec", "service")
-    return f"{behind.get('namespace')}/{behind.get('name')}" if behind else "Local"
-
-
 def of_events(columns: Sequence[Column]) -> Sequence[Column]:
     """Those of the core group's events, for the other form."""
 
@@ -54,18 +32,6 @@ def of_events(columns: Sequence[Column]) -> Sequence[Column]:
 
 
 FURTHER_COLUMNS: Mapping[str, Sequence[Column]] = {
-    "componentstatuses": (
-        NAME,
-        Column("Status", _condition("status")),
-        Column("Message", _condition("message")),
-        Column("Error", _condition("error")),
-    ),
-    "apiservices.apiregistration.k8s.io": (
-        NAME,
-        Column("Service", _is_local),
-        Column("Available", _is_available),
-        AGE,
-    ),
     "endpointslices.discovery.k8s.io": (
         NAME,
         Column("AddressType", text("addressType")),

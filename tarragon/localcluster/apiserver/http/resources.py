@@ -10,7 +10,7 @@ from aiohttp import web
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import Expired
-from tarragon.kube.codec import decode, encode, timestamp
+from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.identity import User
 from tarragon.localcluster.api.paths import ResourcePath
@@ -31,7 +31,6 @@ from tarragon.localcluster.apiserver.http.slices import in_slices
 from tarragon.localcluster.auth.authentication import Entrance
 from tarragon.localcluster.kinds.registry import Served
 from tarragon.localcluster.registry.api import BINDINGS, Api
-from tarragon.localcluster.registry.api_services import self_told
 from tarragon.localcluster.registry.computed import ComputedKinds, listing
 from tarragon.localcluster.tables.columns import SCALE_COLUMNS, columns_of
 from tarragon.localcluster.tables.tables import Column, Shape, metadata_only, table
@@ -87,7 +86,7 @@ class Resources:
     ) -> None:
         self._api = api
         self._entrance = entrance
-        self._computed = computed.beside(self_told(api.registry, timestamp(clock.now())))
+        self._computed = computed
         self._clock = clock
         self._streams = open_streams
         self._connects = PodConnects(api, open_streams)
