@@ -140,7 +140,7 @@ async def test_discovery_is_sent_once_as_long_as_no_kind_comes_or_goes(ask: Wire
     assert (code, headers["ETag"] != known) == (200, True)
 
 
-async def test_jobs_and_controllers_are_selected_by_their_counts(ask: Wire) -> None:
+async def test_jobs_are_selected_by_their_counts(ask: Wire) -> None:
     jobs = "/apis/batch/v1/namespaces/default/jobs"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     template["spec"]["restartPolicy"] = "Never"  # type: ignore[index]
@@ -152,8 +152,6 @@ async def test_jobs_and_controllers_are_selected_by_their_counts(ask: Wire) -> N
     for count, name in ((1, "done"), (0, "not-yet")):
         _, found = await ask("GET", f"{jobs}?fieldSelector=status.successful={count}")
         assert [one["metadata"]["name"] for one in found["items"]] == [name]
-    _, found = await ask("GET", "/api/v1/replicationcontrollers?fieldSelector=status.replicas=0")
-    assert found["items"] == []
 
 
 async def test_a_volume_of_a_path_says_that_its_type_does_not_matter(ask: Wire) -> None:

@@ -17,9 +17,7 @@ ONE = 1000
 COMPUTE = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 """What every container of a pod must say when a quota names it."""
 
-_OLD_NAMES = frozenset(
-    {"configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas", "secrets", "services"}
-)
+_OLD_NAMES = frozenset({"configmaps", "persistentvolumeclaims", "resourcequotas", "secrets", "services"})
 _FINISHED = frozenset({"Failed", "Succeeded"})
 _IN_BYTES = ("memory", "storage", "hugepages-")
 _PLAIN = ("cpu", "memory", "ephemeral-storage")

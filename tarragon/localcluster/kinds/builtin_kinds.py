@@ -5,14 +5,11 @@ Nothing acts on `storageclasses` and `persistentvolumes`: operators and their us
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tarragon.localcluster.kinds.further_kinds import further_core, further_groups
-from tarragon.localcluster.kinds.kind_rows import row
-from tarragon.localcluster.kinds.resource import ALL_VERBS, Served
-from tarragon.localcluster.kinds.workload_kinds import core_workloads, group_workloads
+from tarragon.localcluster.kinds import event_forms
+from tarragon.localcluster.kinds.resource import ALL_VERBS, ScalePaths, Served, View
 
 _POD_SUBRESOURCES = "attach binding eviction exec log portforward status"
 _NOT_IN_BULK = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
@@ -22,18 +19,18 @@ def built_in_kinds() -> Sequence[Served]:
     """All built-in kinds, in the order of discovery."""
     return (
         *_core(),
-        *core_workloads(),
-        *further_core(),
         *_of_group("apiextensions.k8s.io", _definitions()),
-        *group_workloads(),
-        *_of_group("authentication.k8s.io", _of_authentication()),
-        *_of_group("authorization.k8s.io", _of_authorization()),
-        *_of_group("coordination.k8s.io", (_kind("leases", "Lease"),)),
+        *_of_group("apps", *_apps()),
+        *_of_group("authentication.k8s.io", *_authentication()),
+        *_of_group("authorization.k8s.io", *_authorization()),
+        *_of_group("batch", _kind("jobs", "Job", sub="status", categories=("all",))),
+        *_of_group("coordination.k8s.io", _kind("leases", "Lease")),
         *_metrics(),
-        *_of_group("rbac.authorization.k8s.io", _rbac()),
-        *_of_group("scheduling.k8s.io", (_kind("priorityclasses", "PriorityClass", short="pc", namespaced=False),)),
-        *_of_group("storage.k8s.io", (_kind("storageclasses", "StorageClass", short="sc", namespaced=False),)),
-        *further_groups(),
+        *_of_group("rbac.authorization.k8s.io", *_rbac()),
+        *_of_group("scheduling.k8s.io", _kind("priorityclasses", "PriorityClass", short="pc", namespaced=False)),
+        *_of_group("storage.k8s.io", _kind("storageclasses", "StorageClass", short="sc", namespaced=False)),
+        *_of_group("discovery.k8s.io", _kind("endpointslices", "EndpointSlice")),
+        *_of_group("events.k8s.io", _events()),
     )
 
 
@@ -51,42 +48,59 @@ def _core() -> tuple[Served, ...]:
         _kind("secrets", "Secret"),
         _kind("serviceaccounts", "ServiceAccount", short="sa", sub="token"),
         _kind("services", "Service", short="svc", sub="status", categories=("all",)),
+        _kind("bindings", "Binding", verbs=("create",), is_stored=False),
     )
+
+
+def _apps() -> tuple[Served, ...]:
+    """The selector is an object here; a custom kind has the text of one."""
+    scale = ScalePaths(
+        spec_replicas=("spec", "replicas"), status_replicas=("status", "replicas"), label_selector=("spec", "selector")
+    )
+    return (
+        _kind("deployments", "Deployment", short="deploy", sub="scale status", categories=("all",), scale=scale),
+        _kind("replicasets", "ReplicaSet", short="rs", sub="scale status", categories=("all",), scale=scale),
+    )
+
+
+def _events() -> Served:
+    """The events of the core group, under other names."""
+    view = View(
+        of=_kind("events", "Event"),
+        shown=event_forms.shown,
+        kept=event_forms.kept,
+        old_fields=event_forms.old_fields,
+    )
+    return _kind("events", "Event", short="ev", view=view)
 
 
 def _metrics() -> tuple[Served, ...]:
-    """The kinds of metrics-server."""
+    """The kinds that metrics-server serves."""
     kinds = (
-        _kind("nodes", "NodeMetrics", namespaced=False, verbs=("get", "list")),
-        _kind("pods", "PodMetrics", verbs=("get", "list")),
+        _kind("nodes", "NodeMetrics", namespaced=False, verbs=("get", "list"), is_stored=False),
+        _kind("pods", "PodMetrics", verbs=("get", "list"), is_stored=False),
     )
-    return tuple(
-        replace(kind, group="metrics.k8s.io", version="v1beta1", storage_version="v1beta1", is_stored=False)
-        for kind in kinds
-    )
+    return tuple(replace(kind, group="metrics.k8s.io", version="v1beta1", storage_version="v1beta1") for kind in kinds)
 
 
-def _definitions() -> tuple[Served, ...]:
-    return (
-        _kind(
-            "customresourcedefinitions",
-            "CustomResourceDefinition",
-            short="crd crds",
-            sub="status",
-            namespaced=False,
-            categories=("api-extensions",),
-        ),
+def _definitions() -> Served:
+    return _kind(
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        short="crd crds",
+        sub="status",
+        namespaced=False,
+        categories=("api-extensions",),
     )
 
 
-def _of_authentication() -> tuple[Served, ...]:
+def _authentication() -> tuple[Served, ...]:
     return (_review("selfsubjectreviews", "SelfSubjectReview"), _review("tokenreviews", "TokenReview"))
 
 
-def _of_authorization() -> tuple[Served, ...]:
-    local = _kind("localsubjectaccessreviews", "LocalSubjectAccessReview", verbs=("create",))
+def _authorization() -> tuple[Served, ...]:
     return (
-        replace(local, is_stored=False),
+        _kind("localsubjectaccessreviews", "LocalSubjectAccessReview", verbs=("create",), is_stored=False),
         _review("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
         _review("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
         _review("subjectaccessreviews", "SubjectAccessReview"),
@@ -94,7 +108,7 @@ def _of_authorization() -> tuple[Served, ...]:
 
 
 def _review(plural: str, kind: str) -> Served:
-    return replace(_kind(plural, kind, namespaced=False, verbs=("create",)), is_stored=False)
+    return _kind(plural, kind, namespaced=False, verbs=("create",), is_stored=False)
 
 
 def _rbac() -> tuple[Served, ...]:
@@ -106,9 +120,39 @@ def _rbac() -> tuple[Served, ...]:
     )
 
 
-_kind = functools.partial(row, "")
-"""A row without a group: `_of_group` sets it, or the kind stays in the core group."""
+def _of_group(group: str, *kinds: Served) -> tuple[Served, ...]:
+    return tuple(replace(kind, group=group) for kind in kinds)
 
 
-def _of_group(group: str, kinds: Sequence[Served]) -> tuple[Served, ...]:
-    return tuple(kind.in_group(group) for kind in kinds)
+def _kind(  # noqa: PLR0913 - the columns of the table
+    plural: str,
+    kind: str,
+    *,
+    short: str = "",
+    sub: str = "",
+    singular: str = "",
+    namespaced: bool = True,
+    categories: tuple[str, ...] = (),
+    verbs: tuple[str, ...] = ALL_VERBS,
+    scale: ScalePaths | None = None,
+    view: View | None = None,
+    is_stored: bool = True,
+) -> Served:
+    """A kind of the core group in version v1. `short` and `sub` are names with spaces between them."""
+    return Served(
+        group="",
+        version="v1",
+        storage_version="v1",
+        plural=plural,
+        kind=kind,
+        singular=singular or kind.lower(),
+        list_kind=f"{kind}List",
+        namespaced=namespaced,
+        short_names=tuple(short.split()),
+        categories=categories,
+        verbs=verbs,
+        subresources=tuple(sub.split()),
+        scale=scale,
+        view=view,
+        is_stored=is_stored,
+    )

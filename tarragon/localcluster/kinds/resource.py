@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tarragon.localcluster.schema.schema import Schema
@@ -94,7 +94,3 @@ class Served:
     def shelf(self) -> str:
         """The store's name for its objects: its full name, or that of the kind that it is a view of."""
         return self.view.of.full_name if self.view is not None else self.full_name
-
-    def in_group(self, group: str) -> Served:
-        """The same kind in another group."""
-        return replace(self, group=group)

@@ -79,11 +79,10 @@ def _scale(served: Served, thing: Mapping[str, Any], replicas: int) -> Json:
 
 
 def _selector_text(selector: Any) -> str:
-    """Custom kinds store a selector as text, Deployments as an object, ReplicationControllers as a map of labels."""
-    if not isinstance(selector, Mapping):
-        return selector if isinstance(selector, str) else ""
-    is_selector = "matchLabels" in selector or "matchExpressions" in selector
-    return selector_text(selector if is_selector else {"matchLabels": selector})
+    """The text of what the path leads to: a selector's text in custom kinds, the selector itself in built-in ones."""
+    if isinstance(selector, Mapping):
+        return selector_text(selector)
+    return selector if isinstance(selector, str) else ""
 
 
 def _at(thing: Any, path: tuple[str, ...]) -> Any:

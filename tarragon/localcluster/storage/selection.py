@@ -31,7 +31,6 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "jobs.batch": ("status.successful",),
     "nodes": ("spec.unschedulable",),
     "namespaces": ("status.phase",),
-    "replicationcontrollers": ("status.replicas",),
     "secrets": ("type",),
     "services": ("spec.clusterIP", "spec.type"),
     "events": (
@@ -53,8 +52,6 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 _STEPS = {kind: tuple(tuple(path.split(".")) for path in paths) for kind, paths in FIELDS.items()}
 _BOOLEANS = frozenset({("spec", "hostNetwork"), ("spec", "unschedulable")})
 """An absent one reads as false."""
-_COUNTS = frozenset({("status", "successful"), ("status", "replicas")})
-"""An absent one reads as 0."""
 
 
 def index(kind: str, thing: Mapping[str, Any]) -> tuple[Mapping[str, str], tuple[str, ...]]:
@@ -105,9 +102,7 @@ def _text(thing: Any, steps: tuple[str, ...]) -> str:
     if steps == ("source",):  # an event's source is an object; its component is what is meant
         value = (value.get("component") if isinstance(value, dict) else None) or thing.get("reportingComponent")
     if steps == ("status", "successful"):  # of jobs, whose field has another name
-        value = (thing.get("status") or {}).get("succeeded")
-    if steps in _COUNTS:
-        return str(value or 0)
+        return str((thing.get("status") or {}).get("succeeded") or 0)
     if steps in _BOOLEANS:
         return "true" if value is True else "false"
     if isinstance(value, bool):

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tarragon.kube.codec import moment
-from tarragon.localcluster.tables.cells import NONE, Object, at, number, pairs, wide
+from tarragon.localcluster.tables.cells import NONE, Object, at, number, wide
 from tarragon.localcluster.tables.tables import AGE, NAME, Cell, Column, duration
 
 
@@ -76,14 +76,6 @@ def _job_duration(job: Object, now: dt.datetime) -> str:
 
 
 _TEMPLATE = ("spec", "template", "spec")
-_REPLICA_SET = (
-    NAME,
-    _count("Desired", "spec", "replicas"),
-    _count("Current", "status", "replicas"),
-    _count("Ready", "status", "readyReplicas"),
-    AGE,
-    *_containers(*_TEMPLATE),
-)
 
 WORKLOAD_COLUMNS: Mapping[str, Sequence[Column]] = MappingProxyType(
     {
@@ -96,8 +88,15 @@ WORKLOAD_COLUMNS: Mapping[str, Sequence[Column]] = MappingProxyType(
             *_containers(*_TEMPLATE),
             _selector("spec", "selector"),
         ),
-        "replicasets.apps": (*_REPLICA_SET, _selector("spec", "selector")),
-        "replicationcontrollers": (*_REPLICA_SET, wide("Selector", pairs("spec", "selector"))),
+        "replicasets.apps": (
+            NAME,
+            _count("Desired", "spec", "replicas"),
+            _count("Current", "status", "replicas"),
+            _count("Ready", "status", "readyReplicas"),
+            AGE,
+            *_containers(*_TEMPLATE),
+            _selector("spec", "selector"),
+        ),
         "jobs.batch": (
             NAME,
             Column("Status", _job_status),

@@ -64,13 +64,6 @@ class Rules:
 
 _PLAIN = Rules()
 _CUSTOM = Rules(counts_generation=True, needs_version=True)
-_OF_A_REPLICA_SET = Rules(
-    prepare_create=workloads.prepare_replica_set,
-    prepare_update=workloads.default_replica_set,
-    faults=workloads.replica_set_faults,
-    update_faults=workloads.selector_update_faults,
-    counts_generation=True,
-)
 _ROLE = Rules(name_fault=names.path_segment, is_made_by_update=True, faults=rbac.role_faults)
 _BINDING = replace(
     _ROLE,
@@ -94,11 +87,11 @@ _BUILT_IN: Mapping[str, Rules] = {
         update_faults=jobs.job_update_faults,
         counts_generation=True,
     ),
-    "replicasets.apps": _OF_A_REPLICA_SET,
-    "replicationcontrollers": Rules(
-        prepare_create=workloads.prepare_replication_controller,
-        prepare_update=workloads.default_replication_controller,
-        faults=workloads.replication_controller_faults,
+    "replicasets.apps": Rules(
+        prepare_create=workloads.prepare_replica_set,
+        prepare_update=workloads.default_replica_set,
+        faults=workloads.replica_set_faults,
+        update_faults=workloads.selector_update_faults,
         counts_generation=True,
     ),
     "configmaps": Rules(faults=core.config_map_faults, update_faults=core.config_map_update_faults),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, invalid_value, required, unsupported
+from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, invalid_value, unsupported
 from tarragon.localcluster.validation.templates import (
     count_faults,
     default_template,
@@ -92,34 +92,6 @@ def replica_set_faults(replica_set: Mapping[str, Any]) -> Iterator[Fault]:
 
 def selector_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
     yield from immutable_faults("spec.selector", new["spec"].get("selector"), old["spec"].get("selector"))
-
-
-def prepare_replication_controller(controller: Json) -> None:
-    default_replication_controller(controller, {})
-    controller["status"] = {"replicas": 0}
-
-
-def default_replication_controller(controller: Json, _: Mapping[str, Any]) -> None:
-    """Fill in defaults. The selector, a map, defaults to the labels of the template."""
-    spec = controller.setdefault("spec", {})
-    spec.setdefault("replicas", 1)
-    template = spec.setdefault("template", {})
-    default_template(template)
-    labels = template["metadata"].get("labels")
-    if labels:
-        if not spec.get("selector"):
-            spec["selector"] = dict(labels)
-        if not controller["metadata"].get("labels"):
-            controller["metadata"]["labels"] = dict(labels)
-
-
-def replication_controller_faults(controller: Mapping[str, Any]) -> Iterator[Fault]:
-    spec = controller["spec"]
-    yield from count_faults(spec, "replicas", "minReadySeconds")
-    if not spec.get("selector"):
-        yield required("spec.selector")
-    yield from unmatched_faults({"matchLabels": spec.get("selector") or {}}, spec["template"])
-    yield from template_faults("spec.template", spec["template"], _ALWAYS)
 
 
 def _kept_pods_faults(spec: Mapping[str, Any], *counts: str) -> Iterator[Fault]:

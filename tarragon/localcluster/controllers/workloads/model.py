@@ -57,14 +57,6 @@ class ReplicaSet(Struct, frozen=True):
         return int(self.status.get(field) or 0)
 
 
-class ReplicationController(ReplicaSet, frozen=True):
-    """The same, but that its selector is a map of labels."""
-
-    @property
-    def selector(self) -> Json:
-        return {"matchLabels": self.spec.selector}
-
-
 # --------------------------------------------------------------------------------------------------------- deployments
 
 
@@ -154,8 +146,5 @@ def _apps(plural: str, kind: str, model: type[Any]) -> Resource[Any]:
 
 
 REPLICA_SETS: Resource[ReplicaSet] = _apps("replicasets", "ReplicaSet", ReplicaSet)
-REPLICATION_CONTROLLERS: Resource[ReplicationController] = Resource(
-    group="", version="v1", plural="replicationcontrollers", kind="ReplicationController", model=ReplicationController
-)
 DEPLOYMENTS: Resource[Deployment] = _apps("deployments", "Deployment", Deployment)
 JOBS: Resource[Job] = Resource(group="batch", version="v1", plural="jobs", kind="Job", model=Job)

@@ -10,7 +10,6 @@ from tarragon.client.port import Cluster
 from tarragon.localcluster.controllers.workloads.context import Ground
 from tarragon.localcluster.controllers.workloads.deployments import DeploymentController
 from tarragon.localcluster.controllers.workloads.jobs import JobController
-from tarragon.localcluster.controllers.workloads.model import REPLICA_SETS, REPLICATION_CONTROLLERS
 from tarragon.localcluster.controllers.workloads.replica_sets import ReplicaSetController
 
 
@@ -19,13 +18,11 @@ class WorkloadControllers:
 
     def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
         ground = Ground(cluster, clock, jitter)
-        self._replica_sets = ReplicaSetController(ground, REPLICA_SETS, "replicaset-controller")
-        self._replication = ReplicaSetController(ground, REPLICATION_CONTROLLERS, "replication-controller")
+        self._replica_sets = ReplicaSetController(ground)
         self._deployments = DeploymentController(ground, self._replica_sets.kept.cache)
         self._jobs = JobController(ground)
         self._controllers = (
             self._replica_sets,
-            self._replication,
             self._deployments,
             self._jobs,
         )

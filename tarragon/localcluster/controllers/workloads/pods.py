@@ -41,7 +41,7 @@ class PodStatus(Struct, frozen=True):
     init_container_statuses: list[ContainerStatus] = []
 
 
-_KINDS = frozenset({("", "ReplicationController"), ("apps", "ReplicaSet"), ("batch", "Job")})
+_KINDS = frozenset({("apps", "ReplicaSet"), ("batch", "Job")})
 """Of controllers, by group, that read their pods here."""
 _NO_SPEC, _NO_STATUS = PodSpec(), PodStatus()
 

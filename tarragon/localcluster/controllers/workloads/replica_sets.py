@@ -1,27 +1,21 @@
-"""Replica sets and replication controllers: as many pods as they say, by one code."""
+"""Replica sets: as many pods as they say."""
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
-
-from tarragon.kube.meta import Key, Resource
+from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import replicas
 from tarragon.localcluster.controllers.workloads.context import LOOK_AGAIN_SECONDS, Ground, Kept
-from tarragon.localcluster.controllers.workloads.model import ReplicaSet
+from tarragon.localcluster.controllers.workloads.model import REPLICA_SETS, ReplicaSet
 from tarragon.localcluster.controllers.workloads.pod_control import Hands, pod_from
 from tarragon.localcluster.controllers.workloads.pods import Pod
 
-T = TypeVar("T", bound=ReplicaSet)
 
-
-class ReplicaSetController(Generic[T]):
-    """One for each of the two kinds."""
-
-    def __init__(self, ground: Ground, resource: Resource[T], component: str) -> None:
+class ReplicaSetController:
+    def __init__(self, ground: Ground) -> None:
         self._clock = ground.clock
-        self.kept: Kept[T] = Kept(ground, resource)
+        self.kept: Kept[ReplicaSet] = Kept(ground, REPLICA_SETS)
         self.kept.follow(ground.pods)
-        self._hands: Hands[T] = Hands(ground, resource, component)
+        self._hands: Hands[ReplicaSet] = Hands(ground, REPLICA_SETS, "replicaset-controller")
 
     async def run(self) -> None:
         await self.kept.run(self._look)
@@ -42,7 +36,7 @@ class ReplicaSetController(Generic[T]):
             return LOOK_AGAIN_SECONDS
         return replicas.next_available(active, owner.spec.min_ready_seconds, now)
 
-    async def _act(self, owner: T, active: list[Pod]) -> tuple[str, str] | None:
+    async def _act(self, owner: ReplicaSet, active: list[Pod]) -> tuple[str, str] | None:
         step = replicas.step(owner.spec.replicas, active, self._clock.now())
         if step.delete:
             await self._hands.delete(owner, step.delete)
