@@ -11,13 +11,13 @@ from typing import Any
 from tarragon.base.quantity import milli
 from tarragon.client.errors import ApiError
 from tarragon.kube.codec import decode
-from tarragon.localcluster.admission.following import Known, newest, with_status
-from tarragon.localcluster.admission.scopes import is_in_scope
 from tarragon.localcluster.admission.usage import COMPUTE, Usage, amounts, containers, one_line, plus, told, usage_of
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.kinds.registry import Registry
-from tarragon.localcluster.storage.history import Change, Stored
+from tarragon.localcluster.kinds.registry import Registry, Served
+from tarragon.localcluster.storage.history import Change, ObjectKey, Stored
+from tarragon.localcluster.storage.objects import encoded
 from tarragon.localcluster.storage.store import Store
+from tarragon.localcluster.validation.pods import quality_of_service
 
 Json = dict[str, Any]
 
@@ -143,3 +143,100 @@ def _silent(pod: Mapping[str, Any], name: str) -> list[str]:
     """The containers that do not say how much they want."""
     which, _, resource = name.rpartition(".")
     return sorted(str(one["name"]) for one in containers(pod) if resource not in amounts(one, which or "requests"))
+
+
+def is_in_scope(quota: Mapping[str, Any], pod: Mapping[str, Any] | None) -> bool:
+    """Whether a quota counts a pod; None is an object that is no pod: a quota with scopes counts none of these."""
+    scopes = list(_scopes(quota.get("spec") or {}))
+    return not scopes or (pod is not None and all(_holds(scope, pod) for scope in scopes))
+
+
+def _scopes(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from ({"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ())
+    yield from (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+
+
+def _holds(scope: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    spec = pod.get("spec") or {}
+    match scope.get("scopeName"):
+        case "BestEffort":
+            return quality_of_service(spec) == "BestEffort"
+        case "NotBestEffort":
+            return quality_of_service(spec) != "BestEffort"
+        case "Terminating":
+            return spec.get("activeDeadlineSeconds") is not None
+        case "NotTerminating":
+            return spec.get("activeDeadlineSeconds") is None
+        case "PriorityClass":
+            return _is_among(scope, str(spec.get("priorityClassName") or ""))
+        case _:
+            return True
+
+
+def _is_among(scope: Mapping[str, Any], name: str) -> bool:
+    values = scope.get("values") or ()
+    match scope.get("operator"):
+        case "In":
+            return name in values
+        case "NotIn":
+            return name not in values
+        case "DoesNotExist":
+            return not name
+        case _:
+            return bool(name)
+
+
+def with_status(store: Store, served: Served, stored: Stored, status: Mapping[str, Any]) -> Change:
+    """The object with another status."""
+    thing: Json = {**decode(stored.body, dict), "status": status}
+    revision = store.next_revision()
+    state = store.stored(served.full_name, stored.key, revision, thing, encoded(served, thing, revision))
+    return Change(served.full_name, stored.key, stored, state, is_gone=False)
+
+
+class Known:
+    """The names of a kind's objects by namespace, also of those that are queued: it is told of every one made."""
+
+    def __init__(self, store: Store, kind: str) -> None:
+        self._store = store
+        self._kind = kind
+        self._names: dict[str, set[str]] = {}
+        for namespace, name in store.shelf(kind).objects:
+            self._names.setdefault(namespace, set()).add(name)
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def see(self, change: Change) -> None:
+        """Of a change that may yet come to nothing: a name is only forgotten when its object is seen to be gone."""
+        namespace, name = change.key
+        if not change.is_gone:
+            self._names.setdefault(namespace, set()).add(name)
+
+    def of(self, namespace: str) -> list[Stored]:
+        """As they will be."""
+        return [stored for name in sorted(self._names.get(namespace, ())) if (stored := self._latest(namespace, name))]
+
+    def _latest(self, namespace: str, name: str) -> Stored | None:
+        stored = self._store.latest(self._kind, (namespace, name))
+        if stored is None and (namespace, name) not in self._store.shelf(self._kind).objects:
+            self._forget(namespace, name)
+        return stored
+
+    def _forget(self, namespace: str, name: str) -> None:
+        names = self._names[namespace]
+        names.discard(name)
+        if not names:
+            del self._names[namespace]
+
+
+def newest(store: Store, kind: str, namespace: str, changes: Sequence[Change]) -> dict[ObjectKey, Stored]:
+    """All objects of a kind in a namespace once the changes have happened."""
+    found = {one.key: one for one in store.latest_of(kind) if one.key[0] == namespace}
+    for change in changes:
+        if change.kind == kind and change.key[0] == namespace:
+            if change.is_gone:
+                found.pop(change.key, None)
+            else:
+                found[change.key] = change.state
+    return found

@@ -68,8 +68,7 @@ class Api:
         self.pod_doors: Doors | None = None
         self._store = store
         self._clock = clock
-        self._writes = Writes(store, clock)
-        self._writes.followers = (Quotas(store, self.registry),)
+        self._writes = Writes(store, Quotas(store, self.registry), clock)
         self._reads = Reads(store)
         custom_kinds = CustomKinds(self._writes, self.registry)
         self._creates = Creates(self._writes, custom_kinds)

@@ -12,7 +12,7 @@ from tarragon.base.clock import Clock
 from tarragon.client.errors import ApiError
 from tarragon.client.port import DeleteOptions
 from tarragon.kube.codec import decode, timestamp
-from tarragon.localcluster.admission.following import Follower
+from tarragon.localcluster.admission.quota import Quotas
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import FieldValidation, Json, WriteOptions
 from tarragon.localcluster.kinds.resource import Served
@@ -46,20 +46,20 @@ class Decision(Generic[T]):
 class Writes:
     """What all writes share: running decisions, and building changes."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, quotas: Quotas, clock: Clock) -> None:
         self.store = store
-        self.followers: Sequence[Follower] = ()
+        self._quotas = quotas
         self._clock = clock
 
     async def run(self, decide: Callable[[], Decision[T]], options: WriteOptions) -> T:
-        """Decide a write, store it with the followers' changes, and return the answer.
+        """Decide a write, store it with the new counts of quotas, and return the answer.
 
-        Raises what `decide` and the followers raise, and 507 if the disk rejects the write. An answer that stores
+        Raises what `decide` raises, 403 for what a quota does not allow, and 507 if the disk rejects the write. An answer that stores
         nothing waits for the queued writes that it depends on: a conflict with a write that then fails would be wrong.
         """
         try:
             decision = decide()
-            following = [change for one in self.followers for change in one.following(decision.changes)]
+            counts = self._quotas.following(decision.changes)
         except ApiError:
             await self._wait_for_queued()
             raise
@@ -69,7 +69,7 @@ class Writes:
             await self._wait_for_queued()
         else:
             try:
-                await self.store.commit([*decision.changes, *following] if following else decision.changes)
+                await self.store.commit([*decision.changes, *counts])
             except WriteFailedError as error:
                 raise errors.insufficient_storage(str(error)) from error
         return decision.answer

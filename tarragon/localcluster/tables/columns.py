@@ -6,12 +6,15 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from tarragon.localcluster.kinds import event_forms
 from tarragon.localcluster.kinds.registry import Served
 from tarragon.localcluster.tables.cells import NONE, Object, at, joined, number, pairs, size, text, wide
-from tarragon.localcluster.tables.further_columns import FURTHER_COLUMNS, of_events
 from tarragon.localcluster.tables.pod_columns import POD_COLUMNS
 from tarragon.localcluster.tables.tables import AGE, NAME, WIDE, Cell, Column, custom_columns, since
 from tarragon.localcluster.tables.workload_columns import WORKLOAD_COLUMNS
+
+_MAX_SHOWN = 3
+"""The number of addresses or ports in a cell."""
 
 
 def columns_of(served: Served) -> Sequence[Column]:
@@ -19,7 +22,7 @@ def columns_of(served: Served) -> Sequence[Column]:
     if served.is_custom:
         return custom_columns(served.printer_columns)
     if served.view is not None:
-        return of_events(_BUILT_IN[served.shelf])
+        return _of_events(_BUILT_IN[served.shelf])
     return _BUILT_IN.get(served.full_name, (NAME, AGE))
 
 
@@ -133,7 +136,17 @@ def _endpoint_addresses(endpoints: Object, _: dt.datetime) -> str:
         for port in subset.get("ports") or []
         for address in subset.get("addresses") or []
     ]
-    return joined(addresses, limit=3)
+    return joined(addresses, limit=_MAX_SHOWN)
+
+
+def _slice_ports(endpoint_slice: Object, _: dt.datetime) -> str:
+    ports = [str(port["port"]) for port in endpoint_slice.get("ports") or [] if port.get("port") is not None]
+    return joined(ports, limit=_MAX_SHOWN) if ports else "<unset>"
+
+
+def _slice_addresses(endpoint_slice: Object, _: dt.datetime) -> str:
+    addresses = [address for endpoint in endpoint_slice.get("endpoints") or [] for address in endpoint["addresses"]]
+    return joined(addresses, limit=_MAX_SHOWN) if addresses else "<unset>"
 
 
 def _quota(which: str) -> Cell:
@@ -150,13 +163,21 @@ def _bound_role(binding: Object, _: dt.datetime) -> str:
     return f"{at(binding, 'roleRef', 'kind')}/{at(binding, 'roleRef', 'name')}"
 
 
+def _of_events(columns: Sequence[Column]) -> Sequence[Column]:
+    """Those of the core group's events, for the other form."""
+
+    def of_other_form(cell: Cell) -> Cell:
+        return lambda event, now: cell(event_forms.kept(dict(event)), now)
+
+    return tuple(Column(one.name, of_other_form(one.cell), type=one.type, priority=one.priority) for one in columns)
+
+
 _CREATED_AT = Column("Created At", text("metadata", "creationTimestamp"), type="date")
 _BINDING = (NAME, Column("Role", _bound_role), AGE)
 
 _BUILT_IN: Mapping[str, Sequence[Column]] = MappingProxyType(
     {
         **WORKLOAD_COLUMNS,
-        **FURTHER_COLUMNS,
         "pods": POD_COLUMNS,
         "services": (
             NAME,
@@ -228,6 +249,13 @@ _BUILT_IN: Mapping[str, Sequence[Column]] = MappingProxyType(
             AGE,
         ),
         "endpoints": (NAME, Column("Endpoints", _endpoint_addresses), AGE),
+        "endpointslices.discovery.k8s.io": (
+            NAME,
+            Column("AddressType", text("addressType")),
+            Column("Ports", _slice_ports),
+            Column("Endpoints", _slice_addresses),
+            AGE,
+        ),
         "leases.coordination.k8s.io": (NAME, Column("Holder", text("spec", "holderIdentity", missing="")), AGE),
         "customresourcedefinitions.apiextensions.k8s.io": (NAME, _CREATED_AT),
         "priorityclasses.scheduling.k8s.io": (

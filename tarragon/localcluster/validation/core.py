@@ -80,19 +80,6 @@ def update_namespace(namespace: Json, old: Mapping[str, Any]) -> None:
     _label_namespace(namespace)
 
 
-def prepare_event(event: Json) -> None:
-    for field in ("reportingComponent", "reportingInstance"):
-        event.setdefault(field, "")
-    event.setdefault("source", {})
-
-
-def event_faults(event: Mapping[str, Any]) -> Iterator[Fault]:
-    namespace = event["metadata"].get("namespace", "")
-    about = (event.get("involvedObject") or {}).get("namespace") or ""
-    if (about and about != namespace) or (not about and namespace not in {"default", "kube-system"}):
-        yield invalid_value("involvedObject.namespace", about, "does not match event.namespace")
-
-
 def prepare_claim(claim: Json) -> None:
     default_claim(claim, {})
     claim["status"] = {"phase": "Pending"}
@@ -139,6 +126,16 @@ def prepare_volume(volume: Json) -> None:
     if volume["spec"].get("hostPath") is not None:
         volume["spec"]["hostPath"].setdefault("type", "")
     volume["status"] = {"phase": "Pending"}
+
+
+def prepare_storage_class(storage_class: Json) -> None:
+    storage_class.setdefault("reclaimPolicy", "Delete")
+    storage_class.setdefault("volumeBindingMode", "Immediate")
+
+
+def storage_class_faults(storage_class: Mapping[str, Any]) -> Iterator[Fault]:
+    if not storage_class.get("provisioner"):
+        yield required("provisioner")
 
 
 def lease_faults(lease: Mapping[str, Any]) -> Iterator[Fault]:

@@ -20,11 +20,24 @@ _DEPRECATED_FIELDS = (
 
 
 def prepare(event: Json) -> None:
+    for field in ("reportingComponent", "reportingInstance"):
+        event.setdefault(field, "")
+    event.setdefault("source", {})
+
+
+def faults(event: Mapping[str, Any]) -> Iterator[Fault]:
+    namespace = event["metadata"].get("namespace", "")
+    about = (event.get("involvedObject") or {}).get("namespace") or ""
+    if (about and about != namespace) or (not about and namespace not in {"default", "kube-system"}):
+        yield invalid_value("involvedObject.namespace", about, "does not match event.namespace")
+
+
+def prepare_new_form(event: Json) -> None:
     """Set an empty source, because the core form always has one."""
     event.setdefault("deprecatedSource", {})
 
 
-def faults(event: Mapping[str, Any]) -> Iterator[Fault]:
+def new_form_faults(event: Mapping[str, Any]) -> Iterator[Fault]:
     """Faults of any event. One from the core group has no `eventTime`, and fewer rules."""
     namespace = event["metadata"].get("namespace", "")
     about = (event.get("regarding") or {}).get("namespace") or ""

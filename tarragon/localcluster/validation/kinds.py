@@ -14,7 +14,6 @@ from tarragon.localcluster.validation import (
     core,
     events,
     jobs,
-    network,
     pods,
     rbac,
     services,
@@ -106,19 +105,19 @@ _BUILT_IN: Mapping[str, Rules] = {
     ),
     "endpoints": Rules(is_made_by_update=True),
     "endpointslices.discovery.k8s.io": Rules(
-        prepare_create=network.prepare_slice,
-        prepare_update=network.default_slice,
-        faults=network.slice_faults,
-        update_faults=network.slice_update_faults,
+        prepare_create=services.prepare_slice,
+        prepare_update=services.default_slice,
+        faults=services.slice_faults,
+        update_faults=services.slice_update_faults,
         counts_generation=True,
     ),
     "events.events.k8s.io": Rules(
-        prepare_create=events.prepare,
-        faults=events.faults,
+        prepare_create=events.prepare_new_form,
+        faults=events.new_form_faults,
         create_faults=events.creation_faults,
         is_made_by_update=True,
     ),
-    "events": Rules(prepare_create=core.prepare_event, faults=core.event_faults, is_made_by_update=True),
+    "events": Rules(prepare_create=events.prepare, faults=events.faults, is_made_by_update=True),
     "leases.coordination.k8s.io": Rules(faults=core.lease_faults, needs_version=True, is_made_by_update=True),
     "namespaces": Rules(
         name_fault=names.label,
@@ -148,7 +147,7 @@ _BUILT_IN: Mapping[str, Rules] = {
         counts_generation=True,
     ),
     "storageclasses.storage.k8s.io": Rules(
-        prepare_create=network.prepare_storage_class, faults=network.storage_class_faults, tells_deleted=True
+        prepare_create=core.prepare_storage_class, faults=core.storage_class_faults, tells_deleted=True
     ),
     "resourcequotas": Rules(tells_deleted=True),
     "secrets": Rules(

@@ -14,6 +14,7 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _AFFINITY_SECONDS = 10_800
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _LARGEST_PORT = 65535
+_ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
 _NODE_PORT_TYPES = ("NodePort", "LoadBalancer")
 _CLUSTER_IP_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
 
@@ -122,3 +123,29 @@ def _selector_faults(selector: Mapping[str, str]) -> Iterator[Fault]:
         for text, words in ((key, names.qualified(key)), (value, names.label_value(value))):
             if words:
                 yield invalid_value("spec.selector", text, words)
+
+
+def prepare_slice(endpoint_slice: Json) -> None:
+    default_slice(endpoint_slice, {})
+
+
+def default_slice(endpoint_slice: Json, _: Mapping[str, Any]) -> None:
+    for port in endpoint_slice.get("ports") or ():
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+
+
+def slice_faults(endpoint_slice: Mapping[str, Any]) -> Iterator[Fault]:
+    kind = endpoint_slice.get("addressType")
+    if not kind:
+        yield required("addressType")
+    elif kind not in _ADDRESS_TYPES:
+        yield unsupported("addressType", kind, _ADDRESS_TYPES)
+    for index, endpoint in enumerate(endpoint_slice.get("endpoints") or ()):
+        if not endpoint.get("addresses"):
+            yield required(f"endpoints[{index}].addresses", "must contain at least 1 address")
+
+
+def slice_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+    if new.get("addressType") != old.get("addressType"):
+        yield invalid_value("addressType", new.get("addressType"), "field is immutable")

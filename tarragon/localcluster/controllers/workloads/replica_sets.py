@@ -1,13 +1,96 @@
-"""Replica sets: as many pods as they say."""
+"""Replica sets: the controller, and the pure decisions on which pods it makes and deletes and what its status says."""
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from tarragon.kube.meta import Key
-from tarragon.localcluster.controllers.workloads import replicas
+from tarragon.localcluster.controllers.workloads.conditions import with_condition, without
 from tarragon.localcluster.controllers.workloads.context import LOOK_AGAIN_SECONDS, Ground, Kept
-from tarragon.localcluster.controllers.workloads.model import REPLICA_SETS, ReplicaSet
-from tarragon.localcluster.controllers.workloads.pod_control import Hands, pod_from
+from tarragon.localcluster.controllers.workloads.model import REPLICA_SETS, Json, ReplicaSet
+from tarragon.localcluster.controllers.workloads.pod_control import MOST_AT_ONCE, Hands, omitting_zeros, pod_from
 from tarragon.localcluster.controllers.workloads.pods import Pod
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Pods to make or to delete, never both."""
+
+    make: int = 0
+    delete: Sequence[Pod] = ()
+
+
+def step(wanted: int, active: Sequence[Pod], now: dt.datetime) -> Step:
+    missing = wanted - len(active)
+    if missing >= 0:
+        return Step(make=min(missing, MOST_AT_ONCE))
+    return Step(delete=first_to_go(active, now)[: min(-missing, MOST_AT_ONCE)])
+
+
+def first_to_go(active: Sequence[Pod], now: dt.datetime) -> list[Pod]:
+    """Those that are missed least come first, in the order of Kubernetes.
+
+    Without a node, not running, not ready, cheap by their annotation, many on one node, ready for a short time, often
+    restarted, young.
+    """
+    on_node = Counter(pod.spec.node_name for pod in active if pod.spec.node_name)
+
+    def rank(pod: Pod) -> tuple[object, ...]:
+        ready = pod.ready_since
+        created = pod.metadata.creation_timestamp or now
+        return (
+            bool(pod.spec.node_name),
+            _PHASES.get(pod.status.phase, 1),
+            pod.is_ready,
+            _cost(pod),
+            -on_node[pod.spec.node_name],
+            -ready.timestamp() if ready else 0.0,
+            -pod.restarts,
+            -created.timestamp(),
+            pod.metadata.name,
+        )
+
+    return sorted(active, key=rank)
+
+
+def status(owner: ReplicaSet, active: Sequence[Pod], now: dt.datetime, trouble: tuple[str, str] | None) -> Json:
+    """`trouble`: the reason and the message of pods that could not be made or deleted."""
+    labels = (owner.spec.template.get("metadata") or {}).get("labels") or {}
+    least = owner.spec.min_ready_seconds
+    counts = {
+        "fullyLabeledReplicas": sum(labels.items() <= pod.metadata.labels.items() for pod in active),
+        "readyReplicas": sum(pod.is_ready for pod in active),
+        "availableReplicas": sum(pod.is_available(least, now) for pod in active),
+        "observedGeneration": owner.metadata.generation,
+    }
+    conditions = owner.status.get("conditions") or []
+    if trouble is None:
+        conditions = without(conditions, "ReplicaFailure")
+    else:
+        reason, message = trouble
+        wanted = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": message}
+        conditions = with_condition(conditions, wanted, now)
+    return {"replicas": len(active), **omitting_zeros(counts), "conditions": conditions or None}
+
+
+def next_available(active: Sequence[Pod], least: int, now: dt.datetime) -> float | None:
+    """Seconds until another pod has been ready for long enough."""
+    times = (pod.available_at(least) for pod in active)
+    waits = [(at - now).total_seconds() for at in times if at is not None and at > now]
+    return min(waits, default=None)
+
+
+def _cost(pod: Pod) -> int:
+    with contextlib.suppress(ValueError):
+        return int(pod.metadata.annotations.get(DELETION_COST, "0"))
+    return 0
 
 
 class ReplicaSetController:
@@ -31,15 +114,15 @@ class ReplicaSetController:
         if not settled:
             # What is counted now is out of date; a trouble, if any, will be met again.
             return LOOK_AGAIN_SECONDS
-        await self._hands.write_status(owner, owner.status, replicas.status(owner, active, now, trouble))
+        await self._hands.write_status(owner, owner.status, status(owner, active, now, trouble))
         if trouble is not None:
             return LOOK_AGAIN_SECONDS
-        return replicas.next_available(active, owner.spec.min_ready_seconds, now)
+        return next_available(active, owner.spec.min_ready_seconds, now)
 
     async def _act(self, owner: ReplicaSet, active: list[Pod]) -> tuple[str, str] | None:
-        step = replicas.step(owner.spec.replicas, active, self._clock.now())
-        if step.delete:
-            await self._hands.delete(owner, step.delete)
+        todo = step(owner.spec.replicas, active, self._clock.now())
+        if todo.delete:
+            await self._hands.delete(owner, todo.delete)
         body = pod_from(owner.spec.template, owner, self._hands.reference(owner))
-        failed = await self._hands.make(owner, [body] * step.make)
+        failed = await self._hands.make(owner, [body] * todo.make)
         return ("FailedCreate", str(failed)) if failed is not None else None

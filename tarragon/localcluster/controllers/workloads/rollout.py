@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tarragon.localcluster.controllers.workloads.model import Deployment, ReplicaSet
-from tarragon.localcluster.controllers.workloads.shares import surge_and_unavailable
 from tarragon.localcluster.controllers.workloads.templates import is_same_template
 
 PREFIX = "deployment.kubernetes.io/"
@@ -37,7 +36,7 @@ class Family:
         if strategy.type != "RollingUpdate":
             return 0, 0
         rolling = strategy.rolling_update
-        more, fewer = surge_and_unavailable(rolling.max_surge, rolling.max_unavailable, wanted)
+        more, fewer = _surge_and_unavailable(rolling.max_surge, rolling.max_unavailable, wanted)
         return more, min(fewer, wanted)
 
     @property
@@ -209,3 +208,16 @@ def to_forget(kin: Family) -> list[ReplicaSet]:
 def _age(replica_set: ReplicaSet) -> tuple[str, str]:
     created = replica_set.metadata.creation_timestamp
     return (created.isoformat() if created else "", replica_set.metadata.name)
+
+
+def _share(value: int | str, of: int, *, up: bool) -> int:
+    if isinstance(value, int):
+        return value
+    percent = int(value.removesuffix("%"))
+    return -(-percent * of // 100) if up else percent * of // 100
+
+
+def _surge_and_unavailable(surge: int | str, unavailable: int | str, wanted: int) -> tuple[int, int]:
+    """How many more and how many fewer there may be. Never both none: then nothing could ever move."""
+    more, fewer = _share(surge, wanted, up=True), _share(unavailable, wanted, up=False)
+    return more, fewer if more or fewer else 1
