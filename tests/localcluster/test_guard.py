@@ -80,4 +80,4 @@ async def test_a_part_that_ends_by_itself_is_no_reason_to_spin() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
     assert starts == 1
-    assert "ended" in logs[0]["event"]
+    assert "returned" in logs[0]["event"]

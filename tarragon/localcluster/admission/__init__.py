@@ -1,1 +1,1 @@
-"""What other objects have to say about a write: quotas."""
+"""Admission by other objects: ResourceQuotas, which count every write and may refuse it. Begin with `quota`."""

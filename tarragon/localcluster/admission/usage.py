@@ -1,4 +1,4 @@
-"""What an object uses of each resource that a quota can name, in thousandths."""
+"""Computes how much of each resource that a quota can limit an object uses, in thousandths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ONE = 1000
 """One object, in thousandths."""
 
 COMPUTE = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
-"""What every container of a pod must say when a quota names it."""
+"""Resources that every container of a pod must set when a quota limits them."""
 
 _OLD_NAMES = frozenset({"configmaps", "persistentvolumeclaims", "resourcequotas", "secrets", "services"})
 _FINISHED = frozenset({"Failed", "Succeeded"})
@@ -24,7 +24,7 @@ _PLAIN = ("cpu", "memory", "ephemeral-storage")
 
 
 def usage_of(kind: str, thing: Mapping[str, Any]) -> Usage:
-    """`kind` as the store files it: `pods`, `deployments.apps`."""
+    """The usage of an object. `kind` is a full name: `pods`, `deployments.apps`."""
     used = {f"count/{kind}": ONE}
     if kind in _OLD_NAMES:
         used[kind] = ONE
@@ -44,8 +44,8 @@ def plus(one: Usage, other: Mapping[str, int], sign: int = 1) -> Usage:
     return {name: one.get(name, 0) + sign * other.get(name, 0) for name in {**one, **other}}
 
 
-def told(amounts: Mapping[str, int]) -> dict[str, str]:
-    """As a status has it."""
+def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    """The amounts as quantities, sorted by name, as a status has them."""
     return {name: _text(name, amount) for name, amount in sorted(amounts.items())}
 
 
@@ -58,19 +58,19 @@ def is_finished(pod: Mapping[str, Any]) -> bool:
 
 
 def containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The ordinary ones first."""
+    """All containers of the pod, init containers last."""
     spec = pod.get("spec") or {}
     return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
 
 
 def totals(pod: Mapping[str, Any], which: str) -> Usage:
-    """The `requests` or `limits` of a pod: of its containers together, or of its hungriest init container."""
+    """The `requests` or `limits` of a pod: the sum of its containers, or the largest init container if more."""
     spec = pod.get("spec") or {}
     whole = _sum(amounts(one, which) for one in spec.get("containers") or ())
     running: Usage = {}
     for one in spec.get("initContainers") or ():
         own = amounts(one, which)
-        if one.get("restartPolicy") == "Always":  # it goes on beside all that come after it
+        if one.get("restartPolicy") == "Always":  # a sidecar runs beside all that follow
             running = plus(running, own)
             whole = plus(whole, own)
             own = {}

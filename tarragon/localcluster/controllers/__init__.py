@@ -1,3 +1,3 @@
-"""The small controllers that make a bare API a Kubernetes: each watches a few kinds and keeps one promise."""
+"""The controllers of the embedded cluster, as in kube-controller-manager. Begin with `workloads` or `garbage`."""
 
 from __future__ import annotations

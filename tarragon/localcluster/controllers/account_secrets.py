@@ -1,6 +1,6 @@
-"""Secrets of the type kubernetes.io/service-account-token: filled with a token that lasts as long as they do.
+"""Fills Secrets of type kubernetes.io/service-account-token with a token that is valid as long as the Secret exists.
 
-That is how tokens were had before they could be asked for. One whose account is gone goes, too.
+A Secret whose service account is gone is deleted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ACCOUNT_NAME = "kubernetes.io/service-account.name"
 ACCOUNT_UID = "kubernetes.io/service-account.uid"
 
 Sign = Callable[[str, Mapping[str, Any], str], str]
-"""The token for a namespace, an account's name and uid, and the name of the Secret that is to have it."""
+"""Signs a token, given a namespace, an account's name and uid, and the name of the Secret."""
 
 
 class TokenSecret(Struct, frozen=True):
@@ -34,7 +34,7 @@ class TokenSecret(Struct, frozen=True):
 
 
 class AccountSecretController:
-    """`authority` is PEM: what is signed by it may be trusted to be the API server."""
+    """Fills token Secrets. `authority` is the certificate of the API server's CA, as PEM."""
 
     def __init__(self, cluster: Cluster, sign: Sign, authority: str, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
@@ -48,7 +48,7 @@ class AccountSecretController:
         self._accounts.subscribe(self._follow_account)
 
     async def run(self) -> None:
-        """For ever, until cancelled. Call it once."""
+        """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._secrets.run())
             tasks.create_task(self._accounts.run())
@@ -78,7 +78,7 @@ class AccountSecretController:
                 await self._fill(key, secret, account)
 
     async def _account(self, namespace: str, name: str) -> AnyObject | None:
-        """Asked of the API itself: a cache may not have heard yet of an account that was made with its Secret."""
+        """Read the account from the API: the cache may lag behind an account that was created with its Secret."""
         try:
             return await self._cluster.get(SERVICE_ACCOUNTS, Key(namespace, name))
         except NotFound:

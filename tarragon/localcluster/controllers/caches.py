@@ -1,4 +1,4 @@
-"""Caches whose troubles are logged."""
+"""Caches that log their errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def logged_cache(
     jitter: random.Random,
     selection: Selection = EVERYTHING,
 ) -> Cache[T]:
-    """An object that can't be read, or a watch that fails, is left out by whoever follows it: somebody must say so."""
+    """A cache that logs watch errors and objects that cannot be decoded, which its subscribers never see."""
     cache = Cache(cluster, resource, clock, selection, jitter=jitter)
     cache.on_trouble(_log)
     cache.on_recovery(_log_end)
@@ -33,8 +33,8 @@ def logged_cache(
 
 
 def _log(trouble: Trouble) -> None:
-    log.warning("a part of the cluster can't follow the API", trouble=str(trouble))
+    log.warning("a controller's cache cannot follow the API", trouble=str(trouble))
 
 
 def _log_end(recovery: Recovery) -> None:
-    log.info("that part of the cluster follows the API again", over=str(recovery))
+    log.info("the cache follows the API again", over=str(recovery))

@@ -1,4 +1,4 @@
-"""Persistent volume claims: bound at once, because here a volume is a folder that the kubelet makes."""
+"""Binds persistent volume claims at once: their volumes are folders that the kubelet creates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tarragon.localcluster.controllers.workqueue import Worklist
 
 
 class ClaimController:
-    """Says Bound, with the size and access modes that were asked for. There are no PersistentVolume objects."""
+    """Sets the phase Bound with the requested size and access modes. It creates no PersistentVolumes."""
 
     def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
@@ -27,7 +27,7 @@ class ClaimController:
         self._claims.subscribe(self._follow)
 
     async def run(self) -> None:
-        """For ever, until cancelled. Call it once."""
+        """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._claims.run())
             tasks.create_task(self._worklist.run(self._look))

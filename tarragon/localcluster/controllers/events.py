@@ -1,4 +1,4 @@
-"""Tells Events through the port: the first time as an object, after that by counting."""
+"""Records Events: creates each once, and increments its count when it repeats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tarragon.kube.meta import Key
 
 
 class Recorder:
-    """Events are for people: one that can't be written is dropped, and never stops what it tells of."""
+    """Records events, best effort: an event that cannot be written is dropped."""
 
     def __init__(self, cluster: Cluster, clock: Clock, component: str) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""The garbage collector: deletes what nobody owns any more, in the order that the one who deleted has asked for."""
+"""The garbage collector, which deletes objects whose owners are gone, by the propagation policy of the deletion."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ from tarragon.localcluster.controllers.workqueue import Worklist
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
 _REMEMBERED = 10_000
-"""Identities of the vanished that are kept, for dependents whose owner's kind is gone, too."""
+"""How many identities of deleted objects are kept, for dependents whose owner's kind is gone, too."""
 
 
 class _Owner(Enum):
     SOLID = auto()
     WAITING = auto()
-    """Deleted in the foreground: waits for its dependents to go."""
+    """Being deleted in the foreground: waits until its dependents are gone."""
     ABSENT = auto()
 
 
 class GarbageCollector:
-    """As the one of kube-controller-manager: an object goes when each of its owners is gone.
+    """Deletes an object when all its owners are gone, as kube-controller-manager does.
 
-    An owner is what has the kind, the name and the uid of the reference, in the namespace of the object or in none: an
-    owner in another namespace counts as gone. An owner of a kind that is not served might come back when its kind does:
-    it counts as there.
+    An owner has the kind, name and uid of the reference and is cluster-scoped or in the object's namespace; an owner in
+    another namespace counts as gone. An owner whose kind is not served counts as present, as its kind may come back.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class GarbageCollector:
         self._cluster = cluster
         self._clock = clock
         self._jitter = jitter
-        # Events are many, short-lived, and nobody's property.
+        # Events are many and short-lived, and have no owners.
         self._built_in = [kind.reading(Owned) for kind in kinds if kind.kind != "Event"]
         self._watches: dict[Resource[Owned], asyncio.Task[None]] = {}
         self._graph = Graph()
@@ -58,7 +57,7 @@ class GarbageCollector:
         self._worklist: Worklist[str] = Worklist(clock, jitter)
 
     async def run(self) -> None:
-        """For ever. Call it once: another run needs another collector."""
+        """Run until cancelled. Call it once: another run needs another collector."""
         definitions = CUSTOM_RESOURCE_DEFINITIONS.reading(CustomObject)
         crds = logged_cache(self._cluster, definitions, self._clock, self._jitter)
         async with asyncio.TaskGroup() as tasks:
@@ -66,7 +65,7 @@ class GarbageCollector:
             crds.subscribe(lambda _key, old, new: self._follow_definition(old, new, tasks))
             tasks.create_task(crds.run())
             await crds.synced()
-            # Nothing is judged before all built-in kinds are known. Custom kinds may lag: absence is verified anyhow.
+            # Nothing is deleted before all built-in kinds have synced. Custom kinds may lag: absence is verified.
             for cache in caches:
                 await cache.synced()
             tasks.create_task(self._worklist.run(self._look))
@@ -132,7 +131,7 @@ class GarbageCollector:
             elif not vertex.is_ending and vertex.meta.owner_references:
                 await self._keep_or_delete(vertex)
         except NotFound:
-            return  # It went by itself; the watch will say so.
+            return  # it is gone, as the watch will show
 
     async def _set_dependents_free(self, owner: Vertex) -> None:
         for dependent in self._graph.dependents(owner):
@@ -168,12 +167,12 @@ class GarbageCollector:
         return _Owner.WAITING if owner.waits_for_dependents else _Owner.SOLID
 
     async def _state_of_unseen(self, reference: OwnerReference, dependent: Vertex) -> _Owner:
-        """Watches of different kinds are not in step: only the server itself can say that something is not there."""
+        """Ask the server about an owner that is not in the graph: watches of different kinds are not in step."""
         if not self._gone.keys().isdisjoint(map(reference.identity, {dependent.meta.namespace, ""})):
             return _Owner.ABSENT
         kind = self._kind(reference)
         if kind is None or (kind.namespaced and not dependent.meta.namespace):
-            # An object outside of all namespaces can't say in which one its owner lives: nothing can be proved.
+            # The reference of a cluster-scoped object does not say in which namespace its owner is.
             return _Owner.SOLID
         namespace = dependent.meta.namespace if kind.namespaced else ""
         try:
@@ -187,7 +186,7 @@ class GarbageCollector:
         return next((kind for kind in self._watches if (kind.group, kind.kind) == wanted), None)
 
     async def _break_circles(self, vertex: Vertex, dependents: Sequence[Vertex]) -> None:
-        """Two that block each other would wait for ever."""
+        """Stop blocking the owners: two objects that block each other would never be deleted."""
         if not any(dependent.waits_for_dependents for dependent in dependents):
             return
         references = [structs.replace(owner, block_owner_deletion=False) for owner in vertex.meta.owner_references]
@@ -213,7 +212,7 @@ class GarbageCollector:
 
 
 def _manner(vertex: Vertex) -> Propagation:
-    """Finalizers that an object already carries say how its own dependents are to be treated."""
+    """The propagation policy that the object's finalizers ask for."""
     if ORPHAN in vertex.meta.finalizers:
         return "Orphan"
     return "Foreground" if FOREGROUND in vertex.meta.finalizers else "Background"

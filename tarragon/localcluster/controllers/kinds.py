@@ -1,4 +1,4 @@
-"""The kinds that there are, built in or defined, as resources that can be listed and watched."""
+"""Converts served kinds and CRDs to resources that can be listed and watched."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tarragon.localcluster.kinds.resource import Served
 
 
 def kind_of(definition: CustomObject) -> Resource[AnyObject] | None:
-    """In the version that is stored if that is served, else in any that is. None when no version is, or not yet."""
+    """The resource of a CRD in its storage version, or another served one; None before it is established."""
     if not _is_established(definition.status):
         return None
     spec: Mapping[str, Any] = definition.spec if isinstance(definition.spec, dict) else {}
@@ -29,7 +29,7 @@ def kind_of(definition: CustomObject) -> Resource[AnyObject] | None:
 
 
 def listable(kinds: Iterable[Served]) -> list[Resource[AnyObject]]:
-    """The built-in kinds that have objects of their own, each once."""
+    """The built-in kinds whose objects are stored, each once."""
     found: dict[tuple[str, str], Resource[AnyObject]] = {}
     for kind in kinds:
         if (

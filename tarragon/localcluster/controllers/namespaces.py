@@ -1,4 +1,4 @@
-"""Namespaces: one that is deleted is emptied before it goes."""
+"""The namespace controller, which deletes the contents of terminating namespaces."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tarragon.localcluster.controllers.kinds import kind_of
 from tarragon.localcluster.controllers.workqueue import Worklist
 
 _LOOK_AGAIN_SECONDS = 0.25
-"""Pods take their grace, and finalizers belong to others: who empties a namespace has to come back."""
+"""Until a terminating namespace is looked at again: pods have a grace period, and objects may have finalizers."""
 
 
 class NamespaceController:
-    """Deletes everything in a namespace that is being deleted, then lets it go."""
+    """Deletes everything in a terminating namespace, then removes its finalizer."""
 
     def __init__(
         self, cluster: Cluster, kinds: Sequence[Resource[AnyObject]], clock: Clock, jitter: random.Random
@@ -34,7 +34,7 @@ class NamespaceController:
         self._namespaces.subscribe(self._follow)
 
     async def run(self) -> None:
-        """For ever, until cancelled. Call it once."""
+        """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._namespaces.run())
             tasks.create_task(self._worklist.run(self._look))
@@ -53,10 +53,10 @@ class NamespaceController:
         return _LOOK_AGAIN_SECONDS
 
     async def _empty(self, name: str) -> bool:
-        """Delete what is there; True when there was nothing."""
+        """Delete the contents. Return whether there were none."""
         found = 0
         for kind in await self._all_kinds():
-            with suppress(NotFound):  # of the whole kind: its definition has gone
+            with suppress(NotFound):  # the CRD of the kind has been deleted meanwhile
                 listing = await self._cluster.list(kind, Selection(namespace=name))
                 found += len(listing.items)
                 for item in listing.items:
@@ -75,7 +75,7 @@ class NamespaceController:
         return [*self._kinds, *(kind for kind in custom if kind is not None and kind.namespaced)]
 
     async def _let_go(self, namespace: CustomObject) -> None:
-        """The finalizer `kubernetes` stands in the spec, and only this subresource can take it away."""
+        """Remove the finalizer `kubernetes` from the spec, which only the subresource `finalize` can do."""
         spec: dict[str, Any] = namespace.spec if isinstance(namespace.spec, dict) else {}
         rest = [finalizer for finalizer in spec.get("finalizers") or [] if finalizer != "kubernetes"]
         metadata = {"uid": namespace.metadata.uid, "resourceVersion": namespace.metadata.resource_version}

@@ -1,4 +1,4 @@
-"""Who owns whom, as the watches tell it: the graph that the garbage collector walks."""
+"""The graph of owners and dependents that the garbage collector walks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tarragon.kube.meta import Key, OwnerIdentity, OwnerReference, Resource, Struct
 
 FOREGROUND = "foregroundDeletion"
-"""The finalizer of an object that goes after its dependents."""
+"""The finalizer of an object that is deleted after its dependents."""
 ORPHAN = "orphan"
-"""The finalizer of an object whose dependents are to stay."""
+"""The finalizer of an object whose dependents are orphaned."""
 
 
 class OwnedMeta(Struct, frozen=True):
@@ -25,7 +25,7 @@ class OwnedMeta(Struct, frozen=True):
 
 
 class Owned(Struct, frozen=True):
-    """Of an object of any kind, what decides whether it may stay."""
+    """The metadata of any object that the garbage collector needs."""
 
     metadata: OwnedMeta = OwnedMeta()
 
@@ -47,12 +47,12 @@ class Vertex:
 
     @property
     def waits_for_dependents(self) -> bool:
-        """It is deleted in the foreground: it goes when nothing is left that blocks it."""
+        """Whether it is being deleted in the foreground, after the dependents that block it."""
         return self.is_ending and FOREGROUND in self.meta.finalizers
 
     @property
     def sets_dependents_free(self) -> bool:
-        """It is deleted, and its dependents are to stay."""
+        """Whether it is being deleted and orphans its dependents."""
         return self.is_ending and ORPHAN in self.meta.finalizers
 
     @property
@@ -63,7 +63,7 @@ class Vertex:
         )
 
     def is_named_by(self, reference: OwnerReference, dependent: Vertex) -> bool:
-        """Whether the reference is to this object: owners are in the namespace of what they own, or in none."""
+        """Whether the dependent's reference is to this object, which must be cluster-scoped or in its namespace."""
         namespace = self.meta.namespace
         return namespace in {"", dependent.meta.namespace} and reference.identity(namespace) == self.identity
 
@@ -71,13 +71,13 @@ class Vertex:
         return any(owner.is_named_by(reference, self) for reference in self.meta.owner_references)
 
     def blocks(self, owner: Vertex) -> bool:
-        """Whether the owner, deleted in the foreground, has to wait for this one."""
+        """Whether the owner's deletion in the foreground has to wait for this dependent."""
         references = (each for each in self.meta.owner_references if each.block_owner_deletion)
         return any(owner.is_named_by(reference, self) for reference in references)
 
 
 class Graph:
-    """All objects by uid, and who names whom as its owner."""
+    """All objects by uid, with their dependents."""
 
     def __init__(self) -> None:
         self._vertices: dict[str, Vertex] = {}
@@ -87,18 +87,18 @@ class Graph:
         return self._vertices.get(uid)
 
     def naming(self, uid: str) -> list[Vertex]:
-        """Those that name this uid as an owner, whether that object is here or not, and their owner or not."""
+        """The objects with a reference to this uid, whether or not that object exists and the reference is valid."""
         return [self._vertices[dependent] for dependent in sorted(self._dependents.get(uid, ()))]
 
     def dependents(self, owner: Vertex) -> list[Vertex]:
-        """Those that the object owns."""
+        """The objects that `owner` owns."""
         return [dependent for dependent in self.naming(owner.meta.uid) if dependent.is_owned_by(owner)]
 
     def of_kind(self, resource: Resource[Owned]) -> Iterator[Vertex]:
         return iter([vertex for vertex in self._vertices.values() if vertex.resource == resource])
 
     def put(self, vertex: Vertex) -> Vertex | None:
-        """Answers with what was there before."""
+        """Add or replace a vertex. Return the one that was there before."""
         before = self.remove(vertex.meta.uid)
         self._vertices[vertex.meta.uid] = vertex
         for owner in vertex.meta.owner_references:
@@ -106,7 +106,7 @@ class Graph:
         return before
 
     def remove(self, uid: str) -> Vertex | None:
-        """Its dependents keep naming it."""
+        """Remove and return a vertex. References of its dependents stay."""
         vertex = self._vertices.pop(uid, None)
         for owner in vertex.meta.owner_references if vertex else ():
             if (dependents := self._dependents.get(owner.uid)) is not None:

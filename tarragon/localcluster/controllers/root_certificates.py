@@ -1,4 +1,4 @@
-"""The config map `kube-root-ca.crt` in every namespace: by it pods know the API server."""
+"""Publishes the ConfigMap `kube-root-ca.crt`, with which pods verify the API server, in every namespace."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Bundle(Struct, frozen=True):
 
 
 class RootCertificateController:
-    """Makes it, makes it again when somebody deletes it, and mends it; `authority` is PEM."""
+    """Creates the ConfigMap, and restores it after deletions and changes. `authority` is PEM."""
 
     def __init__(self, cluster: Cluster, authority: str, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
@@ -42,7 +42,7 @@ class RootCertificateController:
         self._bundles.subscribe(self._follow_bundle)
 
     async def run(self) -> None:
-        """For ever, until cancelled. Call it once."""
+        """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._namespaces.run())
             tasks.create_task(self._bundles.run())

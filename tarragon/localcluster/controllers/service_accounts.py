@@ -1,4 +1,4 @@
-"""Service accounts: every namespace has one called `default`, because pods name it without being asked."""
+"""Creates the service account `default`, which pods use unless they name another, in every namespace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = "default"
 
 
 class ServiceAccountController:
-    """Makes the account, and makes it again when somebody deletes it."""
+    """Creates the account, and creates it again after a deletion."""
 
     def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
@@ -30,7 +30,7 @@ class ServiceAccountController:
         self._accounts.subscribe(self._follow_account)
 
     async def run(self) -> None:
-        """For ever, until cancelled. Call it once."""
+        """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._namespaces.run())
             tasks.create_task(self._accounts.run())

@@ -1,4 +1,4 @@
-"""Taints with the effect NoExecute: pods that do not tolerate them leave their node, others when their time is over."""
+"""Evicts pods from nodes with NoExecute taints that they do not tolerate, or no longer tolerate."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Status(Struct, frozen=True):
 
 
 class Tolerant(Struct, frozen=True):
-    """What is read of a pod here: there may be many."""
+    """The fields of a pod that the controller needs."""
 
     metadata: Meta = Meta()
     spec: Spec = Spec()
@@ -51,8 +51,10 @@ TOLERANT_PODS = PODS.reading(Tolerant)
 
 
 class TaintController:
-    """As Kubernetes' own: a pod's time begins when it is seen on the tainted node, and a taint that goes in time costs
-    nothing.
+    """Deletes pods as the taint controller of Kubernetes does.
+
+    A toleration's seconds count from when the pod is seen on the tainted node; if the taint goes before they pass,
+    nothing happens.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
@@ -68,7 +70,7 @@ class TaintController:
         self._nodes.subscribe(self._node_changed)
 
     async def run(self) -> None:
-        """For ever, until cancelled. Call it once."""
+        """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pods.run())
             tasks.create_task(self._nodes.run())
@@ -104,7 +106,7 @@ class TaintController:
         return None
 
     def _stays(self, pod: Tolerant, taints: list[Taint]) -> float | None:
-        """Seconds from now; None for ever."""
+        """For how many seconds from now the pod tolerates the taints; None without a limit."""
         used = [[each for each in pod.spec.tolerations if tolerates(each, taint)] for taint in taints]
         if not all(used):
             return 0.0

@@ -1,4 +1,4 @@
-"""`Worklist`: things that need a look, each looked at by one worker at a time, and again after a failure."""
+"""A work queue: each item is processed by one worker at a time, and retried with backoff after an API error."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from tarragon.client.errors import ApiError
 Item = TypeVar("Item", bound=Hashable)
 
 Look = Callable[[Item], Awaitable[float | None]]
-"""Looks at one thing; the answer is after how many seconds to look again, None when a change will say so."""
+"""Reconciles one item. Returns after how many seconds to do so again, or None for when it is added again."""
 
 WORKERS = 32
-"""Writes that are under way together go to the disk together: with few, each waits for a disk turn of its own."""
+"""Concurrent writes share one disk commit, so that many workers need fewer commits."""
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 30.0
 
 
 class Worklist(Generic[Item]):
-    """Things may be added at any time: what is waiting already is not added twice, what is being looked at is looked
-    at once more. A look that fails with an ApiError is repeated after a growing pause; any other exception is a bug
-    and leaves `run`.
+    """A de-duplicating queue with workers.
+
+    Adding an item that is queued already has no effect; one that is being processed is processed once more. An item
+    that fails with an ApiError is requeued with backoff; any other exception is a bug, and `run` raises it.
     """
 
     def __init__(self, clock: Clock, jitter: random.Random) -> None:
@@ -38,7 +39,7 @@ class Worklist(Generic[Item]):
         self._timers: dict[Item, asyncio.Task[None]] = {}
 
     def add(self, item: Item) -> None:
-        """Look at it soon."""
+        """Queue the item."""
         if item in self._busy:
             self._again.add(item)
         elif item not in self._queued:
@@ -46,7 +47,7 @@ class Worklist(Generic[Item]):
             self._queue.put_nowait(item)
 
     async def run(self, look: Look[Item]) -> None:
-        """For ever, until cancelled."""
+        """Process items until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(WORKERS):
                 tasks.create_task(self._work(look, tasks))
@@ -78,6 +79,6 @@ class Worklist(Generic[Item]):
 
     async def _add_later(self, item: Item, pause: float) -> None:
         await self._clock.sleep(pause)
-        # Not there any more: the timer must not cancel itself when the item's turn comes.
+        # Removed before the item is processed, which would cancel this timer itself.
         self._timers.pop(item, None)
         self.add(item)

@@ -1,1 +1,1 @@
-"""Deletes pods whose node is gone."""
+"""The pod garbage collector."""

@@ -1,4 +1,4 @@
-"""Pods on nodes that are no more: nobody else would ever end them, or say that they have ended."""
+"""The pod garbage collector, which fails and deletes pods on nodes that no longer exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.workqueue import Worklist
 
 QUARANTINE_SECONDS = 40.0
-"""A node may be registered anew, and pods may be heard of before their node is."""
+"""How long a node must be missing: it may be registered again, or the cache of nodes may lag behind that of pods."""
 
 
 class Named(Struct, frozen=True):
@@ -31,7 +31,7 @@ class Spec(Struct, frozen=True):
 
 
 class Bound(Struct, frozen=True):
-    """What is read of a pod here: there may be many."""
+    """The fields of a pod that the controller needs."""
 
     metadata: SlimMeta = SlimMeta()
     spec: Spec = Spec()
@@ -42,7 +42,7 @@ NAMED_NODES = NODES.reading(Named)
 
 
 class OrphanController:
-    """As the collector of pods in Kubernetes: those that had not ended have failed, and all are deleted at once."""
+    """Marks unfinished pods of missing nodes as failed, and deletes all of them without grace, as Kubernetes does."""
 
     def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
@@ -51,13 +51,13 @@ class OrphanController:
         self._nodes = logged_cache(cluster, NAMED_NODES, clock, jitter)
         self._pods_on = Index(self._pods, _node_of)
         self._missed: dict[str, float] = {}
-        """Since when, of the clock's monotonic seconds, there is no such node."""
+        """Since when each node has been missing, in monotonic seconds."""
         self._worklist: Worklist[str] = Worklist(clock, jitter)
         self._pods.subscribe(self._pod_changed)
         self._nodes.subscribe(lambda key, _old, _new: self._worklist.add(key.name))
 
     async def run(self) -> None:
-        """For ever, until cancelled. Call it once."""
+        """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pods.run())
             tasks.create_task(self._nodes.run())
@@ -82,7 +82,7 @@ class OrphanController:
         if left > 0:
             return left
         for pod in pods:
-            with suppress(NotFound, Conflict):  # it has gone, or another one has its name
+            with suppress(NotFound, Conflict):  # it is gone, or was replaced by another pod of its name
                 await self._end(pod.key, pod.uid)
         self._missed.pop(node, None)
         return None

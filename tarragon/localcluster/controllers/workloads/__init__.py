@@ -1,7 +1,8 @@
-"""The controllers of Kubernetes' own workloads: what makes, replaces and counts the pods of deployments and jobs.
+"""Controllers of Deployments, ReplicaSets and Jobs, which create, replace and count their pods.
 
-Each is a pure decision in a module of its own and a controller that carries it out. All truth is in objects: whoever
-is killed between two writes is followed by one who reads them, and decides again.
+Each separates pure decisions (`rollout`, `job_plan`, `job_count`) from a controller that carries them out. All state is
+in API objects: a controller that is killed between two writes reads them at its next start and decides again.
+Begin with `part`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conditions as controllers keep them: the time of a transition moves when the status does, and only then."""
+"""Conditions of a status, whose lastTransitionTime moves only when their status does."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ def found(conditions: Sequence[Json], kind: str) -> Json | None:
 
 
 def with_condition(conditions: Sequence[Json], wanted: Json, now: dt.datetime, *stamps: str) -> list[Json]:
-    """`wanted` has type, status, reason and message; `stamps` are other times that are now.
+    """Return the conditions with `wanted` in place of the one of its type.
 
-    One of the same status and reason stays as it is.
+    `wanted` has type, status, reason and message; the fields named in `stamps` are set to `now`. A condition that
+    already has the same status and reason does not change.
     """
     before = found(conditions, wanted["type"])
     if before is not None and all(before.get(field) == wanted.get(field) for field in ("status", "reason")):

@@ -1,4 +1,4 @@
-"""What the controllers of workloads stand on together: one cache of pods, who owns which, what is not seen yet."""
+"""What the workload controllers share: the pod cache, the index of owners, and expectations."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ V = TypeVar("V", bound=Thing)
 log = structlog.get_logger(__name__)
 
 BUG_SECONDS = 60.0
-"""After a look that found a bug; a change of what was looked at may end it sooner."""
+"""Until an object whose reconciliation raised an unexpected error is retried, unless it changes before."""
 LOOK_AGAIN_SECONDS = 1.0
-"""If a write of ours is not seen for so long, something has been missed: look whether it still matters."""
+"""Until an object is reconciled again when the cache has not shown a write of its controller."""
 
 
 class Ground:
-    """One for all controllers of workloads: ten thousand pods are held once."""
+    """Shared by all workload controllers, so that pods are cached once."""
 
     def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
         self.cluster = cluster
@@ -47,11 +47,11 @@ class Ground:
         return logged_cache(self.cluster, resource, self.clock, self.jitter)
 
     def owned(self, owner: OwnerIdentity) -> list[Pod]:
-        """By name."""
+        """The pods that the object controls, sorted by name."""
         return self._pods_at(self._by_owner.keys(owner))
 
     def orphans(self, namespace: str) -> list[Pod]:
-        """Pods that nobody manages."""
+        """Pods of the namespace that have no controller."""
         return self._pods_at(self._orphans.keys(namespace))
 
     def _pods_at(self, keys: Iterable[Key]) -> list[Pod]:
@@ -59,7 +59,7 @@ class Ground:
 
 
 class Kept(Generic[T]):
-    """The objects of one kind: each is looked at when it changes, and when something of it does."""
+    """The cached objects of one kind, reconciled when they or their dependents change."""
 
     def __init__(self, ground: Ground, resource: Resource[T]) -> None:
         self.resource = resource
@@ -68,28 +68,28 @@ class Kept(Generic[T]):
         self.cache.subscribe(self._follow)
 
     async def run(self, look: Look[Key]) -> None:
-        """Look at them, for ever, until cancelled. A bug that one of them brings to light holds up no other."""
+        """Reconcile the objects until cancelled. An unexpected error in one of them does not hold up the others."""
 
         async def contained(key: Key) -> float | None:
             try:
                 return await look(key)
             except ApiError:
                 raise
-            except Exception:  # as of values that nobody checks when somebody writes them into a status
+            except Exception:  # for instance a malformed value that a client wrote into a status
                 log.exception("a workload cannot be looked after", kind=self.resource.kind, key=str(key))
                 return BUG_SECONDS
 
         await self.worklist.run(contained)
 
     def follow(self, parts: Cache[V]) -> None:
-        """Look at an owner when a part of it changes, and at whoever might take in one that is nobody's."""
+        """Reconcile an object when a dependent of it changes, or when there is an orphan that it could adopt."""
         parts.subscribe(self._follow_part)
 
     def get(self, key: Key) -> T | None:
         return self.cache.objects.get(key)
 
     def controller_of(self, part: Thing) -> T | None:
-        """The object of this kind that controls the part, if one does."""
+        """The object of this kind that controls the dependent, if there is one."""
         owner = part.metadata.controlled_by
         found = self.cache.objects.get(owner.key) if owner is not None else None
         return found if found is not None and self.resource.as_owner(found.metadata) == owner else None
@@ -111,14 +111,14 @@ class Kept(Generic[T]):
 
 
 def owners(thing: Thing) -> Iterator[OwnerIdentity]:
-    """The object's controller, if it has one: for an index of what controllers own."""
+    """The object's controller, if it has one: the key function of an index by owner."""
     owner = thing.metadata.controlled_by
     if owner is not None:
         yield owner
 
 
 def selects(owner: Owner) -> Callable[[Thing], bool]:
-    """An empty selector selects nothing."""
+    """A predicate for the owner's selector. An empty selector selects nothing."""
     selector = owner.selector
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
         return lambda _: False
@@ -127,9 +127,9 @@ def selects(owner: Owner) -> Callable[[Thing], bool]:
 
 
 class Unseen(Generic[V]):
-    """Writes whose outcome a cache has not shown yet: until it does, nothing more is decided about their owner.
+    """Expectations: writes that a cache has not shown yet. Until it does, their owner is not reconciled.
 
-    Versions are numbers that grow: Kubernetes promises it since 1.35, and this server always has.
+    Resource versions are compared as numbers, which Kubernetes guarantees since 1.35 and this server always has.
     """
 
     def __init__(self, cache: Cache[V]) -> None:
@@ -138,7 +138,7 @@ class Unseen(Generic[V]):
         self._leaving: dict[str, dict[str, Key]] = {}
 
     def wrote(self, owner: str, version: str) -> None:
-        """An object was made or changed."""
+        """Expect the cache to reach the version that a create or update of a dependent returned."""
         self._versions[owner] = max(int(version or 0), self._versions.get(owner, 0))
 
     def deleted(self, owner: str, part: V) -> None:

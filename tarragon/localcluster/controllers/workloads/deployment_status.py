@@ -1,4 +1,4 @@
-"""What a deployment's status says: its counts, whether enough is available, and how its rollout gets on. Pure."""
+"""The status of a Deployment: counts, availability and progress. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STAMP = "lastUpdateTime"
 
 
 def status(kin: Family, collisions: int, made: str, now: dt.datetime) -> Json:
-    """`made`: the name of the replica set that this look has made."""
+    """The new status. `made` is the name of the replica set that this reconciliation created, or empty."""
     counts = _counts(kin)
     before = kin.deployment.status
     conditions: list[Json] = list(before.get("conditions") or [])
@@ -31,13 +31,13 @@ def status(kin: Family, collisions: int, made: str, now: dt.datetime) -> Json:
 
 
 def is_complete(deployment: Deployment, counts: Json) -> bool:
-    """All pods are of the new template, available, and no other is there."""
+    """Whether all replicas have the new template and are available, and no old pod is left."""
     wanted = deployment.spec.replicas
     return all((counts.get(field) or 0) == wanted for field in ("updatedReplicas", "replicas", "availableReplicas"))
 
 
 def next_look(deployment: Deployment, status: Json, now: dt.datetime) -> float | None:
-    """Seconds until a rollout that gets nowhere is told as such."""
+    """Seconds until the progress deadline of a rollout passes; None when it has none."""
     progressing = found(status["conditions"], "Progressing")
     if progressing is None or progressing["reason"] in {"NewReplicaSetAvailable", "ProgressDeadlineExceeded"}:
         return None
@@ -67,7 +67,7 @@ def _availability(kin: Family, counts: dict[str, int]) -> Json:
 
 
 def _with_failure(kin: Family, conditions: list[Json], now: dt.datetime) -> list[Json]:
-    """Of the new replica set; an old one's only while there is no new one."""
+    """Copy ReplicaFailure from the new replica set, or from an old one while there is no new one."""
     for each in [kin.new] if kin.new is not None else kin.old:
         failure = found(each.status.get("conditions") or [], "ReplicaFailure")
         if failure is not None:
@@ -114,7 +114,7 @@ def _says(condition: Json | None, name: str) -> bool:
 
 
 def _restamped(before: Json | None, wanted: Json, now: dt.datetime) -> Json:
-    """Progress is news each time, for the deadline counts from it."""
+    """The condition with new times although reason and status are the same: the deadline counts from each progress."""
     return with_condition([{**before, "reason": ""}] if before is not None else [], wanted, now, _STAMP)[0]
 
 

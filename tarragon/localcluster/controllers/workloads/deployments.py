@@ -1,4 +1,4 @@
-"""Deployments: replica sets made, resized and forgotten, so that the pods of a new template take over from the old."""
+"""The Deployment controller, which creates, resizes and deletes replica sets to roll out new pod templates."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NOT_COPIED = frozenset(
 
 
 class DeploymentController:
-    """It writes replica sets and its own status; pods are the business of the replica sets' controller."""
+    """Writes replica sets and the Deployment's status. Pods are left to the ReplicaSet controller."""
 
     def __init__(self, ground: Ground, replica_sets: Cache[ReplicaSet]) -> None:
         self._ground = ground
@@ -60,7 +60,7 @@ class DeploymentController:
         await self.kept.run(self._look)
 
     def _follow_pod(self, _key: Key, old: Pod | None, new: Pod | None) -> None:
-        """Only that one has gone: a deployment that recreates its pods waits for it."""
+        """Reconcile the Deployment when a pod is gone: the strategy Recreate waits for that."""
         if new is None and old is not None:
             owner = old.metadata.controlled_by
             replica_set = self._replica_sets.objects.get(owner.key) if owner is not None else None
@@ -95,7 +95,7 @@ class DeploymentController:
         return deployment_status.next_look(kin.deployment, status, now)
 
     async def _act(self, kin: Family) -> tuple[str, int]:
-        """The name of the replica set that was made, and how many collisions of names there were."""
+        """Return the name of the replica set that was created, and the number of name collisions."""
         step = rollout.step(kin, old_pods_run=self._old_pods_run(kin))
         for size in step.sizes:
             await self._resize(kin, size)
@@ -130,7 +130,7 @@ class DeploymentController:
         await self._patch(deployment, each, {"metadata": owners})
 
     async def _is_numbered(self, kin: Family) -> bool:
-        """Whether the new replica set, and with it the deployment, has its revision. If not, it was just written."""
+        """Whether the new replica set and the Deployment have their revision. If not, it has just been written."""
         new = kin.new
         if new is None:
             return True
@@ -177,7 +177,10 @@ class DeploymentController:
         return made.metadata.name, 0
 
     async def _is_mine(self, deployment: Deployment, body: Json) -> bool:
-        """The cache is behind, or a replica set of another template has the name."""
+        """Whether an existing replica set of this name is the Deployment's, and the cache was only behind.
+
+        If not, the name collides with that of another template.
+        """
         key = Key(deployment.metadata.namespace, body["metadata"]["name"])
         with suppress(NotFound):
             found = await self._cluster.get(REPLICA_SETS, key)
@@ -221,7 +224,7 @@ class DeploymentController:
             await self._hands.tell(kin.deployment, "Normal", "ScalingReplicaSet", words)
 
     async def _patch(self, deployment: Deployment, each: ReplicaSet, change: Json) -> None:
-        """Only of the replica set as it was seen."""
+        """Patch the replica set on the condition that it has not changed since it was read."""
         seen = {"uid": each.metadata.uid, "resourceVersion": each.metadata.resource_version}
         whole = {**change, "metadata": {**change.get("metadata", {}), **seen}}
         changed = await self._cluster.patch(REPLICA_SETS, each.metadata.key, whole)
@@ -239,5 +242,5 @@ def _collisions(deployment: Deployment) -> int:
 
 
 def _copied(deployment: Deployment) -> Json:
-    """The annotations of a deployment that its replica sets get, so that a rollout's cause stays with it."""
+    """The annotations that replica sets inherit, so that each revision keeps its change cause."""
     return {name: text for name, text in deployment.metadata.annotations.items() if name not in _NOT_COPIED}

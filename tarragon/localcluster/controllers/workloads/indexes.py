@@ -1,4 +1,4 @@
-"""Indexes of an indexed job, as its status writes them: `1,3-5,7`."""
+"""Completion indexes in the form of a Job's status: `1,3-5,7`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def written(indexes: Iterable[int]) -> str:
             runs[-1] = (runs[-1][0], index)
         else:
             runs.append((index, index))
-    # Two neighbours are written as two: only from three on is a run shorter.
+    # As in Kubernetes, a run of two is written as two indexes.
     return ",".join(_run(first, last) for first, last in runs)
 
 

@@ -1,8 +1,9 @@
-"""How a job counts its pods, so that each is counted once, whoever is killed or deleted meanwhile. Pure.
+"""Counts the pods of a Job exactly once, even if the controller is killed or pods are deleted meanwhile. Pure.
 
-A pod keeps a finalizer until it is counted. Counting takes three writes, any of which may be the last of a controller:
-the uid of an ended pod goes into the status as uncounted, the pod loses its finalizer, and with the next look at the
-status the uid becomes part of a number. Of an indexed job a success is its index, which is a set and needs no uid.
+A pod keeps a finalizer until it is counted. Counting takes three writes, and the controller may be killed after each:
+the uid of a finished pod is added to the status as uncounted, the finalizer is removed from the pod, and the next
+reconciliation replaces the uid by an increment of the count. A success in an indexed Job is recorded as its index
+instead: a set of indexes counts none twice.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """`new_succeeded` and `new_failed` are uids; `release`: pods that are counted already, or never will be."""
+    """`new_succeeded` and `new_failed` are uids of uncounted pods. Pods in `release` can lose their finalizer."""
 
     succeeded: int
     failed: int
@@ -85,7 +86,7 @@ class _Counting:
         self._release: list[Pod] = []
 
     def take_up(self, field: str, uid: str, pod: Pod | None) -> None:
-        """One that the status names already."""
+        """Count a pod that the status lists as uncounted; None if the pod is gone."""
         if pod is None:
             self._numbers[field] += 1
         else:
@@ -126,13 +127,15 @@ class _Counting:
 
 
 def has_failed(job: Job, pod: Pod) -> bool:
-    """A pod that is being deleted counts as failed, unless its job wants to know how it ends; if the job has ended,
-    whatever still runs has failed.
+    """Whether the pod counts as failed.
+
+    A terminating pod does, unless the Job replaces only failed pods (`podReplacementPolicy: Failed`); once the Job has
+    finished, all pods that still run do.
     """
     if pod.status.phase == "Failed":
         return True
     if pod.status.phase == "Succeeded":
         return False
-    # Without any grace left its kubelet has ended it, and only the finalizer keeps it.
+    # With no grace period left the kubelet has stopped the pod, and only the finalizer keeps it.
     is_over = job.spec.pod_replacement_policy != "Failed" or not pod.metadata.deletion_grace_period_seconds
     return job.is_finished or (pod.metadata.is_ending and is_over)

@@ -1,4 +1,4 @@
-"""What a job's podFailurePolicy says of a pod that has failed. Pure."""
+"""Evaluates the podFailurePolicy of a Job for a failed pod. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Action = Literal["FailJob", "Ignore", "Count"]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`message` is told when the whole job fails by it."""
+    """The action for a failed pod. `message` is the Job's, if the action fails the Job."""
 
     action: Action = "Count"
     message: str = ""
@@ -23,7 +23,7 @@ COUNTED = Judgement()
 
 
 def judged(job: Job, pod: Pod) -> Judgement:
-    """The first rule that matches; a pod that none matches is counted."""
+    """The action of the first rule that matches the pod; the default is to count the failure."""
     rules: list[Json] = (job.spec.pod_failure_policy or {}).get("rules") or []
     if pod.status.phase != "Failed":
         return COUNTED

@@ -1,4 +1,4 @@
-"""What a job does next: end, be suspended, or have more or fewer pods. Pure."""
+"""Decides what a Job does next: finish, suspend, or create and delete pods. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tarragon.localcluster.controllers.workloads.model import Job, Json
 from tarragon.localcluster.controllers.workloads.pods import Pod
 
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0
-"""Seconds after a pod has failed; twice as long for each that failed before it without a success."""
+"""Backoff in seconds after a failed pod; it doubles with each further failure without a success between."""
 MOST_AT_ONCE = 500
 
 _FAILING, _SUCCEEDING = "FailureTarget", "SuccessCriteriaMet"
@@ -24,7 +24,7 @@ _FAILING, _SUCCEEDING = "FailureTarget", "SuccessCriteriaMet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """How a job ends: the reason and the words of its conditions."""
+    """How a Job finishes, with the reason and message of its conditions."""
 
     fails: bool
     reason: str
@@ -33,8 +33,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`make`: an index for each pod, None in a job without. `drop`: pods that are not wanted any more and don't count;
-    `stop`: pods that the job's end leaves without a purpose. `again`: seconds.
+    """Pods to create and delete, and after how many seconds to reconcile again.
+
+    `make` has an index for each pod, None in a Job that is not indexed. Pods in `drop` are surplus and not counted;
+    pods in `stop` are deleted because the Job has finished.
     """
 
     make: Sequence[int | None] = ()
@@ -43,11 +45,11 @@ class Plan:
     again: float | None = None
 
 
-# ---------------------------------------------------------------------------------------------------------- its verdict
+# -------------------------------------------------------------------------------------------------------------- verdict
 
 
 def verdict(job: Job, pods: Sequence[Pod], count: Count, now: dt.datetime) -> Verdict | None:
-    """None while it goes on. What a condition says already stays said."""
+    """How the Job finishes, or None while it runs. A verdict that a condition has recorded is final."""
     for kind in (_FAILING, _SUCCEEDING):
         told = job.condition(kind)
         if told is not None:
@@ -77,7 +79,7 @@ def _restarts_too_often(job: Job, pods: Sequence[Pod]) -> bool:
 
 
 def seconds_left(job: Job, now: dt.datetime) -> float | None:
-    """Until its deadline."""
+    """Seconds until the Job's deadline, or None without one."""
     began = job.status.get("startTime")
     if job.spec.active_deadline_seconds is None or not began or job.spec.suspend:
         return None
@@ -107,7 +109,7 @@ def _rule_that_holds(job: Job, count: Count) -> int | None:
     return None
 
 
-# ----------------------------------------------------------------------------------------------------------- its status
+# --------------------------------------------------------------------------------------------------------------- status
 
 
 def status(job: Job, pods: Sequence[Pod], count: Count, ends: Verdict | None, now: dt.datetime) -> Json:
@@ -129,7 +131,7 @@ def status(job: Job, pods: Sequence[Pod], count: Count, ends: Verdict | None, no
 
 
 def _is_over(pods: Sequence[Pod], count: Count) -> bool:
-    """Nothing runs any more, and everything is counted."""
+    """Whether all pods have finished and are counted."""
     return count.is_settled and all(pod.is_finished and not is_tracked(pod) for pod in pods)
 
 
@@ -142,7 +144,7 @@ def _ended(ends: Verdict, conditions: list[Json], now: dt.datetime, *, is_over: 
 
 
 def _suspension(job: Job, conditions: list[Json], now: dt.datetime) -> tuple[str | None, list[Json]]:
-    """The start is anew when a job goes on: its deadline counts from there."""
+    """The start time and conditions. A resumed Job starts anew, and its deadline counts from there."""
     began: str | None = job.status.get("startTime")
     before = found(conditions, "Suspended")
     was_suspended = before is not None and before["status"] == "True"
@@ -159,7 +161,7 @@ def _is_terminating(pod: Pod) -> bool:
     return pod.metadata.is_ending and not pod.is_finished
 
 
-# ------------------------------------------------------------------------------------------------------------- its pods
+# ----------------------------------------------------------------------------------------------------------------- pods
 
 
 def plan(job: Job, pods: Sequence[Pod], count: Count, ends: Verdict | None, now: dt.datetime) -> Plan:
@@ -190,7 +192,7 @@ def _wanted(job: Job, active: int, count: Count) -> int:
 
 
 def _surplus(job: Job, active: Sequence[Pod], wanted: int, count: Count) -> tuple[list[Pod], list[Pod]]:
-    """The pods that are too many, young ones first, with those whose index another has, and the others."""
+    """Split active pods into surplus ones (duplicate indexes, and the youngest) and those that stay."""
     ordered = sorted(active, key=lambda pod: (not pod.is_ready, pod.status.phase != "Running", _born(pod)))
     if not job.spec.is_indexed:
         return ordered[wanted:], ordered[:wanted]
@@ -219,7 +221,7 @@ def _indexes(pods: Iterable[Pod]) -> set[int]:
 
 
 def pause_after_failures(job: Job, pods: Sequence[Pod], now: dt.datetime) -> float:
-    """Seconds until a pod may be made: failures since the last success count."""
+    """Seconds until a pod may be created, by the failures since the last success."""
     succeeded = [ended_at(pod, now) for pod in pods if pod.status.phase == "Succeeded"]
     failed = [ended_at(pod, now) for pod in pods if has_failed(job, pod)]
     since = [at for at in failed if not succeeded or at > max(succeeded)]
@@ -230,7 +232,7 @@ def pause_after_failures(job: Job, pods: Sequence[Pod], now: dt.datetime) -> flo
 
 
 def ended_at(pod: Pod, now: dt.datetime) -> dt.datetime:
-    """When its last container ended, or it was told to end."""
+    """When the pod's last container terminated, or else when its deletion was requested."""
     ends = [
         each.state.terminated.finished_at
         for each in pod.status.container_statuses
@@ -244,11 +246,11 @@ def _born(pod: Pod) -> tuple[str, str]:
     return (created.isoformat() if created else "", pod.metadata.name)
 
 
-# ------------------------------------------------------------------------------------------------------------ its grave
+# ------------------------------------------------------------------------------------------------------------------ TTL
 
 
 def seconds_to_live(job: Job, now: dt.datetime) -> float | None:
-    """Until a job that has ended is deleted; None if nobody wants that."""
+    """Seconds until a finished Job is deleted by its TTL; None without one."""
     over = job.condition("Complete") or job.condition("Failed")
     if over is None or job.spec.ttl_seconds_after_finished is None:
         return None

@@ -1,4 +1,4 @@
-"""Jobs: pods that run to their end, made until enough have succeeded or too many have failed."""
+"""The Job controller, which runs pods until enough have succeeded or too many have failed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 
 class JobController:
-    """Its pods keep a finalizer until they are counted: also those whose job has gone must lose it."""
+    """Also removes the tracking finalizer from pods whose Job is gone."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
@@ -95,11 +95,11 @@ class JobController:
     async def _release_one(self, pod: Pod) -> None:
         rest = [each for each in pod.metadata.finalizers if each != TRACKING]
         metadata = {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version, "finalizers": rest or None}
-        with suppress(NotFound, Conflict):  # the watch shows what it is now, and there is another look
+        with suppress(NotFound, Conflict):  # the watch shows the change, and the Job is reconciled again
             await self._cluster.patch(PODS, pod.metadata.key, {"metadata": metadata})
 
     async def _let_go_of_strays(self, key: Key, job: Job | None) -> None:
-        """Pods of a job of this name that has gone."""
+        """Remove the finalizer from pods of an earlier Job of this name."""
         pods = (self._ground.pods.objects[each] for each in sorted(self._by_name.keys(key)))
         owner = JOBS.as_owner(job.metadata) if job is not None else None
         await self._release([pod for pod in pods if pod.metadata.controlled_by != owner and is_tracked(pod)])
@@ -130,7 +130,7 @@ def _job_of(pod: Pod) -> Key | None:
 
 
 def _with_index(spec: Json) -> Json:
-    """Every container is told which index it is, unless it has such a variable already."""
+    """Add the completion index to the environment of each container that does not set the variable itself."""
     variable = {"name": _INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}}
 
     def told(container: Json) -> Json:

@@ -1,7 +1,6 @@
-"""The slices of workloads that their controllers read, and how they are addressed.
+"""The fields of workloads that their controllers read.
 
-The API has filled in all defaults, so what is missing here is missing on purpose. Templates are kept as they came:
-they are copied into pods, and compared.
+The API server has already set the defaults. Templates stay unparsed: they are copied into pods, and compared.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ Json = dict[str, Any]
 
 
 class Thing(Protocol):
-    """Any object."""
+    """Any API object."""
 
     @property
     def metadata(self) -> ObjectMeta: ...
 
 
 class Owner(Thing, Protocol):
-    """What owns pods, or what owns them in turn."""
+    """An object that controls pods or replica sets."""
 
     @property
     def selector(self) -> Json:
@@ -50,7 +49,7 @@ class ReplicaSet(Struct, frozen=True):
 
     @property
     def is_observed(self) -> bool:
-        """Whether its controller has acted upon its spec as it is."""
+        """Whether the controller has observed the current spec."""
         return int(self.status.get("observedGeneration") or 0) >= self.metadata.generation
 
     def count(self, field: str) -> int:
@@ -95,7 +94,7 @@ class Deployment(Struct, frozen=True):
 
 
 class JobSpec(Struct, frozen=True):
-    """`completions` None: the job is done when one pod has succeeded and no other runs."""
+    """With `completions` None the Job is complete when one pod has succeeded and no other runs."""
 
     parallelism: int = 1
     completions: int | None = None
@@ -132,11 +131,11 @@ class Job(Struct, frozen=True):
         return self.has("Complete") or self.has("Failed")
 
     def has(self, kind: str) -> bool:
-        """Whether it is so, by its conditions."""
+        """Whether the condition of this type is true."""
         return self.condition(kind) is not None
 
     def condition(self, kind: str) -> Json | None:
-        """The one of this type that is true."""
+        """The condition of this type, if it is true."""
         conditions: list[Json] = self.status.get("conditions") or []
         return next((each for each in conditions if each["type"] == kind and each["status"] == "True"), None)
 

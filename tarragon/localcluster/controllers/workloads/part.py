@@ -1,4 +1,4 @@
-"""All controllers of workloads as one part of the cluster."""
+"""Starts the workload controllers with their shared caches."""
 
 from __future__ import annotations
 
@@ -14,22 +14,18 @@ from tarragon.localcluster.controllers.workloads.replica_sets import ReplicaSetC
 
 
 class WorkloadControllers:
-    """They share their caches, and none begins before all caches are filled."""
+    """Runs the controllers once all caches have synced."""
 
     def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
         ground = Ground(cluster, clock, jitter)
         self._replica_sets = ReplicaSetController(ground)
         self._deployments = DeploymentController(ground, self._replica_sets.kept.cache)
         self._jobs = JobController(ground)
-        self._controllers = (
-            self._replica_sets,
-            self._deployments,
-            self._jobs,
-        )
+        self._controllers = (self._replica_sets, self._deployments, self._jobs)
         self._caches = (ground.pods, *(each.kept.cache for each in self._controllers))
 
     async def run(self) -> None:
-        """For ever, until cancelled. Call it once."""
+        """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             for cache in self._caches:
                 tasks.create_task(cache.run())

@@ -1,4 +1,4 @@
-"""What controllers of workloads do: make pods from templates, delete them, take them in, let them go, tell of it."""
+"""Creates, deletes, adopts and releases pods for the workload controllers, and records events."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tarragon.localcluster.controllers.workloads.pods import PODS, Pod
 T = TypeVar("T", bound=Owner)
 
 MOST_AT_ONCE = 500
-"""Pods that are made or deleted before one looks again."""
+"""The most pods that one reconciliation creates or deletes."""
 
 
 class Hands(Generic[T]):
-    """Of one controller. `unseen` knows what of it the cache has not shown yet."""
+    """The pod control of one controller. `unseen` are its expectations."""
 
     def __init__(self, ground: Ground, resource: Resource[T], component: str) -> None:
         self._ground = ground
@@ -36,7 +36,7 @@ class Hands(Generic[T]):
         self.unseen: Unseen[Pod] = Unseen(ground.pods)
 
     async def claimed(self, owner: T) -> list[Pod]:
-        """The pods of an owner; those that fit and are nobody's are taken in, those that fit no more are let go."""
+        """The pods of the owner, after adopting matching orphans and releasing pods that no longer match."""
         fits = selects(owner)
 
         def stays(pod: Pod) -> bool:
@@ -51,11 +51,11 @@ class Hands(Generic[T]):
             if adoptable and await self._is_still_there(owner):
                 for pod in adoptable:
                     await self._reown(owner, pod, mine=True)
-        # Anew: what was written may have been seen meanwhile.
+        # Read again: the cache may have received these writes.
         return [pod for pod in self._ground.owned(identity) if stays(pod)]
 
     async def _is_still_there(self, owner: T) -> bool:
-        """Asked anew: one that was deleted a moment ago must not take in what it has just let go."""
+        """Whether a fresh read shows the owner: one that is being deleted must not adopt the pods that it orphaned."""
         with suppress(NotFound):
             now = await self._cluster.get(self._resource, owner.metadata.key)
             return now.metadata.uid == owner.metadata.uid and not now.metadata.is_ending
@@ -69,12 +69,12 @@ class Hands(Generic[T]):
             "resourceVersion": pod.metadata.resource_version,
             "ownerReferences": [to_builtins(each) for each in references] or None,
         }
-        with suppress(NotFound, Conflict):  # then the watch tells what has become of it
+        with suppress(NotFound, Conflict):  # the watch shows the change, and the owner is reconciled again
             changed = await self._cluster.patch(PODS, pod.metadata.key, {"metadata": metadata})
             self.unseen.wrote(owner.metadata.uid, changed.metadata.resource_version)
 
     def identity(self, owner: T) -> OwnerIdentity:
-        """What `reference` names: the same in all versions of the API."""
+        """The identity that `reference` names, which is the same in all versions of the API."""
         return self._resource.as_owner(owner.metadata)
 
     def reference(self, owner: T) -> OwnerReference:
@@ -88,7 +88,7 @@ class Hands(Generic[T]):
         )
 
     async def make(self, owner: T, bodies: Sequence[Json]) -> ApiError | None:
-        """Pods, first one, then twice as many each time: what is refused is refused once. What went wrong, if any."""
+        """Create pods in batches of 1, 2, 4, …, so that a refusal costs few requests. Return an error, if any."""
         made, turn = 0, 1
         while made < len(bodies):
             batch = bodies[made : made + turn]
@@ -118,7 +118,7 @@ class Hands(Generic[T]):
             await self.tell(owner, "Normal", "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
 
     async def write_status(self, owner: T, known: Json, status: Json) -> None:
-        """What it says of fields that it does not name stays. None takes a field away."""
+        """Merge `status` into the object's status `known`, if that changes anything. None removes a field."""
         if merged(known, status) == known:
             return
         metadata = {"uid": owner.metadata.uid, "resourceVersion": owner.metadata.resource_version}
@@ -137,7 +137,7 @@ class Hands(Generic[T]):
 
 
 def pod_from(template: Mapping[str, Any], owner: Owner, reference: OwnerReference) -> Json:
-    """A pod as its template has it, named after its owner, with a name that the server completes."""
+    """A pod from the template, whose generated name begins with that of its owner."""
     said = template.get("metadata") or {}
     metadata: Json = {
         "generateName": f"{owner.metadata.name}-",
@@ -151,5 +151,5 @@ def pod_from(template: Mapping[str, Any], owner: Owner, reference: OwnerReferenc
 
 
 def omitting_zeros(counts: Mapping[str, int]) -> Json:
-    """As Go writes counts: a zero is left out, and taken away where it was another number."""
+    """Replace zero by None, which removes the field, as Go's `omitempty` does."""
     return {field: value or None for field, value in counts.items()}

@@ -1,4 +1,4 @@
-"""Pods as the controllers of workloads read them."""
+"""Pods, as the workload controllers read them."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class PodStatus(Struct, frozen=True):
 
 
 _KINDS = frozenset({("apps", "ReplicaSet"), ("batch", "Job")})
-"""Of controllers, by group, that read their pods here."""
+"""Group and kind of the controllers that need the whole pod."""
 _NO_SPEC, _NO_STATUS = PodSpec(), PodStatus()
 
 
 class Pod(Struct, frozen=True):
-    """Of one that others manage, such as a job's of a custom kind, little is kept: there may be thousands."""
+    """A pod. Of the thousands that other controllers may manage, only the identity is kept."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
@@ -79,7 +79,7 @@ class Pod(Struct, frozen=True):
 
     @property
     def is_active(self) -> bool:
-        """It runs, or will."""
+        """Whether the pod is neither finished nor terminating."""
         return not self.is_finished and not self.metadata.is_ending
 
     @property
@@ -94,7 +94,7 @@ class Pod(Struct, frozen=True):
         return None
 
     def available_at(self, least: int) -> dt.datetime | None:
-        """When it will have been ready for so many seconds; None while it is not ready."""
+        """When the pod will have been ready for `least` seconds; None while it is not ready."""
         since = self.ready_since
         return None if since is None else since + dt.timedelta(seconds=least)
 

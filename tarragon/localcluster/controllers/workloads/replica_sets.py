@@ -1,4 +1,4 @@
-"""Replica sets: the controller, and the pure decisions on which pods it makes and deletes and what its status says."""
+"""The ReplicaSet controller, and its pure decisions: which pods to create and delete, and the status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Pods to make or to delete, never both."""
+    """Pods to create or to delete, never both."""
 
     make: int = 0
     delete: Sequence[Pod] = ()
@@ -35,10 +35,10 @@ def step(wanted: int, active: Sequence[Pod], now: dt.datetime) -> Step:
 
 
 def first_to_go(active: Sequence[Pod], now: dt.datetime) -> list[Pod]:
-    """Those that are missed least come first, in the order of Kubernetes.
+    """The pods in the order in which Kubernetes deletes them.
 
-    Without a node, not running, not ready, cheap by their annotation, many on one node, ready for a short time, often
-    restarted, young.
+    First come pods without a node, then those not running, not ready, with a low deletion cost, with many others on
+    their node, ready for a short time, restarted often, and young ones.
     """
     on_node = Counter(pod.spec.node_name for pod in active if pod.spec.node_name)
 
@@ -61,7 +61,7 @@ def first_to_go(active: Sequence[Pod], now: dt.datetime) -> list[Pod]:
 
 
 def status(owner: ReplicaSet, active: Sequence[Pod], now: dt.datetime, trouble: tuple[str, str] | None) -> Json:
-    """`trouble`: the reason and the message of pods that could not be made or deleted."""
+    """The new status. `trouble` is the reason and message of a failure to create or delete pods."""
     labels = (owner.spec.template.get("metadata") or {}).get("labels") or {}
     least = owner.spec.min_ready_seconds
     counts = {
@@ -81,7 +81,7 @@ def status(owner: ReplicaSet, active: Sequence[Pod], now: dt.datetime, trouble: 
 
 
 def next_available(active: Sequence[Pod], least: int, now: dt.datetime) -> float | None:
-    """Seconds until another pod has been ready for long enough."""
+    """Seconds until the next pod becomes available."""
     times = (pod.available_at(least) for pod in active)
     waits = [(at - now).total_seconds() for at in times if at is not None and at > now]
     return min(waits, default=None)
@@ -94,6 +94,8 @@ def _cost(pod: Pod) -> int:
 
 
 class ReplicaSetController:
+    """Keeps as many pods as each replica set wants."""
+
     def __init__(self, ground: Ground) -> None:
         self._clock = ground.clock
         self.kept: Kept[ReplicaSet] = Kept(ground, REPLICA_SETS)
@@ -112,7 +114,7 @@ class ReplicaSetController:
         trouble = await self._act(owner, active) if settled and not owner.metadata.is_ending else None
         now = self._clock.now()
         if not settled:
-            # What is counted now is out of date; a trouble, if any, will be met again.
+            # The counts would be out of date.
             return LOOK_AGAIN_SECONDS
         await self._hands.write_status(owner, owner.status, status(owner, active, now, trouble))
         if trouble is not None:

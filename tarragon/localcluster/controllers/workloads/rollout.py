@@ -1,7 +1,7 @@
-"""How a deployment moves from its old replica sets to its new one. Pure.
+"""Decides how a Deployment moves from its old replica sets to the new one. Pure.
 
-There are never more pods than the surge allows, nor fewer available ones than may be missing: what has not been
-observed by the replica sets' controller yet is counted at its worst, and nothing is decided upon it.
+There are never more pods than maxSurge allows, nor fewer available ones than maxUnavailable does: nothing is decided
+until the ReplicaSet controller has observed all specs, and pods are counted at the larger of spec and status.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DESIRED, MOST = f"{PREFIX}desired-replicas", f"{PREFIX}max-replicas"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A deployment and its replica sets; the old ones by age, oldest first."""
+    """A Deployment and its replica sets, of which the old ones are sorted by age, oldest first."""
 
     deployment: Deployment
     new: ReplicaSet | None
@@ -31,7 +31,7 @@ class Family:
 
     @property
     def limits(self) -> tuple[int, int]:
-        """How many pods more than wanted there may be, and how many fewer available ones."""
+        """The numbers of pods that maxSurge and maxUnavailable allow."""
         strategy, wanted = self.deployment.spec.strategy, self.deployment.spec.replicas
         if strategy.type != "RollingUpdate":
             return 0, 0
@@ -52,7 +52,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do now: sizes to set, and with how many replicas to make the new replica set, None: not."""
+    """Replica sets to resize, and the size of the new replica set if it is to be created."""
 
     sizes: Sequence[Resize] = ()
     make: int | None = None
@@ -69,7 +69,7 @@ def family(deployment: Deployment, replica_sets: Iterable[ReplicaSet]) -> Family
 
 
 def step(kin: Family, *, old_pods_run: bool) -> Step:
-    """`old_pods_run`: a pod of an old replica set is still there, be it that it ends."""
+    """The next step. `old_pods_run`: a pod of an old replica set has not finished, though it may be terminating."""
     spec = kin.deployment.spec
     if not all(each.is_observed for each in kin.all):
         return WAIT
@@ -81,12 +81,12 @@ def step(kin: Family, *, old_pods_run: bool) -> Step:
 
 
 def is_resized(kin: Family) -> bool:
-    """Whether somebody wants another number of replicas than the replica sets were last told of."""
+    """Whether the Deployment was scaled: its size differs from the one recorded in its replica sets."""
     wanted = str(kin.deployment.spec.replicas)
     return any(each.metadata.annotations.get(DESIRED, wanted) != wanted for each in kin.all if each.spec.replicas > 0)
 
 
-# ------------------------------------------------------------------------------------------------------------ a rollout
+# -------------------------------------------------------------------------------------------------------------- rolling
 
 
 def _recreated(kin: Family, *, old_pods_run: bool) -> Step:
@@ -115,7 +115,7 @@ def _grown(kin: Family, replicas: int) -> Step:
 
 
 def _shrunk(kin: Family) -> list[Resize]:
-    """Old pods that do not work go first; of the others, as many as are not needed for the least that must be there."""
+    """Shrink old replica sets: first by their unavailable pods, then by available ones above the minimum."""
     old = [each for each in kin.old if each.spec.replicas > 0]
     new = kin.new
     if not old or new is None:
@@ -136,15 +136,15 @@ def _shrunk(kin: Family) -> list[Resize]:
 
 
 def _available(replica_set: ReplicaSet) -> int:
-    """What is about to be deleted does not count."""
+    """Available replicas, without those that are about to be deleted."""
     return min(replica_set.count("availableReplicas"), replica_set.spec.replicas)
 
 
-# --------------------------------------------------------------------------------------------------------- resizing
+# -------------------------------------------------------------------------------------------------------------- scaling
 
 
 def scaled(kin: Family) -> list[Resize]:
-    """Another number of replicas, shared out as the pods are: a rollout under way stays where it is."""
+    """Distribute a new size over the replica sets in proportion to theirs, so that a rollout keeps its progress."""
     wanted = kin.deployment.spec.replicas
     active = [each for each in kin.all if each.spec.replicas > 0]
     only = active[0] if len(active) == 1 else None
@@ -180,7 +180,7 @@ def _part(replica_set: ReplicaSet, allowed: int, kin: Family) -> int:
     return round(replica_set.spec.replicas * allowed / before) - replica_set.spec.replicas
 
 
-# ---------------------------------------------------------------------------------------------------------- bookkeeping
+# ------------------------------------------------------------------------------------------------------------ revisions
 
 
 def revision_of(replica_set: ReplicaSet) -> int:
@@ -189,12 +189,12 @@ def revision_of(replica_set: ReplicaSet) -> int:
 
 
 def next_revision(kin: Family) -> int:
-    """Of the new replica set: one more than any old one has."""
+    """The revision of the new replica set: one more than the largest of the old ones."""
     return max(map(revision_of, kin.old), default=0) + 1
 
 
 def to_forget(kin: Family) -> list[ReplicaSet]:
-    """Old replica sets beyond the history that is wanted, and of which nothing is left."""
+    """Empty old replica sets beyond revisionHistoryLimit."""
     spent = [
         each
         for each in kin.old
@@ -218,6 +218,6 @@ def _share(value: int | str, of: int, *, up: bool) -> int:
 
 
 def _surge_and_unavailable(surge: int | str, unavailable: int | str, wanted: int) -> tuple[int, int]:
-    """How many more and how many fewer there may be. Never both none: then nothing could ever move."""
+    """Resolve percentages. When both are 0, maxUnavailable is 1, as otherwise no rollout could proceed."""
     more, fewer = _share(surge, wanted, up=True), _share(unavailable, wanted, up=False)
     return more, fewer if more or fewer else 1

@@ -1,4 +1,4 @@
-"""Pod templates as identities: whether two are the same, and the few letters that stand for one in names."""
+"""Compares pod templates, and hashes them for the names of replica sets."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tarragon.localcluster.storage.objects import is_same
 
 HASH_LABEL = "pod-template-hash"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Those of generated names: no vowels, so no words."""
+"""The letters of generated names: without vowels they form no words."""
 _LENGTH = 10
 _MAPS = frozenset({"labels", "annotations", "nodeSelector"})
 
 
 def template_hash(template: Json, collisions: int = 0) -> str:
-    """`collisions`: how often the name that comes of it was taken by another template's."""
+    """The hash of the template. `collisions` counts earlier hashes whose name another template had taken."""
     digest = hashlib.sha256(encode([_unlabelled(template), collisions])).digest()
     number = int.from_bytes(digest[:8])
     letters = []
@@ -28,7 +28,7 @@ def template_hash(template: Json, collisions: int = 0) -> str:
 
 
 def is_same_template(one: Json, other: Json) -> bool:
-    """Apart from the label that the hash is written to."""
+    """Whether the templates are equal apart from the label with the hash."""
     return is_same(_unlabelled(one), _unlabelled(other))
 
 
@@ -45,7 +45,7 @@ def _unlabelled(template: Json) -> Any:
 
 
 def _tidied(value: Any) -> Any:
-    """In one order, and without what is as good as absent: an empty list, an empty map of texts."""
+    """Sort keys, and drop what equals an absent field: an empty list, an empty map of strings."""
     if isinstance(value, dict):
         kept = {name: _tidied(value[name]) for name in sorted(value)}
         return {name: each for name, each in kept.items() if each != [] and not (each == {} and name in _MAPS)}
