@@ -54,7 +54,7 @@ class AccountSecretController:
             tasks.create_task(self._accounts.run())
             await self._secrets.synced()
             await self._accounts.synced()
-            tasks.create_task(self._worklist.run(self._look))
+            tasks.create_task(self._worklist.run(self._reconcile))
 
     def _follow_secret(self, key: Key, _old: TokenSecret | None, new: TokenSecret | None) -> None:
         if new is not None:
@@ -65,7 +65,7 @@ class AccountSecretController:
             if secret.namespace == key.namespace and found.metadata.annotations.get(ACCOUNT_NAME) == key.name:
                 self._worklist.add(secret)
 
-    async def _look(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> None:
         secret = self._secrets.objects.get(key)
         if secret is None or secret.metadata.is_ending:
             return

@@ -53,14 +53,14 @@ class AggregationController:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._roles.run())
             await self._roles.synced()
-            tasks.create_task(self._worklist.run(self._look))
+            tasks.create_task(self._worklist.run(self._reconcile))
 
     def _follow(self, _key: Key, _old: ClusterRole | None, _new: ClusterRole | None) -> None:
         for key, role in self._roles.objects.items():
             if role.aggregation_rule is not None:
                 self._worklist.add(key)
 
-    async def _look(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> None:
         role = self._roles.objects.get(key)
         if role is None or role.aggregation_rule is None or role.metadata.is_ending:
             return

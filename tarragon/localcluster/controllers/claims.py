@@ -30,13 +30,13 @@ class ClaimController:
         """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._claims.run())
-            tasks.create_task(self._worklist.run(self._look))
+            tasks.create_task(self._worklist.run(self._reconcile))
 
     def _follow(self, key: Key, _old: CustomObject | None, new: CustomObject | None) -> None:
         if new is not None:
             self._worklist.add(key)
 
-    async def _look(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> None:
         claim = self._claims.objects.get(key)
         if claim is None or claim.metadata.is_ending:
             return

@@ -68,7 +68,7 @@ class GarbageCollector:
             # Nothing is deleted before all built-in kinds have synced. Custom kinds may lag: absence is verified.
             for cache in caches:
                 await cache.synced()
-            tasks.create_task(self._worklist.run(self._look))
+            tasks.create_task(self._worklist.run(self._reconcile))
 
     def _watch(self, kind: Resource[Owned], tasks: asyncio.TaskGroup) -> Cache[Owned]:
         cache = logged_cache(self._cluster, kind, self._clock, self._jitter)
@@ -84,66 +84,66 @@ class GarbageCollector:
             kind = before.reading(Owned)
             self._watches.pop(kind).cancel()
             for vertex in self._graph.of_kind(kind):
-                self._forget(vertex.meta.uid)
+                self._remove(vertex.meta.uid)
         if after is not None:
             self._watch(after.reading(Owned), tasks)
 
     def _follow(self, kind: Resource[Owned], old: Owned | None, new: Owned | None) -> None:
         if new is None:
             if old is not None:
-                self._forget(old.metadata.uid)
+                self._remove(old.metadata.uid)
             return
         vertex = Vertex(kind, new.metadata)
         before = self._graph.put(vertex)
         self._worklist.add(new.metadata.uid)
         if vertex.waits_for_dependents and not (before and before.waits_for_dependents):
-            self._look_at_all(self._graph.naming(new.metadata.uid))
-        self._look_at_waiting_owners(vertex if before is None else before)
+            self._add_all(self._graph.naming(new.metadata.uid))
+        self._add_waiting_owners(vertex if before is None else before)
 
-    def _forget(self, uid: str) -> None:
+    def _remove(self, uid: str) -> None:
         vertex = self._graph.remove(uid)
         if vertex is not None:
             self._gone[vertex.identity] = None
             if len(self._gone) > _REMEMBERED:
                 self._gone.popitem(last=False)
-            self._look_at_waiting_owners(vertex)
-        self._look_at_all(self._graph.naming(uid))
+            self._add_waiting_owners(vertex)
+        self._add_all(self._graph.naming(uid))
 
-    def _look_at_all(self, vertices: Iterable[Vertex]) -> None:
+    def _add_all(self, vertices: Iterable[Vertex]) -> None:
         for vertex in vertices:
             self._worklist.add(vertex.meta.uid)
 
-    def _look_at_waiting_owners(self, vertex: Vertex) -> None:
+    def _add_waiting_owners(self, vertex: Vertex) -> None:
         for reference in vertex.meta.owner_references:
             owner = self._graph.get(reference.uid)
             if owner is not None and owner.waits_for_dependents:
                 self._worklist.add(reference.uid)
 
-    async def _look(self, uid: str) -> None:
+    async def _reconcile(self, uid: str) -> None:
         vertex = self._graph.get(uid)
         if vertex is None:
             return
         try:
             if vertex.sets_dependents_free:
-                await self._set_dependents_free(vertex)
+                await self._orphan_dependents(vertex)
             elif vertex.waits_for_dependents:
-                await self._let_go_when_unblocked(vertex)
+                await self._finish_foreground_deletion(vertex)
             elif not vertex.is_ending and vertex.meta.owner_references:
                 await self._keep_or_delete(vertex)
         except NotFound:
             return  # it is gone, as the watch will show
 
-    async def _set_dependents_free(self, owner: Vertex) -> None:
+    async def _orphan_dependents(self, owner: Vertex) -> None:
         for dependent in self._graph.dependents(owner):
             stays = [each for each in dependent.meta.owner_references if not owner.is_named_by(each, dependent)]
             with suppress(NotFound):
                 await self._write_owners(dependent, stays)
         await self._drop_finalizer(owner, ORPHAN)
 
-    async def _let_go_when_unblocked(self, owner: Vertex) -> None:
+    async def _finish_foreground_deletion(self, owner: Vertex) -> None:
         dependents = self._graph.dependents(owner)
         if any(dependent.blocks(owner) for dependent in dependents):
-            self._look_at_all(dependents)
+            self._add_all(dependents)
         else:
             await self._drop_finalizer(owner, FOREGROUND)
 
@@ -158,15 +158,15 @@ class GarbageCollector:
             await self._break_circles(vertex, dependents)
             await self._delete(vertex, "Foreground")
         else:
-            await self._delete(vertex, _manner(vertex))
+            await self._delete(vertex, _propagation_policy(vertex))
 
     async def _state(self, reference: OwnerReference, dependent: Vertex) -> _Owner:
         owner = self._graph.get(reference.uid)
         if owner is None or not owner.is_named_by(reference, dependent):
-            return await self._state_of_unseen(reference, dependent)
+            return await self._state_of_unknown(reference, dependent)
         return _Owner.WAITING if owner.waits_for_dependents else _Owner.SOLID
 
-    async def _state_of_unseen(self, reference: OwnerReference, dependent: Vertex) -> _Owner:
+    async def _state_of_unknown(self, reference: OwnerReference, dependent: Vertex) -> _Owner:
         """Ask the server about an owner that is not in the graph: watches of different kinds are not in step."""
         if not self._gone.keys().isdisjoint(map(reference.identity, {dependent.meta.namespace, ""})):
             return _Owner.ABSENT
@@ -211,7 +211,7 @@ class GarbageCollector:
         await self._cluster.delete(vertex.resource, vertex.key, options)
 
 
-def _manner(vertex: Vertex) -> Propagation:
+def _propagation_policy(vertex: Vertex) -> Propagation:
     """The propagation policy that the object's finalizers ask for."""
     if ORPHAN in vertex.meta.finalizers:
         return "Orphan"

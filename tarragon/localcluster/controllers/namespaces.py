@@ -37,18 +37,18 @@ class NamespaceController:
         """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._namespaces.run())
-            tasks.create_task(self._worklist.run(self._look))
+            tasks.create_task(self._worklist.run(self._reconcile))
 
     def _follow(self, key: Key, _old: CustomObject | None, new: CustomObject | None) -> None:
         if new is not None and new.metadata.is_ending:
             self._worklist.add(key)
 
-    async def _look(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         namespace = self._namespaces.objects.get(key)
         if namespace is None or not namespace.metadata.is_ending:
             return None
         if await self._empty(key.name):
-            await self._let_go(namespace)
+            await self._remove_finalizer(namespace)
             return None
         return _LOOK_AGAIN_SECONDS
 
@@ -74,7 +74,7 @@ class NamespaceController:
         custom = [kind_of(definition) for definition in definitions.items]
         return [*self._kinds, *(kind for kind in custom if kind is not None and kind.namespaced)]
 
-    async def _let_go(self, namespace: CustomObject) -> None:
+    async def _remove_finalizer(self, namespace: CustomObject) -> None:
         """Remove the finalizer `kubernetes` from the spec, which only the subresource `finalize` can do."""
         spec: dict[str, Any] = namespace.spec if isinstance(namespace.spec, dict) else {}
         rest = [finalizer for finalizer in spec.get("finalizers") or [] if finalizer != "kubernetes"]

@@ -48,7 +48,7 @@ class RootCertificateController:
             tasks.create_task(self._bundles.run())
             await self._namespaces.synced()
             await self._bundles.synced()
-            tasks.create_task(self._worklist.run(self._look))
+            tasks.create_task(self._worklist.run(self._reconcile))
 
     def _follow_namespace(self, key: Key, old: AnyObject | None, new: AnyObject | None) -> None:
         if old is None and new is not None:
@@ -58,7 +58,7 @@ class RootCertificateController:
         if new is None or new.data != {FILE: self._authority}:
             self._worklist.add(key.namespace)
 
-    async def _look(self, name: str) -> None:
+    async def _reconcile(self, name: str) -> None:
         namespace = self._namespaces.objects.get(Key("", name))
         if namespace is None or namespace.metadata.is_ending:
             return

@@ -36,7 +36,7 @@ class ServiceAccountController:
             tasks.create_task(self._accounts.run())
             await self._namespaces.synced()
             await self._accounts.synced()
-            tasks.create_task(self._worklist.run(self._look))
+            tasks.create_task(self._worklist.run(self._reconcile))
 
     def _follow_namespace(self, key: Key, old: AnyObject | None, new: AnyObject | None) -> None:
         if old is None and new is not None:
@@ -46,7 +46,7 @@ class ServiceAccountController:
         if new is None:
             self._worklist.add(key.namespace)
 
-    async def _look(self, name: str) -> None:
+    async def _reconcile(self, name: str) -> None:
         namespace = self._namespaces.objects.get(Key("", name))
         if namespace is None or namespace.metadata.is_ending or Key(name, NAME) in self._accounts.objects:
             return

@@ -74,7 +74,7 @@ class TaintController:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pods.run())
             tasks.create_task(self._nodes.run())
-            tasks.create_task(self._worklist.run(self._look))
+            tasks.create_task(self._worklist.run(self._reconcile))
 
     def _pod_changed(self, key: Key, old: Tolerant | None, new: Tolerant | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
@@ -91,7 +91,7 @@ class TaintController:
         node = self._nodes.objects.get(Key("", pod.spec.node_name))
         yield from (taint for taint in (node.spec.taints if node is not None else ()) if taint.effect == NO_EXECUTE)
 
-    async def _look(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         pod = self._pods.objects.get(key)
         if pod is None or pod.is_over:
             return None
@@ -99,13 +99,13 @@ class TaintController:
         if not taints:
             self._since.pop(pod.metadata.uid, None)
             return None
-        stays = self._stays(pod, taints)
+        stays = self._tolerated_seconds(pod, taints)
         if stays is None or stays > 0:
             return stays
-        await self._send_away(pod)
+        await self._evict(pod)
         return None
 
-    def _stays(self, pod: Tolerant, taints: list[Taint]) -> float | None:
+    def _tolerated_seconds(self, pod: Tolerant, taints: list[Taint]) -> float | None:
         """For how many seconds from now the pod tolerates the taints; None without a limit."""
         used = [[each for each in pod.spec.tolerations if tolerates(each, taint)] for taint in taints]
         if not all(used):
@@ -118,7 +118,7 @@ class TaintController:
         now = self._clock.monotonic()
         return self._since.setdefault(pod.metadata.uid, now) + max(0, min(limits)) - now
 
-    async def _send_away(self, pod: Tolerant) -> None:
+    async def _evict(self, pod: Tolerant) -> None:
         key = pod.metadata.key
         about = ObjectReference(api_version="v1", kind="Pod", key=key, uid=pod.metadata.uid)
         words = f"Marking for deletion Pod {key}"

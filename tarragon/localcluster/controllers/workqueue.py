@@ -46,20 +46,20 @@ class Worklist(Generic[Item]):
             self._queued.add(item)
             self._queue.put_nowait(item)
 
-    async def run(self, look: Look[Item]) -> None:
+    async def run(self, reconcile: Look[Item]) -> None:
         """Process items until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(WORKERS):
-                tasks.create_task(self._work(look, tasks))
+                tasks.create_task(self._work(reconcile, tasks))
 
-    async def _work(self, look: Look[Item], tasks: asyncio.TaskGroup) -> None:
+    async def _work(self, reconcile: Look[Item], tasks: asyncio.TaskGroup) -> None:
         while True:
             item = await self._queue.get()
             self._queued.discard(item)
             self._busy.add(item)
             if (timer := self._timers.pop(item, None)) is not None:
                 timer.cancel()
-            pause = await self._look(look, item)
+            pause = await self._reconcile(reconcile, item)
             self._busy.discard(item)
             if item in self._again:
                 self._again.discard(item)
@@ -67,9 +67,9 @@ class Worklist(Generic[Item]):
             elif pause is not None:
                 self._timers[item] = tasks.create_task(self._add_later(item, pause))
 
-    async def _look(self, look: Look[Item], item: Item) -> float | None:
+    async def _reconcile(self, reconcile: Look[Item], item: Item) -> float | None:
         try:
-            pause = await look(item)
+            pause = await reconcile(item)
         except ApiError as error:
             failures = self._failures[item] = self._failures.get(item, 0) + 1
             step = min(FIRST_PAUSE * 2.0 ** min(failures, 20), LONGEST_PAUSE)

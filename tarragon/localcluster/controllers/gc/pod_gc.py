@@ -63,7 +63,7 @@ class OrphanController:
             tasks.create_task(self._nodes.run())
             await self._pods.synced()
             await self._nodes.synced()
-            tasks.create_task(self._worklist.run(self._look))
+            tasks.create_task(self._worklist.run(self._reconcile))
 
     def _pod_changed(self, _: Key, __: Bound | None, new: Bound | None) -> None:
         if new is not None and new.spec.node_name and not self._is_there(new.spec.node_name):
@@ -72,7 +72,7 @@ class OrphanController:
     def _is_there(self, node: str) -> bool:
         return Key("", node) in self._nodes.objects
 
-    async def _look(self, node: str) -> float | None:
+    async def _reconcile(self, node: str) -> float | None:
         pods = [self._pods.objects[key].metadata for key in sorted(self._pods_on.keys(node))]
         if self._is_there(node) or not pods:
             self._missed.pop(node, None)

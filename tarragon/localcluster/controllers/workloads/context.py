@@ -67,12 +67,12 @@ class Kept(Generic[T]):
         self.worklist: Worklist[Key] = Worklist(ground.clock, ground.jitter)
         self.cache.subscribe(self._follow)
 
-    async def run(self, look: Look[Key]) -> None:
+    async def run(self, reconcile: Look[Key]) -> None:
         """Reconcile the objects until cancelled. An unexpected error in one of them does not hold up the others."""
 
         async def contained(key: Key) -> float | None:
             try:
-                return await look(key)
+                return await reconcile(key)
             except ApiError:
                 raise
             except Exception:  # for instance a malformed value that a client wrote into a status

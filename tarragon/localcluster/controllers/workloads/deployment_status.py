@@ -14,16 +14,16 @@ _COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
 _STAMP = "lastUpdateTime"
 
 
-def status(kin: Family, collisions: int, made: str, now: dt.datetime) -> Json:
+def status(family: Family, collisions: int, made: str, now: dt.datetime) -> Json:
     """The new status. `made` is the name of the replica set that this reconciliation created, or empty."""
-    counts = _counts(kin)
-    before = kin.deployment.status
+    counts = _counts(family)
+    before = family.deployment.status
     conditions: list[Json] = list(before.get("conditions") or [])
-    conditions = with_condition(conditions, _availability(kin, counts), now, _STAMP)
-    conditions = _with_failure(kin, conditions, now)
-    conditions = _with_progress(kin, counts, made, conditions, now)
+    conditions = with_condition(conditions, _availability(family, counts), now, _STAMP)
+    conditions = _with_failure(family, conditions, now)
+    conditions = _with_progress(family, counts, made, conditions, now)
     return {
-        "observedGeneration": kin.deployment.metadata.generation,
+        "observedGeneration": family.deployment.metadata.generation,
         **{field: number or None for field, number in counts.items()},
         "collisionCount": collisions or None,
         "conditions": conditions,
@@ -45,19 +45,19 @@ def next_look(deployment: Deployment, status: Json, now: dt.datetime) -> float |
     return max(1.0, (due - now).total_seconds() + 1)
 
 
-def _counts(kin: Family) -> dict[str, int]:
-    available = sum(each.count("availableReplicas") for each in kin.all)
+def _counts(family: Family) -> dict[str, int]:
+    available = sum(each.count("availableReplicas") for each in family.all)
     return {
-        "replicas": sum(each.count("replicas") for each in kin.all),
-        "updatedReplicas": kin.new.count("replicas") if kin.new is not None else 0,
-        "readyReplicas": sum(each.count("readyReplicas") for each in kin.all),
+        "replicas": sum(each.count("replicas") for each in family.all),
+        "updatedReplicas": family.new.count("replicas") if family.new is not None else 0,
+        "readyReplicas": sum(each.count("readyReplicas") for each in family.all),
         "availableReplicas": available,
-        "unavailableReplicas": max(0, sum(each.spec.replicas for each in kin.all) - available),
+        "unavailableReplicas": max(0, sum(each.spec.replicas for each in family.all) - available),
     }
 
 
-def _availability(kin: Family, counts: dict[str, int]) -> Json:
-    is_enough = counts["availableReplicas"] >= kin.deployment.spec.replicas - kin.limits[1]
+def _availability(family: Family, counts: dict[str, int]) -> Json:
+    is_enough = counts["availableReplicas"] >= family.deployment.spec.replicas - family.limits[1]
     return {
         "type": "Available",
         "status": "True" if is_enough else "False",
@@ -66,9 +66,9 @@ def _availability(kin: Family, counts: dict[str, int]) -> Json:
     }
 
 
-def _with_failure(kin: Family, conditions: list[Json], now: dt.datetime) -> list[Json]:
+def _with_failure(family: Family, conditions: list[Json], now: dt.datetime) -> list[Json]:
     """Copy ReplicaFailure from the new replica set, or from an old one while there is no new one."""
-    for each in [kin.new] if kin.new is not None else kin.old:
+    for each in [family.new] if family.new is not None else family.old:
         failure = found(each.status.get("conditions") or [], "ReplicaFailure")
         if failure is not None:
             wanted = {field: failure[field] for field in ("type", "status", "reason", "message")}
@@ -77,14 +77,14 @@ def _with_failure(kin: Family, conditions: list[Json], now: dt.datetime) -> list
 
 
 def _with_progress(
-    kin: Family, counts: dict[str, int], made: str, conditions: list[Json], now: dt.datetime
+    family: Family, counts: dict[str, int], made: str, conditions: list[Json], now: dt.datetime
 ) -> list[Json]:
-    if kin.deployment.spec.progress_deadline_seconds >= 2**31 - 1:
+    if family.deployment.spec.progress_deadline_seconds >= 2**31 - 1:
         return without(conditions, "Progressing")
     before = found(conditions, "Progressing")
-    name = kin.new.metadata.name if kin.new is not None else made
-    subject = f'ReplicaSet "{name}"' if name else f'Deployment "{kin.deployment.metadata.name}"'
-    if kin.deployment.spec.paused:
+    name = family.new.metadata.name if family.new is not None else made
+    subject = f'ReplicaSet "{name}"' if name else f'Deployment "{family.deployment.metadata.name}"'
+    if family.deployment.spec.paused:
         return with_condition(conditions, _progress("Unknown", "DeploymentPaused", "Deployment is paused"), now, _STAMP)
     if before is not None and before["reason"] == "DeploymentPaused":
         words = "Deployment is resumed"
@@ -93,13 +93,13 @@ def _with_progress(
         wanted = _progress("True", "NewReplicaSetCreated", f'Created new replica set "{made}"')
         return with_condition(conditions, wanted, now, _STAMP)
     is_old_news = before is not None and before["reason"] == "NewReplicaSetAvailable"
-    if is_complete(kin.deployment, counts) and (not is_old_news or _says(before, name)):
+    if is_complete(family.deployment, counts) and (not is_old_news or _names(before, name)):
         wanted = _progress("True", "NewReplicaSetAvailable", f"{subject} has successfully progressed.")
         return with_condition(conditions, wanted, now, _STAMP)
-    if _moved(kin, counts) or (is_old_news and not _says(before, name)):
+    if _moved(family, counts) or (is_old_news and not _names(before, name)):
         wanted = _progress("True", "ReplicaSetUpdated", f"{subject} is progressing.")
-        return [*without(conditions, "Progressing"), _restamped(before, wanted, now)]
-    if before is not None and not is_old_news and _is_late(kin.deployment, before, now):
+        return [*without(conditions, "Progressing"), _with_new_times(before, wanted, now)]
+    if before is not None and not is_old_news and _is_late(family.deployment, before, now):
         wanted = _progress("False", "ProgressDeadlineExceeded", f"{subject} has timed out progressing.")
         return with_condition(conditions, wanted, now, _STAMP)
     return conditions
@@ -109,20 +109,20 @@ def _progress(status: str, reason: str, message: str) -> Json:
     return {"type": "Progressing", "status": status, "reason": reason, "message": message}
 
 
-def _says(condition: Json | None, name: str) -> bool:
+def _names(condition: Json | None, name: str) -> bool:
     return condition is not None and f'"{name}"' in condition["message"]
 
 
-def _restamped(before: Json | None, wanted: Json, now: dt.datetime) -> Json:
+def _with_new_times(before: Json | None, wanted: Json, now: dt.datetime) -> Json:
     """The condition with new times although reason and status are the same: the deadline counts from each progress."""
     return with_condition([{**before, "reason": ""}] if before is not None else [], wanted, now, _STAMP)[0]
 
 
-def _moved(kin: Family, counts: dict[str, int]) -> bool:
+def _moved(family: Family, counts: dict[str, int]) -> bool:
     def of(status: Json, field: str) -> int:
         return int(status.get(field) or 0)
 
-    before = kin.deployment.status
+    before = family.deployment.status
     return (
         counts["updatedReplicas"] > of(before, "updatedReplicas")
         or counts["replicas"] - counts["updatedReplicas"] < of(before, "replicas") - of(before, "updatedReplicas")

@@ -52,12 +52,12 @@ class DeploymentController:
         self._orphans = Index(replica_sets, lambda one: [] if one.metadata.controlled_by else [one.metadata.namespace])
         self.kept: Kept[Deployment] = Kept(ground, DEPLOYMENTS)
         self.kept.follow(replica_sets)
-        self._hands: Hands[Deployment] = Hands(ground, DEPLOYMENTS, "deployment-controller")
-        self._unseen = Unseen(replica_sets)
+        self._pod_control: Hands[Deployment] = Hands(ground, DEPLOYMENTS, "deployment-controller")
+        self._expectations = Unseen(replica_sets)
         ground.pods.subscribe(self._follow_pod)
 
     async def run(self) -> None:
-        await self.kept.run(self._look)
+        await self.kept.run(self._reconcile)
 
     def _follow_pod(self, _key: Key, old: Pod | None, new: Pod | None) -> None:
         """Reconcile the Deployment when a pod is gone: the strategy Recreate waits for that."""
@@ -70,39 +70,39 @@ class DeploymentController:
             if deployment is not None:
                 self.kept.worklist.add(deployment.metadata.key)
 
-    async def _look(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         deployment = self.kept.get(key)
         if deployment is None:
             return None
         mine = await self._claimed(deployment)
-        if not self._unseen.is_settled(deployment.metadata.uid):
+        if not self._expectations.is_settled(deployment.metadata.uid):
             return LOOK_AGAIN_SECONDS
-        kin = rollout.family(deployment, mine)
+        family = rollout.family(deployment, mine)
         if deployment.metadata.is_ending:
-            await self._tell(kin, "", 0)
+            await self._write_status(family, "", 0)
             return None
-        if not await self._is_numbered(kin):
+        if not await self._is_numbered(family):
             return LOOK_AGAIN_SECONDS
-        made, collisions = await self._act(kin)
-        if self._unseen.is_settled(deployment.metadata.uid) and not made:
-            await self._forget(kin)
-        return await self._tell(kin, made, collisions)
+        made, collisions = await self._act(family)
+        if self._expectations.is_settled(deployment.metadata.uid) and not made:
+            await self._delete_old(family)
+        return await self._write_status(family, made, collisions)
 
-    async def _tell(self, kin: Family, made: str, collisions: int) -> float | None:
+    async def _write_status(self, family: Family, made: str, collisions: int) -> float | None:
         now = self._ground.clock.now()
-        status = deployment_status.status(kin, collisions + _collisions(kin.deployment), made, now)
-        await self._hands.write_status(kin.deployment, kin.deployment.status, status)
-        return deployment_status.next_look(kin.deployment, status, now)
+        status = deployment_status.status(family, collisions + _collisions(family.deployment), made, now)
+        await self._pod_control.write_status(family.deployment, family.deployment.status, status)
+        return deployment_status.next_look(family.deployment, status, now)
 
-    async def _act(self, kin: Family) -> tuple[str, int]:
+    async def _act(self, family: Family) -> tuple[str, int]:
         """Return the name of the replica set that was created, and the number of name collisions."""
-        step = rollout.step(kin, old_pods_run=self._old_pods_run(kin))
+        step = rollout.step(family, old_pods_run=self._old_pods_run(family))
         for size in step.sizes:
-            await self._resize(kin, size)
-        return await self._make(kin, step.make) if step.make is not None else ("", 0)
+            await self._resize(family, size)
+        return await self._make(family, step.make) if step.make is not None else ("", 0)
 
-    def _old_pods_run(self, kin: Family) -> bool:
-        pods = (pod for each in kin.old for pod in self._ground.owned(REPLICA_SETS.as_owner(each.metadata)))
+    def _old_pods_run(self, family: Family) -> bool:
+        pods = (pod for each in family.old for pod in self._ground.owned(REPLICA_SETS.as_owner(each.metadata)))
         return any(not pod.is_finished for pod in pods)
 
     # ------------------------------------------------------------------------------------------------ replica sets
@@ -111,31 +111,31 @@ class DeploymentController:
         fits = selects(deployment)
         if not deployment.metadata.is_ending:
             for each in [each for each in self._mine(deployment) if not fits(each)]:
-                await self._reown(deployment, each, mine=False)
+                await self._set_owner(deployment, each, owned=False)
             for each in self._at(self._orphans.keys(deployment.metadata.namespace)):
                 if fits(each) and not each.metadata.is_ending:
-                    await self._reown(deployment, each, mine=True)
+                    await self._set_owner(deployment, each, owned=True)
         return [each for each in self._mine(deployment) if not each.metadata.is_ending]
 
     def _mine(self, deployment: Deployment) -> list[ReplicaSet]:
-        return self._at(self._owned.keys(self._hands.identity(deployment)))
+        return self._at(self._owned.keys(self._pod_control.identity(deployment)))
 
     def _at(self, keys: Any) -> list[ReplicaSet]:
         return [self._replica_sets.objects[key] for key in sorted(keys)]
 
-    async def _reown(self, deployment: Deployment, each: ReplicaSet, *, mine: bool) -> None:
+    async def _set_owner(self, deployment: Deployment, each: ReplicaSet, *, owned: bool) -> None:
         others = [one for one in each.metadata.owner_references if one.uid != deployment.metadata.uid]
-        references = [*others, self._hands.reference(deployment)] if mine else others
+        references = [*others, self._pod_control.reference(deployment)] if owned else others
         owners = {"ownerReferences": [to_builtins(one) for one in references] or None}
         await self._patch(deployment, each, {"metadata": owners})
 
-    async def _is_numbered(self, kin: Family) -> bool:
+    async def _is_numbered(self, family: Family) -> bool:
         """Whether the new replica set and the Deployment have their revision. If not, it has just been written."""
-        new = kin.new
+        new = family.new
         if new is None:
             return True
-        annotations = dict(_copied(kin.deployment))
-        revision, before = rollout.next_revision(kin), rollout.revision_of(new)
+        annotations = dict(_copied(family.deployment))
+        revision, before = rollout.next_revision(family), rollout.revision_of(new)
         if before < revision:
             annotations[REVISION] = str(revision)
             if before:
@@ -144,12 +144,12 @@ class DeploymentController:
         change: Json = {}
         if any(new.metadata.annotations.get(name) != value for name, value in annotations.items()):
             change["metadata"] = {"annotations": annotations}
-        if new.spec.min_ready_seconds != kin.deployment.spec.min_ready_seconds:
-            change["spec"] = {"minReadySeconds": kin.deployment.spec.min_ready_seconds}
+        if new.spec.min_ready_seconds != family.deployment.spec.min_ready_seconds:
+            change["spec"] = {"minReadySeconds": family.deployment.spec.min_ready_seconds}
         if change:
-            await self._patch(kin.deployment, new, change)
+            await self._patch(family.deployment, new, change)
             return False
-        await self._number(kin.deployment, max(before, revision))
+        await self._number(family.deployment, max(before, revision))
         return True
 
     async def _number(self, deployment: Deployment, revision: int) -> None:
@@ -158,22 +158,22 @@ class DeploymentController:
             with suppress(NotFound):
                 await self._cluster.patch(DEPLOYMENTS, deployment.metadata.key, change)
 
-    async def _make(self, kin: Family, replicas: int) -> tuple[str, int]:
-        deployment = kin.deployment
+    async def _make(self, family: Family, replicas: int) -> tuple[str, int]:
+        deployment = family.deployment
         hashed = template_hash(deployment.spec.template, _collisions(deployment))
-        body = self._replica_set(kin, hashed, replicas)
+        body = self._replica_set(family, hashed, replicas)
         try:
             made = await self._cluster.create(REPLICA_SETS, body)
         except AlreadyExists:
             return "", 0 if await self._is_mine(deployment, body) else 1
         except ApiError as error:
-            await self._hands.tell(deployment, "Warning", "ReplicaSetCreateError", f"Failed to create: {error}")
+            await self._pod_control.tell(deployment, "Warning", "ReplicaSetCreateError", f"Failed to create: {error}")
             raise
-        self._unseen.wrote(deployment.metadata.uid, made.metadata.resource_version)
-        await self._number(deployment, rollout.next_revision(kin))
+        self._expectations.wrote(deployment.metadata.uid, made.metadata.resource_version)
+        await self._number(deployment, rollout.next_revision(family))
         if replicas:
             words = f"Scaled up replica set {made.metadata.name} from 0 to {replicas}"
-            await self._hands.tell(deployment, "Normal", "ScalingReplicaSet", words)
+            await self._pod_control.tell(deployment, "Normal", "ScalingReplicaSet", words)
         return made.metadata.name, 0
 
     async def _is_mine(self, deployment: Deployment, body: Json) -> bool:
@@ -184,23 +184,23 @@ class DeploymentController:
         key = Key(deployment.metadata.namespace, body["metadata"]["name"])
         with suppress(NotFound):
             found = await self._cluster.get(REPLICA_SETS, key)
-            self._unseen.wrote(deployment.metadata.uid, found.metadata.resource_version)
+            self._expectations.wrote(deployment.metadata.uid, found.metadata.resource_version)
             is_same = is_same_template(found.spec.template, deployment.spec.template)
-            return found.metadata.controlled_by in {None, self._hands.identity(deployment)} and is_same
+            return found.metadata.controlled_by in {None, self._pod_control.identity(deployment)} and is_same
         return True
 
-    def _replica_set(self, kin: Family, hashed: str, replicas: int) -> Json:
-        deployment = kin.deployment
+    def _replica_set(self, family: Family, hashed: str, replicas: int) -> Json:
+        deployment = family.deployment
         selector = deployment.selector
         labels = (deployment.spec.template.get("metadata") or {}).get("labels") or {}
-        counts = {DESIRED: str(deployment.spec.replicas), MOST: str(kin.most)}
+        counts = {DESIRED: str(deployment.spec.replicas), MOST: str(family.most)}
         return {
             "metadata": {
                 "name": f"{deployment.metadata.name}-{hashed}",
                 "namespace": deployment.metadata.namespace,
                 "labels": {**labels, HASH_LABEL: hashed},
-                "annotations": {**_copied(deployment), **counts, REVISION: str(rollout.next_revision(kin))},
-                "ownerReferences": [to_builtins(self._hands.reference(deployment))],
+                "annotations": {**_copied(deployment), **counts, REVISION: str(rollout.next_revision(family))},
+                "ownerReferences": [to_builtins(self._pod_control.reference(deployment))],
             },
             "spec": {
                 "replicas": replicas,
@@ -210,28 +210,28 @@ class DeploymentController:
             },
         }
 
-    async def _resize(self, kin: Family, size: Resize) -> None:
+    async def _resize(self, family: Family, size: Resize) -> None:
         each = size.replica_set
-        counts = {DESIRED: str(kin.deployment.spec.replicas), MOST: str(kin.most)}
+        counts = {DESIRED: str(family.deployment.spec.replicas), MOST: str(family.most)}
         is_told = all(each.metadata.annotations.get(name) == value for name, value in counts.items())
         if size.replicas == each.spec.replicas and is_told:
             return
         change = {"metadata": {"annotations": counts}, "spec": {"replicas": size.replicas}}
-        await self._patch(kin.deployment, each, change)
+        await self._patch(family.deployment, each, change)
         if size.replicas != each.spec.replicas:
             way = "up" if size.replicas > each.spec.replicas else "down"
             words = f"Scaled {way} replica set {each.metadata.name} from {each.spec.replicas} to {size.replicas}"
-            await self._hands.tell(kin.deployment, "Normal", "ScalingReplicaSet", words)
+            await self._pod_control.tell(family.deployment, "Normal", "ScalingReplicaSet", words)
 
     async def _patch(self, deployment: Deployment, each: ReplicaSet, change: Json) -> None:
         """Patch the replica set on the condition that it has not changed since it was read."""
         seen = {"uid": each.metadata.uid, "resourceVersion": each.metadata.resource_version}
         whole = {**change, "metadata": {**change.get("metadata", {}), **seen}}
         changed = await self._cluster.patch(REPLICA_SETS, each.metadata.key, whole)
-        self._unseen.wrote(deployment.metadata.uid, changed.metadata.resource_version)
+        self._expectations.wrote(deployment.metadata.uid, changed.metadata.resource_version)
 
-    async def _forget(self, kin: Family) -> None:
-        for each in rollout.to_forget(kin):
+    async def _delete_old(self, family: Family) -> None:
+        for each in rollout.to_forget(family):
             with suppress(NotFound, Conflict):
                 options = DeleteOptions(uid=each.metadata.uid, propagation="Background")
                 await self._cluster.delete(REPLICA_SETS, each.metadata.key, options)

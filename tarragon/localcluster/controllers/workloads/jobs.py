@@ -30,27 +30,27 @@ class JobController:
         self._clock = ground.clock
         self.kept: Kept[Job] = Kept(ground, JOBS)
         self.kept.follow(ground.pods)
-        self._hands: Hands[Job] = Hands(ground, JOBS, "job-controller")
+        self._pod_control: Hands[Job] = Hands(ground, JOBS, "job-controller")
         self._by_name = Index(ground.pods, lambda pod: [key] if (key := _job_of(pod)) else [])
         ground.pods.subscribe(self._follow_pod)
 
     async def run(self) -> None:
-        await self.kept.run(self._look)
+        await self.kept.run(self._reconcile)
 
     def _follow_pod(self, _key: Key, _old: Pod | None, new: Pod | None) -> None:
         if new is not None and is_tracked(new) and (key := _job_of(new)) is not None:
             self.kept.worklist.add(key)
 
-    async def _look(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         job = self.kept.get(key)
-        await self._let_go_of_strays(key, job)
+        await self._release_strays(key, job)
         if job is None or job.spec.managed_by not in {"", _MANAGER}:
             return None
         if job.is_finished and (left := job_plan.seconds_to_live(job, self._clock.now())) is not None and left <= 0:
-            await self._bury(job)
+            await self._delete_expired(job)
             return None
-        pods = await self._hands.claimed(job)
-        if not self._hands.unseen.is_settled(job.metadata.uid):
+        pods = await self._pod_control.claimed(job)
+        if not self._pod_control.unseen.is_settled(job.metadata.uid):
             return LOOK_AGAIN_SECONDS
         if job.metadata.is_ending:
             await self._release([pod for pod in pods if is_tracked(pod)])
@@ -62,8 +62,8 @@ class JobController:
         counted = count(job, pods)
         ends = job_plan.verdict(job, pods, counted, now)
         status = job_plan.status(job, pods, counted, ends, now)
-        await self._hands.write_status(job, job.status, status)
-        await self._tell(job, status)
+        await self._pod_control.write_status(job, job.status, status)
+        await self._record_events(job, status)
         await self._release(counted.release)
         return await self._act(job, pods, counted, ends)
 
@@ -73,12 +73,12 @@ class JobController:
         plan = job_plan.plan(job, pods, counted, ends, self._clock.now())
         if plan.drop:
             await self._release([pod for pod in plan.drop if is_tracked(pod)])
-        await self._hands.delete(job, [*plan.drop, *plan.stop])
-        trouble = await self._hands.make(job, [self._pod(job, index) for index in plan.make])
+        await self._pod_control.delete(job, [*plan.drop, *plan.stop])
+        trouble = await self._pod_control.make(job, [self._pod(job, index) for index in plan.make])
         return LOOK_AGAIN_SECONDS if trouble is not None else plan.again
 
     def _pod(self, job: Job, index: int | None) -> Json:
-        body = pod_from(job.spec.template, job, self._hands.reference(job))
+        body = pod_from(job.spec.template, job, self._pod_control.reference(job))
         metadata = body["metadata"]
         metadata["finalizers"] = [*metadata.get("finalizers", ()), TRACKING]
         if index is not None:
@@ -98,28 +98,28 @@ class JobController:
         with suppress(NotFound, Conflict):  # the watch shows the change, and the Job is reconciled again
             await self._cluster.patch(PODS, pod.metadata.key, {"metadata": metadata})
 
-    async def _let_go_of_strays(self, key: Key, job: Job | None) -> None:
+    async def _release_strays(self, key: Key, job: Job | None) -> None:
         """Remove the finalizer from pods of an earlier Job of this name."""
         pods = (self._ground.pods.objects[each] for each in sorted(self._by_name.keys(key)))
         owner = JOBS.as_owner(job.metadata) if job is not None else None
         await self._release([pod for pod in pods if pod.metadata.controlled_by != owner and is_tracked(pod)])
 
-    async def _bury(self, job: Job) -> None:
+    async def _delete_expired(self, job: Job) -> None:
         with suppress(NotFound, Conflict):
             options = DeleteOptions(uid=job.metadata.uid, propagation="Background")
             await self._cluster.delete(JOBS, job.metadata.key, options)
 
-    async def _tell(self, job: Job, status: Json) -> None:
+    async def _record_events(self, job: Job, status: Json) -> None:
         for condition in status["conditions"] or ():
             if job.has(condition["type"]) or condition["status"] != "True":
                 continue
             match condition["type"]:
                 case "Complete":
-                    await self._hands.tell(job, "Normal", "Completed", "Job completed")
+                    await self._pod_control.tell(job, "Normal", "Completed", "Job completed")
                 case "Failed":
-                    await self._hands.tell(job, "Warning", condition["reason"], condition["message"])
+                    await self._pod_control.tell(job, "Warning", condition["reason"], condition["message"])
                 case "Suspended":
-                    await self._hands.tell(job, "Normal", "Suspended", "Job suspended")
+                    await self._pod_control.tell(job, "Normal", "Suspended", "Job suspended")
                 case _:
                     pass
 

@@ -44,26 +44,26 @@ class Hands(Generic[T]):
 
         identity = self.identity(owner)
         for pod in [pod for pod in self._ground.owned(identity) if not stays(pod)]:
-            await self._reown(owner, pod, mine=False)
+            await self._set_owner(owner, pod, owned=False)
         if not owner.metadata.is_ending:
             orphans = self._ground.orphans(owner.metadata.namespace)
             adoptable = [pod for pod in orphans if pod.is_active and fits(pod)]
-            if adoptable and await self._is_still_there(owner):
+            if adoptable and await self._still_exists(owner):
                 for pod in adoptable:
-                    await self._reown(owner, pod, mine=True)
+                    await self._set_owner(owner, pod, owned=True)
         # Read again: the cache may have received these writes.
         return [pod for pod in self._ground.owned(identity) if stays(pod)]
 
-    async def _is_still_there(self, owner: T) -> bool:
+    async def _still_exists(self, owner: T) -> bool:
         """Whether a fresh read shows the owner: one that is being deleted must not adopt the pods that it orphaned."""
         with suppress(NotFound):
             now = await self._cluster.get(self._resource, owner.metadata.key)
             return now.metadata.uid == owner.metadata.uid and not now.metadata.is_ending
         return False
 
-    async def _reown(self, owner: T, pod: Pod, *, mine: bool) -> None:
+    async def _set_owner(self, owner: T, pod: Pod, *, owned: bool) -> None:
         others = [each for each in pod.metadata.owner_references if each.uid != owner.metadata.uid]
-        references = [*others, self.reference(owner)] if mine else others
+        references = [*others, self.reference(owner)] if owned else others
         metadata = {
             "uid": pod.uid,
             "resourceVersion": pod.metadata.resource_version,

@@ -100,23 +100,23 @@ class ReplicaSetController:
         self._clock = ground.clock
         self.kept: Kept[ReplicaSet] = Kept(ground, REPLICA_SETS)
         self.kept.follow(ground.pods)
-        self._hands: Hands[ReplicaSet] = Hands(ground, REPLICA_SETS, "replicaset-controller")
+        self._pod_control: Hands[ReplicaSet] = Hands(ground, REPLICA_SETS, "replicaset-controller")
 
     async def run(self) -> None:
-        await self.kept.run(self._look)
+        await self.kept.run(self._reconcile)
 
-    async def _look(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         owner = self.kept.get(key)
         if owner is None:
             return None
-        active = [pod for pod in await self._hands.claimed(owner) if pod.is_active]
-        settled = self._hands.unseen.is_settled(owner.metadata.uid)
+        active = [pod for pod in await self._pod_control.claimed(owner) if pod.is_active]
+        settled = self._pod_control.unseen.is_settled(owner.metadata.uid)
         trouble = await self._act(owner, active) if settled and not owner.metadata.is_ending else None
         now = self._clock.now()
         if not settled:
             # The counts would be out of date.
             return LOOK_AGAIN_SECONDS
-        await self._hands.write_status(owner, owner.status, status(owner, active, now, trouble))
+        await self._pod_control.write_status(owner, owner.status, status(owner, active, now, trouble))
         if trouble is not None:
             return LOOK_AGAIN_SECONDS
         return next_available(active, owner.spec.min_ready_seconds, now)
@@ -124,7 +124,7 @@ class ReplicaSetController:
     async def _act(self, owner: ReplicaSet, active: list[Pod]) -> tuple[str, str] | None:
         todo = step(owner.spec.replicas, active, self._clock.now())
         if todo.delete:
-            await self._hands.delete(owner, todo.delete)
-        body = pod_from(owner.spec.template, owner, self._hands.reference(owner))
-        failed = await self._hands.make(owner, [body] * todo.make)
+            await self._pod_control.delete(owner, todo.delete)
+        body = pod_from(owner.spec.template, owner, self._pod_control.reference(owner))
+        failed = await self._pod_control.make(owner, [body] * todo.make)
         return ("FailedCreate", str(failed)) if failed is not None else None

@@ -68,66 +68,68 @@ def family(deployment: Deployment, replica_sets: Iterable[ReplicaSet]) -> Family
     return Family(deployment, new, [each for each in ordered if each is not new])
 
 
-def step(kin: Family, *, old_pods_run: bool) -> Step:
+def step(family: Family, *, old_pods_run: bool) -> Step:
     """The next step. `old_pods_run`: a pod of an old replica set has not finished, though it may be terminating."""
-    spec = kin.deployment.spec
-    if not all(each.is_observed for each in kin.all):
+    spec = family.deployment.spec
+    if not all(each.is_observed for each in family.all):
         return WAIT
-    if spec.paused or is_resized(kin):
-        return Step(scaled(kin))
+    if spec.paused or is_resized(family):
+        return Step(scaled(family))
     if spec.strategy.type == "Recreate":
-        return _recreated(kin, old_pods_run=old_pods_run)
-    return _rolled(kin)
+        return _recreated(family, old_pods_run=old_pods_run)
+    return _rolled(family)
 
 
-def is_resized(kin: Family) -> bool:
+def is_resized(family: Family) -> bool:
     """Whether the Deployment was scaled: its size differs from the one recorded in its replica sets."""
-    wanted = str(kin.deployment.spec.replicas)
-    return any(each.metadata.annotations.get(DESIRED, wanted) != wanted for each in kin.all if each.spec.replicas > 0)
+    wanted = str(family.deployment.spec.replicas)
+    return any(
+        each.metadata.annotations.get(DESIRED, wanted) != wanted for each in family.all if each.spec.replicas > 0
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------- rolling
 
 
-def _recreated(kin: Family, *, old_pods_run: bool) -> Step:
-    down = [Resize(each, 0) for each in kin.old if each.spec.replicas > 0]
+def _recreated(family: Family, *, old_pods_run: bool) -> Step:
+    down = [Resize(each, 0) for each in family.old if each.spec.replicas > 0]
     if down:
         return Step(down)
     if old_pods_run:
         return WAIT
-    return _grown(kin, kin.deployment.spec.replicas)
+    return _grown(family, family.deployment.spec.replicas)
 
 
-def _rolled(kin: Family) -> Step:
-    wanted = kin.deployment.spec.replicas
-    has = kin.new.spec.replicas if kin.new is not None else 0
-    room = kin.most - sum(max(each.spec.replicas, each.count("replicas")) for each in kin.all)
-    grown = _grown(kin, has + max(0, min(wanted - has, room)) if has < wanted else wanted)
+def _rolled(family: Family) -> Step:
+    wanted = family.deployment.spec.replicas
+    has = family.new.spec.replicas if family.new is not None else 0
+    room = family.most - sum(max(each.spec.replicas, each.count("replicas")) for each in family.all)
+    grown = _grown(family, has + max(0, min(wanted - has, room)) if has < wanted else wanted)
     if grown != WAIT:
         return grown
-    return Step(_shrunk(kin))
+    return Step(_shrunk(family))
 
 
-def _grown(kin: Family, replicas: int) -> Step:
-    if kin.new is None:
+def _grown(family: Family, replicas: int) -> Step:
+    if family.new is None:
         return Step(make=replicas)
-    return Step([Resize(kin.new, replicas)]) if kin.new.spec.replicas != replicas else WAIT
+    return Step([Resize(family.new, replicas)]) if family.new.spec.replicas != replicas else WAIT
 
 
-def _shrunk(kin: Family) -> list[Resize]:
+def _shrunk(family: Family) -> list[Resize]:
     """Shrink old replica sets: first by their unavailable pods, then by available ones above the minimum."""
-    old = [each for each in kin.old if each.spec.replicas > 0]
-    new = kin.new
+    old = [each for each in family.old if each.spec.replicas > 0]
+    new = family.new
     if not old or new is None:
         return []
-    least = kin.deployment.spec.replicas - kin.limits[1]
-    spare = sum(each.spec.replicas for each in kin.all) - least - (new.spec.replicas - _available(new))
+    least = family.deployment.spec.replicas - family.limits[1]
+    spare = sum(each.spec.replicas for each in family.all) - least - (new.spec.replicas - _available(new))
     sizes = {each.metadata.uid: each.spec.replicas for each in old}
     for each in old:
         broken = min(max(0, spare), each.spec.replicas - _available(each))
         sizes[each.metadata.uid] -= broken
         spare -= broken
-    healthy = min(spare, sum(map(_available, kin.all)) - least)
+    healthy = min(spare, sum(map(_available, family.all)) - least)
     for each in old:
         gone = min(max(0, healthy), sizes[each.metadata.uid])
         sizes[each.metadata.uid] -= gone
@@ -143,29 +145,29 @@ def _available(replica_set: ReplicaSet) -> int:
 # -------------------------------------------------------------------------------------------------------------- scaling
 
 
-def scaled(kin: Family) -> list[Resize]:
+def scaled(family: Family) -> list[Resize]:
     """Distribute a new size over the replica sets in proportion to theirs, so that a rollout keeps its progress."""
-    wanted = kin.deployment.spec.replicas
-    active = [each for each in kin.all if each.spec.replicas > 0]
+    wanted = family.deployment.spec.replicas
+    active = [each for each in family.all if each.spec.replicas > 0]
     only = active[0] if len(active) == 1 else None
     if not active:
-        only = kin.new or (kin.old[-1] if kin.old else None)
+        only = family.new or (family.old[-1] if family.old else None)
     if only is not None:
         return [Resize(only, wanted)]
-    if kin.new is not None and kin.new.spec.replicas == wanted == _available(kin.new):
-        return [Resize(each, 0) for each in kin.old if each.spec.replicas > 0]
-    return _shared_out(kin, active) if kin.deployment.spec.strategy.type == "RollingUpdate" else []
+    if family.new is not None and family.new.spec.replicas == wanted == _available(family.new):
+        return [Resize(each, 0) for each in family.old if each.spec.replicas > 0]
+    return _shared_out(family, active) if family.deployment.spec.strategy.type == "RollingUpdate" else []
 
 
-def _shared_out(kin: Family, active: Sequence[ReplicaSet]) -> list[Resize]:
-    allowed = kin.most if kin.deployment.spec.replicas > 0 else 0
+def _shared_out(family: Family, active: Sequence[ReplicaSet]) -> list[Resize]:
+    allowed = family.most if family.deployment.spec.replicas > 0 else 0
     change = allowed - sum(each.spec.replicas for each in active)
     by_age = sorted(active, key=_age, reverse=change > 0)
     largest_first = sorted(by_age, key=lambda each: -each.spec.replicas)
     sizes: list[int] = []
     left = change
     for each in largest_first:
-        part = _part(each, allowed, kin)
+        part = _part(each, allowed, family)
         part = max(0, min(part, left)) if change > 0 else min(0, max(part, left))
         sizes.append(each.spec.replicas + part)
         left -= part
@@ -174,9 +176,9 @@ def _shared_out(kin: Family, active: Sequence[ReplicaSet]) -> list[Resize]:
     return [Resize(each, size) for each, size in zip(largest_first, sizes, strict=True)]
 
 
-def _part(replica_set: ReplicaSet, allowed: int, kin: Family) -> int:
+def _part(replica_set: ReplicaSet, allowed: int, family: Family) -> int:
     told = replica_set.metadata.annotations.get(MOST, "")
-    before = int(told) if told.isdigit() and int(told) else int(kin.deployment.status.get("replicas") or 0) or 1
+    before = int(told) if told.isdigit() and int(told) else int(family.deployment.status.get("replicas") or 0) or 1
     return round(replica_set.spec.replicas * allowed / before) - replica_set.spec.replicas
 
 
@@ -188,20 +190,20 @@ def revision_of(replica_set: ReplicaSet) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def next_revision(kin: Family) -> int:
+def next_revision(family: Family) -> int:
     """The revision of the new replica set: one more than the largest of the old ones."""
-    return max(map(revision_of, kin.old), default=0) + 1
+    return max(map(revision_of, family.old), default=0) + 1
 
 
-def to_forget(kin: Family) -> list[ReplicaSet]:
+def to_forget(family: Family) -> list[ReplicaSet]:
     """Empty old replica sets beyond revisionHistoryLimit."""
     spent = [
         each
-        for each in kin.old
+        for each in family.old
         if not (each.spec.replicas or each.count("replicas") or each.metadata.is_ending) and each.is_observed
     ]
     return sorted(spent, key=lambda each: (revision_of(each), _age(each)))[
-        : max(0, len(kin.old) - kin.deployment.spec.revision_history_limit)
+        : max(0, len(family.old) - family.deployment.spec.revision_history_limit)
     ]
 
 
