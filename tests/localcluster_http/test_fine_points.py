@@ -154,6 +154,24 @@ async def test_jobs_are_selected_by_their_counts(ask: Wire) -> None:
         assert [one["metadata"]["name"] for one in found["items"]] == [name]
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/apis/autoscaling",
+            "/apis/policy",
+            "/apis/networking.k8s.io",
+            "/apis/node.k8s.io",
+            "/apis/apiregistration.k8s.io",
+        ),
+        *("/apis/apps/v1/statefulsets", "/apis/apps/v1/daemonsets", "/apis/batch/v1/cronjobs"),
+        *("/api/v1/limitranges", "/api/v1/replicationcontrollers", "/apis/storage.k8s.io/v1/csidrivers"),
+    ],
+)
+async def test_kinds_that_no_training_job_needs_are_not_served(ask: Wire, path: str) -> None:
+    assert (await ask("GET", path))[0] == 404
+
+
 async def test_a_volume_of_a_path_says_that_its_type_does_not_matter(ask: Wire) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}
 
