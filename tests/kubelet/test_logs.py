@@ -107,11 +107,11 @@ def test_any_output_is_read_back_and_its_tail_is_its_last_lines(
             os.close(stream.log.descriptor)
 
         # In bytes: a log may rotate between two parts of a line, which may be split within a character.
-        text = read_log(log)
+        kept = read_log(log)
 
         output = "".join(text + "\n" for text in texts).encode()
-        assert output.endswith(text)
-        assert read_log(log, tail=tail) == b"".join(text.splitlines(keepends=True)[-tail:] if tail else [])
+        assert output.endswith(kept)
+        assert read_log(log, tail=tail) == b"".join(kept.splitlines(keepends=True)[-tail:] if tail else [])
 
 
 def test_a_termination_message_from_the_log_is_limited(log: Path) -> None:

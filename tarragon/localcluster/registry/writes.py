@@ -54,8 +54,9 @@ class Writes:
     async def run(self, decide: Callable[[], Decision[T]], options: WriteOptions) -> T:
         """Decide a write, store it with the new counts of quotas, and return the answer.
 
-        Raises what `decide` raises, 403 for what a quota does not allow, and 507 if the disk rejects the write. An answer that stores
-        nothing waits for the queued writes that it depends on: a conflict with a write that then fails would be wrong.
+        Raises what `decide` raises, 403 for what a quota does not allow, and 507 if the disk rejects the write. An
+        answer that stores nothing waits for the queued writes that it depends on: a conflict with a write that then
+        fails would be wrong.
         """
         try:
             decision = decide()
