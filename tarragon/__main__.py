@@ -1,4 +1,4 @@
-"""`python -m tarragon`."""
+"""Run the command line with `python -m tarragon`."""
 
 from __future__ import annotations
 

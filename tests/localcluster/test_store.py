@@ -324,7 +324,7 @@ async def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> No
         connection.execute("CREATE TABLE songs (title TEXT)")
     connection.close()
 
-    with pytest.raises(TarragonError, match="a database of some other program"):
+    with pytest.raises(TarragonError, match="a database of another program"):
         async with opened(path):
             pass
 

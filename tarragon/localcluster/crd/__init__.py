@@ -1,1 +1,1 @@
-"""Custom resource definitions."""
+"""Custom resource definitions: their validation, and the kinds that they define. Begin with `definitions.py`."""

@@ -1,6 +1,6 @@
-"""CustomResourceDefinitions: their own rules, and the kinds that they make.
+"""CustomResourceDefinitions: their validation, defaults and status, and the kinds that they define.
 
-Conversion is None: a stored object is answered in every served version with its apiVersion rewritten.
+Only the conversion strategy None is supported: in every served version an object differs only in its apiVersion.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tarragon.localcluster.schema.structure import metadata_faults, structural_f
 Json = dict[str, Any]
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-"""The finalizer that keeps a definition until its last object is gone."""
+"""The finalizer that keeps a definition until its last custom object is gone."""
 
 _VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
 _PATH = re.compile(r"(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-_NAME_WORDS = ("plural", "singular", "kind", "listKind")
+_NAME_FIELDS = ("plural", "singular", "kind", "listKind")
 
 
 def prepare_create(definition: Json) -> None:
@@ -44,7 +44,7 @@ def prepare_create(definition: Json) -> None:
 
 
 def prepare_update(definition: Json, old: Mapping[str, Any]) -> None:
-    """A version that is stored from now on joins those of which there may be objects."""
+    """Default the spec, and add a new storage version to `status.storedVersions`."""
     spec = definition.setdefault("spec", {})
     _default(spec)
     status = {**(old.get("status") or {})}
@@ -55,20 +55,20 @@ def prepare_update(definition: Json, old: Mapping[str, Any]) -> None:
 
 def faults(definition: Mapping[str, Any]) -> Iterator[Fault]:
     spec = definition["spec"]
-    group, words = spec.get("group") or "", spec.get("names") or {}
-    if definition["metadata"].get("name") != f"{words.get('plural', '')}.{group}":
+    group, naming = spec.get("group") or "", spec.get("names") or {}
+    if definition["metadata"].get("name") != f"{naming.get('plural', '')}.{group}":
         name = definition["metadata"].get("name")
         yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
     if not group:
         yield required("spec.group")
-    elif told := names.subdomain(group):
-        yield invalid_value("spec.group", group, told)
+    elif problem := names.subdomain(group):
+        yield invalid_value("spec.group", group, problem)
     if spec.get("scope") not in {"Namespaced", "Cluster"}:
         yield unsupported("spec.scope", spec.get("scope", ""), ("Cluster", "Namespaced"))
-    yield from _name_faults(words)
+    yield from _name_faults(naming)
     yield from _version_faults(spec)
     if (strategy := spec["conversion"].get("strategy")) != "None":
-        # A webhook would have to be called on every read of another version; until then it is refused, not ignored.
+        # Conversion webhooks are not implemented, so they are rejected instead of ignored.
         yield unsupported("spec.conversion.strategy", strategy, ("None",))
 
 
@@ -87,7 +87,7 @@ def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fa
 
 
 def accept_names(definition: Json, others: Iterable[Mapping[str, Any]], now: str) -> None:
-    """Write, in place, whether the names are free, and so whether the kind is served. `others` are all other ones."""
+    """Set the conditions NamesAccepted and Established in place. `others` are all other definitions."""
     wanted = definition["spec"]["names"]
     taken = _taken_names(definition, others)
     status = definition["status"]
@@ -100,13 +100,13 @@ def accept_names(definition: Json, others: Iterable[Mapping[str, Any]], now: str
     status["acceptedNames"] = dict(wanted)
     _set_condition(status, ("NamesAccepted", "True", "NoConflicts", "no conflicts found"), now)
     if not is_established(definition):
-        words = "the initial names have been accepted"
-        _set_condition(status, ("Established", "True", "InitialNamesAccepted", words), now)
+        message = "the initial names have been accepted"
+        _set_condition(status, ("Established", "True", "InitialNamesAccepted", message), now)
 
 
 def mark_terminating(definition: Json, now: str) -> None:
-    words = "CustomResource deletion is in progress"
-    _set_condition(definition["status"], ("Terminating", "True", "InstanceDeletionInProgress", words), now)
+    message = "CustomResource deletion is in progress"
+    _set_condition(definition["status"], ("Terminating", "True", "InstanceDeletionInProgress", message), now)
 
 
 def is_established(definition: Mapping[str, Any]) -> bool:
@@ -115,12 +115,12 @@ def is_established(definition: Mapping[str, Any]) -> bool:
 
 
 def full_name(definition: Mapping[str, Any]) -> str:
-    """The name of the kind's objects in the store."""
+    """The name of the kind in the store: `plural.group`."""
     return f"{definition['spec']['names']['plural']}.{definition['spec']['group']}"
 
 
 def served_kinds(definition: Mapping[str, Any]) -> list[Served]:
-    """The kind in its served versions, the preferred one first; none while its names are not accepted."""
+    """The kind in its served versions, the preferred version first; empty while the names are not accepted."""
     if not is_established(definition):
         return []
     spec = definition["spec"]
@@ -130,19 +130,19 @@ def served_kinds(definition: Mapping[str, Any]) -> list[Served]:
 
 
 def _served(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) -> Served:
-    words, subresources = spec["names"], version.get("subresources") or {}
+    naming, subresources = spec["names"], version.get("subresources") or {}
     openapi = version["schema"]["openAPIV3Schema"]
     scale = subresources.get("scale")
     return Served(
         group=spec["group"],
         version=version["name"],
-        plural=words["plural"],
-        kind=words["kind"],
-        singular=words["singular"],
-        list_kind=words["listKind"],
+        plural=naming["plural"],
+        kind=naming["kind"],
+        singular=naming["singular"],
+        list_kind=naming["listKind"],
         namespaced=spec["scope"] == "Namespaced",
-        short_names=tuple(words.get("shortNames") or ()),
-        categories=tuple(words.get("categories") or ()),
+        short_names=tuple(naming.get("shortNames") or ()),
+        categories=tuple(naming.get("categories") or ()),
         verbs=CUSTOM_VERBS,
         subresources=tuple(name for name in ("scale", "status") if subresources.get(name) is not None),
         storage_version=storage,
@@ -180,12 +180,12 @@ def _scale_paths(scale: Mapping[str, Any]) -> ScalePaths:
 
 
 def _default(spec: Json) -> None:
-    words = spec.setdefault("names", {})
-    kind = words.get("kind") or ""
-    if not words.get("singular"):
-        words["singular"] = kind.lower()
-    if not words.get("listKind"):
-        words["listKind"] = f"{kind}List"
+    naming = spec.setdefault("names", {})
+    kind = naming.get("kind") or ""
+    if not naming.get("singular"):
+        naming["singular"] = kind.lower()
+    if not naming.get("listKind"):
+        naming["listKind"] = f"{kind}List"
     conversion = spec.setdefault("conversion", {})
     conversion.setdefault("strategy", "None")
 
@@ -194,19 +194,19 @@ def _storage_versions(spec: Mapping[str, Any]) -> list[str]:
     return [version.get("name", "") for version in spec.get("versions") or () if version.get("storage")]
 
 
-def _name_faults(words: Mapping[str, Any]) -> Iterator[Fault]:
-    for field in _NAME_WORDS:
-        name = words.get(field) or ""
+def _name_faults(naming: Mapping[str, Any]) -> Iterator[Fault]:
+    for field in _NAME_FIELDS:
+        name = naming.get(field) or ""
         is_cased = field in {"kind", "listKind"}
         if not name:
             yield required(f"spec.names.{field}")
-        elif told := names.label_1035(name.lower() if is_cased else name):
+        elif problem := names.label_1035(name.lower() if is_cased else name):
             prefix = "may have mixed case, but should otherwise match: " if is_cased else ""
-            yield invalid_value(f"spec.names.{field}", name, f"{prefix}{told}")
+            yield invalid_value(f"spec.names.{field}", name, f"{prefix}{problem}")
     for field in ("shortNames", "categories"):
-        for index, name in enumerate(words.get(field) or ()):
-            if told := names.label_1035(name):
-                yield invalid_value(f"spec.names.{field}[{index}]", name, told)
+        for index, name in enumerate(naming.get(field) or ()):
+            if problem := names.label_1035(name):
+                yield invalid_value(f"spec.names.{field}[{index}]", name, problem)
 
 
 def _version_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
@@ -217,65 +217,65 @@ def _version_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
     if versions and not any(version.get("served") for version in versions):
         yield invalid_value("spec.versions", found, "must have at least one version served")
     for index, version in enumerate(versions):
-        place = f"spec.versions[{index}]"
+        base = f"spec.versions[{index}]"
         name = version.get("name", "")
-        if told := names.label_1035(name):
-            yield invalid_value(f"{place}.name", name, told)
+        if problem := names.label_1035(name):
+            yield invalid_value(f"{base}.name", name, problem)
         if name in found[:index]:
-            yield duplicate(f"{place}.name", name)
-        yield from _schema_faults(f"{place}.schema.openAPIV3Schema", version)
-        yield from _scale_faults(f"{place}.subresources.scale", version)
-        yield from _column_faults(f"{place}.additionalPrinterColumns", version)
+            yield duplicate(f"{base}.name", name)
+        yield from _schema_faults(f"{base}.schema.openAPIV3Schema", version)
+        yield from _scale_faults(f"{base}.subresources.scale", version)
+        yield from _column_faults(f"{base}.additionalPrinterColumns", version)
 
 
-def _schema_faults(place: str, version: Mapping[str, Any]) -> Iterator[Fault]:
+def _schema_faults(base: str, version: Mapping[str, Any]) -> Iterator[Fault]:
     openapi = (version.get("schema") or {}).get("openAPIV3Schema")
     if openapi is None:
-        yield required(place, "schemas are required")
+        yield required(base, "schemas are required")
         return
-    yield from (*structural_faults(openapi, place), *metadata_faults(openapi, place))
+    yield from (*structural_faults(openapi, base), *metadata_faults(openapi, base))
     if isinstance(openapi, Mapping) and openapi.get("type") != "object":
-        yield invalid_value(f"{place}.type", openapi.get("type"), "must be object at the root")
+        yield invalid_value(f"{base}.type", openapi.get("type"), "must be object at the root")
 
 
-def _scale_faults(place: str, version: Mapping[str, Any]) -> Iterator[Fault]:
+def _scale_faults(base: str, version: Mapping[str, Any]) -> Iterator[Fault]:
     scale = (version.get("subresources") or {}).get("scale")
     if scale is None:
         return
     for field, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
         path = scale.get(field) or ""
         if not path:
-            yield required(f"{place}.{field}")
+            yield required(f"{base}.{field}")
         elif not _PATH.fullmatch(path) or not path.startswith(f"{root}."):
-            yield invalid_value(f"{place}.{field}", path, f"should be a json path under {root}")
+            yield invalid_value(f"{base}.{field}", path, f"should be a json path under {root}")
 
 
-def _column_faults(place: str, version: Mapping[str, Any]) -> Iterator[Fault]:
+def _column_faults(base: str, version: Mapping[str, Any]) -> Iterator[Fault]:
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         for field in ("name", "type", "jsonPath"):
             if not column.get(field):
-                yield required(f"{place}[{index}].{field}")
+                yield required(f"{base}[{index}].{field}")
         if column.get("type") and column["type"] not in _COLUMN_TYPES:
-            yield unsupported(f"{place}[{index}].type", column["type"], _COLUMN_TYPES)
+            yield unsupported(f"{base}[{index}].type", column["type"], _COLUMN_TYPES)
         if column.get("jsonPath") and not column["jsonPath"].startswith("."):
-            yield forbidden_value(f"{place}[{index}].jsonPath", "must be a simple json path starting with .")
+            yield forbidden_value(f"{base}[{index}].jsonPath", "must be a simple json path starting with .")
 
 
 def _taken_names(definition: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The names that other accepted definitions of the group have."""
+    """The names used by other established definitions of the same group."""
     taken: set[str] = set()
     for other in others:
         is_same = other["metadata"]["name"] == definition["metadata"]["name"]
         if is_same or other["spec"]["group"] != definition["spec"]["group"] or not is_established(other):
             continue
         accepted = other["status"]["acceptedNames"]
-        taken |= {accepted[word] for word in _NAME_WORDS if accepted.get(word)}
+        taken |= {accepted[word] for word in _NAME_FIELDS if accepted.get(word)}
         taken |= set(accepted.get("shortNames") or ())
     return taken
 
 
 def _clash(wanted: Mapping[str, Any], taken: set[str]) -> tuple[str, str] | None:
-    """The reason and the name of a conflict; of several the last is told, as a kube-apiserver does."""
+    """The reason and the name of a conflict; if there are several, the last one, as in kube-apiserver."""
     candidates = [
         ("PluralConflict", wanted["plural"]),
         ("SingularConflict", wanted["singular"]),
@@ -286,23 +286,23 @@ def _clash(wanted: Mapping[str, Any], taken: set[str]) -> tuple[str, str] | None
     return next((one for one in reversed(candidates) if one[1] in taken), None)
 
 
-def _set_condition(status: Json, said: tuple[str, str, str, str], now: str) -> None:
-    kind, value, reason, message = said
+def _set_condition(status: Json, fields: tuple[str, str, str, str], now: str) -> None:
+    kind, value, reason, message = fields
     conditions = list(status.get("conditions") or ())
-    place = next((index for index, one in enumerate(conditions) if one.get("type") == kind), None)
+    position = next((index for index, one in enumerate(conditions) if one.get("type") == kind), None)
     since = now
-    if place is not None and conditions[place]["status"] == value:
-        since = conditions[place]["lastTransitionTime"]
+    if position is not None and conditions[position]["status"] == value:
+        since = conditions[position]["lastTransitionTime"]
     condition = {"type": kind, "status": value, "lastTransitionTime": since, "reason": reason, "message": message}
-    if place is None:
+    if position is None:
         conditions.append(condition)
     else:
-        conditions[place] = condition
+        conditions[position] = condition
     status["conditions"] = conditions
 
 
 def _priority(name: str) -> tuple[int, int, int, int, str]:
-    """Kubernetes' order of versions: v2, v1, v1beta1, v1alpha1, then everything else by name."""
+    """A sort key for Kubernetes' order of versions: v2, v1, v1beta1, v1alpha1, then everything else by name."""
     match = _VERSION.fullmatch(name)
     if match is None:
         return (1, 0, 0, 0, name)

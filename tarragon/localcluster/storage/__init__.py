@@ -1,1 +1,4 @@
-"""Objects on the disk: an SQLite file, a history for watches, and selection by labels and fields."""
+"""Storage of objects: an SQLite file, the history that watches read, and label and field selectors.
+
+Begin reading with `store.py`; `database.py` is the file, `history.py` the objects and changes in memory.
+"""

@@ -1,12 +1,12 @@
-"""The file of the store: one SQLite database, and the words for everything that can be wrong with it.
+"""The file of the store: one SQLite database, and the user-facing errors for everything that can be wrong with it.
 
-    history   every revision in the window, and those that are still needed: the newest of each living object, and
-              the one before the first in the window (a watch that starts there must know what had matched before)
-    current   which revision each living object is at
-    meta      `compacted`: nothing at or before this revision is promised any more
+    history   every revision in the window, and older ones that are still needed: the newest revision of each existing
+              object, and the last one before the window (a watch that starts there needs to know what matched before)
+    current   the revision of each existing object
+    meta      `compacted`: watches can no longer start at or before this revision
 
-A server holds the file exclusively. That keeps a second server away, and keeps SQLite's wal-index out of shared
-memory, which would end the process with SIGBUS on a full disk.
+A server locks the file exclusively. The lock keeps a second server out, and keeps SQLite's wal-index out of shared
+memory, where a full disk would kill the process with SIGBUS.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from tarragon.base.errors import TarragonError
 T = TypeVar("T")
 
 SCHEMA = 1
-"""The layout that this program writes, kept in the file as user_version."""
+"""The version of the table layout, stored in the file as user_version."""
 
-_APPLICATION = 0x54_52_52_4E
+_APPLICATION_ID = 0x54_52_52_4E
 _LOCK_WAIT_MS = 2_000
-_ROWS_AT_ONCE = 400
+_MAX_ROWS_PER_STATEMENT = 400
 _MOUNTS = Path("/proc/self/mountinfo")
-_NETWORK = re.compile(r"nfs\d?|cifs|smb\d?|smbfs|9p|afs|ncpfs|glusterfs|fuse\.(sshfs|glusterfs|s3fs|rclone|davfs\w*)")
+_NETWORK_FILE_SYSTEMS = re.compile(
+    r"nfs\d?|cifs|smb\d?|smbfs|9p|afs|ncpfs|glusterfs|fuse\.(sshfs|glusterfs|s3fs|rclone|davfs\w*)"
+)
 _LAYOUT = """
 CREATE TABLE history (
     revision INTEGER PRIMARY KEY,
@@ -57,7 +59,7 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One revision of one object. `written` is its wall time in seconds; a deletion holds the object's last state."""
+    """One revision of one object. `written` is wall time in seconds; a deletion holds the object's last state."""
 
     revision: int
     is_gone: bool
@@ -69,11 +71,11 @@ class Row:
 
 
 class WriteFailedError(Exception):
-    """The disk did not take a transaction; nothing of it is stored."""
+    """A transaction could not be written to disk; nothing of it is stored."""
 
 
 class Database:
-    """The open file. Every method may block on the disk; one thread at a time."""
+    """The open file. Every method may block on the disk; only one thread may call methods at a time."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -81,17 +83,17 @@ class Database:
 
     @classmethod
     def open(cls, path: Path, first: int) -> Database:
-        """Open for reading and writing; make it when it is not there, its revisions counting from after `first`.
+        """Open the file for reading and writing. A file that does not exist is created; its revisions follow `first`.
 
-        Raises TarragonError in the user's words.
+        Raises TarragonError with a message for users.
         """
         refuse_network_file_system(path)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise _cannot_open(path, error.strerror or str(error)) from error
-        with _told(path):
-            path.touch(mode=0o600)  # it holds Secrets, and SQLite gives its log the mode of the file
+        with _user_errors(path):
+            path.touch(mode=0o600)  # it holds Secrets, and SQLite creates its log with the mode of the file
             connection = sqlite3.connect(
                 path, isolation_level=None, check_same_thread=False, timeout=_LOCK_WAIT_MS / 1000
             )
@@ -105,25 +107,25 @@ class Database:
 
     @property
     def compacted(self) -> int:
-        with _told(self.path):
+        with _user_errors(self.path):
             return int(self._connection.execute("SELECT value FROM meta WHERE name = 'compacted'").fetchone()[0])
 
     def rows(self) -> Iterator[Row]:
-        """All of the history, in order of revision."""
-        with _told(self.path):
+        """All rows of the history, in order of revision."""
+        with _user_errors(self.path):
             for row in self._connection.execute("SELECT * FROM history ORDER BY revision"):
                 yield Row(row[0], bool(row[1]), *row[2:])
 
     def living(self) -> set[int]:
-        """The revisions at which living objects are."""
-        with _told(self.path):
+        """The current revisions of all existing objects."""
+        with _user_errors(self.path):
             return {row[0] for row in self._connection.execute("SELECT revision FROM current")}
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Store all of them or none, on the disk when it returns. Raises WriteFailedError.
+        """Store all rows or none; they are durable when the method returns. Raises WriteFailedError.
 
-        Many rows go into one statement, because every statement gives the interpreter lock away and must wait
-        for it again.
+        Many rows go into one statement, because every statement releases the interpreter lock and must acquire it
+        again.
         """
         with self._transaction() as connection:
             for some in _slices(rows):
@@ -139,7 +141,7 @@ class Database:
             self._drop_current([row for row in latest if row.is_gone])
 
     def forget(self, revisions: Sequence[int], compacted: int) -> None:
-        """Drop old revisions, and remember that nothing up to `compacted` is promised. Raises WriteFailedError."""
+        """Drop old revisions, and record `compacted`. Raises WriteFailedError."""
         with self._transaction() as connection:
             for some in _slices(revisions):
                 marks = ",".join("?" * len(some))
@@ -147,8 +149,8 @@ class Database:
             connection.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (compacted,))
 
     def close(self) -> None:
-        """Fold the log into the file and let go of it."""
-        with contextlib.suppress(sqlite3.Error):  # a full disk must not keep the server from ending
+        """Merge the write-ahead log into the file and close it."""
+        with contextlib.suppress(sqlite3.Error):  # a full disk must not keep the server from stopping
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.close()
 
@@ -181,7 +183,7 @@ class Database:
 
 
 class Reading:
-    """The file while no server runs: what was stored last, for looking only."""
+    """The file opened read-only while no server runs."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, folder: Path | None) -> None:
         self._path = path
@@ -190,43 +192,43 @@ class Reading:
 
     @classmethod
     def open(cls, path: Path) -> Reading:
-        """Raises TarragonError: there is no store, a server holds it, it is corrupt or newer.
+        """Open the file. Raises TarragonError if it does not exist, is locked by a server, is corrupt or newer.
 
-        A file whose folder may not be written to is read from a copy, as SQLite must write beside a log that a
-        crash has left.
+        A file in a read-only folder is read from a copy: to read a log that a crash has left, SQLite must write into
+        the folder.
         """
-        with _told(path):
-            is_there = path.exists()
-        if not is_there:
+        with _user_errors(path):
+            exists = path.exists()
+        if not exists:
             raise TarragonError(
                 f"there is no local cluster in {path.parent} yet",
-                remedy="`tarragon up` or `tarragon run` makes one; TARRAGON_HOME says where",
+                remedy="create one with `tarragon up` or `tarragon run`, or set TARRAGON_HOME to its folder",
             )
         folder: Path | None = None
         try:
-            with _told(path):
+            with _user_errors(path):
                 connection = _read_only(path)
         except TarragonError as error:
             if not isinstance(error.__cause__, sqlite3.OperationalError) or _is_busy(error.__cause__):
                 raise
             folder = Path(tempfile.mkdtemp(prefix="tarragon-"))
-            with _told(path):
+            with _user_errors(path):
                 connection = _read_only(_copied(path, folder))
         return cls(path, connection, folder)
 
     def bodies(self, kind: str, namespace: str = "", name: str = "") -> list[bytes]:
-        """The encoded objects of a kind, in order of their keys; an empty namespace or name stands for all."""
+        """The encoded objects of a kind, in order of their keys. An empty namespace or name means all."""
         query = """SELECT body FROM current JOIN history USING (revision)
             WHERE current.kind = ? AND (? = '' OR current.namespace = ?) AND (? = '' OR current.name = ?)
             ORDER BY current.namespace, current.name"""
-        with _told(self._path):
+        with _user_errors(self._path):
             return [row[0] for row in self._connection.execute(query, (kind, namespace, namespace, name, name))]
 
     @property
     def revision(self) -> int:
-        """The newest revision there is."""
+        """The newest revision in the file."""
         query = "SELECT max(value) FROM (SELECT max(revision) AS value FROM history UNION ALL SELECT value FROM meta)"
-        with _told(self._path):
+        with _user_errors(self._path):
             return int(self._connection.execute(query).fetchone()[0] or 0)
 
     def close(self) -> None:
@@ -236,7 +238,7 @@ class Reading:
 
 
 def network_file_system(path: Path, mounts: str) -> str:
-    """The type of the network file system that holds `path`, by a mountinfo table; empty for a local one."""
+    """The type of the network file system that holds `path`, empty for a local one. `mounts` is a mountinfo table."""
     best, kind = "", ""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -246,18 +248,18 @@ def network_file_system(path: Path, mounts: str) -> str:
         point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
         if path.is_relative_to(point) and len(point) >= len(best):
             best, kind = point, tail[0]
-    return kind if _NETWORK.fullmatch(kind) else ""
+    return kind if _NETWORK_FILE_SYSTEMS.fullmatch(kind) else ""
 
 
 def refuse_network_file_system(path: Path) -> None:
-    """SQLite's log needs locks and memory that processes share; over a network neither can be trusted."""
+    """Raise TarragonError if `path` is on a network file system, where locks and shared memory are not reliable."""
     if not sys.platform.startswith("linux") or not _MOUNTS.exists():
         return
     kind = network_file_system(path.resolve(), _MOUNTS.read_text(errors="replace"))
     if kind:
         raise TarragonError(
-            f"the store {path} would lie on a network file system ({kind})",
-            why="a database there loses writes when two machines open it or the connection breaks",
+            f"the store {path} would be on a network file system ({kind})",
+            why="a database there can lose writes when two machines open it or the connection breaks",
             remedy="set TARRAGON_HOME to a folder on a local disk",
         )
 
@@ -267,31 +269,31 @@ def _prepare(path: Path, connection: sqlite3.Connection, first: int) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
-    connection.execute("BEGIN IMMEDIATE")  # takes the lock that keeps a second server away
+    connection.execute("BEGIN IMMEDIATE")  # takes the lock that keeps a second server out
     version = _checked_version(path, connection)
     if version == 0:
         for statement in _LAYOUT.split(";\n"):
             connection.execute(statement)
         connection.execute("INSERT INTO meta VALUES ('compacted', ?)", (first,))
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
     connection.execute("COMMIT")
 
 
 def _checked_version(path: Path, connection: sqlite3.Connection) -> int:
-    """The layout of the file, 0 when it is new and empty."""
+    """The layout version of the file, 0 when the file is new and empty."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     application = int(connection.execute("PRAGMA application_id").fetchone()[0])
     tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-    if application != _APPLICATION and (tables or application):
+    if application != _APPLICATION_ID and (tables or application):
         raise TarragonError(
-            f"{path} is a database of some other program",
-            remedy="set TARRAGON_HOME to a folder of its own",
+            f"{path} is a database of another program",
+            remedy="set TARRAGON_HOME to another folder",
         )
     if version > SCHEMA:
         raise TarragonError(
             f"the store {path} was written by a newer Tarragon",
-            why=f"its layout is {version}; this program knows {SCHEMA}",
+            why=f"its layout has version {version}; this program supports {SCHEMA}",
             remedy="upgrade Tarragon, or set TARRAGON_HOME to another folder; nothing was changed",
         )
     return version
@@ -318,8 +320,8 @@ def _copied(path: Path, folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into what happened, why, and what to do."""
+def _user_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite and the file system into TarragonError."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -327,7 +329,7 @@ def _told(path: Path) -> Iterator[None]:
             raise TarragonError(
                 f"the store {path} is in use",
                 why="another Tarragon server has it open",
-                remedy="`tarragon down` ends that one; TARRAGON_HOME names another place",
+                remedy="stop it with `tarragon down`, or set TARRAGON_HOME to another folder",
             ) from error
         raise _cannot_open(path, str(error)) from error
     except sqlite3.DatabaseError as error:
@@ -344,7 +346,7 @@ def _cannot_open(path: Path, why: str) -> TarragonError:
     return TarragonError(
         f"cannot use the store {path}",
         why=why,
-        remedy="check that the folder is yours to write and its disk has room, or set TARRAGON_HOME to another one",
+        remedy="check that you may write to the folder and its disk has space, or set TARRAGON_HOME to another folder",
     )
 
 
@@ -352,15 +354,15 @@ def _corrupt(path: Path, why: str) -> TarragonError:
     return TarragonError(
         f"the store {path} is corrupt",
         why=why,
-        remedy=f"nothing was deleted; to begin anew, move it away: {moving_away(path)}",
+        remedy=f"nothing was deleted; to start with an empty store, move this one away: {moving_away(path)}",
     )
 
 
 def moving_away(path: Path) -> str:
-    """The command that moves a store and the logs beside it out of the way."""
+    """The shell command that moves a store and its SQLite logs into another folder."""
     return f"mkdir {path}.broken && mv {path} {path}-* {path}.broken/"
 
 
 def _slices(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), _ROWS_AT_ONCE):
-        yield items[start : start + _ROWS_AT_ONCE]
+    for start in range(0, len(items), _MAX_ROWS_PER_STATEMENT):
+        yield items[start : start + _MAX_ROWS_PER_STATEMENT]

@@ -1,4 +1,4 @@
-"""The objects of one kind in memory, in order, with the changes that watches may still ask for."""
+"""The objects of one kind in memory, sorted by key, with the recent changes that watches read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from operator import attrgetter
 from tarragon.localcluster.storage.interning import Held, length, whole
 
 ObjectKey = tuple[str, str]
-"""Namespace and name. A plain tuple, as it is hashed and compared all the time."""
+"""Namespace and name. A plain tuple, because it is hashed and compared very often."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """One revision of one object: its bytes, and what selectors need of it. `written` is wall time in seconds.
+    """One revision of one object: its bytes, and the labels and fields that selectors match.
 
-    The bytes are put together whenever somebody asks for them: whoever needs many does so one after the other.
+    `written` is wall time in seconds. `body` joins the bytes anew at each access, so a caller that needs many bodies
+    should read them one after the other.
     """
 
     key: ObjectKey
@@ -35,7 +36,10 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """From one revision to the next. Of a deletion, `state` is the last state under the deletion's revision."""
+    """The step from one revision of an object to the next.
+
+    `state` of a deletion is the last state of the object, with the revision of the deletion.
+    """
 
     kind: str
     key: ObjectKey
@@ -53,22 +57,22 @@ _written = attrgetter("state.written")
 
 
 class Shelf:
-    """The objects of one kind. `objects` and `keys` (sorted) are for reading only."""
+    """The objects of one kind and their recent changes. Callers only read `objects` and `keys` (sorted)."""
 
     def __init__(self) -> None:
         self.objects: dict[ObjectKey, Stored] = {}
         self.keys: list[ObjectKey] = []
         self.life = 0
-        """Moves on when all running watches must end."""
+        """Incremented when all running watches must end."""
         self.ticks = 0
-        """Moves on when watches that want bookmarks are due one."""
+        """Incremented when a bookmark is due for the watches that asked for bookmarks."""
         self.forgotten = 0
-        """The newest revision whose change is not remembered any more."""
+        """The newest revision whose change has been dropped."""
         self._changes: list[Change] = []
         self._waiting: set[asyncio.Future[None]] = set()
 
     def apply(self, change: Change) -> None:
-        """Take a change over, in order of revisions."""
+        """Update `objects` and `keys`. Changes must come in order of revision."""
         if change.is_gone:
             if self.objects.pop(change.key, None) is not None:
                 del self.keys[bisect.bisect_left(self.keys, change.key)]
@@ -78,17 +82,17 @@ class Shelf:
             self.objects[change.key] = change.state
 
     def remember(self, change: Change) -> None:
-        """Keep a change for watches, in order of revisions."""
+        """Keep a change for watches. Changes must come in order of revision."""
         self._changes.append(change)
 
     def since(self, revision: int) -> Sequence[Change]:
-        """The remembered changes after a revision, in order."""
+        """The changes after a revision that are still kept, in order."""
         if not self._changes or self._changes[-1].state.revision <= revision:
             return ()
         return self._changes[bisect.bisect_right(self._changes, revision, key=_revision) :]
 
     def between(self, namespace: str, after: ObjectKey | None) -> Iterator[Stored]:
-        """The objects of a namespace (all of them when it is empty) whose keys come after `after`, in order."""
+        """The objects of a namespace whose keys sort after `after`, in order. An empty namespace means all of them."""
         start = bisect.bisect_right(self.keys, after) if after else bisect.bisect_left(self.keys, (namespace, ""))
         for key in self.keys[start:]:
             if namespace and key[0] != namespace:
@@ -96,7 +100,7 @@ class Shelf:
             yield self.objects[key]
 
     def at(self, revision: int) -> Shelf:
-        """The objects as they were at a revision that is still in the window."""
+        """The objects at a revision that is still in the window, rebuilt by undoing the changes after it."""
         changes = self.since(revision)
         if not changes:
             return self
@@ -111,51 +115,52 @@ class Shelf:
         return past
 
     def newest_before(self, moment: float) -> int:
-        """The newest remembered revision that was written before a moment, 0 if there is none."""
+        """The newest kept revision that was written before a wall time in seconds, 0 if there is none."""
         index = bisect.bisect_left(self._changes, moment, key=_written)
         return self._changes[index - 1].state.revision if index else 0
 
     def sizes(self) -> Iterator[tuple[int, int]]:
-        """The revisions of the remembered changes, and the bytes of each."""
+        """The revision and the size in bytes of each kept change."""
         return ((change.state.revision, length(change.state.held)) for change in self._changes)
 
     def superseded(self, until: int) -> list[int]:
         """The revisions on disk that nothing needs once the window starts after `until`.
 
-        Of every change that leaves the window, the state before it goes, and a deletion goes itself. Its own state
-        stays: it is either the living one, or what the object was before its first change in the window.
+        For each change that leaves the window, the state before it can be dropped, and so can the row of a deletion.
+        The state after a change stays: it is either the object's current state, or its state before its first change
+        in the window.
         """
         leaving = self._changes[: bisect.bisect_right(self._changes, until, key=_revision)]
         revisions = [change.before.revision for change in leaving if change.before is not None]
         return revisions + [change.state.revision for change in leaving if change.is_gone]
 
     def forget(self, until: int) -> None:
-        """Drop the changes up to a revision."""
+        """Drop the changes up to and including a revision."""
         end = bisect.bisect_right(self._changes, until, key=_revision)
         if end:
             self.forgotten = self._changes[end - 1].state.revision
             del self._changes[:end]
 
     def changed(self) -> asyncio.Future[None]:
-        """Done at the next change, or when somebody calls `wake`."""
+        """A future that is done at the next call of `wake`, which follows each commit."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
         future.add_done_callback(self._waiting.discard)
         return future
 
     def wake(self) -> None:
-        """Make all who wait for a change look."""
+        """Complete the futures of all callers that wait for a change."""
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     def tick(self) -> None:
-        """Let watches send a bookmark."""
+        """Make watches send a bookmark."""
         self.ticks += 1
         self.wake()
 
     def end_watches(self) -> None:
-        """The kind is not served any more, or the server ends."""
+        """End all watches, because the kind is no longer served or the server stops."""
         self.life += 1
         self.wake()

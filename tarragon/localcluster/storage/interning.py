@@ -1,23 +1,23 @@
-"""Stored bytes cut into pieces: what several revisions or many objects have in common is in memory once.
+"""Encoded objects cut into pieces, so that pieces which revisions or objects have in common are in memory once.
 
-Where they are cut decides only how much is shared: put together, they are the same bytes whatever stands in them.
+The positions of the cuts decide only how much is shared: joined, the pieces are always the original bytes.
 """
 
 from __future__ import annotations
 
 Held = bytes | tuple[bytes, ...]
-"""Whole, or in pieces: up to the revision, the rest of the metadata, managedFields in twos, the spec, the status."""
+"""All bytes, or pieces: up to the revision, other metadata, two for each managedFields entry, spec, status."""
 
 _VERSION = b'"resourceVersion":"'
-_OWNERS = b',"managedFields":['
-_END_OF_OWNERS = b"}]"
+_MANAGED_FIELDS = b',"managedFields":['
+_END_OF_MANAGED_FIELDS = b"}]"
 _FIELDS = b'"fieldsV1":'
-_NEXT_OWNER = b'{"manager":'
+_NEXT_MANAGER = b'{"manager":'
 _STATUS = b',"status":{'
-_SHORT = 1024
-"""Bytes that are not worth the trouble."""
-_LONGEST_KEPT = 8 * 1024
-_MOST_KEPT = 1024
+_MIN_BYTES = 1024
+"""Shorter objects are not cut."""
+_MAX_INTERNED_BYTES = 8 * 1024
+_MAX_INTERNED = 1024
 
 
 def whole(held: Held) -> bytes:
@@ -29,48 +29,52 @@ def length(held: Held) -> int:
 
 
 class Cutter:
-    """Remembers the managedFields that it has cut: objects that are made alike have the same."""
+    """Cuts objects and interns the pieces of their managedFields, which are equal in objects of one template."""
 
     def __init__(self) -> None:
-        self._kept: dict[bytes, bytes] = {}
+        self._interned: dict[bytes, bytes] = {}
 
     def cut(self, body: bytes, before: Held = b"") -> Held:
-        """`before` is the object's last revision."""
+        """Cut an object. `before` is its previous revision, with which it shares equal pieces."""
         version = body.find(_VERSION)
-        if len(body) < _SHORT or version < 0:
+        if len(body) < _MIN_BYTES or version < 0:
             return body
         revision = body.find(b'"', version + len(_VERSION)) + 1
-        owners = body.find(_OWNERS, revision)
-        end = body.find(_END_OF_OWNERS, owners) if owners > 0 else -1
+        start = body.find(_MANAGED_FIELDS, revision)
+        end = body.find(_END_OF_MANAGED_FIELDS, start) if start > 0 else -1
         if end < 0:
-            owners = end = revision
+            start = end = revision
         status = body.rfind(_STATUS, end)
         if status < 0:
             status = len(body)
-        metadata, spec, told = body[revision:owners], body[end:status], body[status:]
+        metadata, spec, status_bytes = body[revision:start], body[end:status], body[status:]
         if isinstance(before, tuple):
-            metadata, spec, told = _same(before[1], metadata), _same(before[-2], spec), _same(before[-1], told)
+            metadata, spec, status_bytes = (
+                _same(before[1], metadata),
+                _same(before[-2], spec),
+                _same(before[-1], status_bytes),
+            )
         pieces = [body[:revision], metadata]
-        while owners < end:  # who and when, then what is owned, which is long; and the next
-            fields = body.find(_FIELDS, owners, end)
-            following = body.find(_NEXT_OWNER, fields, end) if fields > 0 else -1
+        while start < end:  # of each entry: the manager and time, then the fields, which are long
+            fields = body.find(_FIELDS, start, end)
+            following = body.find(_NEXT_MANAGER, fields, end) if fields > 0 else -1
             stop = following if following > 0 else end
             if fields > 0:
-                pieces.append(self._shared(body[owners:fields]))
-                owners = fields
-            pieces.append(self._shared(body[owners:stop]))
-            owners = stop
-        return (*pieces, spec, told)
+                pieces.append(self._shared(body[start:fields]))
+                start = fields
+            pieces.append(self._shared(body[start:stop]))
+            start = stop
+        return (*pieces, spec, status_bytes)
 
     def _shared(self, piece: bytes) -> bytes:
-        if len(piece) > _LONGEST_KEPT:
+        if len(piece) > _MAX_INTERNED_BYTES:
             return piece
-        known = self._kept.get(piece)
-        if known is None:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            known = self._kept[piece] = piece
-        return known
+        interned = self._interned.get(piece)
+        if interned is None:
+            if len(self._interned) >= _MAX_INTERNED:
+                self._interned.clear()
+            interned = self._interned[piece] = piece
+        return interned
 
 
 def _same(old: bytes, new: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""Objects as stored bytes: encoded once per change, rewritten without decoding where only a version differs.
+"""Encoding of stored objects: encoded once per change, and rewritten without decoding where only a version differs.
 
-Stored bytes begin with apiVersion, kind and metadata, and metadata with its names, uid and resourceVersion: so the
-first `"resourceVersion":` in them is the object's own.
+Stored bytes begin with apiVersion, kind and metadata; metadata begins with the names, the uid and the resourceVersion.
+The first `"resourceVersion":` in the bytes is therefore the object's own.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Json = dict[str, Any]
 _OPENING = b'{"apiVersion":"'
 _VERSION = b'"resourceVersion":"'
 _AFTER_KIND = b',"metadata":'
-_MOST_VERSION = str(2**64 - 1)
-_FIRST = ("name", "generateName", "namespace", "uid", "resourceVersion")
+_MAX_VERSION = str(2**64 - 1)
+_LEADING_FIELDS = ("name", "generateName", "namespace", "uid", "resourceVersion")
 
 
 def encoded(served: Served, thing: Mapping[str, Any], revision: int) -> bytes:
-    """The bytes to store: in the storage version, under the given revision (0: none)."""
+    """The bytes to store: in the storage version, with the given revision (0 for no revision)."""
     metadata = thing["metadata"]
-    head = {name: metadata[name] for name in _FIRST[:-1] if metadata.get(name)}
+    head = {name: metadata[name] for name in _LEADING_FIELDS[:-1] if metadata.get(name)}
     if revision:
         head["resourceVersion"] = str(revision)
-    rest = {name: value for name, value in metadata.items() if name not in _FIRST}
+    rest = {name: value for name, value in metadata.items() if name not in _LEADING_FIELDS}
     group, version = served.group, served.storage_version
     ordered = {
         "apiVersion": f"{group}/{version}" if group else version,
@@ -39,7 +39,7 @@ def encoded(served: Served, thing: Mapping[str, Any], revision: int) -> bytes:
 
 
 def in_version(body: bytes, served: Served) -> bytes:
-    """The bytes as a served version answers them: only apiVersion is rewritten (conversion None), but of a view all."""
+    """The object in the requested version. Only apiVersion is rewritten (conversion None), except for views."""
     if served.view is not None:
         return encode(served.view.shown(decode(body, dict)))
     if not served.is_custom:
@@ -52,7 +52,7 @@ def in_version(body: bytes, served: Served) -> bytes:
 
 
 def has_kept_its_shape(body: bytes, served: Served) -> bool:
-    """Whether what is stored is what is read: any write of an object that is not writes the new shape down."""
+    """Whether a read returns the bytes that are stored. If not, any write of the object stores its new shape."""
     return not _is_older_than_its_schema(body, served) or _reshaped(body, served) == body
 
 
@@ -69,7 +69,7 @@ def _revision(body: bytes) -> int:
 
 
 def _reshaped(body: bytes, served: Served) -> bytes:
-    """As a real server reads an object that it stored under an older schema: pruned, and with new defaults."""
+    """Prune and default the object, as kube-apiserver does when it reads an object stored under an older schema."""
     thing = decode(body, dict)
     if served.schema is not None:
         served.schema.prune(thing)
@@ -78,27 +78,27 @@ def _reshaped(body: bytes, served: Served) -> bytes:
 
 
 def in_list(body: bytes, served: Served) -> bytes:
-    """The bytes as an item of a list. Of built-in kinds an item does not say what it is, the list does: as in Go."""
-    whole = in_version(body, served)
-    return whole if served.is_custom else b"{" + whole[whole.index(_AFTER_KIND) + 1 :]
+    """The object as an item of a list. As in kube-apiserver, items of built-in kinds have no apiVersion and kind."""
+    converted = in_version(body, served)
+    return converted if served.is_custom else b"{" + converted[converted.index(_AFTER_KIND) + 1 :]
 
 
 def version_of(text: str) -> int | None:
-    """The number of a resourceVersion, None of what Go's strconv.ParseUint refuses."""
+    """The number of a resourceVersion, None if Go's strconv.ParseUint rejects the text."""
     if not (text.isascii() and text.isdigit()):
         return None
     digits = text.lstrip("0") or "0"
-    # Python reads no number of more than 4,300 digits.
-    return int(digits) if len(digits) <= len(_MOST_VERSION) and int(digits) <= int(_MOST_VERSION) else None
+    # int() raises for more than 4,300 digits.
+    return int(digits) if len(digits) <= len(_MAX_VERSION) and int(digits) <= int(_MAX_VERSION) else None
 
 
 def moved(body: bytes, old: int, new: int) -> bytes:
-    """The bytes under another revision."""
+    """The bytes with another revision."""
     return body.replace(b'"resourceVersion":"%d"' % old, b'"resourceVersion":"%d"' % new, 1)
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Equality of JSON. Python's own would take 1 for true."""
+    """Whether two JSON values are equal. Python's == would hold for 1 and true."""
     if left != right:
         return False
     if isinstance(left, dict):

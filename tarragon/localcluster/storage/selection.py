@@ -1,4 +1,4 @@
-"""Selecting objects by labels and fields, from the small index that the store keeps beside their bytes."""
+"""Label and field selectors of stored objects, matched against a small index instead of the encoded objects."""
 
 from __future__ import annotations
 
@@ -47,48 +47,49 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
         "type",
     ),
 }
-"""What each kind can be selected by beside its name and namespace, as kube-apiserver has it."""
+"""The field selectors of each kind besides name and namespace, as in kube-apiserver."""
 
 _STEPS = {kind: tuple(tuple(path.split(".")) for path in paths) for kind, paths in FIELDS.items()}
 _BOOLEANS = frozenset({("spec", "hostNetwork"), ("spec", "unschedulable")})
-"""An absent one reads as false."""
+"""Fields that read as false when they are absent."""
 
 
 def index(kind: str, thing: Mapping[str, Any]) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """An object's labels, and the texts of its kind's fields in the order of FIELDS.
+    """An object's labels, and the values of its kind's selectable fields as text, in the order of FIELDS.
 
-    The texts are interned, as most of them are the same in thousands of objects.
+    Values are interned, because most of them are equal in thousands of objects.
     """
     labels = (thing.get("metadata") or {}).get("labels")
-    kept = {name: sys.intern(str(value)) for name, value in labels.items()} if labels else _NO_LABELS
-    return kept, tuple([_text(thing, steps) for steps in _STEPS.get(kind, ())])
+    indexed = {name: sys.intern(str(value)) for name, value in labels.items()} if labels else _NO_LABELS
+    return indexed, tuple([_text(thing, steps) for steps in _STEPS.get(kind, ())])
 
 
 def matcher(kind: str, labels: str, fields: str, further: Collection[str] = ()) -> Matcher:
-    """Whether an object is selected. Raises BadRequest for what cannot be read or is not indexed.
+    """A predicate on stored objects for a pair of selectors.
 
-    By `further` fields it can be selected, too; they are looked up in each object.
+    `further` are more fields that may be selected; they are not indexed but read from each object. Raises BadRequest
+    for a selector that cannot be parsed and for fields that are not supported.
     """
     paths = FIELDS.get(kind, ())
     try:
         by_labels = label_selector(labels)
         by_fields = field_selector(fields)
-        named = field_paths(fields)
+        used_paths = field_paths(fields)
     except ValueError as error:
         raise errors.bad_request(str(error)) from error
-    for path in sorted(named):
+    for path in sorted(used_paths):
         if path not in {_NAME, _NAMESPACE, *paths, *further}:
             raise errors.bad_request(f"field label not supported: {path}")
     if by_fields is everything:
         return lambda stored: by_labels(stored.labels)
 
-    looked_up = {path: tuple(path.split(".")) for path in named if path in further}
+    unindexed = {path: tuple(path.split(".")) for path in used_paths if path in further}
 
     def selects(stored: Stored) -> bool:
         texts = dict(zip(paths, stored.fields, strict=True))
-        if looked_up:
+        if unindexed:
             thing = decode(stored.body, dict)
-            texts |= {path: _text(thing, steps) for path, steps in looked_up.items()}
+            texts |= {path: _text(thing, steps) for path, steps in unindexed.items()}
         texts[_NAMESPACE], texts[_NAME] = stored.key
         return by_labels(stored.labels) and by_fields(texts)
 
@@ -99,9 +100,9 @@ def _text(thing: Any, steps: tuple[str, ...]) -> str:
     value = thing
     for step in steps:
         value = value.get(step) if isinstance(value, dict) else None
-    if steps == ("source",):  # an event's source is an object; its component is what is meant
+    if steps == ("source",):  # the source of an event is an object; the selector means its component
         value = (value.get("component") if isinstance(value, dict) else None) or thing.get("reportingComponent")
-    if steps == ("status", "successful"):  # of jobs, whose field has another name
+    if steps == ("status", "successful"):  # the field of a Job is called `succeeded`
         return str((thing.get("status") or {}).get("succeeded") or 0)
     if steps in _BOOLEANS:
         return "true" if value is True else "false"

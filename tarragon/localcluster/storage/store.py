@@ -1,8 +1,9 @@
-"""Objects on disk and in memory: every write is durable before it is answered, every read is of what is durable.
+"""The store of all objects, on disk and in memory. Reads only return committed writes, and commits are durable.
 
-One counter numbers all revisions. A write is decided against what is committed or queued before it, so that no
-update is lost; it becomes visible when its commit is done. Commits are grouped: while one runs, the next collects.
-When one fails, everything queued behind it fails too, for it was decided against what has not happened.
+One counter numbers all revisions. A write is decided on top of all writes that are committed or queued before it, so
+no update is lost; it becomes visible when it is committed. Commits are grouped: writes that arrive during a commit
+form the next one. When a commit fails, all writes queued behind it fail too, because they were decided on top of
+writes that never happened.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from tarragon.localcluster.storage.writer import Forgetting, Job, Writer
 
 Json = dict[str, Any]
 Indexer = Callable[[str, Json], tuple[Mapping[str, str], tuple[str, ...]]]
-"""From a kind's full name and an object to its labels and the fields it can be selected by."""
+"""Maps a kind's full name and an object to the object's labels and the values of its selectable fields."""
 
-_FORGET_AT_ONCE = 5_000
+_COMPACTION_BATCH = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How much history is kept for watches: what is neither older than `seconds` nor more than `revisions` back.
+    """How much history is kept for watches: the changes of the last `seconds`, but at most `revisions` of them.
 
-    Of changes with more than `size` bytes together, only the last are kept.
+    If their size exceeds `size` bytes in total, the oldest changes are dropped.
     """
 
     seconds: float = 300
@@ -47,11 +48,11 @@ DEFAULT_WINDOW = Window()
 
 
 class Store:
-    """All objects of a cluster. Belongs to the thread of its event loop; the disk belongs to a thread of its own."""
+    """All objects of a cluster. Only the thread of its event loop may use it; a writer thread writes to disk."""
 
     def __init__(self, database: Database, clock: Clock, indexer: Indexer, window: Window) -> None:
         self.applied: Callable[[Change], None] = _ignore
-        """Called with every committed change, in order, before anybody is told of it."""
+        """Called with every committed change, in order, before its write is answered and watches wake up."""
         self._database = database
         self._clock = clock
         self._indexer = indexer
@@ -70,10 +71,10 @@ class Store:
 
     @classmethod
     async def open(cls, path: Path, clock: Clock, indexer: Indexer, window: Window = DEFAULT_WINDOW) -> Store:
-        """Raises TarragonError in the user's words.
+        """Open the store, creating it if needed. Raises TarragonError with a message for users.
 
-        A new store counts from the milliseconds of its birth: to a client that still has a version of a store which
-        was deleted, all of its history is too new to go on from, and it lists anew.
+        The first revision of a new store is the current time in milliseconds. A client that still has a version of a
+        deleted store is therefore behind the history of the new one, and lists again.
         """
         database = Database.open(path, int(clock.now().timestamp() * 1000))
         try:
@@ -93,29 +94,29 @@ class Store:
 
     @property
     def oldest(self) -> int:
-        """The revision after which every change is still known."""
+        """The oldest revision at which a watch can start: all changes after it are kept."""
         return self._compacted
 
     def shelf(self, kind: str) -> Shelf:
-        """The committed objects of a kind and their recent changes."""
+        """The committed objects of a kind and their recent changes; created empty for a kind without objects."""
         shelf = self._shelves.get(kind)
         if shelf is None:
             shelf = self._shelves[kind] = Shelf()
         return shelf
 
     def shelves(self) -> Sequence[Shelf]:
-        """Those of all kinds of which there are or were objects."""
+        """The shelves of all kinds that have or had objects."""
         return list(self._shelves.values())
 
     def latest(self, kind: str, key: ObjectKey) -> Stored | None:
-        """The object as it will be when everything queued is committed: what a write must be decided against."""
+        """The object after all queued writes are committed; a new write must be decided on top of this state."""
         queued = self._queued.get((kind, key))
         if queued is None:
             return self.shelf(kind).objects.get(key)
         return None if queued[0].is_gone else queued[0].state
 
     def latest_of(self, kind: str) -> list[Stored]:
-        """All objects of a kind as they will be when everything queued is committed."""
+        """All objects of a kind after all queued writes are committed."""
         objects = dict(self.shelf(kind).objects)
         for (other, key), (change, _) in self._queued.items():
             if other == kind:
@@ -126,10 +127,10 @@ class Store:
         return list(objects.values())
 
     async def settled(self) -> bool:
-        """Wait for everything that is queued now; False when some of it has failed, so that decisions must be redone.
+        """Wait for all writes that are queued now. False if one failed, so that the caller must decide again.
 
-        An answer that rests on `latest` without writing anything (a conflict, an unchanged object) must wait for
-        this: nobody may be told of what has not happened.
+        A request that is answered from `latest` without a write (a conflict, an unchanged object) must wait for this,
+        because an answer must not show a write that may still fail.
         """
         if not self._queued:
             return True
@@ -138,24 +139,24 @@ class Store:
         return not any(future.exception() for future in waiting)
 
     def next_revision(self) -> int:
-        """The number of the next change. A number may stay unused."""
+        """The revision of the next change. Revisions may stay unused."""
         self._assigned += 1
         return self._assigned
 
     def stored(self, kind: str, key: ObjectKey, revision: int, thing: Json, body: bytes) -> Stored:
-        """A revision of an object, as a Change has it; `body` is `thing` encoded with that revision in it."""
+        """A revision of an object for a Change. `body` is `thing`, encoded with that revision."""
         labels, fields = self._indexer(kind, thing)
         written = self._clock.now().timestamp()
         before = self.latest(kind, key)
         if before is None:
             return Stored(key, revision, self._cutter.cut(body), labels, fields, written)
-        return self._sharing(Stored(key, revision, body, labels, fields, written), before)
+        return self._interned(Stored(key, revision, body, labels, fields, written), before)
 
     async def commit(self, changes: Sequence[Change]) -> None:
-        """Write changes that happen together or not at all, in order of their revisions.
+        """Write changes as one transaction, in order of their revisions.
 
-        They are queued before this first waits, and on the disk and visible when it returns. Raises
-        WriteFailedError; then nothing of them has happened.
+        They are queued before this coroutine first suspends, and durable and visible when it returns. Raises
+        WriteFailedError; then none of the changes has happened.
         """
         if self._is_closed:
             raise WriteFailedError("the store is closed")
@@ -166,24 +167,24 @@ class Store:
         await asyncio.shield(done)
 
     async def compact(self) -> None:
-        """Let go of the history that is out of the window. Raises WriteFailedError."""
+        """Drop the history that is outside the window. Raises WriteFailedError."""
         until = self._outdated()
         if until <= self._compacted and not self._orphans:
             return
         superseded = (shelf.superseded(until) for shelf in self._shelves.values())
         forgotten = [*self._orphans, *itertools.chain.from_iterable(superseded)]
-        # Watches lose the promise before the disk breaks it. Should the disk fail, the next start finds the orphans.
+        # Memory first, so that no watch relies on rows that are being deleted. If that fails, the next start retries.
         self._compacted, self._orphans = max(until, self._compacted), []
         for shelf in self._shelves.values():
             shelf.forget(self._compacted)
-        for start in range(0, max(1, len(forgotten)), _FORGET_AT_ONCE):
+        for start in range(0, max(1, len(forgotten)), _COMPACTION_BATCH):
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._writer.add(Forgetting(forgotten[start : start + _FORGET_AT_ONCE], self._compacted, done))
+            self._writer.add(Forgetting(forgotten[start : start + _COMPACTION_BATCH], self._compacted, done))
             await asyncio.shield(done)
 
     async def close(self) -> None:
-        """Commit what is queued, end all watches and let go of the file."""
-        # Whoever still writes while everything ends is refused: nobody would ever answer.
+        """Commit all queued writes, end all watches and close the file."""
+        # Later writes are rejected, because the writer thread is gone and they would wait for ever.
         self._is_closed = True
         await asyncio.to_thread(self._writer.close)
         for shelf in self._shelves.values():
@@ -191,13 +192,13 @@ class Store:
         self._database.close()
 
     def _outdated(self) -> int:
-        """The newest revision that is out of the window."""
+        """The newest revision that is outside the window."""
         horizon = self._clock.now().timestamp() - self._window.seconds
         by_age = max((shelf.newest_before(horizon) for shelf in self._shelves.values()), default=0)
-        return min(max(by_age, self._committed - self._window.revisions, self._too_much()), self._committed)
+        return min(max(by_age, self._committed - self._window.revisions, self._outside_size()), self._committed)
 
-    def _too_much(self) -> int:
-        """The newest revision at which changes are beyond the size of the window, 0 if none are."""
+    def _outside_size(self) -> int:
+        """The newest revision that must go to bring the history down to the size of the window, 0 if none must."""
         sizes = [pair for shelf in self._shelves.values() for pair in shelf.sizes()]
         left = self._window.size - sum(size for _, size in sizes)
         if left >= 0:
@@ -216,7 +217,7 @@ class Store:
         for row in self._database.rows():
             key = (row.namespace, row.name)
             previous = before.pop((row.kind, key), None)
-            state = self._sharing(self._read(row), previous)
+            state = self._interned(self._read(row), previous)
             is_remembered = row.revision > self._compacted
             if is_remembered and previous is not None:
                 needed.add(previous.revision)
@@ -240,12 +241,13 @@ class Store:
             raise TarragonError(
                 f"the store {self._database.path} is corrupt",
                 why=f"revision {row.revision} ({row.kind} {row.namespace}/{row.name}) is not readable: {error}",
-                remedy=f"nothing was deleted; to begin anew, move it away: {moving_away(self._database.path)}",
+                remedy=f"nothing was deleted; to start with an empty store, move this one away: "
+                f"{moving_away(self._database.path)}",
             ) from error
         return Stored(key, row.revision, row.body, labels, fields, row.written)
 
-    def _sharing(self, state: Stored, before: Stored | None) -> Stored:
-        """The same revision, holding in common with the one before it, and with other objects, what it can."""
+    def _interned(self, state: Stored, before: Stored | None) -> Stored:
+        """The same revision, sharing memory with the revision before it and with other objects."""
         if before is None:
             return replace(state, held=self._cutter.cut(state.body))
         return Stored(
@@ -258,9 +260,9 @@ class Store:
         )
 
     def _finish(self, jobs: Sequence[Job], error: WriteFailedError | None) -> None:
-        """Called in the loop's thread, in order of the commits."""
+        """Publish finished jobs. Called in the event loop, in order of the commits."""
         if error is not None and jobs[-1].epoch == self._epoch:
-            # Whatever was queued meanwhile was decided against what has not happened: the writer fails it as well.
+            # Writes queued since then were decided on top of writes that never happened: the writer fails them too.
             self._epoch += 1
             self._queued.clear()
         touched: set[str] = set()

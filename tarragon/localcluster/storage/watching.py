@@ -1,7 +1,7 @@
-"""A running watch: a place in the history of a kind, from which its reader takes what is new.
+"""A running watch: a position in the history of a kind, from which the client reads changes.
 
-It holds no queue: however slow its reader is, all it costs is its place. A reader that falls out of the history is
-told so and lists anew.
+A watch has no queue, so a slow client costs no memory. A client whose position has left the history gets the error
+Expired and must list again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tarragon.localcluster.storage.objects import in_version, moved
 from tarragon.localcluster.storage.selection import Matcher
 from tarragon.localcluster.storage.store import Store
 
-_MOST_AT_ONCE = 1_000
-"""Changes looked at in one go, so that a long replay does not hold everybody else up."""
+_MAX_BATCH = 1_000
+"""Changes handled without giving up the event loop, so that a long replay does not delay other clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What a watch shows: objects of a kind in one version, of one namespace (empty: all) that match."""
+    """The scope of a watch: a kind in one version, a namespace (empty means all) and a selector."""
 
     served: Served
     namespace: str
@@ -41,10 +41,10 @@ class Sight:
 
 
 class Watch:
-    """An async iterator over batches of events, each with all that was ready.
+    """An async iterator over batches of events; each batch holds all events that were ready.
 
-    It ends (StopAsyncIteration) after `close`, or when the kind is not served any more. It raises Expired when its
-    reader was so slow that the history has moved past it: over HTTP that is an ERROR event in the stream.
+    Iteration ends after `close`, or when the kind is no longer served. It raises Expired when the client was so slow
+    that the history has moved past its position: over HTTP that is an ERROR event in the stream.
     """
 
     def __init__(self, store: Store, sight: Sight, since: int) -> None:
@@ -54,23 +54,23 @@ class Watch:
         self._life = self._shelf.life
         self._ticks = self._shelf.ticks
         self._revision = since
-        self._first: deque[Stored] = deque()
-        self._begun = 0
-        self._announces = False
+        self._initial: deque[Stored] = deque()
+        self._initial_revision = 0
+        self._is_end_announced = False
         self._is_closed = False
         self._waiting: asyncio.Future[None] | None = None
 
     def begin_with_everything(self, *, is_announced: bool) -> None:
-        """Start with an ADDED for every object there is now; a bookmark may announce that these were all."""
+        """Start with an ADDED event for every existing object; with `is_announced`, a bookmark follows the last one."""
         shown = (one for one in self._shelf.between(self._sight.namespace, None) if self._sight.shows(one))
-        self._first = deque(shown)
-        # Until all of them are handed out, nobody may go on from here.
-        self._begun, self._revision = self._store.revision, 0 if self._first else self._store.revision
-        self._announces = is_announced
+        self._initial = deque(shown)
+        # Until all initial events are delivered, a client must not resume from this revision.
+        self._initial_revision, self._revision = self._store.revision, 0 if self._initial else self._store.revision
+        self._is_end_announced = is_announced
 
     @property
     def resource_version(self) -> str:
-        """The version up to which everything has been handed out."""
+        """The version up to which all events have been delivered."""
         return str(self._revision)
 
     def __aiter__(self) -> Watch:
@@ -89,44 +89,44 @@ class Watch:
         raise StopAsyncIteration
 
     def bookmark(self) -> Event:
-        """A BOOKMARK of `resource_version`, to be sent before a timeout ends the stream."""
+        """A BOOKMARK event with `resource_version`, to be sent before a timeout ends the stream."""
         return self._bookmark({})
 
     def close(self) -> None:
-        """End it, also from within another task that waits in `__anext__`."""
+        """End the watch, even while another task waits in `__anext__`."""
         self._is_closed = True
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
     def _ready(self) -> list[Event]:
-        if self._first or self._announces:
-            return self._some_of_the_first()
+        if self._initial or self._is_end_announced:
+            return self._initial_batch()
         if self._revision < self._shelf.forgotten:
             raise errors.too_old(self._revision, self._shelf.forgotten)
-        changes = self._shelf.since(self._revision)[:_MOST_AT_ONCE]
+        changes = self._shelf.since(self._revision)[:_MAX_BATCH]
         events = [event for change in changes for event in self._events(change)]
-        self._revision = changes[-1].revision if len(changes) == _MOST_AT_ONCE else self._store.revision
+        self._revision = changes[-1].revision if len(changes) == _MAX_BATCH else self._store.revision
         if self._ticks != self._shelf.ticks and not self._is_behind():
             self._ticks = self._shelf.ticks
             if self._sight.has_bookmarks:
                 events.append(self._bookmark({}))
         return events
 
-    def _some_of_the_first(self) -> list[Event]:
-        some = [self._first.popleft() for _ in range(min(_MOST_AT_ONCE, len(self._first)))]
+    def _initial_batch(self) -> list[Event]:
+        some = [self._initial.popleft() for _ in range(min(_MAX_BATCH, len(self._initial)))]
         events = [self._event("ADDED", one.revision, one.body) for one in some]
-        if not self._first:
-            self._revision = self._begun
-            if self._announces:
+        if not self._initial:
+            self._revision = self._initial_revision
+            if self._is_end_announced:
                 events.append(self._bookmark({"k8s.io/initial-events-end": "true"}))
-                self._announces = False
+                self._is_end_announced = False
         return events
 
     def _is_behind(self) -> bool:
         return self._revision < self._store.revision
 
     def _events(self, change: Change) -> Iterator[Event]:
-        """One or none: what the change is to somebody who sees only what is selected."""
+        """The event of a change, or none, as a client sees it whose selector hides some objects."""
         state, before = change.state, change.before
         was_seen, is_seen = self._sight.shows(before), not change.is_gone and self._sight.shows(state)
         if is_seen:
@@ -134,7 +134,7 @@ class Watch:
         elif was_seen and change.is_gone:
             yield self._event("DELETED", state.revision, state.body)
         elif was_seen and before is not None:
-            # It is still there but not selected: its last state that was, under the revision that ended it.
+            # The object no longer matches: its last matching state, with the revision of this change.
             yield self._event("DELETED", state.revision, moved(before.body, before.revision, state.revision))
 
     def _event(self, kind: EventType, revision: int, body: bytes) -> Event:

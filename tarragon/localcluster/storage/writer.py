@@ -1,4 +1,4 @@
-"""The thread that writes to the disk: it commits together everything that has come while the last commit ran."""
+"""The thread that writes to disk. It commits everything that was queued during the last commit as one transaction."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from tarragon.localcluster.storage.database import Database, Row, WriteFailedError
 from tarragon.localcluster.storage.history import Change
 
-_BATCH = 2_000
+_MAX_BATCH = 2_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """Changes to commit, and where to tell that it is done.
+    """Changes to commit, and the future to complete afterwards.
 
-    `epoch` counts the failed commits that were known when the changes were decided: those of a failed epoch were
-    decided against what has not happened, and must fail like the commit they relied on.
+    `epoch` counts the failed commits that were known when the changes were decided. Changes of a failed epoch were
+    decided on top of state that was never committed, so they must fail too.
     """
 
     epoch: int
@@ -32,7 +32,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forgetting:
-    """Old revisions to drop. Nothing is ever decided against them."""
+    """Old revisions to drop. No write depends on them."""
 
     revisions: Sequence[int]
     compacted: int
@@ -40,7 +40,7 @@ class Forgetting:
 
 
 class Writer:
-    """Starts its thread when made. `finish` is called in the event loop, in the order of the commits."""
+    """Starts its thread on construction. `finish` is called in the event loop, in the order of the commits."""
 
     def __init__(self, database: Database, finish: Callable[[Sequence[Job], WriteFailedError | None], None]) -> None:
         self._database = database
@@ -60,7 +60,7 @@ class Writer:
             self._wakeup.notify()
 
     def close(self) -> None:
-        """Return when everything is committed and the thread has ended."""
+        """Commit everything that is queued, and join the thread."""
         with self._wakeup:
             self._is_closing = True
             self._wakeup.notify()
@@ -78,23 +78,23 @@ class Writer:
         with self._wakeup:
             while not self._work and not self._is_closing:
                 self._wakeup.wait()
-            work, self._work = self._work[:_BATCH], self._work[_BATCH:]
+            work, self._work = self._work[:_MAX_BATCH], self._work[_MAX_BATCH:]
             return work
 
     def _commit(self, jobs: Sequence[Job]) -> None:
-        doomed = [job for job in jobs if job.epoch <= self._failed_epoch]
-        if doomed:
-            self._loop.call_soon_threadsafe(self._finish, doomed, self._failure)
-        sound = jobs[len(doomed) :]  # epochs only grow
-        if not sound:
+        stale = [job for job in jobs if job.epoch <= self._failed_epoch]
+        if stale:
+            self._loop.call_soon_threadsafe(self._finish, stale, self._failure)
+        current = jobs[len(stale) :]  # epochs only grow
+        if not current:
             return
         try:
-            self._database.append([row for job in sound for row in job.rows])
+            self._database.append([row for job in current for row in job.rows])
         except WriteFailedError as error:
-            self._failure, self._failed_epoch = error, sound[-1].epoch
-            self._loop.call_soon_threadsafe(self._finish, sound, error)
+            self._failure, self._failed_epoch = error, current[-1].epoch
+            self._loop.call_soon_threadsafe(self._finish, current, error)
         else:
-            self._loop.call_soon_threadsafe(self._finish, sound, None)
+            self._loop.call_soon_threadsafe(self._finish, current, None)
 
     def _forget(self, forgetting: Forgetting) -> None:
         failure: WriteFailedError | None = None
