@@ -325,7 +325,7 @@ def test_up_serves_in_the_foreground_until_it_is_asked_to_end(shell: Shell) -> N
     assert re.match(r"ready  https://127\.0\.0\.1:\d+  kubeconfig here\.json\n", ended.out)
     assert (shell.folder / "here.json").exists()
     assert second.code == 1
-    assert "Error: a local cluster already runs in" in second.err
+    assert "Error: a local cluster is already running in" in second.err
     assert too_large.code == 1
     assert "3 cpu" in too_large.err
     assert "[worker-0] hello" in fits.out

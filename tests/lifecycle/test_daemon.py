@@ -116,7 +116,7 @@ async def test_five_servers_at_once_on_one_home_one_wins_and_the_others_say_who(
     assert [process.returncode for process in losers] == [1] * 4
     words = [(await outcome)[1].decode() for outcome in outcomes if outcome.done()]
     for said in words:
-        assert said.startswith(f"a local cluster already runs in {home.folder}\nprocess {server.pid}, since 20")
+        assert said.startswith(f"a local cluster is already running in {home.folder}\nprocess {server.pid}, since 20")
         assert "`tarragon down` ends it" in said
         assert "Traceback" not in said
     await stop(home, CLOCK)

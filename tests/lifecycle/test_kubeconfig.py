@@ -43,6 +43,6 @@ def test_somebody_elses_file_is_never_touched(tmp_path: Path, content: str) -> N
     theirs = tmp_path / "config"
     theirs.write_text(content)
 
-    with pytest.raises(TarragonError, match="is there already"):
+    with pytest.raises(TarragonError, match="already exists"):
         kubeconfig.write(theirs, OURS)
     assert theirs.read_text() == content

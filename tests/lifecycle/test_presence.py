@@ -60,7 +60,7 @@ async def test_a_home_has_one_holder_and_the_second_is_told_who(tmp_path: Path) 
             async with occupied(home, CLOCK):
                 pytest.fail("two hold one home")
 
-    assert f"already runs in {tmp_path}" in refused.value.what
+    assert f"already running in {tmp_path}" in refused.value.what
     assert f"process {os.getpid()}, since 20" in refused.value.why
     assert "at https://127.0.0.1:6443" in refused.value.why
     assert "tarragon down" in refused.value.remedy

@@ -1,1 +1,5 @@
-"""The process that runs the cluster: certificates, kubeconfig, nodes, start and stop."""
+"""The server process of the cluster: certificates, kubeconfig, nodes, start and stop.
+
+Begin reading with `cluster.py`, which starts all parts; `serving.py` is the process around it, and `daemon.py` is how
+clients start and stop that process in the background.
+"""

@@ -1,4 +1,4 @@
-"""The files of the embedded cluster's certificates: which there are, and when they are made anew."""
+"""The certificate files of the embedded cluster, and when they are renewed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tarragon.localcluster.home.home import Home, write_private
 from tarragon.localcluster.registry.service_addresses import KUBERNETES, address_of
 
 _RENEW_BEFORE = dt.timedelta(days=60)
-_MARK = "renew after "
-_PLACE = "also for "
+_RENEW_NOTE = "renew after "
+_ADDRESS_NOTE = "also for "
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Files in PEM. `authority` is what clients have to trust."""
+    """The certificate files, in PEM. Clients must trust `authority`."""
 
     authority: Path
     chain: Path
@@ -26,51 +26,52 @@ class Certificates:
 
 
 def certificates(home: Home, now: dt.datetime) -> Certificates:
-    """Those of the home; made, or made anew, when they are missing or near their end. Raises OSError."""
+    """The certificate files of the home, issued if they are missing or about to expire. Raises OSError."""
     files = Certificates(home.ca, home.folder / "server.crt", home.folder / "server.key")
     authority_key = home.folder / "ca.key"
-    if not _is_good(files.authority, now) or not authority_key.exists():
+    if not _is_valid(files.authority, now) or not authority_key.exists():
         _make_authority(files, authority_key, now)
     address = address_of(home.store, KUBERNETES)
-    if not (_is_good(files.chain, now) and _names(files.chain, address) and files.key.exists()):
+    if not (_is_valid(files.chain, now) and _has_address(files.chain, address) and files.key.exists()):
         _make_server(files, authority_key, address, now)
     return files
 
 
-def _is_good(certificate: Path, now: dt.datetime) -> bool:
-    """By the note above the certificate: to read what is in it takes a library, and starting is to be quick."""
+def _is_valid(certificate: Path, now: dt.datetime) -> bool:
+    """Whether the note above the certificate says that it is current. Parsing the certificate would slow the start."""
     with suppress(OSError, ValueError):
         first, _, rest = certificate.read_text().partition("\n")
-        return first.startswith(_MARK) and now < moment(first.removeprefix(_MARK)) and "END CERTIFICATE" in rest
+        is_current = first.startswith(_RENEW_NOTE) and now < moment(first.removeprefix(_RENEW_NOTE))
+        return is_current and "END CERTIFICATE" in rest
     return False
 
 
-def _names(certificate: Path, address: str) -> bool:
-    """By the second note."""
-    return f"{_PLACE}{address}\n" in certificate.read_text()
+def _has_address(certificate: Path, address: str) -> bool:
+    """Whether the second note above the certificate names the address."""
+    return f"{_ADDRESS_NOTE}{address}\n" in certificate.read_text()
 
 
 def _make_authority(files: Certificates, authority_key: Path, now: dt.datetime) -> None:
-    """What it signed goes first and the certificate comes last: if we are stopped in between, all are made anew."""
-    # A tenth of a second, needed once in two years.
+    """Issue an authority. Old files go first and its certificate comes last, so that an interruption renews all."""
+    # The import takes a tenth of a second and is needed once in two years.
     from tarragon.localcluster.home import certificate_authority  # noqa: PLC0415
 
     files.chain.unlink(missing_ok=True)
     files.authority.unlink(missing_ok=True)
-    made = certificate_authority.new_authority(now)
-    write_private(authority_key, made.key)
-    write_private(files.authority, _noted(made.certificate, made.end))
+    issued = certificate_authority.new_authority(now)
+    write_private(authority_key, issued.key)
+    write_private(files.authority, _with_note(issued.certificate, issued.end))
 
 
 def _make_server(files: Certificates, authority_key: Path, address: str, now: dt.datetime) -> None:
     from tarragon.localcluster.home import certificate_authority  # noqa: PLC0415 - as above
 
     files.chain.unlink(missing_ok=True)
-    made = certificate_authority.new_server(files.authority.read_bytes(), authority_key.read_bytes(), address, now)
-    write_private(files.key, made.key)
-    write_private(files.chain, _noted(f"{_PLACE}{address}\n".encode() + made.certificate, made.end))
+    issued = certificate_authority.new_server(files.authority.read_bytes(), authority_key.read_bytes(), address, now)
+    write_private(files.key, issued.key)
+    write_private(files.chain, _with_note(f"{_ADDRESS_NOTE}{address}\n".encode() + issued.certificate, issued.end))
 
 
-def _noted(pem: bytes, end: dt.datetime) -> bytes:
-    """Text outside of the armour is allowed in PEM files, and ignored."""
-    return f"{_MARK}{timestamp(end - _RENEW_BEFORE)}\n".encode() + pem
+def _with_note(pem: bytes, end: dt.datetime) -> bytes:
+    """Prepend a note with the time of renewal. PEM files may have text outside of the armour."""
+    return f"{_RENEW_NOTE}{timestamp(end - _RENEW_BEFORE)}\n".encode() + pem

@@ -1,4 +1,4 @@
-"""`LocalCluster`: store, API, HTTP server, controllers, scheduler and kubelets of one home, wired in one process."""
+"""`LocalCluster`: the store, API, HTTP server, controllers, scheduler and kubelets of one home, in one process."""
 
 from __future__ import annotations
 
@@ -59,24 +59,23 @@ from tarragon.localcluster.services.kubernetes_service import KubernetesService
 from tarragon.localcluster.services.proxy import ServiceProxy
 
 Companion = Callable[[Cluster], Coroutine[Any, Any, None]]
-"""Something that works in the cluster's process and is given the in-process port. One that runs beside never ends."""
+"""A coroutine that runs in the cluster's process with an in-process client. A companion of `start` never ends."""
 
 _UNFINISHED = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
-_OVERTIME_SECONDS = 30.0
-"""Beyond the longest grace: a kubelet kills a shim that has not ended its container within 20."""
+_EXTRA_SECONDS = 30.0
+"""Added to the longest grace period: a kubelet kills a shim that has not ended its container within 20 seconds."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One cluster. Without `nodes` it is an API in which no pod runs. `port` None is the one it had before, or any
-    that is free.
+    """The settings of a cluster. Without `nodes` it is an API in which no pod runs.
 
-    It ends by itself after `idle_seconds` in which no pod was unfinished and no client asked for anything; None never.
-    `kubeconfig` is where to write one besides the home's own. `prepare` is done before any client is told of the
-    server: it brings the kinds that clients will ask for. `authorization` is of those who come by the network: all
-    that is in this process may do everything.
+    With `port` None the server takes the port it had before, or a free one. It stops after `idle_seconds` without an
+    unfinished pod or a request; None means never. `kubeconfig` is an additional file to write. `prepare` runs before
+    the server is announced to clients, and installs the CRDs that they need. `authorization` applies to clients on
+    the network; code in this process may do everything.
     """
 
     home: Home
@@ -90,7 +89,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """What is there before anything runs."""
+    """The parts that exist before any task starts."""
 
     api: Api
     access: Access
@@ -99,7 +98,7 @@ class _Built:
 
 
 class LocalCluster:
-    """Made by `start`, ended by `stop`. Whoever calls them holds the home (`presence.occupied`)."""
+    """A running cluster, from `start` to `stop`. The caller must hold the home (`presence.occupied`)."""
 
     def __init__(self, settings: Settings, clock: Clock, built: _Built) -> None:
         api = built.api
@@ -118,10 +117,10 @@ class LocalCluster:
 
     @classmethod
     async def start(cls, settings: Settings, clock: Clock, companions: Sequence[Companion] = ()) -> LocalCluster:
-        """Serving when it returns. Raises TarragonError; then nothing is left running."""
+        """Start a cluster, which serves requests on return. If it raises TarragonError, nothing is left running."""
         api = await Api.open(settings.home.store, clock)
         try:
-            built = await _built(settings, clock, api)
+            built = await _build(settings, clock, api)
         except BaseException:
             await api.close()
             raise
@@ -136,29 +135,29 @@ class LocalCluster:
         return cluster
 
     async def stop(self) -> None:
-        """Answer what has been asked, store it, end. Containers go on running; the next start takes them up."""
+        """Answer open requests, store pending writes, and stop. Containers keep running; the next start adopts them."""
         for tasks in (self._companions, self._controllers, self._kubelets):
-            await _end(tasks)
+            await _cancel(tasks)
         await self._server.stop()
         await self._api.close()
 
     async def end_pods(self) -> None:
-        """End the containers of all pods, with the grace that each of them has, and store how they ended."""
-        # Nobody may put new pods into the place of those that end.
-        await _end(self._companions)
-        await _end(self._controllers)
+        """Stop the containers of all pods, each with its grace period, and store their exit status."""
+        # No controller may replace the pods that are being stopped.
+        await _cancel(self._companions)
+        await _cancel(self._controllers)
         unfinished = await self._client.list(PODS_TO_RUN, _UNFINISHED)
         grace = max((pod.grace_seconds for pod in unfinished.items), default=0)
         try:
-            async with asyncio.timeout(grace + _OVERTIME_SECONDS):
+            async with asyncio.timeout(grace + _EXTRA_SECONDS):
                 await self._nodes.end_pods()
         except (TimeoutError, OSError):
-            # Their shims were told, and end them all the same; what is lost is how.
-            log.exception("not all pods ended in order", pods=len(unfinished.items))
+            # Their shims still stop them; only their exit status is lost.
+            log.exception("some pods did not stop in time", pods=len(unfinished.items))
 
     @property
     def client(self) -> Cluster:
-        """The cluster in process."""
+        """An in-process client of the cluster."""
         return self._client
 
     @property
@@ -166,42 +165,42 @@ class LocalCluster:
         return self._server.url
 
     def is_busy(self) -> bool:
-        """Whether a pod has not finished or a client reads a stream."""
-        some = ListOptions(fields=_UNFINISHED.fields, limit=1)
-        pods = self._api.list(self._api.target(("", "v1", "pods")), some)
+        """Whether a pod is unfinished or a client reads a stream."""
+        options = ListOptions(fields=_UNFINISHED.fields, limit=1)
+        pods = self._api.list(self._api.target(("", "v1", "pods")), options)
         return bool(pods.items) or self._server.open_streams > 0
 
     def last_request(self) -> float:
         return self._server.last_request
 
     def _run(self, companions: Sequence[Companion]) -> None:
-        beside = [
+        named_companions = [
             (f"companion {number}", functools.partial(companion, self._client))
             for number, companion in enumerate(companions)
         ]
         self._kubelets = self._started(self._nodes.parts())
         self._controllers = self._started(self._parts())
-        self._companions = self._started(beside)
+        self._companions = self._started(named_companions)
 
     def _started(self, parts: Iterable[Part]) -> list[asyncio.Task[None]]:
         guards = ((name, guarded(name, start, self._clock, self._jitter)) for name, start in parts)
         return [asyncio.create_task(guard, name=name) for name, guard in guards]
 
     def _parts(self) -> Iterator[Part]:
-        """Each is made anew whenever it is started again: what a dead one knew may be wrong."""
+        """The controllers. Each start creates a new instance, because the state of a failed one may be wrong."""
         client, clock, jitter = self._client, self._clock, self._jitter
         authority = _authority(self._settings.home)
-        yield "upkeep of the store", self._api.maintain
-        yield "end of former nodes", self._retire_nodes
+        yield "store compaction", self._api.maintain
+        yield "removed nodes", self._retire_nodes
         yield "garbage collector", lambda: GarbageCollector(client, self._kinds, clock, jitter).run()
         yield "namespaces", lambda: NamespaceController(client, self._kinds, clock, jitter).run()
         yield "service accounts", lambda: ServiceAccountController(client, clock, jitter).run()
-        yield "roles made of others", lambda: AggregationController(client, clock, jitter).run()
+        yield "aggregated cluster roles", lambda: AggregationController(client, clock, jitter).run()
         yield "root certificates", lambda: RootCertificateController(client, authority, clock, jitter).run()
-        yield "secrets of service accounts", lambda: self._account_secrets().run()
+        yield "service account secrets", lambda: self._account_secrets().run()
         yield "taints", lambda: TaintController(client, clock, jitter).run()
         yield "pods of lost nodes", lambda: OrphanController(client, clock, jitter).run()
-        yield "claims", lambda: ClaimController(client, clock, jitter).run()
+        yield "persistent volume claims", lambda: ClaimController(client, clock, jitter).run()
         yield "endpoints", lambda: EndpointsController(client, self._local_port, clock, jitter).run()
         yield "endpoint slices", lambda: EndpointSliceController(client, clock, jitter).run()
         yield "kubernetes service", lambda: KubernetesService(client, self._port, clock, jitter).run()
@@ -215,7 +214,7 @@ class LocalCluster:
 
     async def _retire_nodes(self) -> None:
         await self._nodes.retire()
-        await asyncio.Event().wait()  # once is enough
+        await asyncio.Event().wait()  # parts run for ever, but this is done once
 
     @property
     def _port(self) -> int:
@@ -226,7 +225,7 @@ class LocalCluster:
         return allotted(self._settings.home.nodes).get(address)
 
 
-async def _built(settings: Settings, clock: Clock, api: Api) -> _Built:
+async def _build(settings: Settings, clock: Clock, api: Api) -> _Built:
     access = access_to(api, settings.authorization, settings.home.account_key, clock)
     await found_roles(api)
     is_strict = settings.authorization is Authorization.RBAC
@@ -236,10 +235,10 @@ async def _built(settings: Settings, clock: Clock, api: Api) -> _Built:
     api.pod_doors = nodes.door
     computed = _computed(api, access, nodes, clock)
     server = await _listen(settings, clock, api, access, computed)
-    place = urlsplit(server.url)
+    server_address = urlsplit(server.url)
     nodes.pod_api = PodApi(
-        host=place.hostname or "",
-        port=place.port or 0,
+        host=server_address.hostname or "",
+        port=server_address.port or 0,
         authority=_authority(settings.home).encode(),
         tokens=PodTokens(access.accounts),
     )
@@ -247,7 +246,7 @@ async def _built(settings: Settings, clock: Clock, api: Api) -> _Built:
 
 
 def _authority(home: Home) -> str:
-    """In PEM, without what stands above it."""
+    """The certificate of the authority in PEM, without the note above it."""
     text = home.ca.read_text()
     return text[text.index("-----BEGIN") :]
 
@@ -280,7 +279,7 @@ async def _listen(settings: Settings, clock: Clock, api: Api, access: Access, co
             if port == 0 or settings.port is not None:
                 raise
         else:
-            with contextlib.suppress(OSError):  # then the next server has another port, and that is all
+            with contextlib.suppress(OSError):  # on failure the next server only has another port
                 write_private(home.port, server.url.rpartition(":")[2].encode())
             return server
     raise AssertionError("port 0 either works or raises")
@@ -292,7 +291,7 @@ def _last_port(home: Home) -> int:
     return 0
 
 
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

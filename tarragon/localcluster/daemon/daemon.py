@@ -1,4 +1,4 @@
-"""The background server as its clients see it: started when it is not there, asked whether it is well, ended."""
+"""The background server from the client's side: finding it, starting it when it does not run, and stopping it."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from tarragon.localcluster.home.home import Home, unusable
 from tarragon.localcluster.home.presence import Server, is_occupied, read_server
 
 END_PODS = signal.SIGUSR1
-"""Asks a server to end all pods before it ends itself. SIGTERM leaves them running for the next server."""
+"""The signal that makes a server stop all pods before it stops. SIGTERM leaves them running for the next server."""
 
-_LOOK_SECONDS = 0.03
-_ANSWER_SECONDS = 5.0
-_ASK_SECONDS = 1.0
+_POLL_SECONDS = 0.03
+_REQUEST_TIMEOUT = 5.0
+_READYZ_SECONDS = 1.0
 _UNFINISHED = "/api/v1/pods?limit=1&fieldSelector=status.phase!=Succeeded,status.phase!=Failed"
 
 
 def _default_command() -> Sequence[str]:
-    # -P: a file in the folder where the user stands must not be taken for one of ours.
+    # -P: files in the user's working directory must not shadow our modules.
     return (sys.executable, "-P", "-m", "tarragon", "up", "--background")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a server is started. `patience` is the seconds it has to become ready."""
+    """How a server is started. `patience` is the time in seconds in which it must become ready."""
 
     command: Sequence[str] = field(default_factory=_default_command)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -46,14 +46,14 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """A server that we have started and that has not become ready yet; `logged` is where its words begin."""
+    """A server that is starting. Its messages begin at byte `logged` of the log."""
 
     pid: int
     logged: int
 
 
 async def running(home: Home) -> Server | None:
-    """The server of the home if it lives and answers. To be asked keeps an idle one awake."""
+    """The server of the home if it runs and answers. The request restarts its idle timeout."""
     server = read_server(home)
     if server is None or not server.lives() or await _ask(home, server, "/version") is None:
         return None
@@ -61,9 +61,10 @@ async def running(home: Home) -> Server | None:
 
 
 async def ensure_running(home: Home, clock: Clock, launch: Launch | None = None) -> Server:
-    """The server of the home, started in the background if there is none. Safe for any number of clients at once.
+    """The server of the home, started in the background if none runs. Any number of clients may call this at once.
 
-    Raises TarragonError: it does not start (with the last lines of its log), or is of another version and has work.
+    Raises TarragonError if the server does not start (with the last lines of its log), or if the running server has
+    another version and unfinished pods.
     """
     server = await running(home)
     if server is not None and server.version == __version__:
@@ -72,52 +73,52 @@ async def ensure_running(home: Home, clock: Clock, launch: Launch | None = None)
     async with _starting(home, clock):
         server = await running(home)
         if server is not None and server.version != __version__:
-            await _make_way(home, server, clock)
+            await _stop_other_version(home, server, clock)
             server = None
         return server or await _start(home, clock, launch or Launch())
 
 
 async def stop(home: Home, clock: Clock, how: signal.Signals = signal.SIGTERM, patience: float = 60.0) -> Server | None:
-    """End the server of the home and wait until it is gone. None when there was none.
+    """Stop the server of the home and wait until it is gone. None if none was running.
 
-    SIGTERM leaves the pods running. END_PODS does not: that takes as long as they have grace, and the server answers
-    meanwhile. One that has not answered for `patience` seconds is killed.
+    SIGTERM leaves the pods running. END_PODS stops them first, which takes up to their grace period, while the server
+    keeps answering. A server that has not answered for `patience` seconds is killed.
     """
     server = read_server(home)
     if server is None or not server.lives():
         return None
     with suppress(ProcessLookupError):
         os.kill(server.pid, how)
-    answered = asked = clock.monotonic()
+    answered_at = asked_at = clock.monotonic()
     while server.lives() or is_occupied(home):
-        await clock.sleep(_LOOK_SECONDS)
+        await clock.sleep(_POLL_SECONDS)
         now = clock.monotonic()
-        if now - asked > _ASK_SECONDS:
-            asked = now
+        if now - asked_at > _READYZ_SECONDS:
+            asked_at = now
             if await _ask(home, server, "/readyz") is not None:
-                answered = clock.monotonic()
-        if now - answered > patience:
+                answered_at = clock.monotonic()
+        if now - answered_at > patience:
             with suppress(ProcessLookupError):
                 os.kill(server.pid, signal.SIGKILL)
-            answered = clock.monotonic()
+            answered_at = clock.monotonic()
     return server
 
 
-async def _make_way(home: Home, server: Server, clock: Clock) -> None:
-    """Of another version: an idle one is replaced, one with work is not touched."""
+async def _stop_other_version(home: Home, server: Server, clock: Clock) -> None:
+    """Stop a server of another version. Raises TarragonError if it has unfinished pods."""
     answer = await _ask(home, server, _UNFINISHED)
     if answer is None or json.loads(answer).get("items"):
         raise TarragonError(
             f"the local cluster was started by Tarragon {server.version}, this is {__version__}",
-            why=f"process {server.pid} serves {home.folder} at {server.url}, and pods run there",
-            remedy="`tarragon down` ends it and them; the next command starts one of this version",
+            why=f"process {server.pid} serves {home.folder} at {server.url} and runs pods",
+            remedy="stop both with `tarragon down`; the next command starts a cluster of this version",
         )
     await stop(home, clock)
 
 
 @asynccontextmanager
 async def _starting(home: Home, clock: Clock) -> AsyncIterator[None]:
-    """One client at a time starts a server; the others wait and then find it."""
+    """Hold the start lock: one client at a time starts a server, and the others wait and then find it."""
     try:
         descriptor = os.open(home.start_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -127,7 +128,7 @@ async def _starting(home: Home, clock: Clock) -> AsyncIterator[None]:
             with suppress(BlockingIOError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            await clock.sleep(_LOOK_SECONDS)
+            await clock.sleep(_POLL_SECONDS)
         yield
     finally:
         os.close(descriptor)
@@ -136,27 +137,30 @@ async def _starting(home: Home, clock: Clock) -> AsyncIterator[None]:
 async def _start(home: Home, clock: Clock, launch: Launch) -> Server:
     child = _spawn(home, launch)
     deadline = clock.monotonic() + launch.patience
-    ended: int | None = None
+    exit_code: int | None = None
     while clock.monotonic() < deadline:
         server = await running(home)
         if server is not None:
             return server
-        if ended is None:
-            ended = _exit_code(child.pid)
-        # Ours may have ended because somebody's `tarragon up` came first: then that one is awaited.
-        if ended is not None and not is_occupied(home):
+        if exit_code is None:
+            exit_code = _exit_code(child.pid)
+        # Our server may have exited because another `tarragon up` was first: then wait for that one.
+        if exit_code is not None and not is_occupied(home):
             break
-        await clock.sleep(_LOOK_SECONDS)
-    why = f"it was not ready after {launch.patience:.0f} s" if ended is None else f"it ended with exit code {ended}"
+        await clock.sleep(_POLL_SECONDS)
+    why = f"it was not ready after {launch.patience:.0f} s" if exit_code is None else f"it exited with code {exit_code}"
     raise TarragonError(
         "the local cluster did not start",
-        why=f"{why}; the last it said:\n{last_lines(home.log, child.logged) or '(nothing)'}",
-        remedy=f"all of it is in {home.log}",
+        why=f"{why}; its last messages were:\n{last_lines(home.log, child.logged) or '(none)'}",
+        remedy=f"the whole log is in {home.log}",
     )
 
 
 def _spawn(home: Home, launch: Launch) -> _Child:
-    """Detached from this process, its terminal and its signals. Not by subprocess: that wants its children awaited."""
+    """Start a server detached from this process, its terminal and its signals.
+
+    The module subprocess is not used, because it warns about children that nobody waits for.
+    """
     environment = {**launch.environment, "TARRAGON_HOME": str(home.folder)}
     try:
         put_aside(home.log)
@@ -180,7 +184,7 @@ def _spawn(home: Home, launch: Launch) -> _Child:
 
 
 def _exit_code(pid: int) -> int | None:
-    """None while it lives."""
+    """The exit code of the child, None while it runs."""
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
@@ -189,14 +193,14 @@ def _exit_code(pid: int) -> int | None:
 
 
 async def _ask(home: Home, server: Server, path: str) -> bytes | None:
-    """The body of a 200, None for anything else. By hand: importing a client library takes longer than all the rest."""
+    """The body of a response with status 200, else None. Importing a client library would take too long."""
     address = urlsplit(server.url)
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
+        async with asyncio.timeout(_REQUEST_TIMEOUT):
             tls = ssl.create_default_context(cafile=str(home.ca))
             reader, writer = await asyncio.open_connection(address.hostname, address.port, ssl=tls)
             try:
-                # HTTP/1.0: the answer ends with the connection, and comes in one piece.
+                # In HTTP/1.0 the response ends with the connection and is not chunked.
                 lines = (
                     f"GET {path} HTTP/1.0",
                     f"Host: {address.netloc}",

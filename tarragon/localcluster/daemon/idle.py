@@ -1,4 +1,4 @@
-"""When a background cluster has nothing left to do."""
+"""The idle timeout of a background cluster."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from typing import Protocol
 
 from tarragon.base.clock import Clock
 
-_LOOKS = 10
-"""How often to look within the time that has to be quiet."""
+_CHECKS = 10
+"""How often activity is checked during the timeout."""
 
 
 class Activity(Protocol):
-    """What is asked again and again."""
+    """The activity of a cluster, which is polled."""
 
     def is_busy(self) -> bool:
-        """Something runs, or somebody is being told something, at this moment."""
+        """Whether a pod runs, a client reads a stream, or a cron job is scheduled at this moment."""
         ...
 
     def last_request(self) -> float:
-        """The monotonic time at which a client last asked for anything."""
+        """The monotonic time of the last request of a client."""
         ...
 
 
 async def until_idle(activity: Activity, clock: Clock, seconds: float) -> None:
-    """Return when it has been quiet for so long."""
-    quiet_since = clock.monotonic()
-    while clock.monotonic() - quiet_since < seconds:
-        await clock.sleep(seconds / _LOOKS)
-        quiet_since = max(quiet_since, activity.last_request())
+    """Return when the cluster has been idle for the given time."""
+    idle_since = clock.monotonic()
+    while clock.monotonic() - idle_since < seconds:
+        await clock.sleep(seconds / _CHECKS)
+        idle_since = max(idle_since, activity.last_request())
         if activity.is_busy():
-            quiet_since = clock.monotonic()
+            idle_since = clock.monotonic()

@@ -1,4 +1,4 @@
-"""The kubeconfig of the embedded cluster: a file of its own, never the user's."""
+"""The kubeconfig of the embedded cluster: a separate file, never the user's own kubeconfig."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ CONTEXT = "tarragon"
 
 
 def kubeconfig(url: str, authority: bytes, token: str) -> bytes:
-    """JSON is YAML, too, and needs no library. Everything is in it: the file may be carried to another folder."""
-    trusted = base64.b64encode(authority).decode()
+    """A kubeconfig in JSON, which is valid YAML and needs no library. It refers to no files, so it can be moved."""
+    authority_data = base64.b64encode(authority).decode()
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": CONTEXT, "cluster": {"server": url, "certificate-authority-data": trusted}}],
+        "clusters": [{"name": CONTEXT, "cluster": {"server": url, "certificate-authority-data": authority_data}}],
         "users": [{"name": CONTEXT, "user": {"token": token}}],
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}}],
         "current-context": CONTEXT,
@@ -29,12 +29,12 @@ def kubeconfig(url: str, authority: bytes, token: str) -> bytes:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Raises TarragonError rather than overwrite a file that is not one of ours."""
+    """Write the kubeconfig. Raises TarragonError if the file exists and is not a kubeconfig of ours."""
     if path.exists() and not _is_ours(path):
         raise TarragonError(
-            f"{path} is there already and is not a kubeconfig of this kind",
-            why="it may hold the only copy of somebody's credentials",
-            remedy="name another file, or remove that one",
+            f"{path} already exists and was not written by Tarragon",
+            why="it may contain the only copy of credentials",
+            remedy="choose another file, or remove that one",
         )
     write_private(path, content)
 

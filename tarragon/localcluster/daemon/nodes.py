@@ -1,4 +1,4 @@
-"""The nodes of an embedded cluster: a kubelet for each that is wanted, an end for those that are not any more."""
+"""The nodes of an embedded cluster: kubelets of the configured nodes, and removal of nodes no longer configured."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ from tarragon.localcluster.kubelet.volumes.tokens import PodApi
 log = structlog.get_logger(__name__)
 
 Part = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
-"""Something that runs for ever: its name, and how to start it (again)."""
+"""A task that runs for ever: its name, and a function that starts it, again after a failure."""
 
 
 class Nodes:
-    """`folder` holds a folder for each node that there is or was."""
+    """The kubelets of the configured nodes. `folder` has a folder for each current and former node."""
 
     def __init__(self, cluster: Cluster, folder: Path, wanted: Sequence[NodeSettings], clock: Clock) -> None:
         self._cluster = cluster
         self._folder = folder
-        self._wanted = wanted
+        self._configured = wanted
         self._clock = clock
         self._kubelets: dict[str, Kubelet] = {}
         self.pod_api: PodApi | None = None
-        """How containers reach the API; to be set before the parts run."""
+        """How containers reach the API; set before the parts run."""
 
     def parts(self) -> Iterator[Part]:
-        for node in self._wanted:
+        for node in self._configured:
             yield f"node {node.name}", functools.partial(self._run, node)
 
     async def end_pods(self) -> None:
-        """End the containers of all pods, with the grace that each of them has, while the parts run."""
+        """Stop the containers of all pods, each with its grace period, while the parts run."""
         await asyncio.gather(*(kubelet.end_all() for kubelet in self._kubelets.values()))
 
     def running(self) -> dict[str, Path]:
-        """The folder of each container's run that goes on, by `UID/CONTAINER`."""
+        """The folder of each running container, by `UID/CONTAINER`."""
         return {
             f"{uid}/{container}": folder
             for kubelet in self._kubelets.values()
@@ -62,28 +62,28 @@ class Nodes:
         }
 
     async def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
-        """What a container of a pod that has a node has said; for `Api.pod_logs`."""
+        """The log of a container of a scheduled pod; for `Api.pod_logs`."""
         node = str(pod["spec"].get("nodeName") or "")
-        folder = self._place(node)
+        folder = self._folder_of(node)
         if folder is None:
             raise errors.failure(503, "ServiceUnavailable", f"the node {node} is not one of this server")
         async for chunk in NodeLogs(NodeFolder(folder), self._clock).read(pod, options):
             yield chunk
 
     def door(self, pod: Mapping[str, Any]) -> Door:
-        """The way into a pod that has a node; for `Api.pod_doors`."""
+        """Exec, attach and port-forward for a scheduled pod; for `Api.pod_doors`."""
         node = str(pod["spec"].get("nodeName") or "")
-        folder = self._place(node)
+        folder = self._folder_of(node)
         if folder is None:
             raise errors.failure(503, "ServiceUnavailable", f"the node {node} is not one of this server")
         return Door(NodeFolder(folder), self._cluster)
 
     async def retire(self) -> None:
-        """End what still runs on nodes that an earlier server had and this one has not, and say that they are gone.
+        """Stop the containers of nodes that are no longer configured, and delete these nodes and their pods.
 
-        Their folders stay, for the logs in them.
+        The folders stay, for the logs in them.
         """
-        wanted = {node.name for node in self._wanted}
+        wanted = {node.name for node in self._configured}
         for folder in _folders(self._folder):
             if folder.name not in wanted:
                 await end_everything(folder, self._clock)
@@ -93,18 +93,18 @@ class Nodes:
         kubelet = self._kubelets[node.name] = Kubelet(self._cluster, node, self._clock, self.pod_api)
         await kubelet.run()
 
-    def _place(self, node: str) -> Path | None:
-        known = {settings.name: settings.folder for settings in self._wanted}
+    def _folder_of(self, node: str) -> Path | None:
+        known = {settings.name: settings.folder for settings in self._configured}
         if node in known:
             return known[node]
         former = self._folder / node
         return former if former.is_dir() else None
 
     async def _remove(self, node: str) -> None:
-        """The Node and its pods, as a Kubernetes does with a machine that does not come back. Finished pods stay."""
+        """Delete the Node and its unfinished pods, as Kubernetes does when a machine does not come back."""
         with suppress(NotFound):
             await self._cluster.delete(NODES, Key("", node))
-            log.info("a node is no more", node=node)
+            log.info("deleted a node that is no longer configured", node=node)
         unfinished = Selection(fields=f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed")
         for pod in (await self._cluster.list(PODS.reading(AnyObject), unfinished)).items:
             with suppress(NotFound):
@@ -112,14 +112,14 @@ class Nodes:
 
 
 async def end_leftovers(home: Home, clock: Clock) -> None:
-    """End what a killed server has left running, each container with its grace. The next server tells how they ended.
+    """Stop containers that a killed server has left running, each with its grace period.
 
-    Raises TarragonError when a server runs: then it is that one's business.
+    The next server records their exit status. Raises TarragonError if a server runs, which must stop them itself.
     """
     async with occupied(home, clock):
         await asyncio.gather(*(end_everything(folder, clock) for folder in _folders(home.nodes)))
 
 
 def _folders(nodes: Path) -> list[Path]:
-    """Of all nodes that there are or were; what nodes share begins with an underscore."""
+    """The folders of all current and former nodes. Folders that nodes share begin with an underscore."""
     return [path for path in sorted(nodes.glob("[!_]*")) if path.is_dir()]

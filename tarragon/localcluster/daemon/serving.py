@@ -1,4 +1,4 @@
-"""One server for a home, from its start to its end: holds the home, tells clients where it is, ends asked or idle."""
+"""The server process of a home: it locks the home, announces itself to clients, and stops on a signal or when idle."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tarragon.localcluster.daemon.logfile import keep_small
 from tarragon.localcluster.home.home import unusable
 from tarragon.localcluster.home.presence import Hold, Server, birth, occupied, write_server
 
-_PATIENCE_SECONDS = 5.0
-"""For pods whose folders are gone: how they end can't be recorded any more. Their shims end them all the same."""
+_LOST_HOME_SECONDS = 5.0
+"""Time to stop pods whose folders were removed. Their exit status can't be recorded, but their shims stop them."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,44 +37,46 @@ async def serve(
     companions: Sequence[Companion] = (),
     ready: Callable[[Server], None] = lambda _: None,
 ) -> None:
-    """Serve until a signal or idleness ends it: SIGTERM, SIGINT and SIGHUP leave the pods running, END_PODS ends them.
-    `ready` is called once clients can come.
+    """Serve until a signal or the idle timeout. SIGTERM, SIGINT and SIGHUP leave the pods running, END_PODS stops them.
 
-    Raises TarragonError: the home is in use or can't be used, the store can't be opened, the port is taken.
+    `ready` is called once clients can connect. Raises TarragonError if the home is in use or can't be used, the store
+    can't be opened, or the port is taken.
     """
     home = settings.home
     home.prepare()
     faulthandler.enable()
-    # The folder where somebody once stood may be deleted or unmounted while we run; the home may not.
+    # The working directory may be deleted or unmounted while the server runs, so it changes to the home.
     settings = replace(settings, kubeconfig=settings.kubeconfig and settings.kubeconfig.absolute())
     os.chdir(home.folder)
     _allow_many_files()
-    with _asked_to_end() as asked:
+    with _stop_signal() as stop_signal:
         async with occupied(home, clock) as hold:
-            cluster = await _unless(asked, LocalCluster.start(settings, clock, companions))
+            cluster = await _start_unless_stopped(stop_signal, LocalCluster.start(settings, clock, companions))
             if cluster is None:
                 return
             try:
                 ready(_announce(settings, cluster, clock))
                 _tune_garbage_collection()
-                await _until_the_end(settings, cluster, clock, _Reasons(asked, hold))
+                await _until_the_end(settings, cluster, clock, _StopConditions(stop_signal, hold))
             finally:
                 home.server.unlink(missing_ok=True)
                 await cluster.stop()
 
 
 @dataclass(frozen=True, slots=True)
-class _Reasons:
-    """Why a server may end, besides idleness: a signal, and a home that was removed or replaced under it."""
+class _StopConditions:
+    """The reasons to stop besides idleness: a signal, or a home that was removed or replaced."""
 
-    asked: asyncio.Future[int]
+    stop_signal: asyncio.Future[int]
     hold: Hold
 
 
-async def _unless(asked: asyncio.Future[int], starting: Coroutine[Any, Any, LocalCluster]) -> LocalCluster | None:
-    """The started cluster, or None when somebody has asked us to end before that."""
+async def _start_unless_stopped(
+    stop_signal: asyncio.Future[int], starting: Coroutine[Any, Any, LocalCluster]
+) -> LocalCluster | None:
+    """The started cluster, or None if a signal came before the start was complete."""
     task = asyncio.create_task(starting)
-    waiting: set[asyncio.Future[Any]] = {task, asked}
+    waiting: set[asyncio.Future[Any]] = {task, stop_signal}
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         return task.result()
@@ -83,35 +85,35 @@ async def _unless(asked: asyncio.Future[int], starting: Coroutine[Any, Any, Loca
     return None
 
 
-async def _until_the_end(settings: Settings, cluster: LocalCluster, clock: Clock, reasons: _Reasons) -> None:
-    """Return when there is a reason to end, and what it asks for is done."""
+async def _until_the_end(settings: Settings, cluster: LocalCluster, clock: Clock, conditions: _StopConditions) -> None:
+    """Wait for a reason to stop, and stop the pods if the reason requires it."""
     log_keeper = asyncio.create_task(keep_small(settings.home.log, clock))
-    lost = asyncio.create_task(reasons.hold.until_lost(clock))
-    waiting: set[asyncio.Future[Any]] = {reasons.asked, lost}
+    lost = asyncio.create_task(conditions.hold.until_lost(clock))
+    waiting: set[asyncio.Future[Any]] = {conditions.stop_signal, lost}
     if settings.idle_seconds is not None:
         waiting.add(asyncio.create_task(until_idle(cluster, clock, settings.idle_seconds)))
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    beside = [log_keeper, *(task for task in waiting if isinstance(task, asyncio.Task))]
+    tasks = [log_keeper, *(task for task in waiting if isinstance(task, asyncio.Task))]
     was_lost = lost.done()
-    for task in beside:
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*beside, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
     if was_lost:
-        log.error("the home was removed: ends itself and its pods", home=str(settings.home.folder))
+        log.error("the home was removed, so the server and its pods stop", home=str(settings.home.folder))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_LOST_HOME_SECONDS):
                 await cluster.end_pods()
-    elif reasons.asked.done():
-        log.info("asked to end", signal=signal.Signals(reasons.asked.result()).name)
-        if reasons.asked.result() == END_PODS:
-            settings.home.server.unlink(missing_ok=True)  # nobody new is to come while the pods end
+    elif conditions.stop_signal.done():
+        log.info("stopping on a signal", signal=signal.Signals(conditions.stop_signal.result()).name)
+        if conditions.stop_signal.result() == END_PODS:
+            settings.home.server.unlink(missing_ok=True)  # no new clients while the pods stop
             await cluster.end_pods()
     else:
-        log.info("nothing to do for a while: ends by itself", seconds=settings.idle_seconds)
+        log.info("stopping after the idle timeout", seconds=settings.idle_seconds)
 
 
 def _announce(settings: Settings, cluster: LocalCluster, clock: Clock) -> Server:
-    """Tell clients where the server is, and give them what they need to be let in."""
+    """Write the files by which clients find the server and authenticate."""
     home, pid = settings.home, os.getpid()
     server = Server(url=cluster.url, pid=pid, born=birth(pid), started=clock.now(), version=__version__)
     config = kubeconfig.kubeconfig(cluster.url, home.ca.read_bytes(), home.read_token())
@@ -126,33 +128,33 @@ def _announce(settings: Settings, cluster: LocalCluster, clock: Clock) -> Server
 
 
 @contextlib.contextmanager
-def _asked_to_end() -> Iterator[asyncio.Future[int]]:
-    """Done with the first signal that asks for the end; later ones change nothing."""
+def _stop_signal() -> Iterator[asyncio.Future[int]]:
+    """A future that is done with the first signal to stop; later signals are ignored."""
     loop = asyncio.get_running_loop()
-    asked: asyncio.Future[int] = loop.create_future()
+    stop_signal: asyncio.Future[int] = loop.create_future()
 
-    def note(number: int) -> None:
-        if not asked.done():
-            asked.set_result(number)
+    def on_signal(number: int) -> None:
+        if not stop_signal.done():
+            stop_signal.set_result(number)
 
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, END_PODS)
     for number in numbers:
-        loop.add_signal_handler(number, note, number)
+        loop.add_signal_handler(number, on_signal, number)
     try:
-        yield asked
+        yield stop_signal
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
 
 
 def _tune_garbage_collection() -> None:
-    """Everything that start-up has made stays for good: looking through it again and again costs more than it finds."""
+    """Exclude objects of the start-up, which are never garbage, from collections, and collect less often."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
 def _allow_many_files() -> None:
-    """One descriptor a container that lives, one a client: the usual soft limit of 1,024 is soon reached."""
+    """Raise the soft limit of open files: 1,024 are soon reached with one per running container and one per client."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,1 +1,4 @@
-"""The folder of the cluster on this machine: its certificate authority, and who serves it now."""
+"""The home folder of a cluster on this machine: its files, certificates, lock, and the server that uses it.
+
+Begin reading with `home.py`.
+"""

@@ -1,4 +1,4 @@
-"""A certificate authority for one machine, and what it signs. Imports cryptography, so import this late."""
+"""The certificate authority of one machine, and its certificates. Import this late: it imports cryptography."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _AUTHORITY_LIFE = dt.timedelta(days=3650)
 _SERVER_LIFE = dt.timedelta(days=700)
 _SKEW = dt.timedelta(days=1)
-"""Certificates begin in the past: clocks are set back, and virtual machines wake up confused."""
+"""Certificates are valid from this long ago, because clocks are set back and virtual machines wake up late."""
 
 _NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 _ADDRESSES = ("127.0.0.1", "::1")
@@ -28,7 +28,7 @@ _ADDRESSES = ("127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """PEM, and when it ends."""
+    """A certificate and its key in PEM, and the time at which the certificate expires."""
 
     certificate: bytes
     key: bytes
@@ -37,32 +37,32 @@ class Made:
 
 def new_authority(now: dt.datetime) -> Made:
     key = ec.generate_private_key(ec.SECP256R1())
-    # A number in the name: a client that trusts an older authority of this home must not take this one for it.
+    # The name has a random number, so that clients do not mistake this authority for an older one of the same home.
     name = _name(f"Tarragon local authority {x509.random_serial_number() % 10**9}")
     end = now + _AUTHORITY_LIFE
     certificate = (
-        _draft(name, key.public_key(), now, end)
+        _builder(name, key.public_key(), now, end)
         .issuer_name(name)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .add_extension(_signed_by(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return _made(certificate, key, end)
+    return _encoded(certificate, key, end)
 
 
 def new_server(authority_certificate: bytes, authority_key: bytes, address: str, now: dt.datetime) -> Made:
-    """For the loopback addresses and `address`, under the names by which any Kubernetes' API server is known."""
+    """A certificate for the loopback addresses, `address` and the usual host names of a Kubernetes API server."""
     authority = x509.load_pem_x509_certificate(authority_certificate)
     signing = load_pem_private_key(authority_key, None)
     if not isinstance(signing, ec.EllipticCurvePrivateKey):
-        raise TypeError("the key of the local authority is not one that we made")
+        raise TypeError("the key of the local certificate authority is not an elliptic-curve key")
     key = ec.generate_private_key(ec.SECP256R1())
     end = min(now + _SERVER_LIFE, authority.not_valid_after_utc)
     names: list[x509.GeneralName] = [x509.DNSName(name) for name in _NAMES]
     names += [x509.IPAddress(ipaddress.ip_address(each)) for each in (*_ADDRESSES, address)]
     certificate = (
-        _draft(_name("Tarragon local API server"), key.public_key(), now, end)
+        _builder(_name("Tarragon local API server"), key.public_key(), now, end)
         .issuer_name(authority.subject)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
@@ -71,32 +71,32 @@ def new_server(authority_certificate: bytes, authority_key: bytes, address: str,
         .add_extension(_signed_by(signing.public_key()), critical=False)
         .sign(signing, hashes.SHA256())
     )
-    return _made(certificate, key, end)
+    return _encoded(certificate, key, end)
 
 
 def new_kubelet(node: str, address: str, now: dt.datetime) -> Made:
-    """Signed by itself, as a kubelet's is that nobody has given one."""
+    """A self-signed certificate, as a kubelet generates one that was given none."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(node)
     end = now + _SERVER_LIFE
-    places: list[x509.GeneralName] = [x509.DNSName(node), x509.IPAddress(ipaddress.ip_address(address))]
+    subject_names: list[x509.GeneralName] = [x509.DNSName(node), x509.IPAddress(ipaddress.ip_address(address))]
     certificate = (
-        _draft(name, key.public_key(), now, end)
+        _builder(name, key.public_key(), now, end)
         .issuer_name(name)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(places), critical=False)
+        .add_extension(x509.SubjectAlternativeName(subject_names), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return _made(certificate, key, end)
+    return _encoded(certificate, key, end)
 
 
 def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _draft(
+def _builder(
     subject: x509.Name, key: ec.EllipticCurvePublicKey, now: dt.datetime, end: dt.datetime
 ) -> x509.CertificateBuilder:
     return (
@@ -111,7 +111,7 @@ def _draft(
 
 
 def _signed_by(key: ec.EllipticCurvePublicKey) -> x509.AuthorityKeyIdentifier:
-    """Python 3.13 verifies strictly and wants it in every certificate."""
+    """The authority key identifier. Python 3.13 verifies strictly and requires it in every certificate."""
     return x509.AuthorityKeyIdentifier.from_issuer_public_key(key)
 
 
@@ -129,6 +129,6 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _made(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, end: dt.datetime) -> Made:
+def _encoded(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, end: dt.datetime) -> Made:
     plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return Made(certificate.public_bytes(Encoding.PEM), plain, end)

@@ -1,4 +1,4 @@
-"""`Home`: the folder that holds all state of one embedded cluster, and who may use it."""
+"""`Home`: the folder that holds all state of one embedded cluster, and the checks that it can be used."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tarragon.base.errors import TarragonError
 from tarragon.localcluster.storage.database import refuse_network_file_system
 
 NEEDED_BYTES = 32 * 2**20
-"""Below this much free space nothing is begun: a store that fills the disk in the middle of a job helps nobody."""
+"""A server does not start with less free disk space, because the store would fill the disk in the middle of a job."""
 
 LONGEST_PATH = 200
-"""Bytes of the folder's path. Pods have folders and files below it, some with names of 253 characters."""
+"""The maximal length of the folder's path in bytes. Paths of pods below it have names of up to 253 characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Two homes are two clusters. Everything in it is readable by its owner only."""
+    """A home folder. Each home is a cluster of its own. Only its owner can read the files in it."""
 
     folder: Path
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Home:
-        """TARRAGON_HOME, else ~/.tarragon."""
+        """The folder in TARRAGON_HOME, by default ~/.tarragon."""
         named = environment.get("TARRAGON_HOME")
         folder = Path(named).expanduser() if named else Path(environment.get("HOME") or Path.home()) / ".tarragon"
         return cls(folder.absolute())
@@ -39,27 +39,27 @@ class Home:
 
     @property
     def nodes(self) -> Path:
-        """A folder for each node: its pods, their logs and volumes."""
+        """A folder that has a folder for each node, with its pods, their logs and volumes."""
         return self.folder / "node"
 
     @property
     def server(self) -> Path:
-        """Who serves this cluster, while somebody does."""
+        """The address and process of the running server; absent while none runs."""
         return self.folder / "server.json"
 
     @property
     def port(self) -> Path:
-        """The port of the last server: the next one takes it again, so that kubeconfigs in use stay right."""
+        """The port of the last server. The next server uses it again, so that existing kubeconfigs stay valid."""
         return self.folder / "port"
 
     @property
     def lock(self) -> Path:
-        """Held as long as a server lives."""
+        """Locked while a server runs."""
         return self.folder / "lock"
 
     @property
     def start_lock(self) -> Path:
-        """Held by a client while it starts a server."""
+        """Locked by a client while it starts a server."""
         return self.folder / "start.lock"
 
     @property
@@ -72,7 +72,7 @@ class Home:
 
     @property
     def account_key(self) -> Path:
-        """Signs the tokens of service accounts."""
+        """The key that signs the tokens of service accounts."""
         return self.folder / "sa.key"
 
     @property
@@ -85,15 +85,15 @@ class Home:
 
     @property
     def images(self) -> Path:
-        """The image map: what each image name stands for. Written by hand, read by the kubelet."""
+        """The image map: which environment each image name stands for. The user writes it, the kubelet reads it."""
         return self.folder / "images.yaml"
 
     def prepare(self) -> None:
-        """Make the folder and find out, before anything is begun, whether it can be used. Raises TarragonError."""
+        """Create the folder and check that it can be used, before a server starts. Raises TarragonError."""
         if len(os.fsencode(self.folder)) > LONGEST_PATH:
             raise TarragonError(
                 f"the path of the home is too long: {self.folder}",
-                why=f"files of pods lie deep below it, and {LONGEST_PATH} bytes is where that begins to fail",
+                why=f"paths of pods below it are long, so it may have at most {LONGEST_PATH} bytes",
                 remedy="set TARRAGON_HOME to a shorter path",
             )
         refuse_network_file_system(self.folder)
@@ -102,12 +102,12 @@ class Home:
             self._check_owner()
             self._check_space()
             write_private(self.folder / "probe", b"")
-            (self.folder / "probe").unlink(missing_ok=True)  # Another process may be trying the same.
+            (self.folder / "probe").unlink(missing_ok=True)  # Another process may do the same check.
         except OSError as error:
             raise unusable(self.folder, error) from error
 
     def read_token(self) -> str:
-        """The bearer token of this cluster; made at the first call. It stays the same, so that kubeconfigs do, too."""
+        """The bearer token of this cluster, created at the first call. It never changes, so kubeconfigs stay valid."""
         with suppress(FileNotFoundError):
             token = self.token.read_text().strip()
             if token:
@@ -120,7 +120,7 @@ class Home:
         if self.folder.stat().st_uid not in {os.getuid(), 0}:
             raise TarragonError(
                 f"{self.folder} belongs to another user",
-                why="whoever owns the home of a cluster can run programs in its name",
+                why="the owner of that folder could run programs as you",
                 remedy="set TARRAGON_HOME to a folder of your own",
             )
 
@@ -131,17 +131,17 @@ class Home:
 
 
 def make_private(folder: Path) -> None:
-    """Make the folder, and each folder above it that is missing, for its owner alone. Raises OSError.
+    """Create the folder and its missing parents with mode 0700. Raises OSError.
 
-    Path.mkdir would make those above it with the mode of the umask: mostly for everybody to read.
+    Path.mkdir would create the parents with the mode of the umask, which usually lets everybody read them.
     """
-    for missing in reversed([above for above in folder.parents if not above.exists()]):
+    for missing in reversed([parent for parent in folder.parents if not parent.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Whole or not at all, even if the machine stops, and never readable by others. Raises OSError."""
+    """Write a file with mode 0600 atomically, even if the machine stops. Raises OSError."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -155,7 +155,7 @@ def write_private(path: Path, data: bytes) -> None:
         raise
 
 
-_WORDS: Mapping[int, tuple[str, str]] = {
+_REMEDIES: Mapping[int, tuple[str, str]] = {
     errno.ENOSPC: ("the disk is full", "free some space, or set TARRAGON_HOME to a folder on another disk"),
     errno.EDQUOT: ("your disk quota is used up", "delete something, or set TARRAGON_HOME to a folder on another disk"),
     errno.EROFS: ("the file system is read-only", "set TARRAGON_HOME to a folder that can be written"),
@@ -168,6 +168,6 @@ _WORDS: Mapping[int, tuple[str, str]] = {
 
 
 def unusable(folder: Path, error: OSError) -> TarragonError:
-    """The words for what the file system said of a home."""
-    why, remedy = _WORDS.get(error.errno or 0, (str(error), "set TARRAGON_HOME to a folder that can be written"))
+    """The error for users when the file system fails in a home."""
+    why, remedy = _REMEDIES.get(error.errno or 0, (str(error), "set TARRAGON_HOME to a folder that can be written"))
     return TarragonError(f"can't keep the cluster's state in {folder}", why=why, remedy=remedy)

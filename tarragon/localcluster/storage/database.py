@@ -3,7 +3,7 @@
     history   every revision in the window, and older ones that are still needed: the newest revision of each existing
               object, and the last one before the window (a watch that starts there needs to know what matched before)
     current   the revision of each existing object
-    meta      `compacted`: watches can no longer start at or before this revision
+    meta      `compacted`: watches can no longer start before this revision
 
 A server locks the file exclusively. The lock keeps a second server out, and keeps SQLite's wal-index out of shared
 memory, where a full disk would kill the process with SIGBUS.

@@ -173,7 +173,8 @@ class Store:
             return
         superseded = (shelf.superseded(until) for shelf in self._shelves.values())
         forgotten = [*self._orphans, *itertools.chain.from_iterable(superseded)]
-        # Memory first, so that no watch relies on rows that are being deleted. If that fails, the next start retries.
+        # Memory first, so that no watch relies on rows that are being deleted. What a failed write leaves on disk is
+        # found at the next start.
         self._compacted, self._orphans = max(until, self._compacted), []
         for shelf in self._shelves.values():
             shelf.forget(self._compacted)
@@ -241,7 +242,7 @@ class Store:
             raise TarragonError(
                 f"the store {self._database.path} is corrupt",
                 why=f"revision {row.revision} ({row.kind} {row.namespace}/{row.name}) is not readable: {error}",
-                remedy=f"nothing was deleted; to start with an empty store, move this one away: "
+                remedy="nothing was deleted; to start with an empty store, move this one away: "
                 f"{moving_away(self._database.path)}",
             ) from error
         return Stored(key, row.revision, row.body, labels, fields, row.written)
