@@ -1,4 +1,4 @@
-"""Whether a pod may go to a node, and if not, why not, in the words of kube-scheduler."""
+"""The filters of the default scheduler: whether a pod fits a node, and the reasons that kube-scheduler gives if not."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tarragon.base.resources import PODS, Resources, largest, total
 from tarragon.kube.core import Container, Node, Pod, Taint, Toleration
 
 OVERCOMMIT = "tarragon.dev/overcommit"
-"""Annotation of a node: resources, comma-separated, whose requests are shares and not amounts (`cpu`)."""
+"""Node annotation: comma-separated resources (such as `cpu`) that may be overcommitted."""
 HOST_PORTS = "hostPorts"
-"""Among the names in it: pods of that node never collide in a port."""
+"""A value of the annotation: host ports of pods on the node never conflict."""
 
-_REPELS = {"NoSchedule", "NoExecute"}
+_REPELLING_EFFECTS = {"NoSchedule", "NoExecute"}
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 def wanted(pod: Pod) -> dict[str, int]:
-    """What the pod needs at once, in thousandths: its containers together, or the largest of its init containers.
+    """The resource requests of a pod in thousandths: the sum of its containers or the largest init container.
 
-    Init containers that restart (sidecars) run beside all that comes after them.
+    Restartable init containers (sidecars) keep running, so they are added to all containers that start after them.
     """
     needed: dict[str, int] = {}
     sidecars: dict[str, int] = {}
@@ -38,31 +38,34 @@ def wanted(pod: Pod) -> dict[str, int]:
 
 
 def offered(node: Node) -> dict[str, int]:
-    """What the node has for pods."""
+    """The allocatable resources of a node in thousandths; its capacity if it reports no allocatable."""
     return _amounts(node.status.allocatable or node.status.capacity)
 
 
 def obstacles(pod: Pod, node: Node, free: Resources) -> list[str]:
-    """Every reason that keeps the pod off the node; empty when it fits. Resources are looked at last, as elsewhere."""
+    """The reasons why the pod does not fit the node; empty if it fits.
+
+    As in kube-scheduler, resources are checked last, and only they give more than one reason.
+    """
     if not node.is_ready:
         return ["node(s) had untolerated taint {node.kubernetes.io/not-ready: }"]
     if node.spec.unschedulable and not _tolerated(_UNSCHEDULABLE, pod.spec.tolerations):
         return ["node(s) were unschedulable"]
     for taint in node.spec.taints:
-        if taint.effect in _REPELS and not _tolerated(taint, pod.spec.tolerations):
+        if taint.effect in _REPELLING_EFFECTS and not _tolerated(taint, pod.spec.tolerations):
             return [f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"]
-    if not _selected(pod, node):
+    if not _matches_node_affinity(pod, node):
         return ["node(s) didn't match Pod's node affinity/selector"]
-    shared = {name.strip() for name in node.metadata.annotations.get(OVERCOMMIT, "").split(",")}
+    overcommitted = {name.strip() for name in node.metadata.annotations.get(OVERCOMMIT, "").split(",")}
     return [
         "Too many pods" if name == PODS else f"Insufficient {name}"
         for name, amount in sorted(wanted(pod).items())
-        if amount > max(0, free.get(name, 0)) and name not in shared
+        if amount > max(0, free.get(name, 0)) and name not in overcommitted
     ]
 
 
 def verdict(nodes: int, reasons: Iterable[str]) -> str:
-    """One line over all nodes, such as `0/1 nodes are available: 1 Insufficient memory.`: equal reasons are counted."""
+    """A summary of all nodes with counted reasons: `0/1 nodes are available: 1 Insufficient memory.`, for instance."""
     if not nodes:
         return "no nodes available to schedule pods"
     counted = sorted(f"{count} {reason}" for reason, count in Counter(reasons).items())
@@ -70,7 +73,7 @@ def verdict(nodes: int, reasons: Iterable[str]) -> str:
 
 
 def _requests(container: Container) -> dict[str, int]:
-    """A limit without a request is a request, too."""
+    """The requests of a container. A limit without a request counts as a request."""
     return _amounts({**container.resources.limits, **container.resources.requests})
 
 
@@ -82,7 +85,7 @@ def _amount(quantity: str | float) -> int:
     try:
         return milli(quantity)
     except ValueError:
-        # The API refuses such a quantity. If one is stored nevertheless, it must not stop all other pods.
+        # The API rejects such quantities. If one is stored nevertheless, it must not block all other pods.
         return 0
 
 
@@ -98,44 +101,44 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator == "Exists" or bool(toleration.key and toleration.value == taint.value)
 
 
-def _selected(pod: Pod, node: Node) -> bool:
+def _matches_node_affinity(pod: Pod, node: Node) -> bool:
     labels = node.metadata.labels
     if any(labels.get(name) != value for name, value in pod.spec.node_selector.items()):
         return False
     terms = _required_terms(pod.spec.affinity)
-    return terms is None or any(_term_holds(term, node) for term in terms)
+    return terms is None or any(_term_matches(term, node) for term in terms)
 
 
 def _required_terms(affinity: Any) -> list[Any] | None:
-    """None when the pod requires nothing of the node. Any one of the terms is enough."""
-    found = affinity
+    """The terms of the required node affinity, of which one must match; None if the pod has none."""
+    affinity_field = affinity
     for step in ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"):
-        found = found.get(step) if isinstance(found, dict) else None
-    return found if isinstance(found, list) else None
+        affinity_field = affinity_field.get(step) if isinstance(affinity_field, dict) else None
+    return affinity_field if isinstance(affinity_field, list) else None
 
 
-def _term_holds(term: Mapping[str, Any], node: Node) -> bool:
+def _term_matches(term: Mapping[str, Any], node: Node) -> bool:
     expressions = term.get("matchExpressions") or []
     fields = term.get("matchFields") or []
     if not expressions and not fields:
         return False
-    named = {"metadata.name": node.metadata.name}
-    return all(_holds(expression, node.metadata.labels) for expression in expressions) and all(
-        _holds(expression, named) for expression in fields
+    node_name_field = {"metadata.name": node.metadata.name}
+    return all(_expression_matches(expression, node.metadata.labels) for expression in expressions) and all(
+        _expression_matches(expression, node_name_field) for expression in fields
     )
 
 
-def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _expression_matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     value = labels.get(str(expression.get("key")))
     values = [str(item) for item in expression.get("values") or []]
     check = _OPERATORS.get(str(expression.get("operator")))
     return check is not None and check(value, values)
 
 
-def _compared(larger: Callable[[int, int], bool]) -> Callable[[str | None, Sequence[str]], bool]:
+def _integer_comparison(is_larger: Callable[[int, int], bool]) -> Callable[[str | None, Sequence[str]], bool]:
     def check(value: str | None, values: Sequence[str]) -> bool:
         try:
-            return value is not None and larger(int(value), int(values[0]))
+            return value is not None and is_larger(int(value), int(values[0]))
         except (ValueError, IndexError):
             return False
 
@@ -147,6 +150,6 @@ _OPERATORS: Mapping[str, Callable[[str | None, Sequence[str]], bool]] = {
     "NotIn": lambda value, values: value not in values,
     "Exists": lambda value, _values: value is not None,
     "DoesNotExist": lambda value, _values: value is None,
-    "Gt": _compared(lambda value, bound: value > bound),
-    "Lt": _compared(lambda value, bound: value < bound),
+    "Gt": _integer_comparison(lambda value, bound: value > bound),
+    "Lt": _integer_comparison(lambda value, bound: value < bound),
 }

@@ -1,1 +1,1 @@
-"""Binds pods to nodes, one at a time."""
+"""The default scheduler of the embedded cluster. Begin reading with `scheduler.py`."""

@@ -1,4 +1,4 @@
-"""The scheduler of pods that no job owns, such as those of `kubectl run`: each goes to the first node that it fits."""
+"""The default scheduler, for pods that Tarragon does not place, such as those of `kubectl run`: first fit."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from tarragon.localcluster.fit import obstacles, offered, verdict, wanted
 NAME = "default-scheduler"
 
 Bind = Callable[[Pod, str], Awaitable[None]]
-"""Writes which node a pod goes to; fails with an ApiError when the pod has changed or gone."""
+"""Binds a pod to a node. Raises ApiError if the pod was changed or deleted."""
 
 _RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Claim:
-    """What one pod takes of one node."""
+class _Allocation:
+    """The resources that a pod uses on its node."""
 
     node: str
     wanted: Resources
 
 
 class Scheduler:
-    """First fit, by priority and age. Knows selectors, required node affinity, taints, resources and pod slots.
+    """Binds pods one at a time to the first node that fits, by priority and age.
 
-    Pods that others place (`spec.nodeName` set from the start, another `schedulerName`) only count as taken room.
-    Affinity between pods and topology spread are not looked at.
+    Node selectors, required node affinity, taints, resources and the number of pods are respected; pod affinity and
+    topology spread constraints are ignored. Pods with another `schedulerName` only count as allocated resources.
     """
 
     def __init__(self, cluster: Cluster, bind: Bind, clock: Clock, jitter: random.Random) -> None:
@@ -51,15 +51,15 @@ class Scheduler:
         self._recorder = Recorder(cluster, clock, NAME)
         self._pods = logged_cache(cluster, PODS, clock, jitter)
         self._nodes = logged_cache(cluster, NODES, clock, jitter)
-        self._claims: dict[Key, _Claim] = {}
-        self._taken: dict[str, Resources] = {}
-        self._waiting: dict[Key, Pod] = {}
+        self._allocations: dict[Key, _Allocation] = {}
+        self._allocated: dict[str, Resources] = {}
+        self._pending: dict[Key, Pod] = {}
         self._changed = asyncio.Event()
         self._pods.subscribe(self._follow_pod)
         self._nodes.subscribe(lambda _key, _old, _new: self._changed.set())
 
     async def run(self) -> None:
-        """For ever, until cancelled. Call it once."""
+        """Schedule pods until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pods.run())
             tasks.create_task(self._nodes.run())
@@ -67,110 +67,110 @@ class Scheduler:
             await self._nodes.synced()
             while True:
                 self._changed.clear()
-                if not await self._pass():
-                    tasks.create_task(self._wake_later())
+                if not await self._schedule_all():
+                    tasks.create_task(self._retry_later())
                 await self._changed.wait()
 
-    async def _wake_later(self) -> None:
+    async def _retry_later(self) -> None:
         await self._clock.sleep(_RETRY_SECONDS)
         self._changed.set()
 
     def _follow_pod(self, key: Key, _old: Pod | None, new: Pod | None) -> None:
-        held = self._claims.get(key)
-        self._note(key, new)
-        if key in self._waiting or (held is not None and key not in self._claims):
+        allocated_before = self._allocations.get(key)
+        self._update(key, new)
+        if key in self._pending or (allocated_before is not None and key not in self._allocations):
             self._changed.set()
 
-    def _note(self, key: Key, pod: Pod | None) -> None:
-        """Book what the watch has shown: who takes room, who waits."""
+    def _update(self, key: Key, pod: Pod | None) -> None:
+        """Update allocations and pending pods from the state of a pod in the cache."""
         if pod is None or pod.is_finished:
-            self._waiting.pop(key, None)
-            self._claim(key, None)
+            self._pending.pop(key, None)
+            self._allocate(key, None)
         elif pod.spec.node_name:
-            self._waiting.pop(key, None)
-            self._claim(key, _Claim(pod.spec.node_name, wanted(pod)))
+            self._pending.pop(key, None)
+            self._allocate(key, _Allocation(pod.spec.node_name, wanted(pod)))
         elif pod.metadata.is_ending or (pod.spec.scheduler_name or NAME) != NAME:
-            self._waiting.pop(key, None)
-        elif key not in self._claims:
-            # With a claim it is being bound: the watch has not shown it yet.
-            self._waiting[key] = pod
+            self._pending.pop(key, None)
+        elif key not in self._allocations:
+            # A pod with an allocation is being bound, and the watch has not delivered the binding yet.
+            self._pending[key] = pod
 
-    def _claim(self, key: Key, claim: _Claim | None) -> None:
-        before = self._claims.pop(key, None)
+    def _allocate(self, key: Key, allocation: _Allocation | None) -> None:
+        before = self._allocations.pop(key, None)
         if before is not None:
-            self._taken[before.node] = minus(self._taken[before.node], before.wanted)
-        if claim is not None:
-            self._claims[key] = claim
-            self._taken[claim.node] = total([self._taken.get(claim.node, {}), claim.wanted])
+            self._allocated[before.node] = minus(self._allocated[before.node], before.wanted)
+        if allocation is not None:
+            self._allocations[key] = allocation
+            self._allocated[allocation.node] = total([self._allocated.get(allocation.node, {}), allocation.wanted])
 
-    async def _pass(self) -> bool:
-        """Look at everyone who waits; False when a write failed and nothing else would give it another try."""
-        went_well = True
-        for key in sorted(self._waiting, key=self._turn):
-            pod = self._waiting.get(key)
+    async def _schedule_all(self) -> bool:
+        """Try to schedule every pending pod. False if a write failed, so that the caller must retry."""
+        is_complete = True
+        for key in sorted(self._pending, key=self._queue_key):
+            pod = self._pending.get(key)
             if pod is None:
-                continue  # It went, or was placed, while another was being written.
+                continue  # It was deleted or bound during an earlier write of this cycle.
             try:
-                await self._place(key, pod)
+                await self._schedule(key, pod)
             except ApiError:
-                # Most often a Conflict, and the watch will show what has changed. But that may be seen already.
-                went_well = False
-        return went_well
+                # Usually a Conflict, after which the watch delivers the change. But it may be in the cache already.
+                is_complete = False
+        return is_complete
 
-    def _turn(self, key: Key) -> tuple[int, str, Key]:
-        pod = self._waiting[key]
+    def _queue_key(self, key: Key) -> tuple[int, str, Key]:
+        pod = self._pending[key]
         created = pod.metadata.creation_timestamp
         return -(pod.spec.priority or 0), created.isoformat() if created else "", key
 
-    async def _place(self, key: Key, pod: Pod) -> None:
+    async def _schedule(self, key: Key, pod: Pod) -> None:
         reasons: list[str] = []
         for node in self._nodes_in_order():
-            free = minus(offered(node), self._taken.get(node.metadata.name, {}))
-            found = obstacles(pod, node, free)
-            if not found:
-                await self._assign(key, pod, node.metadata.name)
+            free = minus(offered(node), self._allocated.get(node.metadata.name, {}))
+            reasons_here = obstacles(pod, node, free)
+            if not reasons_here:
+                await self._bind_pod(key, pod, node.metadata.name)
                 return
-            reasons += found
-        await self._explain(pod, verdict(len(self._nodes.objects), reasons))
+            reasons += reasons_here
+        await self._report_unschedulable(pod, verdict(len(self._nodes.objects), reasons))
 
     def _nodes_in_order(self) -> list[Node]:
         return [node for _, node in sorted(self._nodes.objects.items())]
 
-    async def _assign(self, key: Key, pod: Pod, node: str) -> None:
-        del self._waiting[key]
-        self._claim(key, _Claim(node, wanted(pod)))
+    async def _bind_pod(self, key: Key, pod: Pod, node: str) -> None:
+        del self._pending[key]
+        self._allocate(key, _Allocation(node, wanted(pod)))
         try:
             await self._bind(pod, node)
         except ApiError:
-            self._claim(key, None)
-            self._note(key, self._pods.objects.get(key))
+            self._allocate(key, None)
+            self._update(key, self._pods.objects.get(key))
             raise
-        said = f"Successfully assigned {key} to {node}"
-        await self._recorder.tell(Event(about=_reference(pod), type="Normal", reason="Scheduled", message=said))
+        message = f"Successfully assigned {key} to {node}"
+        await self._recorder.tell(Event(about=_reference(pod), type="Normal", reason="Scheduled", message=message))
 
-    async def _explain(self, pod: Pod, message: str) -> None:
-        """Once a change: who waits unchanged is not written to."""
-        known = pod.condition("PodScheduled")
-        if known is not None and known.status == "False" and known.message == message:
+    async def _report_unschedulable(self, pod: Pod, message: str) -> None:
+        """Write the condition and the event, unless the condition already has this message."""
+        old = pod.condition("PodScheduled")
+        if old is not None and old.status == "False" and old.message == message:
             return
         condition = PodCondition(
             type="PodScheduled",
             status="False",
             reason="Unschedulable",
             message=message,
-            last_transition_time=known.last_transition_time if known and known.status == "False" else self._clock.now(),
+            last_transition_time=old.last_transition_time if old and old.status == "False" else self._clock.now(),
         )
         others = [other for other in pod.status.conditions if other.type != condition.type]
         change = {
             "metadata": {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version},
-            "status": {"conditions": [_written(each) for each in [*others, condition]]},
+            "status": {"conditions": [_encoded_condition(each) for each in [*others, condition]]},
         }
         await self._cluster.patch(PODS, pod.metadata.key, change, subresource="status")
         event = Event(about=_reference(pod), type="Warning", reason="FailedScheduling", message=message)
         await self._recorder.tell(event)
 
 
-def _written(condition: PodCondition) -> dict[str, object]:
+def _encoded_condition(condition: PodCondition) -> dict[str, object]:
     fields: dict[str, object] = to_builtins(condition)
     if condition.last_transition_time is not None:
         fields["lastTransitionTime"] = timestamp(condition.last_transition_time)

@@ -1,1 +1,4 @@
-"""How clients reach pods through Services: endpoints, proxies and forwarded ports."""
+"""Services: controllers of Endpoints and EndpointSlices, and the proxy that forwards connections to pods.
+
+Begin reading with `endpoints.py`, then `proxy.py`.
+"""

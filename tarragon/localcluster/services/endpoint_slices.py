@@ -1,4 +1,4 @@
-"""Endpoint slices: what Endpoints say, for those who only read the newer kind. kubectl describes Services by them."""
+"""The controller that mirrors Endpoints into EndpointSlices, from which kubectl describes Services."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class _Endpoints(Struct, frozen=True):
 
 
 class EndpointSliceController:
-    """Each subset of an Endpoints object is a slice, which goes with it.
+    """Mirrors each subset of an Endpoints object into a slice, which the Endpoints object owns.
 
-    Headless services have none: jobs have thousands of them, and each pod would cost more writes.
+    Headless Services get no slices: jobs have thousands of them, and each pod would cost more writes.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
@@ -43,23 +43,23 @@ class EndpointSliceController:
         self._endpoints = logged_cache(
             cluster, ENDPOINTS.reading(_Endpoints), clock, jitter, Selection(labels=f"!{HEADLESS}")
         )
-        self._written: dict[Key, int] = {}
-        self._worklist: Worklist[Key] = Worklist(clock, jitter)
-        self._endpoints.subscribe(self._follow)
+        self._slice_counts: dict[Key, int] = {}
+        self._workqueue: Worklist[Key] = Worklist(clock, jitter)
+        self._endpoints.subscribe(self._on_change)
 
     async def run(self) -> None:
-        """For ever, until cancelled. Call it once."""
+        """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._endpoints.run())
-            tasks.create_task(self._worklist.run(self._look))
+            tasks.create_task(self._workqueue.run(self._reconcile))
 
-    def _follow(self, key: Key, _old: _Endpoints | None, new: _Endpoints | None) -> None:
+    def _on_change(self, key: Key, _old: _Endpoints | None, new: _Endpoints | None) -> None:
         if new is None:
-            self._written.pop(key, None)  # the garbage collector takes the slices
+            self._slice_counts.pop(key, None)  # the garbage collector deletes the slices
         else:
-            self._worklist.add(key)
+            self._workqueue.add(key)
 
-    async def _look(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> None:
         endpoints = self._endpoints.objects.get(key)
         if endpoints is None or endpoints.metadata.is_ending:
             return
@@ -67,8 +67,8 @@ class EndpointSliceController:
         for body in slices:
             with suppress(NotFound):  # of the namespace
                 await self._write(body)
-        await self._drop(key, range(len(slices), self._written.get(key, 0)))
-        self._written[key] = len(slices)
+        await self._delete(key, range(len(slices), self._slice_counts.get(key, 0)))
+        self._slice_counts[key] = len(slices)
 
     async def _write(self, body: Json) -> None:
         metadata = body["metadata"]
@@ -79,14 +79,14 @@ class EndpointSliceController:
             change = {"metadata": {"ownerReferences": metadata["ownerReferences"]}, **content}
             await self._cluster.patch(SLICES, Key(metadata["namespace"], metadata["name"]), change)
 
-    async def _drop(self, key: Key, numbers: Sequence[int]) -> None:
+    async def _delete(self, key: Key, numbers: Sequence[int]) -> None:
         for number in numbers:
             with suppress(NotFound):
                 await self._cluster.delete(SLICES, Key(key.namespace, _name(key, number)))
 
 
 def _slices(endpoints: _Endpoints) -> Iterator[Json]:
-    """One at least: a Service of which nothing is ready has an empty one."""
+    """The slices of an Endpoints object. Endpoints without addresses have one empty slice."""
     metadata = endpoints.metadata
     owner = {
         "apiVersion": "v1",
@@ -115,9 +115,9 @@ def _slices(endpoints: _Endpoints) -> Iterator[Json]:
 def _addresses(subset: Mapping[str, Any], field: str) -> Iterator[Json]:
     is_ready = field == "addresses"
     for address in subset.get(field) or ():
-        kept = {name: address[name] for name in ("nodeName", "targetRef", "hostname") if address.get(name)}
+        details = {name: address[name] for name in ("nodeName", "targetRef", "hostname") if address.get(name)}
         conditions = {"ready": is_ready, "serving": is_ready, "terminating": False}
-        yield {"addresses": [address["ip"]], "conditions": conditions, **kept}
+        yield {"addresses": [address["ip"]], "conditions": conditions, **details}
 
 
 def _name(key: Key, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Endpoints: where the pods behind each Service can really be reached on this machine."""
+"""The controller of Endpoints: the addresses at which the pods of each Service are reachable on this machine."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tarragon.localcluster.controllers.workqueue import Worklist
 from tarragon.localcluster.services.selectors import Selectors, Term, terms
 
 LocalPort = Callable[[Key, int], int | None]
-"""The port of this machine that stands for a Service's port, None where nobody has asked for it by name."""
+"""The local port that a Service's port was translated to; None if no pod refers to that port of the Service."""
 
 HEADLESS = "service.kubernetes.io/headless"
 
-_HERE = "127.0.0.1"
+_LOCALHOST = "127.0.0.1"
 
 
 class _Endpoints(Struct, frozen=True):
@@ -32,7 +32,7 @@ class _Endpoints(Struct, frozen=True):
 
 
 class EndpointsController:
-    """All pods share one address, so a Service has one address too: ready as soon as one of its pods is."""
+    """Writes the Endpoints of Services. All pods share one IP address, so a Service has one: ready if any pod is."""
 
     def __init__(self, cluster: Cluster, local_port: LocalPort, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
@@ -41,54 +41,56 @@ class EndpointsController:
         self._pods = logged_cache(cluster, PODS, clock, jitter)
         self._endpoints = logged_cache(cluster, ENDPOINTS.reading(_Endpoints), clock, jitter)
         self._selectors = Selectors()
-        self._pods_with = Index(self._pods, lambda pod: map(_word, terms(pod.metadata.namespace, pod.metadata.labels)))
-        self._worklist: Worklist[Key] = Worklist(clock, jitter)
-        self._services.subscribe(self._follow_service)
-        self._pods.subscribe(self._follow_pod)
+        self._pods_by_label = Index(
+            self._pods, lambda pod: map(_label_key, terms(pod.metadata.namespace, pod.metadata.labels))
+        )
+        self._workqueue: Worklist[Key] = Worklist(clock, jitter)
+        self._services.subscribe(self._on_service)
+        self._pods.subscribe(self._on_pod)
 
     async def run(self) -> None:
-        """For ever, until cancelled. Call it once."""
+        """Run until cancelled. Call it once."""
         caches = (self._services, self._pods, self._endpoints)
         async with asyncio.TaskGroup() as tasks:
             for cache in caches:
                 tasks.create_task(cache.run())
             for cache in caches:
                 await cache.synced()
-            tasks.create_task(self._worklist.run(self._look))
+            tasks.create_task(self._workqueue.run(self._reconcile))
 
-    def _follow_service(self, key: Key, _old: Service | None, new: Service | None) -> None:
+    def _on_service(self, key: Key, _old: Service | None, new: Service | None) -> None:
         self._selectors.set(key, new.spec.selector if new is not None else {})
-        self._worklist.add(key)
+        self._workqueue.add(key)
 
-    def _follow_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
-        before, after = _role(old), _role(new)
+    def _on_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
+        before, after = _relevant_state(old), _relevant_state(new)
         if before == after:
             return
-        for role in filter(None, (before, after)):
-            for service in self._selectors.selecting(key.namespace, role[0]):
-                self._worklist.add(service)
+        for state in filter(None, (before, after)):
+            for service in self._selectors.selecting(key.namespace, state[0]):
+                self._workqueue.add(service)
 
-    async def _look(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> None:
         service = self._services.objects.get(key)
         if service is None:
-            await self._clear(key)
+            await self._delete(key)
         elif service.spec.selector and not service.metadata.is_ending:
             await self._write(key, self._subsets(service))
 
     def _subsets(self, service: Service) -> list[dict[str, Any]]:
-        behind = [pod for pod in self._selected(service) if _is_reachable(pod)]
-        if not behind:
+        pods = [pod for pod in self._selected(service) if _is_reachable(pod)]
+        if not pods:
             return []
-        ready = [pod for pod in behind if _is_ready(pod)]
-        first = (ready or behind)[0]
+        ready = [pod for pod in pods if _is_ready(pod)]
+        first = (ready or pods)[0]
         ports = [self._port(service.metadata.key, port, first) for port in service.spec.ports]
         return [{"addresses" if ready else "notReadyAddresses": [_address(first)], "ports": ports}]
 
     def _selected(self, service: Service) -> list[Pod]:
-        """By the rarest of the labels first: then there are few to look at."""
+        """The pods that a Service selects. The rarest of its labels is looked up first, so few pods are compared."""
         selector = service.spec.selector
-        rarest = min(map(_word, terms(service.metadata.namespace, selector)), key=self._pods_with.count)
-        pods = (self._pods.objects[key] for key in sorted(self._pods_with.keys(rarest)))
+        rarest = min(map(_label_key, terms(service.metadata.namespace, selector)), key=self._pods_by_label.count)
+        pods = (self._pods.objects[key] for key in sorted(self._pods_by_label.keys(rarest)))
         return [pod for pod in pods if selector.items() <= pod.metadata.labels.items()]
 
     def _port(self, service: Key, port: ServicePort, pod: Pod) -> dict[str, Any]:
@@ -96,10 +98,10 @@ class EndpointsController:
         return {"port": local, "protocol": "TCP", **({"name": port.name} if port.name else {})}
 
     async def _write(self, key: Key, subsets: Sequence[dict[str, Any]]) -> None:
-        known = self._endpoints.objects.get(key)
-        if known is not None and list(known.subsets) == list(subsets):
+        existing = self._endpoints.objects.get(key)
+        if existing is not None and list(existing.subsets) == list(subsets):
             return
-        if known is None:
+        if existing is None:
             metadata = {"name": key.name, "namespace": key.namespace, "labels": self._labels(key)}
             body = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": subsets}
             with suppress(NotFound):  # of the namespace
@@ -108,7 +110,7 @@ class EndpointsController:
         await self._cluster.patch(ENDPOINTS, key, {"subsets": list(subsets)})
 
     def _labels(self, key: Key) -> dict[str, str]:
-        """By which proxies leave out what has no address to answer at."""
+        """The label of headless Services, by which proxies ignore their Endpoints."""
         service = self._services.objects.get(key)
         return {HEADLESS: ""} if service is not None and service.spec.cluster_ip == "None" else {}
 
@@ -118,14 +120,14 @@ class EndpointsController:
         except AlreadyExists:
             await self._cluster.patch(ENDPOINTS, key, {"subsets": body["subsets"]})
 
-    async def _clear(self, key: Key) -> None:
+    async def _delete(self, key: Key) -> None:
         if key in self._endpoints.objects:
             with suppress(NotFound):
                 await self._cluster.delete(ENDPOINTS, key)
 
 
-def _role(pod: Pod | None) -> tuple[dict[str, str], bool, bool] | None:
-    """What of a pod matters here; most of its changes do not."""
+def _relevant_state(pod: Pod | None) -> tuple[dict[str, str], bool, bool] | None:
+    """The part of a pod that matters for Endpoints; most changes of a pod leave it equal."""
     return (pod.metadata.labels, _is_reachable(pod), _is_ready(pod)) if pod is not None else None
 
 
@@ -138,7 +140,7 @@ def _is_ready(pod: Pod) -> bool:
     return ready is not None and ready.status == "True"
 
 
-def _word(term: Term) -> str:
+def _label_key(term: Term) -> str:
     return "/".join(term)
 
 
@@ -149,12 +151,12 @@ def _address(pod: Pod) -> dict[str, Any]:
         "namespace": pod.metadata.namespace,
         "uid": pod.metadata.uid,
     }
-    return {"ip": _HERE, "nodeName": pod.spec.node_name, "targetRef": target}
+    return {"ip": _LOCALHOST, "nodeName": pod.spec.node_name, "targetRef": target}
 
 
 def _target(port: ServicePort, pod: Pod) -> int:
-    """Nobody reaches it by a translated name: then it listens where its manifest says."""
+    """The target port of a Service in a pod. It is the right port when no translated address exists."""
     if isinstance(port.target_port, int):
         return port.target_port or port.port
-    named = {each.name: each.container_port for container in pod.spec.containers for each in container.ports}
-    return named.get(port.target_port or "", port.port)
+    port_numbers = {each.name: each.container_port for container in pod.spec.containers for each in container.ports}
+    return port_numbers.get(port.target_port or "", port.port)

@@ -1,4 +1,4 @@
-"""Connections to a service's address, carried to where one of its pods really listens."""
+"""Forwarding of TCP connections from the address of a Service to one of its pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DIAL_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where one listens."""
+    """An IP address and a port."""
 
     host: str
     port: int
@@ -23,11 +23,11 @@ class Place:
 
 
 Backends = Callable[[], Sequence[Place]]
-"""Asked anew for each connection; the first one that takes it has it."""
+"""Returns the current backends for each new connection. The first one that accepts gets the connection."""
 
 
 class Door:
-    """One listening socket. Made by `open`, ended by `close`, which ends its connections too."""
+    """A listening socket, from `open` to `close`, which also closes the accepted connections."""
 
     def __init__(self, place: Place, backends: Backends) -> None:
         self.place = place
@@ -37,10 +37,10 @@ class Door:
 
     @classmethod
     async def open(cls, place: Place, backends: Backends) -> Door:
-        """Raises OSError."""
+        """Start to listen. Raises OSError."""
         door = cls(place, backends)
-        # Whoever is cancelled while it begins to listen would leave a socket that nobody knows of.
-        door._server = server = await asyncio.start_server(door._take, place.host, place.port, start_serving=False)
+        # If this task is cancelled while the server starts, the socket must be closed here.
+        door._server = server = await asyncio.start_server(door._accept, place.host, place.port, start_serving=False)
         try:
             await server.start_serving()
         except BaseException:
@@ -55,39 +55,39 @@ class Door:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine runs in one
         self._connections.add(task)
         try:
-            await self._carry(reader, writer)
+            await self._forward(reader, writer)
         except (OSError, asyncio.CancelledError):
-            pass  # a broken connection is its two ends' business
+            pass  # the client and the pod notice a broken connection themselves
         finally:
             self._connections.discard(task)
             writer.transport.abort()
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there = await _dialled(self._backends())
-        if there is None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = await _connect(self._backends())
+        if connection is None:
             return
-        far_reader, far_writer = there
+        backend_reader, backend_writer = connection
         try:
-            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+            await asyncio.gather(_copy(reader, backend_writer), _copy(backend_reader, writer))
         finally:
-            far_writer.transport.abort()
+            backend_writer.transport.abort()
 
 
 async def is_answered(backends: Sequence[Place]) -> bool:
-    """Whether somebody listens at one of them."""
-    there = await _dialled(backends)
-    if there is None:
+    """Whether one of the backends accepts connections."""
+    connection = await _connect(backends)
+    if connection is None:
         return False
-    there[1].transport.abort()
+    connection[1].transport.abort()
     return True
 
 
-async def _dialled(backends: Sequence[Place]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+async def _connect(backends: Sequence[Place]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
     for place in backends:
         with suppress(OSError):
             async with asyncio.timeout(_DIAL_SECONDS):
@@ -96,7 +96,7 @@ async def _dialled(backends: Sequence[Place]) -> tuple[asyncio.StreamReader, asy
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """To the end, which is passed on: each side may go on speaking when the other has nothing more to say."""
+    """Copy up to the end of the stream and half-close the target: the other direction may go on."""
     while chunk := await reader.read(_CHUNK):
         writer.write(chunk)
         await writer.drain()

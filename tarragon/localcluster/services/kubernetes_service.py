@@ -1,4 +1,4 @@
-"""The service `kubernetes` in the namespace `default`, by which the API server of any cluster is found."""
+"""The controller of the Service `kubernetes` in the namespace `default`, which leads to the API server."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ _LABELS = {"component": "apiserver", "provider": "kubernetes"}
 
 
 class KubernetesService:
-    """Makes it, and makes it again when somebody deletes it. `port` is where the API server listens."""
+    """Creates the Service, again after it is deleted. `port` is the port of the API server."""
 
     def __init__(self, cluster: Cluster, port: int, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
         self._port = port
-        mine = Selection(namespace=KEY.namespace, fields=f"metadata.name={KEY.name}")
+        selection = Selection(namespace=KEY.namespace, fields=f"metadata.name={KEY.name}")
         kinds = (SERVICES.reading(AnyObject), ENDPOINTS)
-        self._caches = [logged_cache(cluster, kind, clock, jitter, mine) for kind in kinds]
-        self._worklist: Worklist[str] = Worklist(clock, jitter)
+        self._caches = [logged_cache(cluster, kind, clock, jitter, selection) for kind in kinds]
+        self._workqueue: Worklist[str] = Worklist(clock, jitter)
         for cache in self._caches:
-            cache.subscribe(lambda _key, _old, new: None if new else self._worklist.add(KEY.name))
+            cache.subscribe(lambda _key, _old, new: None if new else self._workqueue.add(KEY.name))
 
     async def run(self) -> None:
-        """For ever, until cancelled. Call it once."""
+        """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             for cache in self._caches:
                 tasks.create_task(cache.run())
-            self._worklist.add(KEY.name)
-            tasks.create_task(self._worklist.run(self._look))
+            self._workqueue.add(KEY.name)
+            tasks.create_task(self._workqueue.run(self._reconcile))
 
-    async def _look(self, _: str) -> None:
+    async def _reconcile(self, _: str) -> None:
         port = {"name": "https", "port": _PORT, "protocol": "TCP", "targetPort": self._port}
-        await self._keep(SERVICES.reading(AnyObject), {"spec": {"ports": [port]}})
+        await self._create_or_patch(SERVICES.reading(AnyObject), {"spec": {"ports": [port]}})
         address = {"ip": "127.0.0.1"}
         ports = [{"name": "https", "port": self._port, "protocol": "TCP"}]
-        await self._keep(ENDPOINTS, {"subsets": [{"addresses": [address], "ports": ports}]})
+        await self._create_or_patch(ENDPOINTS, {"subsets": [{"addresses": [address], "ports": ports}]})
 
-    async def _keep(self, resource: Resource[AnyObject], content: dict[str, Any]) -> None:
+    async def _create_or_patch(self, resource: Resource[AnyObject], content: dict[str, Any]) -> None:
         metadata = {"name": KEY.name, "namespace": KEY.namespace}
         labels = _LABELS if resource.kind == SERVICES.kind else {}
         try:

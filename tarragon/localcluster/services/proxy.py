@@ -1,7 +1,7 @@
-"""Services really answer: their addresses are listened on in this process, and lead to a ready pod's port.
+"""The Service proxy, which listens on the addresses of Services and forwards connections to ready pods.
 
-Only while a pod is ready, and not where it answers there itself: a program that listens on all addresses of the machine
-has those of services too, and must find its port free when it starts.
+It listens only while a pod is ready, and not where the pod itself answers: a program that listens on all addresses of
+the machine also listens on those of Services, and its port must be free when it starts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tarragon.localcluster.controllers.workqueue import Worklist
 from tarragon.localcluster.services.endpoints import HEADLESS
 from tarragon.localcluster.services.forwarding import Door, Place, is_answered
 
-_HERE = "127.0.0.1"
+_LOCALHOST = "127.0.0.1"
 _RETRY_SECONDS = 1.0
 
 
@@ -58,75 +58,75 @@ class _Endpoints(Struct, frozen=True):
 
 
 class ServiceProxy:
-    """Services without an address, of which jobs have thousands, are not even asked for."""
+    """Listens for Services with a cluster IP. Headless Services, of which jobs have thousands, are not even watched."""
 
     def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
         with_address = Selection(fields="spec.clusterIP!=None")
         self._services = logged_cache(cluster, SERVICES.reading(_Service), clock, jitter, with_address)
-        of_these = Selection(labels=f"!{HEADLESS}")
-        self._endpoints = logged_cache(cluster, ENDPOINTS.reading(_Endpoints), clock, jitter, of_these)
-        self._worklist: Worklist[Key] = Worklist(clock, jitter)
+        with_cluster_ip = Selection(labels=f"!{HEADLESS}")
+        self._endpoints = logged_cache(cluster, ENDPOINTS.reading(_Endpoints), clock, jitter, with_cluster_ip)
+        self._workqueue: Worklist[Key] = Worklist(clock, jitter)
         self._recorder = Recorder(cluster, clock, "service-proxy")
-        self._doors: dict[Key, dict[Place, Door]] = {}
-        self._told: set[tuple[str, Place]] = set()
-        self._services.subscribe(self._follow_service)
-        self._endpoints.subscribe(lambda key, _old, _new: self._add(key))
+        self._listeners: dict[Key, dict[Place, Door]] = {}
+        self._reported: set[tuple[str, Place]] = set()
+        self._services.subscribe(self._on_service)
+        self._endpoints.subscribe(lambda key, _old, _new: self._enqueue(key))
 
     async def run(self) -> None:
-        """For ever, until cancelled. Call it once."""
+        """Run until cancelled. Call it once."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for cache in (self._services, self._endpoints):
                     tasks.create_task(cache.run())
                 for cache in (self._services, self._endpoints):
                     await cache.synced()
-                tasks.create_task(self._worklist.run(self._look))
+                tasks.create_task(self._workqueue.run(self._reconcile))
         finally:
-            doors = [door for each in self._doors.values() for door in each.values()]
-            await asyncio.gather(*(door.close() for door in doors))
+            listeners = [listener for each in self._listeners.values() for listener in each.values()]
+            await asyncio.gather(*(listener.close() for listener in listeners))
 
-    def _follow_service(self, key: Key, old: _Service | None, new: _Service | None) -> None:
+    def _on_service(self, key: Key, old: _Service | None, new: _Service | None) -> None:
         if any(each is not None and each.has_address for each in (old, new)):
-            self._worklist.add(key)
+            self._workqueue.add(key)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._told = {mark for mark in self._told if mark[0] != old.metadata.uid}
+            self._reported = {report_key for report_key in self._reported if report_key[0] != old.metadata.uid}
 
-    def _add(self, key: Key) -> None:
+    def _enqueue(self, key: Key) -> None:
         service = self._services.objects.get(key)
-        if key in self._doors or (service is not None and service.has_address):
-            self._worklist.add(key)
+        if key in self._listeners or (service is not None and service.has_address):
+            self._workqueue.add(key)
 
-    async def _look(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         service = self._services.objects.get(key)
-        wanted = dict(self._wanted(service)) if service is not None and service.has_address else {}
-        doors = self._doors.setdefault(key, {})
-        for place in doors.keys() - wanted.keys():
-            await doors.pop(place).close()
-        troubled = False
-        for place in wanted.keys() - doors.keys():
-            assert service is not None  # noqa: S101 - else nothing is wanted
-            troubled |= not await self._open(service, place, wanted[place])
-        if not doors:
-            del self._doors[key]
-        return _RETRY_SECONDS if troubled else None
+        desired = dict(self._desired(service)) if service is not None and service.has_address else {}
+        listeners = self._listeners.setdefault(key, {})
+        for endpoint in listeners.keys() - desired.keys():
+            await listeners.pop(endpoint).close()
+        has_failed = False
+        for endpoint in desired.keys() - listeners.keys():
+            assert service is not None  # noqa: S101 - otherwise no address is desired
+            has_failed |= not await self._listen(service, endpoint, desired[endpoint])
+        if not listeners:
+            del self._listeners[key]
+        return _RETRY_SECONDS if has_failed else None
 
-    def _wanted(self, service: _Service) -> Iterator[tuple[Place, _Port]]:
+    def _desired(self, service: _Service) -> Iterator[tuple[Place, _Port]]:
         for port in service.spec.ports:
             if port.protocol == "TCP" and self._backends(service.metadata.key, port):
                 yield Place(service.spec.cluster_ip, port.port), port
                 if port.node_port:
-                    yield Place(_HERE, port.node_port), port
-                yield from ((place, port) for place in self._named(service, port))
+                    yield Place(_LOCALHOST, port.node_port), port
+                yield from ((endpoint, port) for endpoint in self._translated(service, port))
 
-    def _named(self, service: _Service, port: _Port) -> list[Place]:
-        """Where its name leads those whose manifests have it, while its own program listens where its manifest says."""
+    def _translated(self, service: _Service, port: _Port) -> list[Place]:
+        """The translated addresses of a port: pods that refer to the Service connect there, not to its target port."""
         if not service.spec.selector or not isinstance(port.target_port, int):
             return []
-        places = self._backends(service.metadata.key, port)
-        return [place for place in places if place.port != port.target_port]
+        addresses = self._backends(service.metadata.key, port)
+        return [endpoint for endpoint in addresses if endpoint.port != port.target_port]
 
     def _backends(self, key: Key, port: _Port) -> Sequence[Place]:
-        """Where a ready pod is said to listen, then where its manifest says so: programs do the one or the other."""
+        """The addresses of ready pods: first the translated port, then the target port. Programs listen on either."""
         endpoints = self._endpoints.objects.get(key)
         found: list[Place] = []
         for subset in endpoints.subsets if endpoints is not None else ():
@@ -136,42 +136,42 @@ class ServiceProxy:
             found += [Place(host, number) for number in (*numbers, *targets) for host in hosts if numbers]
         return list(dict.fromkeys(found))
 
-    async def _open(self, service: _Service, place: Place, port: _Port) -> bool:
+    async def _listen(self, service: _Service, endpoint: Place, port: _Port) -> bool:
         key = service.metadata.key
 
-        def behind() -> Sequence[Place]:
-            # The port may have got another name or target since the door was opened.
-            now = dict(self._wanted(self._services.objects.get(key, service))).get(place, port)
-            return [each for each in self._backends(key, now) if each != place]
+        def backends() -> Sequence[Place]:
+            # The port may have a new name or target since the socket was opened.
+            now = dict(self._desired(self._services.objects.get(key, service))).get(endpoint, port)
+            return [each for each in self._backends(key, now) if each != endpoint]
 
-        is_its_own = any(each.port == place.port for each in self._backends(key, port))
-        if is_its_own and not await is_answered(behind()):
-            # A program that has just started may want the port. Where it has taken it, all is well.
-            return await is_answered([place])
+        pod_has_port = any(each.port == endpoint.port for each in self._backends(key, port))
+        if pod_has_port and not await is_answered(backends()):
+            # A program that has just started may need the port; if it already listens there, nothing is to do.
+            return await is_answered([endpoint])
         try:
-            door = await Door.open(place, behind)
+            listener = await Door.open(endpoint, backends)
         except OSError as error:
-            if error.errno == errno.EADDRINUSE and is_its_own:
-                return True  # the pod itself answers on all addresses
-            await self._complain(service, place, error)
+            if error.errno == errno.EADDRINUSE and pod_has_port:
+                return True  # the pod itself listens on all addresses
+            await self._report(service, endpoint, error)
             return False
-        self._doors[key][place] = door
+        self._listeners[key][endpoint] = listener
         return True
 
-    async def _complain(self, service: _Service, place: Place, error: OSError) -> None:
-        """Once for each address and port."""
-        mark = (service.metadata.uid, place)
-        if mark in self._told:
+    async def _report(self, service: _Service, endpoint: Place, error: OSError) -> None:
+        """Record an event, once for each Service, address and port."""
+        report_key = (service.metadata.uid, endpoint)
+        if report_key in self._reported:
             return
-        self._told.add(mark)
+        self._reported.add(report_key)
         why = _REASONS.get(error.errno or 0, f"{error.strerror or error}")
         about = ObjectReference(api_version="v1", kind="Service", key=service.metadata.key, uid=service.metadata.uid)
-        message = f"nobody can listen on {place}: {why}. Names of this service in manifests work all the same"
+        message = f"cannot listen on {endpoint}: {why}. The name of this service in manifests still works"
         await self._recorder.tell(Event(about=about, type="Warning", reason="AddressNotServed", message=message))
 
 
 _REASONS: Mapping[int, str] = {
-    errno.EACCES: "ports below 1024 are root's here; give the service a greater port and leave its targetPort",
-    errno.EADDRINUSE: "another program has the port",
-    errno.EADDRNOTAVAIL: "this system has no loopback address but 127.0.0.1; reach the pods at their own ports there",
+    errno.EACCES: "only root may use ports below 1024; give the service a higher port and keep its targetPort",
+    errno.EADDRINUSE: "another program uses the port",
+    errno.EADDRNOTAVAIL: "this system has no loopback address except 127.0.0.1; use the ports of the pods there",
 }

@@ -1,4 +1,4 @@
-"""Which services select a pod, found without asking all of them."""
+"""An index of Service selectors, which finds the Services of a pod without comparing all of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from tarragon.kube.meta import Key
 
 Term = tuple[str, str, str]
-"""Namespace, label, value."""
+"""A namespace, a label name and a label value."""
 
 
 def terms(namespace: str, labels: Mapping[str, str]) -> Iterator[Term]:
@@ -15,47 +15,47 @@ def terms(namespace: str, labels: Mapping[str, str]) -> Iterator[Term]:
 
 
 class Selectors:
-    """Each selector is filed under one of its terms: the one that the fewest others had when it came.
+    """Indexes each selector by one of its terms: the term that the fewest selectors had when it was added.
 
-    For a job of a thousand replicas that is the index, for a thousand jobs of one replica the job's name: either way
-    few have to be looked at for a pod.
+    That is the replica index in a job of a thousand replicas, and the job name in a thousand jobs of one replica, so
+    few selectors are compared for a pod.
     """
 
     def __init__(self) -> None:
         self._selectors: dict[Key, Mapping[str, str]] = {}
-        self._filed: dict[Key, Term] = {}
-        self._under: dict[Term, set[Key]] = {}
-        self._having: dict[Term, int] = {}
+        self._index_term: dict[Key, Term] = {}
+        self._keys_by_term: dict[Term, set[Key]] = {}
+        self._term_counts: dict[Term, int] = {}
 
     def set(self, key: Key, selector: Mapping[str, str]) -> None:
-        """An empty selector selects nothing."""
+        """Add or replace the selector of a Service. An empty selector selects nothing."""
         if self._selectors.get(key) == selector:
             return
         self.remove(key)
         if not selector:
             return
-        mine = list(terms(key.namespace, selector))
-        rarest = min(mine, key=lambda term: (self._having.get(term, 0), term))
-        for term in mine:
-            self._having[term] = self._having.get(term, 0) + 1
+        own_terms = list(terms(key.namespace, selector))
+        rarest = min(own_terms, key=lambda term: (self._term_counts.get(term, 0), term))
+        for term in own_terms:
+            self._term_counts[term] = self._term_counts.get(term, 0) + 1
         self._selectors[key] = dict(selector)
-        self._filed[key] = rarest
-        self._under.setdefault(rarest, set()).add(key)
+        self._index_term[key] = rarest
+        self._keys_by_term.setdefault(rarest, set()).add(key)
 
     def remove(self, key: Key) -> None:
         selector = self._selectors.pop(key, None)
         if selector is None:
             return
         for term in terms(key.namespace, selector):
-            self._having[term] -= 1
-            if not self._having[term]:
-                del self._having[term]
-        filed = self._filed.pop(key)
-        self._under[filed].discard(key)
-        if not self._under[filed]:
-            del self._under[filed]
+            self._term_counts[term] -= 1
+            if not self._term_counts[term]:
+                del self._term_counts[term]
+        index_term = self._index_term.pop(key)
+        self._keys_by_term[index_term].discard(key)
+        if not self._keys_by_term[index_term]:
+            del self._keys_by_term[index_term]
 
     def selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Key]:
-        """In no order."""
-        candidates = (key for term in terms(namespace, labels) for key in self._under.get(term, ()))
+        """The Services that select a pod with these labels, in no particular order."""
+        candidates = (key for term in terms(namespace, labels) for key in self._keys_by_term.get(term, ()))
         return [key for key in candidates if self._selectors[key].items() <= labels.items()]

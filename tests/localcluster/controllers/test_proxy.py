@@ -159,7 +159,7 @@ async def test_a_port_that_another_program_has_is_told_once(world: World) -> Non
 
     (event,) = [thing for what, thing in world.objects.items() if what.startswith("events/")]
     assert event["reason"] == "AddressNotServed"
-    assert f"nobody can listen on {address}:{port}: another program has the port" in event["message"]
+    assert f"cannot listen on {address}:{port}: another program uses the port" in event["message"]
 
 
 async def test_the_api_server_is_found_by_the_service_kubernetes_which_comes_back(world: World) -> None:
