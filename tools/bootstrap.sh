@@ -1,17 +1,17 @@
 #!/bin/sh
-# Makes .tools, a virtualenv with uv in it, out of nothing but some Python 3.11 to 3.13.
-# Usage: tools/bootstrap.sh [PYTHON]      Without PYTHON, the newest that PATH has.
+# Creates .tools, a virtualenv with uv, with any Python 3.11 to 3.13.
+# Usage: tools/bootstrap.sh [PYTHON]      By default the newest Python on PATH.
 set -eu
 
 UV_VERSION=0.13.8
 NEWEST_FIRST="python3.13 python3.12 python3.11 python3 python"
 
-# Prints the version of the Python at $1, or nothing if it does not run (the shims of pyenv exist for Pythons that do not).
+# Prints the version of the Python at $1, or nothing if it does not run (pyenv has shims for Pythons that are not active).
 version_of() {
     "$1" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null </dev/null || true
 }
 
-# Prints the Python that was asked for, or else every program in PATH that has one of the names above, the best name first.
+# Prints the Python in $1 if it is set, otherwise every program on PATH with one of the names above, the best name first.
 candidates() {
     if [ -n "$1" ]; then
         echo "$1"
@@ -34,7 +34,7 @@ say() {
 no_python() {
     say "tarragon: no Python 3.11, 3.12 or 3.13."
     if [ -n "$found" ]; then
-        say "Tried, but of no use:"
+        say "Found, but not usable:"
         printf '%b' "$found" >&2
     fi
     say "Install one, for example:"
@@ -43,14 +43,14 @@ no_python() {
     say "  brew:   brew install python@3.12"
     say "  pyenv:  pyenv install 3.12 && pyenv local 3.12"
     say "  uv:     uv python install 3.12 && make PYTHON=\"\$(uv python find 3.12)\" demo"
-    say "or name yours: make PYTHON=/path/to/python3.12 demo"
+    say "or choose one: make PYTHON=/path/to/python3.12 demo"
     exit 1
 }
 
 no_venv() {
-    say "tarragon: $without_venv (Python $without_venv_version) cannot make a virtualenv: its module ensurepip is missing."
+    say "tarragon: $without_venv (Python $without_venv_version) cannot create a virtualenv: its module ensurepip is missing."
     say "On Debian and Ubuntu: sudo apt install python3-venv"
-    say "or name another Python: make PYTHON=/path/to/python3.12 demo"
+    say "or choose another Python: make PYTHON=/path/to/python3.12 demo"
     exit 1
 }
 
@@ -82,7 +82,7 @@ find_python() {
     no_python
 }
 
-# Before 24.2 pip trusted only its own list of certificates, which has no company's authority in it; the system's has.
+# Before 24.2 pip trusted only its own certificates, which lack private certificate authorities that the system trusts.
 trust_the_system() {
     [ -z "${PIP_CERT:-}" ] || return 0
     case $(.tools/bin/python -m pip --version) in
@@ -108,7 +108,7 @@ rm -rf .tools
 trust_the_system
 if ! .tools/bin/python -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"; then
     rm -rf .tools
-    say "tarragon: uv could not be fetched from PyPI (pip's words are above)."
-    say "Behind a proxy set https_proxy; if your network has a certificate authority of its own, set SSL_CERT_FILE."
+    say "tarragon: uv could not be installed from PyPI (see pip's message above)."
+    say "Behind a proxy set https_proxy; if your network has its own certificate authority, set SSL_CERT_FILE."
     exit 1
 fi

@@ -1,11 +1,11 @@
-"""A real Kubernetes control plane, thrown away after use: etcd, kube-apiserver, controller-manager and scheduler.
+"""A disposable, real Kubernetes control plane: etcd, kube-apiserver, controller-manager and scheduler.
 
-The programs come from KUBEBUILDER_ASSETS (a folder, as setup-envtest makes it), or from ../shared/kubernetes.
+The programs come from KUBEBUILDER_ASSETS (a folder such as setup-envtest creates), or from ../shared/kubernetes.
 
     python -m tools.controlplane FOLDER [--plain] [-- FLAG-OF-THE-API-SERVER...]
 
-keeps one running until Ctrl-C and prints the kubeconfig's path. For tests, benches and tries: everybody on this
-machine may speak to its etcd, and a power cut may lose data.
+runs one until Ctrl-C and prints the path of its kubeconfig. It is for tests, benchmarks and experiments only: every
+user of the machine can connect to its etcd, and a power failure may lose data.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ ASSETS = "KUBEBUILDER_ASSETS"
 SHARED = ROOT.parent / "shared" / "kubernetes"
 ADVICE = (
     f"set {ASSETS} to a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler "
-    "(a Kubernetes release's server archive has all but etcd; setup-envtest brings the first two only)"
+    "(the server archive of a Kubernetes release has all but etcd; setup-envtest installs only the first two)"
 )
 
 ETCD, API_SERVER, CONTROLLERS, SCHEDULER = "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"
 _ORDER = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER)
-_PATIENCE = 90.0
+_START_TIMEOUT = 90.0
 _PORTS = range(12_000, 20_000)
-"""Those that nobody gets who asks for any, nor a pod of the process kubelet: a stopped server finds its own free."""
+"""Ports that neither the system nor the process kubelet assigns, so that a restarted server finds its port free."""
 _NO_SERVER_PORT_SINCE = 24
 _NO_LOOPBACK_SINCE = 21
-"""1.20 takes 127.0.0.1 for the endpoint of its Service, 1.37 does not start with it; between them nothing was run."""
+"""1.20 accepts 127.0.0.1 as the endpoint of its Service, 1.37 does not start with it; no version between was tried."""
 _NO_SECRET_OF_TOKENS_SINCE = 24
 _SERVICES = "10.96.0.0/16"
 _SERVICE_ADDRESS = "10.96.0.1"
 _DIE_WITH_PARENT = 1
-_ITSELF = ["system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "system:anonymous"]
-# What the control plane does for itself is of no interest to a test, and is most of the traffic.
+_OWN_USERS = ["system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "system:anonymous"]
+# Requests of the control plane itself are most of the traffic, and no test needs them.
 _POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [
-        {"level": "None", "users": _ITSELF},
+        {"level": "None", "users": _OWN_USERS},
         {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
         {"level": "Metadata"},
     ],
@@ -85,11 +85,11 @@ _IDENTITIES: Mapping[str, tuple[str, Sequence[str]]] = MappingProxyType(
 
 
 class NoControlPlane(Exception):
-    """There are no programs to start one from, or one of them did not come up; the message says what to do."""
+    """The programs are missing, or one of them did not start; the message says what to do."""
 
 
 def lacks() -> str | None:
-    """Why none can be started on this machine, or None."""
+    """The reason why no control plane can be started on this machine, or None."""
     given = os.environ.get(ASSETS)
     if given:
         missing = [name for name in _ORDER if not Path(given, name).exists()]
@@ -99,30 +99,30 @@ def lacks() -> str | None:
 
 @functools.cache
 def binaries() -> Path:
-    """The folder with the programs; unpacked once a machine, whoever asks first. Raises NoControlPlane."""
+    """The folder with the programs, which the first call on a machine unpacks. Raises NoControlPlane."""
     given = os.environ.get(ASSETS)
     if given:
         return Path(given)
     if not SHARED.is_dir():
         raise NoControlPlane(ADVICE)
-    place = ROOT / ".tools" / "kubernetes"
-    place.mkdir(parents=True, exist_ok=True)
-    with (place / ".lock").open("w") as lock:
+    unpacked = ROOT / ".tools" / "kubernetes"
+    unpacked.mkdir(parents=True, exist_ok=True)
+    with (unpacked / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run([SHARED / "unpack.sh", place], check=True, stdout=subprocess.DEVNULL, timeout=300)
-    return place
+        subprocess.run([SHARED / "unpack.sh", unpacked], check=True, stdout=subprocess.DEVNULL, timeout=300)
+    return unpacked
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """PEM."""
+    """A certificate and its key, in PEM."""
 
     certificate: bytes
     key: bytes
 
 
 class ControlPlane:
-    """Made by `start`, ended by `stop`. Its servers die with the thread that started them, however that ends."""
+    """A control plane, from `start` to `stop`. The kernel kills its servers when the thread that started them ends."""
 
     def __init__(self, folder: Path, *, full: bool, arguments: Sequence[str]) -> None:
         self.folder = folder
@@ -140,20 +140,20 @@ class ControlPlane:
 
     @classmethod
     def start(cls, folder: Path, *, full: bool = True, arguments: Sequence[str] = ()) -> ControlPlane:
-        """Serving when it returns. `full`: with controller-manager and scheduler.
+        """Start the servers, which answer on return. With `full`, controller-manager and scheduler run too.
 
-        `arguments` are further flags of the API server. Raises NoControlPlane.
+        `arguments` are additional flags of the API server. Raises NoControlPlane.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        made = cls(folder, full=full, arguments=arguments)
+        control_plane = cls(folder, full=full, arguments=arguments)
         try:
-            made._prepare()
+            control_plane._prepare()
             for name in _ORDER:
-                made.start_again(name)
+                control_plane.start_again(name)
         except BaseException:
-            made.stop()
+            control_plane.stop()
             raise
-        return made
+        return control_plane
 
     @property
     def url(self) -> str:
@@ -161,7 +161,7 @@ class ControlPlane:
 
     @property
     def minor(self) -> int:
-        """20 of Kubernetes 1.20.2."""
+        """The minor version: 20 for Kubernetes 1.20.2."""
         return _minor(self._binaries)
 
     @property
@@ -170,21 +170,21 @@ class ControlPlane:
 
     def stop(self) -> None:
         for name in reversed(_ORDER):
-            self._end(name, signal.SIGTERM)
+            self._stop_server(name, signal.SIGTERM)
         for port in self._held:
             port.close()
 
     def kill(self, name: str) -> None:
-        """One of its servers, with SIGKILL: `kube-apiserver`."""
-        self._end(name, signal.SIGKILL)
+        """Kill a server, such as `kube-apiserver`, with SIGKILL."""
+        self._stop_server(name, signal.SIGKILL)
 
     def start_again(self, name: str) -> None:
-        """One that was killed, on the port that it had; it answers when this returns."""
+        """Start a server that was killed, on the same port; it answers on return."""
         if name in {CONTROLLERS, SCHEDULER} and not self._full:
             return
         program = self._binaries / name
         if not program.exists():
-            raise NoControlPlane(f"{program} is not there; {ADVICE}")
+            raise NoControlPlane(f"{program} does not exist; {ADVICE}")
         with (self.folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 [program, *self._flags(name)],
@@ -195,28 +195,28 @@ class ControlPlane:
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, no lock
             )
         if name == ETCD:
-            self._until(name, lambda: b"true" in _fetch(f"{self._etcd}/health"))
+            self._wait_until(name, lambda: b"true" in _fetch(f"{self._etcd}/health"))
         elif name == API_SERVER:
-            self._until(name, lambda: self.get("/readyz") == b"ok")
-            self._until(name, lambda: bool(self.get("/api/v1/namespaces/default")))
+            self._wait_until(name, lambda: self.get("/readyz") == b"ok")
+            self._wait_until(name, lambda: bool(self.get("/api/v1/namespaces/default")))
         elif name == CONTROLLERS:
-            self._until(name, lambda: self.takes_pods("default"))
+            self._wait_until(name, lambda: self.takes_pods("default"))
 
     def takes_pods(self, namespace: str) -> bool:
-        """A controller has made the account that its pods have, and its token, where there is one to wait for."""
+        """Whether the default service account of a namespace exists, with its token Secret in old versions."""
         account = self.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
         return b'"secrets"' in account if self.minor < _NO_SECRET_OF_TOKENS_SINCE else bool(account)
 
     def user(self, name: str, groups: Sequence[str] = ()) -> Path:
-        """The kubeconfig of one more identity, which may do nothing but what roles give it."""
+        """The kubeconfig of a new user, who has only the permissions of its role bindings."""
         path = self.folder / f"{name.replace(':', '-').replace('/', '-')}.kubeconfig"
         self._write_kubeconfig(path, name, groups)
         return path
 
     def audit(self) -> list[Json]:
-        """Every request so far but the control plane's own, as audit events of level Metadata, in order.
+        """Every request so far except those of the control plane itself, as audit events of level Metadata, in order.
 
-        Who was not let in at all has an empty name.
+        The user name of an unauthenticated request is empty.
         """
         path = self.folder / "audit.log"
         if not path.exists():
@@ -228,12 +228,12 @@ class ControlPlane:
         return events
 
     def compact(self) -> None:
-        """Make etcd forget all history, as it does by itself every five minutes."""
+        """Compact etcd's whole history, which kube-apiserver otherwise does every five minutes."""
         revision = self._ask_etcd("kv/range", {"key": base64.b64encode(b"none").decode()})["header"]["revision"]
         self._ask_etcd("kv/compaction", {"revision": revision, "physical": True})
 
     def get(self, path: str) -> bytes:
-        """What the API server answers to its administrator; nothing when it can't be reached or refuses."""
+        """The API server's answer to an administrator; empty if it can't be reached or returns an error."""
         trust = ssl.create_default_context(cafile=self._file("ca.crt"))
         trust.load_cert_chain(self._file("admin.crt"), self._file("admin.key"))
         return _fetch(self.url + path, trust=trust)
@@ -297,8 +297,8 @@ class ControlPlane:
         ]
 
     def _api_server_flags(self) -> Sequence[str]:
-        # Nobody makes service accounts without the controllers, and pods would wait for theirs.
-        without = [] if self._full else ["--disable-admission-plugins=ServiceAccount"]
+        # Without controller-manager nothing creates service accounts, and pods could not be created without theirs.
+        disabled_plugins = [] if self._full else ["--disable-admission-plugins=ServiceAccount"]
         return [
             f"--etcd-servers={self._etcd}",
             "--bind-address=127.0.0.1",
@@ -319,7 +319,7 @@ class ControlPlane:
             f"--audit-policy-file={self._file('policy.yaml')}",
             f"--audit-log-path={self.folder / 'audit.log'}",
             *([] if self.minor < _NO_LOOPBACK_SINCE else ["--endpoint-reconciler-type=none"]),
-            *without,
+            *disabled_plugins,
             *self._arguments,
         ]
 
@@ -339,7 +339,7 @@ class ControlPlane:
             f"--kubeconfig={self.folder / name}.kubeconfig",
             "--leader-elect=false",
             "--secure-port=0",
-            # Else the namespaces that many tests leave to be emptied stand in a queue of 20 calls a second.
+            # With the default of 20 requests a second, deleting the namespaces of many tests would take too long.
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
             *insecure,
@@ -348,15 +348,15 @@ class ControlPlane:
     def _file(self, name: str) -> str:
         return str(self.folder / name)
 
-    def _until(self, name: str, answers: Callable[[], bool]) -> None:
-        end = time.monotonic() + _PATIENCE
+    def _wait_until(self, name: str, answers: Callable[[], bool]) -> None:
+        end = time.monotonic() + _START_TIMEOUT
         while not answers():
             if self._running[name].poll() is not None or time.monotonic() > end:
                 log = (self.folder / f"{name}.log").read_text(errors="replace").splitlines()
-                raise NoControlPlane(f"{name} did not come up; its last words:\n" + "\n".join(log[-20:]))
+                raise NoControlPlane(f"{name} did not start; its last log lines:\n" + "\n".join(log[-20:]))
             time.sleep(0.05)
 
-    def _end(self, name: str, number: signal.Signals) -> None:
+    def _stop_server(self, name: str, number: signal.Signals) -> None:
         process = self._running.pop(name, None)
         if process is None:
             return
@@ -373,8 +373,8 @@ class ControlPlane:
 
 
 def _fetch(url: str, body: bytes | None = None, *, trust: ssl.SSLContext | None = None) -> bytes:
-    """Nothing when there is no answer, or a refusal."""
-    # No proxy: the address is this machine's own.
+    """The body of the response; empty if there is none or it is an error."""
+    # No proxy, because the address is on this machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
     try:
         with opener.open(urllib.request.Request(url, data=body), timeout=10) as response:  # noqa: S310 - http(s), ours
@@ -386,23 +386,24 @@ def _fetch(url: str, body: bytes | None = None, *, trust: ssl.SSLContext | None 
 
 @functools.cache
 def _minor(folder: Path) -> int:
-    told = subprocess.run([folder / API_SERVER, "--version"], capture_output=True, text=True, check=True, timeout=60)
-    found = re.search(r"v1\.(\d+)", told.stdout)
-    if found is None:
-        raise NoControlPlane(f"{folder / API_SERVER} does not say its version: {told.stdout!r}")
-    return int(found[1])
+    output = subprocess.run([folder / API_SERVER, "--version"], capture_output=True, text=True, check=True, timeout=60)
+    version = re.search(r"v1\.(\d+)", output.stdout)
+    if version is None:
+        raise NoControlPlane(f"{folder / API_SERVER} does not print its version: {output.stdout!r}")
+    return int(version[1])
 
 
 def _held_ports(count: int) -> list[socket.socket]:
-    """Nobody takes a port away that is bound here, also while its server is dead. It may be bound once more by who
-    reuses addresses, as servers in Go do.
+    """Bind free ports, so that no other program gets them while their server is down.
+
+    Servers in Go can still bind them, because they set SO_REUSEADDR.
     """
     held: list[socket.socket] = []
-    dice = random.Random()
+    rng = random.Random()
     while len(held) < count:
         one = socket.socket()
         try:
-            one.bind(("127.0.0.1", dice.choice(_PORTS)))
+            one.bind(("127.0.0.1", rng.choice(_PORTS)))
         except OSError:  # taken
             one.close()
             continue
@@ -412,7 +413,7 @@ def _held_ports(count: int) -> list[socket.socket]:
 
 
 def _die_with_parent() -> None:
-    """Linux only: elsewhere a killed test run leaves its servers behind."""
+    """Make the kernel kill this process with its parent. Linux only: elsewhere killed tests leave servers running."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
@@ -465,7 +466,7 @@ def _unsigned(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivat
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    # The old form: kube-controller-manager 1.20 reads no other for an elliptic curve's key.
+    # kube-controller-manager 1.20 reads elliptic-curve keys only in the traditional format.
     form = serialization.PrivateFormat.TraditionalOpenSSL
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
 
@@ -484,12 +485,12 @@ def main() -> None:
     words = sys.argv[1:]
     given, flags = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where its state, certificates and logs go")
+    parser.add_argument("folder", type=Path, help="for state, certificates and logs")
     parser.add_argument("--plain", action="store_true", help="without controller-manager and scheduler")
-    asked = parser.parse_args(given)
+    options = parser.parse_args(given)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        plane = ControlPlane.start(asked.folder.absolute(), full=not asked.plain, arguments=flags)
+        plane = ControlPlane.start(options.folder.absolute(), full=not options.plain, arguments=flags)
     except NoControlPlane as error:
         sys.exit(f"controlplane: {error}")
     print(f"ready  {plane.url}  export KUBECONFIG={plane.kubeconfig}", flush=True)

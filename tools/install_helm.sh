@@ -1,9 +1,9 @@
 #!/bin/sh
-# Builds helm from its source with the machine's Go, into .tools/bin: tests hold the embedded API against it.
+# Builds helm from source with the installed Go, into .tools/bin. Tests run it against the embedded API.
 set -eu
 
-# The last minor version whose client-go is that of Kubernetes 1.32, which the embedded API offers. Not helm 4: that says
-# things in other words than the tests expect.
+# The last minor version with the client-go of Kubernetes 1.32, which the embedded API serves. Not helm 4, whose messages
+# differ from those that the tests expect.
 HELM_VERSION=v3.17.3
 
 cd "$(dirname "$0")/.."

@@ -1,7 +1,6 @@
 #!/bin/sh
-# Builds a kubectl newer than the machine's from its source, with the machine's Go, into .tools/bin/kubectl-1.36, and a
-# client with the caches of the same client-go: tests hold the embedded API against both. Their modules and the checksums of
-# these are in tools/kubectl.
+# Builds a recent kubectl from source with the installed Go, as .tools/bin/kubectl-1.36, and a client with informers of the
+# same client-go, as .tools/bin/informer. Tests run both against the embedded API. Their module file is in tools/kubectl.
 set -eu
 
 VERSION=1.36.0

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/reference/commands.md: every command with its options and variables, as the code has them.
+"""Write docs/reference/commands.md: every command with its options and variables, generated from the code.
 
 python tools/make_commands.py [--check]
 """
@@ -23,10 +23,10 @@ PAGE = Path(__file__).parent.parent / "docs" / "reference" / "commands.md"
 HEAD = """\
 # Commands
 
-Written by tools/make_commands.py from the code; do not edit. How they behave together (exit codes, variables, names
-of jobs, the config file) is in [cli.md](../cli.md); what they print for programs in [cli-output.md](cli-output.md).
+Written by tools/make_commands.py from the code; do not edit. [cli.md](../cli.md) describes what all commands have in
+common: exit codes, variables, names of jobs, the config file. [cli-output.md](cli-output.md) describes their output.
 
-Every option has a variable, in the last column, and a place in the config file: `tarragon config set run.timeout 2h`.
+Every option has a variable, in the last column, and a key in the config file: `tarragon config set run.timeout 2h`.
 """
 
 
@@ -68,7 +68,7 @@ def is_argument(param: click.Parameter) -> bool:
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    r"""What click would fill stays prose; behind its mark \b lines stay as they are."""
+    r"""Paragraphs of help as Markdown. A paragraph that click does not wrap, which begins with \b, is a code block."""
     for paragraph in text.split("\n\n"):
         if paragraph.startswith("\b"):
             yield "```text"
@@ -86,11 +86,11 @@ def options(prefix: str, command: click.Command) -> Iterator[str]:
     yield "| option | | variable |"
     yield "|---|---|---|"
     for option in flags.values():
-        yield f"| {spelled(option)} | {meaning(option)} | {variable(prefix, option)} |"
+        yield f"| {flag_names(option)} | {meaning(option)} | {variable(prefix, option)} |"
     yield ""
 
 
-def spelled(option: click.Option) -> str:
+def flag_names(option: click.Option) -> str:
     context = click.Context(root)
     value = "" if option.is_flag else f" {option.make_metavar(context)}"
     return (

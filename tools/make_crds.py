@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write deploy/crd-*.yaml: the CustomResourceDefinition of every framework, as the code has it.
+"""Write deploy/crd-*.yaml: the CustomResourceDefinition of every framework, generated from the code.
 
 python tools/make_crds.py [--check]
 """
@@ -21,7 +21,7 @@ HEAD = "# Written by tools/make_crds.py; do not edit.\n"
 
 
 class Plain(yaml.SafeDumper):
-    """Without anchors: five equal schemas are five schemas to whoever reads the file."""
+    """Writes YAML without anchors, so that equal schemas are repeated and can be read in place."""
 
     def ignore_aliases(self, _: Any) -> bool:
         return True

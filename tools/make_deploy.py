@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write what in deploy/ follows from the code: the roles from the table of permissions, and what is made from those.
+"""Write the generated files in deploy/: the roles, from the table of permissions, and the files that use them.
 
 python tools/make_deploy.py [--check]
 """
@@ -23,8 +23,8 @@ DEPLOY = Path(__file__).parent.parent / "deploy"
 HEAD = "# Written by tools/make_deploy.py; do not edit.\n"
 HOME = "tarragon-system"
 NAMESPACED = "default"
-"""A namespace for kustomize to replace: a binding's subject must have one."""
-OF_EACH = "# In each namespace whose jobs are kept.\n"
+"""A namespace that kustomize replaces, because the subject of a binding must have one."""
+OF_EACH = "# Install this in each namespace whose jobs the operator manages.\n"
 RBAC = "rbac.authorization.k8s.io"
 EVERYBODY = {"apiGroup": RBAC, "kind": "Group", "name": "system:authenticated"}
 
@@ -33,21 +33,21 @@ WRITE = ("create", "delete", "deletecollection", "patch", "update")
 STATUS = {"/status": ("get", "patch", "update")}
 
 FORMER_ADMIN = """\
-# It let whoever has Kubernetes' role `admin` write the status of jobs. `kubectl apply` removes no role that is not in
-# the file any more, so it stays, without that right and without the label by which `admin` takes it in. (Without any
-# rule, kubectl would change it at each apply.)
+# An earlier version of this role let users with Kubernetes' role `admin` write the status of jobs. `kubectl apply` does
+# not delete roles that are no longer in the file, so the role stays here without that permission and without the label
+# that aggregates it to `admin`. (kubectl would change a role without rules at each apply.)
 """
-OF_NO_ROLE = "# Part of no other role: bind it to whoever is to have it.\n"
+OF_NO_ROLE = "# Not aggregated to another role: bind it to the users who need it.\n"
 
 Rule = tuple[Mapping[str, Any], str]
 
 _LEAST, _MOST = (f"self.{name.value.replace('-', '__dash__')}" for name in (Spec.MIN_INSTANCES, Spec.MAX_INSTANCES))
 
-# What a server of 1.25 or newer can say at once, rather than the operator later. A job of any generation must pass.
+# Rules that an API server of 1.25 or newer checks before the operator does. Jobs of every generation must pass.
 CEL_RULES: Mapping[str, str] = {
-    "has(self.tfReplicaSpecs) || has(self.replicaSpecs) || has(self.replica_specs)": "it has no replicas",
+    "has(self.tfReplicaSpecs) || has(self.replicaSpecs) || has(self.replica_specs)": "the job has no replicas",
     "!has(self.tfReplicaSpecs) || !('Chief' in self.tfReplicaSpecs && 'Master' in self.tfReplicaSpecs)": (
-        "Chief and Master are two words for one replica"
+        "Chief and Master are two names for the same replica"
     ),
     # CEL writes a dash in a field's name as __dash__.
     f"!has({_MOST}) || !has({_LEAST}) || {_LEAST} <= {_MOST}": "min-instances must not be more than max-instances",
@@ -83,17 +83,17 @@ def in_its_own_namespace() -> Iterator[str]:
 
 
 def of_users() -> Iterator[str]:
-    """Kubernetes' own roles take these in: who may edit in a namespace may edit its jobs."""
+    """Roles that are aggregated to Kubernetes' own: users who may edit a namespace may edit its jobs."""
     for name, words, verbs in (
-        ("view", "to look at jobs", {"": READ, "/status": ("get",), "/scale": ("get",)}),
-        ("edit", "to make, change and remove jobs", {"": WRITE, "/scale": ("patch", "update")}),
+        ("view", "to read jobs", {"": READ, "/status": ("get",), "/scale": ("get",)}),
+        ("edit", "to create, change and delete jobs", {"": WRITE, "/scale": ("patch", "update")}),
     ):
         rules = _rules_of_jobs(words, verbs)
         yield role("ClusterRole", f"tarragon-{name}", rules, labels={f"{RBAC}/aggregate-to-{name}": "true"})
     yield FORMER_ADMIN + role(
-        "ClusterRole", "tarragon-admin", _rules_of_jobs("to look at a status", {"/status": ("get",)})
+        "ClusterRole", "tarragon-admin", _rules_of_jobs("to read the status of jobs", {"/status": ("get",)})
     )
-    words = "to mend a status by hand, when all else fails; whoever has this can say that a job has ended, or may run"
+    words = "to repair a status by hand as a last resort; a user with this role can mark jobs as finished or admitted"
     yield OF_NO_ROLE + role("ClusterRole", "tarragon-status-editor", _rules_of_jobs(words, STATUS))
 
 
@@ -112,22 +112,22 @@ def rules_of(needed: Iterable[Permission]) -> list[Rule]:
 def role(
     kind: str, name: str, rules: Sequence[Rule], namespace: str = "", labels: Mapping[str, str] | None = None
 ) -> str:
-    """With the reason of each rule above it."""
+    """A role, with the reason of each rule as a comment above it."""
     head = {
         "apiVersion": f"{RBAC}/v1",
         "kind": kind,
         "metadata": _metadata(name, namespace, labels or {}),
     }
     before = ["", *(reason for _, reason in rules)]
-    written = "".join(
-        f"{'' if reason == told else _comment(reason)}{_yaml([rule])}"
-        for (rule, reason), told in zip(rules, before, strict=False)
+    encoded_rules = "".join(
+        f"{'' if reason == previous else _comment(reason)}{_yaml([rule])}"
+        for (rule, reason), previous in zip(rules, before, strict=False)
     )
-    return f"{_yaml(head)}rules:\n{written}"
+    return f"{_yaml(head)}rules:\n{encoded_rules}"
 
 
 def binding(kind: str, name: str, home: str, subject: Mapping[str, str] | None = None) -> str:
-    """To the operator's own account, if nobody else is named."""
+    """A binding of a role to a subject, by default to the operator's own service account."""
     own = {"kind": "ServiceAccount", "name": "tarragon", "namespace": home}
     namespace = "" if kind == "ClusterRole" or home == NAMESPACED else home
     return _yaml(
@@ -142,7 +142,7 @@ def binding(kind: str, name: str, home: str, subject: Mapping[str, str] | None =
 
 
 def in_its_namespace(text: str) -> str:
-    """Without the head of the file, without a namespace, and told to keep to its own."""
+    """The operator's manifest without head and namespace, with the option that limits it to its own namespace."""
     body = text[text.index("apiVersion:") :].replace(f"  namespace: {HOME}\n", "")
     here = "        - name: MY_POD_NAMESPACE\n          valueFrom:\n            fieldRef:\n"
     here += "              apiVersion: v1\n              fieldPath: metadata.namespace\n"
@@ -152,7 +152,7 @@ def in_its_namespace(text: str) -> str:
 
 
 def cel_component() -> str:
-    """A patch of each version by its place: kustomize knows no keys of the lists in a CRD."""
+    """A kustomize component that adds the CEL rules. It addresses versions by index, as their list has no merge key."""
     rules = [{"rule": rule, "message": message} for rule, message in CEL_RULES.items()]
     place = "schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
     component = {
@@ -174,7 +174,7 @@ def cel_component() -> str:
             for crd in (framework.crd() for framework in FRAMEWORKS)
         ],
     }
-    why = "# Rules that the API server checks itself. Kubernetes 1.25 or newer: older ones refuse the CRD with them.\n"
+    why = "# Rules that the API server checks itself. They need Kubernetes 1.25: older ones reject the CRD.\n"
     return why + yaml.dump(component, Dumper=_Plain, sort_keys=False, width=160)
 
 
@@ -201,7 +201,7 @@ def _comment(reason: str) -> str:
 
 
 class _Plain(yaml.SafeDumper):
-    """Without anchors; lists of words in one line, texts of several lines as such."""
+    """Writes YAML without anchors, lists of strings in one line, and multi-line strings as blocks."""
 
     def ignore_aliases(self, _: Any) -> bool:
         return True

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Write tarragon/localcluster/kinds/openapi.json.gz: Kubernetes' own definitions of the kinds that it serves.
+"""Write tarragon/localcluster/kinds/openapi.json.gz: Kubernetes' own schemas of the kinds that the embedded API serves.
 
-They come from the package kubernetes-validate, a build-time dependency of 100 MB; what is written is a few dozen kB:
-one version of Kubernetes, the served kinds and what they refer to. Run it again when the served kinds change:
+They come from the package kubernetes-validate, a build-time dependency of 100 MB. The file has a few dozen kB: the
+served kinds in one version of Kubernetes, and the definitions that they refer to. Run this again when the kinds change:
 
     python tools/make_openapi.py [--check]
 """
@@ -23,14 +23,14 @@ from tarragon.localcluster.kinds.registry import Registry
 VERSION = "1.32.0"
 TARGET = Path(__file__).parent.parent / "tarragon" / "localcluster" / "kinds" / "openapi.json.gz"
 ALWAYS = ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",)
-"""Custom kinds refer to it, whatever else is served."""
+"""Always included, because custom kinds refer to it."""
 
 FROM_ELSEWHERE = frozenset({"metrics.k8s.io"})
-"""Groups that other projects define."""
+"""Groups that are not part of Kubernetes itself."""
 
 REFERENCE = "#/components/schemas/"
 
-# What the package's JSON Schema dialect spells differently from the API's own OpenAPI.
+# Types that the package's JSON Schema defines differently from the OpenAPI of a real API server.
 SPECIAL: dict[str, dict[str, Any]] = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {
         "format": "int-or-string",
@@ -59,13 +59,13 @@ def source() -> dict[str, Any]:
 
 
 def served() -> set[tuple[str, str, str]]:
-    """(group, version, kind) of everything built in, but for what is not of Kubernetes itself."""
+    """The (group, version, kind) of every built-in kind that is part of Kubernetes."""
     kinds = {(kind.group, kind.version, kind.kind) for kind in Registry() if not kind.is_custom}
     return {kind for kind in kinds if kind[0] not in FROM_ELSEWHERE}
 
 
 def document(definitions: dict[str, Any], kinds: set[tuple[str, str, str]]) -> dict[str, Any]:
-    """The definitions of the kinds, and of all that these refer to."""
+    """The definitions of the kinds and of everything that they refer to."""
     roots = {gvk: name for name, schema in definitions.items() for gvk in kinds_of(schema) if gvk in kinds}
     if missing := kinds - roots.keys():
         raise SystemExit(f"Kubernetes {VERSION} does not define {', '.join(map(str, sorted(missing)))}")
@@ -80,12 +80,12 @@ def kinds_of(schema: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 def closure(definitions: dict[str, Any], roots: Iterable[str]) -> set[str]:
     found: set[str] = set()
-    waiting = list(roots)
-    while waiting:
-        name = waiting.pop()
+    pending = list(roots)
+    while pending:
+        name = pending.pop()
         if name not in found:
             found.add(name)
-            waiting += references(definitions[name])
+            pending += references(definitions[name])
     return found
 
 
@@ -101,7 +101,7 @@ def references(value: Any) -> Iterator[str]:
 
 
 def converted(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """As the API server publishes it: plain types, references beside which nothing else stands."""
+    """A schema as an API server publishes it: types without null, and references without siblings."""
     if name in SPECIAL:
         return {**({"description": schema["description"]} if "description" in schema else {}), **SPECIAL[name]}
     result = {word: value for word, value in schema.items() if word not in {"enum", "properties", "items", "type"}}
@@ -126,7 +126,7 @@ def plain_type(value: str | list[str]) -> str:
 
 
 def is_type_meta(schema: dict[str, Any]) -> bool:
-    """The package pins `apiVersion` and `kind` to their values; the API leaves them open."""
+    """Whether the schema is of `apiVersion` or `kind`, which only the package restricts to their values."""
     return str(schema.get("description", "")).startswith(("APIVersion defines", "Kind is a string value"))
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write tarragon/kube/podfields.py: the fields of a pod template and their types, as Kubernetes itself defines them.
+"""Write tarragon/kube/podfields.py: the fields of a pod template and their types, from Kubernetes' own schema.
 
-They come from the package kubernetes-validate, a build-time dependency. Run it again for a newer Kubernetes:
+The schema is in the package kubernetes-validate, a build-time dependency. Run this again for a newer Kubernetes:
 
     python tools/make_podfields.py [--check]
 """
@@ -17,14 +17,14 @@ from typing import Any
 
 import kubernetes_validate
 
-# The newest one in the package: fields are added to pods, never taken away.
+# The newest version in the package: fields of pods are added, but never removed.
 VERSION = "1.37.0"
 ROOT = "PodTemplateSpec"
 TARGET = Path(__file__).parent.parent / "tarragon" / "kube" / "podfields.py"
 SPECIAL = {"Quantity": "quantity", "IntOrString": "intstr", "Time": "time", "FieldsV1": "any"}
 HEAD = f'''"""The fields of a pod template in Kubernetes {VERSION}. Written by tools/make_podfields.py; do not edit.
 
-A paragraph is a type and its fields, `name:type`; `!` marks one that is required, `[` a list of, `{{` a map of text to.
+A paragraph has a type and its fields as `name:type`. `!` marks a required field, `[` a list, `{{` a map with text keys.
 """
 
 from __future__ import annotations
@@ -46,47 +46,47 @@ def main(arguments: list[str]) -> int:
 
 
 def definitions() -> dict[str, dict[str, Any]]:
-    """By short name. The kinds of a pod all live in core/v1 and meta/v1, where short names are unique."""
+    """The schemas of the types of a pod by short name, which is unique in core/v1 and meta/v1."""
     folder = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / f"v{VERSION}-local"
     found = json.loads((folder / "_definitions.json").read_text())["$defs"]
-    homes = (
+    prefixes = (
         "io.k8s.api.core.v1.",
         "io.k8s.apimachinery.pkg.apis.meta.v1.",
         "io.k8s.apimachinery.pkg.api.resource.",
         "io.k8s.apimachinery.pkg.util.intstr.",
     )
-    return {name.rpartition(".")[2]: definition for name, definition in found.items() if name.startswith(homes)}
+    return {name.rpartition(".")[2]: definition for name, definition in found.items() if name.startswith(prefixes)}
 
 
-def lines(known: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Every type that can be reached from the root, in alphabetical order."""
+def lines(definitions_by_name: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """A line for every type that can be reached from the root, in alphabetical order."""
     reached: dict[str, str] = {}
-    waiting = [ROOT]
-    while waiting:
-        name = waiting.pop()
+    pending = [ROOT]
+    while pending:
+        name = pending.pop()
         if name in reached:
             continue
-        required = known[name].get("required", [])
-        fields = {field: spelled(kind) for field, kind in known[name]["properties"].items()}
+        required = definitions_by_name[name].get("required", [])
+        fields = {field: type_name(kind) for field, kind in definitions_by_name[name]["properties"].items()}
         reached[name] = " ".join(
             f"{field}{'!' if field in required else ''}:{kind}" for field, kind in sorted(fields.items())
         )
-        waiting += [kind.lstrip("[{") for kind in fields.values() if kind.lstrip("[{")[0].isupper()]
+        pending += [kind.lstrip("[{") for kind in fields.values() if kind.lstrip("[{")[0].isupper()]
     for name in sorted(reached):
         yield textwrap.fill(f"{name} {reached[name]}", 118, subsequent_indent="  ", break_on_hyphens=False)
 
 
-def spelled(kind: dict[str, Any]) -> str:
+def type_name(kind: dict[str, Any]) -> str:
     if "$ref" in kind:
         name = str(kind["$ref"]).rpartition("/")[2].rpartition(".")[2]
         return SPECIAL.get(name, name)
     types = kind.get("type", "object")
     name = types if isinstance(types, str) else next(word for word in types if word != "null")
     if name == "array":
-        return "[" + spelled(kind["items"])
+        return "[" + type_name(kind["items"])
     if name == "object":
         inner = kind.get("additionalProperties")
-        return "{" + spelled(inner) if isinstance(inner, dict) else "any"
+        return "{" + type_name(inner) if isinstance(inner, dict) else "any"
     return str(name)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write tarragon/localcluster/apiserver/http/messages.json.gz: how each of Kubernetes' kinds is written in protobuf.
+"""Write tarragon/localcluster/apiserver/http/messages.json.gz: the protobuf encoding of each Kubernetes kind.
 
-Read from the Go types themselves by tools/protofields, with the machine's Go. Run it again for a newer Kubernetes,
+The program tools/protofields reads it from the Go types, with the installed Go. Run this again for a newer Kubernetes,
 whose version is in tools/protofields/go.mod:
 
     python tools/make_protobuf.py [--check]

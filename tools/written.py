@@ -1,4 +1,4 @@
-"""Files that are written from the code: writing them, or telling which are out of date. For the programs make_*.py."""
+"""Writing generated files, or checking that they are up to date, for the programs make_*.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_or_check(files: Mapping[Path, str], arguments: list[str], program: str) -> int:
-    """The exit code: with --check nothing is written, and 1 says that something would be."""
+    """Write the files, or with --check list the stale ones. Returns the exit code: 1 if --check finds a stale file."""
     if "--check" in arguments:
         stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
         for path in stale:

@@ -1,6 +1,6 @@
 """The fields of a pod template in Kubernetes 1.37.0. Written by tools/make_podfields.py; do not edit.
 
-A paragraph is a type and its fields, `name:type`; `!` marks one that is required, `[` a list of, `{` a map of text to.
+A paragraph has a type and its fields as `name:type`. `!` marks a required field, `[` a list, `{` a map with text keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records a command and draws it as an animated SVG: python -m tools.clip --output docs/clip.svg -- tarragon run ..."""
+"""Record a command as an animated SVG: python -m tools.clip --output docs/clip.svg -- tarragon run ..."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.clip.record import Output, Size, record
 from tools.clip.screen import frames, typed, without_idling
 from tools.clip.svg import draw
 
-_FRAME_SECONDS = (0.08, 0.12, 0.18, 0.27, 0.4, 0.6)  # coarser and coarser, until the file is small enough
+_FRAME_SECONDS = (0.08, 0.12, 0.18, 0.27, 0.4, 0.6)  # tried in this order until the file is small enough
 
 
 def main() -> int:
@@ -19,7 +19,7 @@ def main() -> int:
     size = Size(options.columns, options.rows)
     recording = record(options.command, size, options.timeout)
     if recording.exit_code != 0:
-        print(f"clip: the command ended with exit code {recording.exit_code}; {options.output} is as it was")
+        print(f"clip: the command failed with exit code {recording.exit_code}; {options.output} was not changed")
         return 1
     shown = options.typed or " ".join(options.command)
     outputs = _after(typed(shown, size, seconds_a_key=0.07), recording.outputs)
@@ -49,11 +49,11 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools.clip", description=__doc__)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--title", default="A terminal in which Tarragon trains a distributed TensorFlow job")
-    parser.add_argument("--typed", help="what the reader sees being typed, if not the command itself")
+    parser.add_argument("--typed", help="the command line to show, by default the command itself")
     parser.add_argument("--columns", type=int, default=100)
     parser.add_argument("--rows", type=int, default=26)
-    parser.add_argument("--idle", type=float, default=0.9, help="the longest a picture stands still, in seconds")
-    parser.add_argument("--limit", type=int, default=200, help="kB; fewer pictures a second where it would be more")
+    parser.add_argument("--idle", type=float, default=0.9, help="the longest time that a frame is shown, in seconds")
+    parser.add_argument("--limit", type=int, default=200, help="maximal size in kB; larger files get fewer frames")
     parser.add_argument("--timeout", type=float, default=600)
     parser.add_argument("command", nargs="+")
     return parser.parse_args()

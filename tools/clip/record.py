@@ -1,4 +1,4 @@
-"""Runs a command in a terminal of its own and notes what it writes, and when."""
+"""Recording of a command in a pseudo-terminal: its output, with the time of each piece."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Bytes as a terminal would get them, seconds after the start."""
+    """Bytes that the command wrote to its terminal, and the time since the start in seconds."""
 
     at: float
     data: bytes
@@ -38,7 +38,7 @@ class Recording:
 
 
 def record(command: Sequence[str], size: Size, timeout: float) -> Recording:
-    """Also copies everything to stderr, so that one sees what happens."""
+    """Run the command and record its output, which is copied to stderr too."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
     process = subprocess.Popen(
@@ -56,7 +56,7 @@ def record(command: Sequence[str], size: Size, timeout: float) -> Recording:
 
 
 def _environment(size: Size) -> dict[str, str]:
-    # The sixteen named colours only: they are drawn in the colours of the reader's theme.
+    # Only the sixteen named colours, which are drawn in the colours of the reader's theme.
     inherited = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLORTERM", "CI"}}
     return {**inherited, "TERM": "xterm-256color", "COLUMNS": str(size.columns), "LINES": str(size.rows)}
 

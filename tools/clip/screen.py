@@ -1,4 +1,4 @@
-"""What a terminal shows at each moment of a recording."""
+"""Emulation of a terminal: the frames that it shows during a recording."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Neighbouring cells of one style. `width` counts cells: a wide character has two."""
+    """Adjacent cells of one style. `width` counts cells, of which a wide character has two."""
 
     column: int
     width: int
@@ -42,14 +42,14 @@ Line = tuple[Run, ...]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A still picture, shown for some seconds."""
+    """The lines of a terminal, shown for some seconds."""
 
     lines: tuple[Line, ...]
     seconds: float
 
 
 class _Screen(pyte.Screen):  # type: ignore[misc]
-    """pyte forgets SGR 2 (faint). Nothing that we record blinks, so blink carries it."""
+    """A screen that stores faint (SGR 2), which pyte ignores, as blink, which no recording uses."""
 
     def select_graphic_rendition(self, *attributes: int, **options: Any) -> None:
         if not options.get("private"):
@@ -64,7 +64,7 @@ def _with_faint(code: int) -> tuple[int, ...]:
 
 
 def frames(outputs: Sequence[Output], size: Size, shortest: float) -> Iterator[Frame]:
-    """Output that follows within `shortest` seconds belongs to the same picture; equal pictures are one."""
+    """The frames of a recording. Output within `shortest` seconds is one frame, and so are equal frames in sequence."""
     screen = _Screen(size.columns, size.rows)
     stream = pyte.Stream(screen)
     decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
@@ -99,7 +99,7 @@ def _line(cells: Any, columns: int) -> Line:
 
 
 def _trimmed(run: Run) -> Run:
-    """Blanks at the ends cost bytes and show nothing, unless they have a background."""
+    """The run without leading and trailing blanks, unless they have a background."""
     if run.style.background != "default" or run.style.underlined:
         return run
     before, after = len(run.text) - len(run.text.lstrip()), len(run.text) - len(run.text.rstrip())
@@ -123,13 +123,13 @@ def _style(cell: Any) -> Style:
 
 
 def without_idling(pictures: Sequence[Frame], longest: float, at_the_end: float) -> list[Frame]:
-    """No picture is shown longer than `longest` seconds, but for the last one."""
+    """Limit the time of each frame to `longest` seconds; the last frame is shown for `at_the_end` seconds."""
     shortened = [replace(picture, seconds=min(picture.seconds, longest)) for picture in pictures]
     return [*shortened[:-1], replace(shortened[-1], seconds=at_the_end)]
 
 
 def typed(text: str, size: Size, seconds_a_key: float) -> list[Output]:
-    """A prompt at which somebody types, to put before a recording."""
+    """Output that shows a prompt and a command typed key by key, to put before a recording."""
     prompt = Output(0.0, b"\x1b[2m$\x1b[0m ")
     keys = [Output(0.6 + place * seconds_a_key, key.encode()) for place, key in enumerate(text[: size.columns - 3])]
     return [prompt, *keys, Output(1.0 + len(keys) * seconds_a_key, b"\r\n")]

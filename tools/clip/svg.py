@@ -1,4 +1,4 @@
-"""Draws frames as one animated SVG: a strip of pictures that CSS moves past a window, with no script and no font."""
+"""Drawing of frames as an animated SVG: CSS moves a strip of frames past a window, without scripts and fonts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _COLOURS = {
 
 @dataclass(slots=True)
 class _Classes:
-    """Short CSS class names for the styles and colours that really occur."""
+    """Short CSS class names for the styles and colours that occur."""
 
     names: dict[str, str] = field(default_factory=dict)
 
@@ -50,7 +50,7 @@ class _Classes:
 
 
 def draw(pictures: Sequence[Frame], size: Size, title: str) -> str:
-    """The picture repeats for ever; who asked for less motion sees its last frame alone."""
+    """An SVG that repeats for ever; readers who prefer reduced motion see only its last frame."""
     classes = _Classes()
     lines: dict[Line, str] = {}
     strip = "".join(_frame(picture, place, lines) for place, picture in enumerate(pictures))
@@ -71,7 +71,7 @@ def draw(pictures: Sequence[Frame], size: Size, title: str) -> str:
 
 
 def _frame(picture: Frame, place: int, lines: dict[Line, str]) -> str:
-    """Each different line is drawn once, in <defs>, and used wherever it is shown."""
+    """References to the lines of a frame. Each different line is drawn once, in <defs>."""
     uses = []
     for row, line in enumerate(picture.lines):
         if line:
@@ -88,7 +88,7 @@ def _run(run: Run, classes: _Classes) -> str:
         ground = f'<rect x="{x}" width="{width}" height="{_CELL_HEIGHT}" class="{name}"/>'
     if not run.text.strip() and not run.style.underlined:
         return ground
-    # textLength keeps columns in line whatever font the reader has.
+    # textLength aligns columns with any font.
     length = f' textLength="{width}"' if run.width > 1 else ""
     name = classes.of(_text_rule(run.style))
     return f'{ground}<text x="{x}" y="{_BASELINE}"{length} class="{name}">{escape(run.text, quote=False)}</text>'

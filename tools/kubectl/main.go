@@ -1,4 +1,4 @@
-// kubectl as its own main has it, built from its library: the newest version that tests hold the embedded API against.
+// kubectl, built from its library as its own main does: the newest version that tests run against the embedded API.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Prints, as JSON, how Kubernetes' kinds are written in protobuf: every message with the number, the name in JSON and the type
-// of each field. Read from the Go types themselves, whose tags also say what a .proto file does not: which fields are left
-// out of JSON when they are zero, and which are spread into the message around them. For tools/make_protobuf.py.
+// Prints the protobuf encoding of Kubernetes' kinds as JSON: every message with the number, the JSON name and the type of
+// each field. It reads the Go types, whose tags have what a .proto file lacks: which fields are omitted from JSON when they
+// are zero, and which are inlined into the outer message. For tools/make_protobuf.py.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// A field is "name:type" with marks before the type: tarragon/localcluster/apiserver/http/messages.py reads them.
+// Maps a field number to "name:type", with marks before the type. tarragon/localcluster/apiserver/http/messages.py reads it.
 type message map[string]string
 
 var special = map[string]string{
@@ -57,7 +57,7 @@ func main() {
 	}
 }
 
-// The name of a struct's message, which is read when it is first met.
+// Returns the name of a struct's message, and adds the message at the first call.
 func named(kind reflect.Type) string {
 	whole := kind.PkgPath() + "." + kind.Name()
 	parts := strings.Split(kind.PkgPath(), "/")
@@ -83,7 +83,7 @@ func addField(fields message, field reflect.StructField, isCustom bool) {
 		name = strings.TrimPrefix(at(tag, 3), "name=")
 	}
 	if name == "" {
-		marks += "<" // spread into the message around it
+		marks += "<" // inlined into the outer message
 	}
 	isPointer := kind.Kind() == reflect.Pointer
 	if isPointer {
@@ -92,7 +92,7 @@ func addField(fields message, field reflect.StructField, isCustom bool) {
 	if !isPointer && contains(jsonTag, "omitempty") {
 		marks += "?"
 	}
-	// The tags' words for lists and maps are not to be relied on; a list that is a message of its own can write itself.
+	// The tags of lists and maps are not reliable. A list that is a message of its own has a method Marshal.
 	_, isMessage := reflect.PointerTo(kind).MethodByName("Marshal")
 	if kind.Kind() == reflect.Map {
 		marks += "{"

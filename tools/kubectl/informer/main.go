@@ -1,6 +1,6 @@
-// A controller's view of a cluster, in one namespace, as tests ask for it: caches of client-go over everything that discovery
-// offers, typed ones in protobuf, of metadata alone, and a table. It makes, changes and deletes config maps, and prints what
-// the caches saw of it. Usage: informer KUBECONFIG NAMESPACE.
+// A test client with the informers of client-go: dynamic informers for every kind that discovery lists, a typed one over
+// protobuf, one of metadata only, and a table. It creates, updates and deletes config maps in one namespace, and prints the
+// events that the informers delivered. Usage: informer KUBECONFIG NAMESPACE.
 package main
 
 import (
@@ -123,7 +123,7 @@ func run(ctx context.Context, kubeconfig, namespace string) error {
 	})
 }
 
-// What k9s would look at: all that can be listed and watched.
+// Every kind that can be listed and watched, as k9s reads them.
 func everything(discover discovery.DiscoveryInterface) ([]schema.GroupVersionResource, error) {
 	lists, err := discover.ServerPreferredResources()
 	if err != nil {
@@ -142,7 +142,7 @@ func everything(discover discovery.DiscoveryInterface) ([]schema.GroupVersionRes
 	return kinds, nil
 }
 
-// The life of two config maps; each step waits until the cache has seen it.
+// Creates two config maps, updates one and deletes the other. Each step waits until the informer has delivered it.
 func live(ctx context.Context, typed kubernetes.Interface, namespace string, watched *seen) error {
 	client := typed.CoreV1().ConfigMaps(namespace)
 	for _, name := range []string{"one", "two"} {
@@ -175,7 +175,7 @@ func live(ctx context.Context, typed kubernetes.Interface, namespace string, wat
 func until(ctx context.Context, watched *seen, what string) error {
 	for !slices.Contains(watched.all(), what) {
 		if ctx.Err() != nil {
-			return fmt.Errorf("the cache never saw %q, only %q", what, watched.all())
+			return fmt.Errorf("the informer never delivered %q, only %q", what, watched.all())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
