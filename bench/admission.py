@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A whole round of admission in the operator: what changed is taken in, the policy decides, decisions become writes.
+"""A complete scheduling cycle of the operator: build the snapshot from changes, run the policy, write the decisions.
 
     python bench/admission.py [--nodes N] [--waiting N] [--running N] [--rounds N] [--policy NAME]
 
-The caches are filled by hand and the writes go into a dictionary: what is measured is the operator, without any server.
-Between two rounds happens what happens in a cluster: pods come and go, a job ends, another one is submitted, a node's
-kubelet reports. `bench/round.py` measures the policy alone. The operator's own share is what is left of a round without
-the policy and without the dictionary that stands for the server. The first round reads all manifests, as after a start.
+The caches are filled directly and the writes go into a dictionary, so only the operator is measured and no API server.
+Between two cycles the cluster changes as usual: a job finishes and its pods are deleted, another job is submitted, and
+kubelets report. `bench/round.py` measures the policy alone. The operator's own share is a cycle without the policy and
+without the dictionary. The first cycle decodes all manifests, as after a start.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Size:
 
 
 class Timed:
-    """A policy that notes how much of a processor it took."""
+    """A policy that measures its CPU time."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -69,7 +69,7 @@ class Timed:
 
 
 class Server(Shelves):
-    """It notes what its own part of a write took, telling the caches of it included: that is no part of a round."""
+    """A server that measures the CPU time of its writes and of the cache updates, which are not part of a cycle."""
 
     worked = 0.0
 
@@ -81,7 +81,7 @@ class Server(Shelves):
 
 
 class Fleet:
-    """Full nodes, gangs that run on them, and others that wait."""
+    """A cluster of full nodes, with running and waiting gangs."""
 
     def __init__(self, size: Size, policy: str) -> None:
         self._random = random.Random(1)
@@ -134,13 +134,13 @@ class Fleet:
         return Key(job["metadata"]["namespace"], name)
 
     def _fill(self, node: str, gpus: int) -> None:
-        """What no gang of this fleet holds is held by others."""
+        """Fill the rest of a node with a pod that belongs to no gang."""
         containers = [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": str(gpus)}}}]
         spec = {"nodeName": node, "containers": containers}
         self.shelves.put(PODS, {"metadata": {"name": f"hog-{node}", "namespace": "others"}, "spec": spec})
 
     def something_happens(self) -> None:
-        """A job ends with its pods, one is submitted, and some nodes report."""
+        """Delete a job and its pods, submit another job, and update some nodes."""
         self.clock.advance(0.5)
         key = self._runs.pop(self._random.randrange(len(self._runs)))
         for where in [where for where in self.shelves.objects if where[1].name.startswith(f"{key.name}-worker")]:
@@ -154,7 +154,7 @@ class Fleet:
 
 async def measure(size: Size, rounds: int, policy: str) -> Mapping[str, Sequence[float]]:
     fleet = Fleet(size, policy)
-    # As `operator/manager/process.py` does.
+    # As in `operator/manager/process.py`.
     gc.set_threshold(50_000, 20, 50)
     gc.collect()
     gc.freeze()

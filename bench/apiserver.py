@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Durable writes a second, lists and watches of the embedded API server over HTTPS, beside another if one is given.
+"""Throughput of the embedded API server over HTTPS (durable writes, lists, watches), compared with another server.
 
     python bench/apiserver.py [--objects N] [--clients N] [--against KUBECONFIG]
 
-The server runs in a process of its own, on this file system, with synchronous commits. `--against` names a kubeconfig
-with a bearer token, such as that of a real kube-apiserver: the same client then makes the same calls to it.
+The server runs in a separate process, on this file system, with synchronous commits. `--against` is a kubeconfig of
+another server, such as a real kube-apiserver, to which the same client makes the same requests.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NAMESPACE = "bench"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one step of the bench cost; the CPU is the server's where it is ours, else None."""
+    """The cost of one step of the benchmark. `server_cpu` is None for a server that is not ours."""
 
     what: str
     count: int
@@ -65,7 +65,7 @@ class Row:
 
 
 def pod(number: int) -> dict[str, Any]:
-    """About 3 kB, as a pod of a training job is."""
+    """A pod of about 3 kB, like the pods of training jobs."""
     return {
         "metadata": {
             "name": f"pod-{number:06}",
@@ -90,7 +90,7 @@ def pod(number: int) -> dict[str, Any]:
 
 
 class Bench:
-    """The steps, one after the other, through one client."""
+    """The steps of the benchmark, which run one after the other through one client."""
 
     def __init__(self, http: Http, clients: int, objects: int, server_cpu: Callable[[], float | None]) -> None:
         self._http = http
@@ -161,7 +161,7 @@ def own_cpu() -> float:
 
 
 def cpu_of(pid: int) -> float:
-    """Seconds of all threads of a process."""
+    """The CPU seconds of all threads of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -170,7 +170,7 @@ def cpu_of(pid: int) -> float:
 
 
 async def serve(folder: Path) -> None:
-    """What the child process does until its standard input ends."""
+    """Serve in the child process until its standard input ends."""
     clock = SystemClock()
     home = Home(folder)
     home.prepare()
@@ -190,7 +190,7 @@ async def serve(folder: Path) -> None:
 
 @asynccontextmanager
 async def embedded() -> AsyncIterator[tuple[Server, Callable[[], float]]]:
-    # Beside this file, not in /tmp, which may be memory: then nothing would be durable.
+    # Not in /tmp, which may be in memory, where nothing would be durable.
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=ROOT) as folder:
         process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -1,7 +1,7 @@
-"""Runs the TFJob of a manifest as bare processes: what `tarragon run` costs and gets right is held against this.
+"""Runs the TFJob of a manifest as plain processes, as the baseline for the cost and the results of `tarragon run`.
 
-It knows just enough of the manifest to start the same programs with the same arguments, files and TF_CONFIG as a
-cluster would, and nothing of Tarragon: no API, no scheduler, no operator.
+It reads just enough of the manifest to start the same programs with the same arguments, files and TF_CONFIG as a
+cluster would. It uses nothing of Tarragon: no API, no scheduler, no operator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Self
 
 import yaml
 
-# For many replicas on one machine without GPUs: threads for one core each. What the manifest sets comes on top.
+# For many replicas on one machine without GPUs: threads for one core each. Variables of the manifest override these.
 ENVIRONMENT: Mapping[str, str] = MappingProxyType(
     {
         "CUDA_VISIBLE_DEVICES": "-1",
@@ -35,12 +35,12 @@ ENVIRONMENT: Mapping[str, str] = MappingProxyType(
         "OPENBLAS_NUM_THREADS": "1",
     }
 )
-PORTS = range(20000, 30000)  # below the ports that the kernel gives to clients
+PORTS = range(20000, 30000)  # below the kernel's range of ephemeral ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a job ended. A replica that was started twice has two exit codes; its log holds both lives."""
+    """The result of a job. A replica that was started twice has two exit codes and one log of both runs."""
 
     seconds: float
     exit_codes: Mapping[str, Sequence[int]]
@@ -55,7 +55,7 @@ class Program:
 
 @dataclass(slots=True)
 class Replica:
-    """One replica over all its lives; guarded by the condition of its job."""
+    """A replica with all its runs. The condition of its job guards it."""
 
     program: Program
     restarts_left: int
@@ -66,12 +66,13 @@ class Replica:
 
 
 class BareJob:
-    """The replicas of one job. Leaving the context ends all that still run."""
+    """The replicas of one job. Leaving the context stops all replicas that still run."""
 
     def __init__(self, manifest: Path, folder: Path, options: Mapping[str, str], restarts: int = 0) -> None:
-        """`options` replaces values of the command line (`{"--steps": "800"}`); volumes go into `folder`.
+        """Prepare the replicas of a manifest, whose volumes go into `folder`.
 
-        A replica that fails is started again at once, `restarts` times.
+        `options` replaces values on the command lines (`{"--steps": "800"}`). A replica that fails is restarted
+        immediately, up to `restarts` times.
         """
         programs = dict(programs_of(manifest, folder, options))
         self.leader = "chief-0" if "chief-0" in programs else "worker-0"
@@ -90,7 +91,7 @@ class BareJob:
 
     @property
     def names(self) -> Sequence[str]:
-        """The replicas that the manifest asks for, and those that may join up to its max-instances."""
+        """All replicas of the manifest, with as many workers as its max-instances."""
         return tuple(self._replicas)
 
     def start(self, *names: str) -> None:
@@ -98,7 +99,7 @@ class BareJob:
             replica = self._replicas[name]
             if replica.thread and replica.thread.is_alive():
                 raise ValueError(f"{name} runs already")
-            replica.thread = threading.Thread(target=self._live, args=(replica,), name=name)
+            replica.thread = threading.Thread(target=self._run, args=(replica,), name=name)
             replica.thread.start()
 
     def signal(self, name: str, number: signal.Signals) -> None:
@@ -109,7 +110,7 @@ class BareJob:
         os.killpg(process.pid, number)
 
     def wait(self, name: str, timeout: float) -> int:
-        """The exit code of the replica's last life, once it has ended and is not started again."""
+        """Wait until the replica has ended and is not restarted. Returns the exit code of its last run."""
         replica = self._replicas[name]
         if replica.thread is None:
             raise ValueError(f"{name} was never started")
@@ -119,7 +120,7 @@ class BareJob:
         return replica.exit_codes[-1]
 
     def wait_for_line(self, name: str, pattern: str, timeout: float, after: int = 0) -> re.Match[str]:
-        """The first line of this replica's log, the first `after` lines left out, that the pattern is found in."""
+        """Wait for the first line of the replica's log, after `after` lines, in which the pattern is found."""
         log = self._replicas[name].log
         deadline = time.monotonic() + timeout
         with self._changed:
@@ -132,11 +133,11 @@ class BareJob:
                     raise TimeoutError(f"{name} has not printed {pattern!r} in {timeout:g} s:\n{self._tail(name)}")
 
     def lines(self, name: str) -> int:
-        """How many lines the replica has printed so far."""
+        """The number of lines that the replica has printed so far."""
         return len(self._replicas[name].log)
 
     def end(self) -> None:
-        """End what still runs: SIGTERM, and after five seconds SIGKILL."""
+        """Stop all running replicas with SIGTERM, and after five seconds with SIGKILL."""
         with self._changed:
             self._ending = True
         for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, None)):
@@ -145,7 +146,7 @@ class BareJob:
                 try:
                     self.signal(name, number)
                 except (ValueError, ProcessLookupError):
-                    continue  # it has ended meanwhile
+                    continue  # it has exited in the meantime
             deadline = None if patience is None else time.monotonic() + patience
             for thread in running.values():
                 thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
@@ -159,7 +160,7 @@ class BareJob:
                 logs={name: tuple(replica.log) for name, replica in started.items()},
             )
 
-    def _live(self, replica: Replica) -> None:
+    def _run(self, replica: Replica) -> None:
         while True:
             with self._changed:
                 if self._ending:
@@ -194,7 +195,7 @@ class BareJob:
 
 
 def programs_of(manifest: Path, folder: Path, options: Mapping[str, str]) -> Iterator[tuple[str, Program]]:
-    """What each replica runs, up to max-instances workers. Files of the manifest are written into the folder."""
+    """The program of each replica, with max-instances workers. Writes the config maps of the manifest into `folder`."""
     documents: list[Any] = list(yaml.safe_load_all(manifest.read_text()))
     write_config_maps(documents, folder)
     (job,) = (document for document in documents if document["kind"] == "TFJob")
@@ -212,35 +213,35 @@ def programs_of(manifest: Path, folder: Path, options: Mapping[str, str]) -> Ite
         for index in range(sizes[kind]):
             task = {"cluster": cluster, "task": {"type": kind, "index": index}, "environment": "cloud"}
             alone = sum(sizes.values()) == 1
-            place = {} if alone else {"TF_CONFIG": json.dumps(task)}
+            tf_config = {} if alone else {"TF_CONFIG": json.dumps(task)}
             yield (
                 f"{kind}-{index}",
-                Program(arguments=replaced(arguments, options), environment={**ENVIRONMENT, **given, **place}),
+                Program(arguments=replaced(arguments, options), environment={**ENVIRONMENT, **given, **tf_config}),
             )
 
 
 def write_config_maps(documents: Sequence[Any], folder: Path) -> None:
     for document in documents:
         if document["kind"] == "ConfigMap":
-            into = folder / "config-maps" / document["metadata"]["name"]
-            into.mkdir(parents=True, exist_ok=True)
+            folder_of_map = folder / "config-maps" / document["metadata"]["name"]
+            folder_of_map.mkdir(parents=True, exist_ok=True)
             for name, text in document["data"].items():
-                (into / name).write_text(text)
+                (folder_of_map / name).write_text(text)
 
 
 def source(volume: Any, folder: Path) -> Path:
-    """The folder that stands for a volume; a claim keeps its files from one job to the next."""
+    """The folder of a volume. The folder of a claim keeps its files from one job to the next."""
     if "configMap" in volume:
         return folder / "config-maps" / str(volume["configMap"]["name"])
     if "downwardAPI" in volume:
-        return folder / "nothing"  # there is no pod to tell of
+        return folder / "nothing"  # there is no pod whose fields could be in it
     claim = folder / "claims" / str(volume["persistentVolumeClaim"]["claimName"])
     claim.mkdir(parents=True, exist_ok=True)
     return claim
 
 
 def moved(word: str, mounts: Mapping[str, Path]) -> str:
-    """Put the folder of a volume in the place of the path where a container would see it."""
+    """Replace a path in a container by the path in the folder of the volume that is mounted there."""
     for path, folder in mounts.items():
         if word == path or word.startswith(path + "/"):
             return f"{folder}{word.removeprefix(path)}"
@@ -263,7 +264,7 @@ def free_ports(count: int) -> Sequence[int]:
         found.append(port)
         if len(found) == count:
             return found
-    raise OSError(f"there are no {count} free ports from {PORTS.start} to {PORTS.stop - 1}; end what holds them")
+    raise OSError(f"fewer than {count} ports from {PORTS.start} to {PORTS.stop - 1} are free; stop what uses them")
 
 
 def replicas_asked_for(manifest: Path) -> Sequence[str]:
@@ -273,7 +274,7 @@ def replicas_asked_for(manifest: Path) -> Sequence[str]:
 
 
 def run_bare(manifest: Path, folder: Path, options: Mapping[str, str], timeout: float = 110) -> Result:
-    """Run the job until its leader ends, as a shell script would: start all at once, wait, end the others."""
+    """Run the job as a shell script would: start all replicas, wait for the leader, stop the others."""
     with BareJob(manifest, folder, options) as job:
         job.start(*replicas_asked_for(manifest))
         job.wait(job.leader, timeout)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How often a job starts within the band of time that `tarragon why` has told of it: four of five should.
+"""How often a job starts within the time band that `tarragon why` has forecast. The goal is four of five.
 
     python bench/forecast.py [--traces FOLDER]
 
-Jobs are played through the policy `fifo` on nodes of eight GPUs, and again and again one that waits is asked for, among
-the first ten; what is then told of it is compared with what came. One set of jobs is made up: five families, most of
-them short and some very long. With `--traces` (or TARRAGON_TRACES), three virtual clusters of Microsoft's trace of
-Philly (Jeon et al., ATC 2019) come after it.
+Jobs are replayed through the policy `fifo` on nodes of eight GPUs. At regular intervals one of the first ten waiting
+jobs gets a forecast, which is compared with its actual start. One set of jobs is synthetic: five families, most of them
+short and some very long. With `--traces` (or TARRAGON_TRACES), three virtual clusters of Microsoft's Philly trace
+(Jeon et al., ATC 2019) are replayed too.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from tarragon.scheduling.explain.forecast import Forecast  # noqa: E402
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--traces", default=os.environ.get("TARRAGON_TRACES", ""), help="the folder of the traces")
-    table = Table("jobs", "asked", "told", "in the band", "before it", "no end told", "seconds a forecast")
+    parser.add_argument("--traces", default=os.environ.get("TARRAGON_TRACES", ""), help="the folder with the traces")
+    table = Table("jobs", "asked", "forecast", "in the band", "before it", "no upper end", "seconds a forecast")
     for what, asked, seconds in measured(parser.parse_args().traces):
-        told = [each for each in asked if isinstance(each.told, Forecast)]
-        early = sum(each.is_early for each in told)
-        endless = sum(each.told.latest is None for each in told if isinstance(each.told, Forecast))
+        forecasts = [each for each in asked if isinstance(each.told, Forecast)]
+        early = sum(each.is_early for each in forecasts)
+        endless = sum(each.told.latest is None for each in forecasts if isinstance(each.told, Forecast))
         share = f"{100 * coverage(asked):.0f} %"
-        table.add_row(what, str(len(asked)), str(len(told)), share, str(early), str(endless), f"{seconds:.3f}")
+        table.add_row(what, str(len(asked)), str(len(forecasts)), share, str(early), str(endless), f"{seconds:.3f}")
     Console(width=110).print(table)
 
 
 def measured(traces: str) -> Iterator[tuple[str, Sequence[Asked], float]]:
     for seed in (1, 2, 3):
-        yield ("made up", *timed(Replay(nodes=4, every=15), synthetic(600, seed, 170)))
+        yield ("synthetic", *timed(Replay(nodes=4, every=15), synthetic(600, seed, 170)))
     if traces:
         for cluster, (nodes, every, most) in PHILLY.items():
             yield (f"philly {cluster}", *timed(Replay(nodes=nodes, every=every), philly(Path(traces), cluster, most)))
 
 
 def timed(replay: Replay, jobs: Sequence[Job]) -> tuple[Sequence[Asked], float]:
-    """The seconds of one forecast, with its share of the replay."""
+    """The forecasts of a replay, and the seconds per forecast, which include the replay itself."""
     begin = time.perf_counter()
     asked = replay.of(jobs)
     return asked, (time.perf_counter() - begin) / max(1, len(asked))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What the embedded cluster costs while nothing runs: time from nothing to ready, memory, CPU, and time to end.
+"""The cost of an idle embedded cluster: time to start and stop, memory and CPU.
 
     python bench/idle.py [--starts N] [--seconds S]
 
-Each start is what `tarragon run` does when no cluster runs: a process of its own, in the background. The first start of
-a home makes its certificates and its store, later ones find them. Memory is PSS (pages shared with other processes are
-divided among them), with the operator in it, as `tarragon up` runs it.
+Each start is what `tarragon run` does when no cluster runs: it starts a background process. The first start of a home
+creates certificates and the store, which later starts reuse. Memory is PSS (the pages that processes share are divided
+among them) and includes the operator, as in `tarragon up`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tarragon.localcluster.home.home import Home  # noqa: E402
 
 CLOCK = SystemClock()
 SETTLE_SECONDS = 5.0
-"""After the start, before the rest is measured: caches fill, the first heartbeat is told."""
+"""Time after the start in which caches fill and nodes send their first heartbeat, before anything is measured."""
 
 
 def memory(pid: int) -> Mapping[str, float]:
-    """MiB by the names of smaps_rollup."""
+    """The memory of a process in MiB, by the names of smaps_rollup."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     return {name: int(rest.split()[0]) / 1024 for name, rest in (line.split(":", 1) for line in lines)}
 
@@ -47,7 +47,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 async def starts(home: Home, count: int) -> tuple[list[float], list[float]]:
-    """Seconds of each start and of each stop; leaves the last one running."""
+    """Start the server `count` times and stop it in between. Returns the seconds of each start and each stop."""
     up: list[float] = []
     down: list[float] = []
     for number in range(count):
@@ -71,12 +71,12 @@ async def measure(home: Home, count: int, seconds: float) -> Table:
     resting = memory(server.pid)
     began = time.perf_counter()
     again = await ensure_running(home, CLOCK)
-    asking = time.perf_counter() - began
+    lookup_seconds = time.perf_counter() - began
     assert again == server
     table = Table("what", "measured", title="The embedded cluster at rest")
     table.add_row("first start of a home", f"{up[0]:.2f} s")
     table.add_row(f"later starts, median of {len(up) - 1}", f"{statistics.median(up[1:]):.2f} s")
-    table.add_row("finding it running", f"{asking * 1000:.0f} ms")
+    table.add_row("finding it running", f"{lookup_seconds * 1000:.0f} ms")
     table.add_row("stop, median", f"{statistics.median(down):.2f} s")
     table.add_row("memory, PSS", f"{resting['Pss']:.0f} MiB")
     table.add_row("memory, RSS", f"{resting['Rss']:.0f} MiB")
@@ -87,7 +87,7 @@ async def measure(home: Home, count: int, seconds: float) -> Table:
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--starts", type=int, default=5, help="at least 2")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of rest")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the measurement when idle")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tarragon-bench-") as folder:
         home = Home(Path(folder) / "home")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""From a pod's change to its job's status, with 1,000 running jobs of five pods each.
+"""The latency from a change of a pod to the status of its job, with 1,000 running jobs of five pods each.
 
     python bench/latency.py [--jobs N] [--changes N] [--rate N]
 
-A pod of a job succeeds, so many a second at even distances; the time is from the moment before that call to the moment
-when a watch shows the job's status to count it. That is both ways: the pod's change to the API server and from there to
-the operator, the decision, and the status to the API server and from there to us. Beside it, what a client sees that
-only waits for the pod's own change on a watch: no operator could be faster than that, and one more call.
+Pods of different jobs succeed at a constant rate. The time is measured from just before that request until a watch
+delivers a job status that counts the success. It includes the request that changes the pod, the watch of the operator,
+the decision, the request that writes the status, and the watch of this program. The second row is the time until a
+watch delivers the change of the pod itself, which no operator can beat.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ GOAL = 0.25
 
 
 class Watchers:
-    """When each job's status first counted a success, and when each pod was first shown to have succeeded."""
+    """Watches that record when each job's status first counted a success and when each pod was first seen succeeded."""
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
@@ -75,7 +75,7 @@ def successes(status: object) -> int:
 
 
 async def fill(plane: Plane, jobs: int) -> None:
-    """With no operator, for the next one to find."""
+    """Create running jobs. No operator runs on return, so that the next one finds all of them at its start."""
     namespace = await plane.namespace(NAMESPACE)
     async with an_operator(plane) as operator:
         await operator.ready()
@@ -84,16 +84,16 @@ async def fill(plane: Plane, jobs: int) -> None:
 
 
 async def change(plane: Plane, jobs: Sequence[int], rate: float) -> dict[str, float]:
-    """When each job's pod was about to be changed."""
+    """Let a pod of each job succeed, at a constant rate. Returns the time of each change by job."""
     began: dict[str, float] = {}
     start = time.monotonic()
 
-    async def one(place: int, number: int) -> None:
-        await asyncio.sleep(max(0.0, start + place / rate - time.monotonic()))
+    async def one(position: int, number: int) -> None:
+        await asyncio.sleep(max(0.0, start + position / rate - time.monotonic()))
         began[name(number)] = time.monotonic()
         await succeeds(plane, Key(NAMESPACE, f"{name(number)}-worker-{WORKERS - 1}"))
 
-    await asyncio.gather(*(one(place, number) for place, number in enumerate(jobs)))
+    await asyncio.gather(*(one(position, number) for position, number in enumerate(jobs)))
     return began
 
 
@@ -134,7 +134,7 @@ async def measure(jobs: int, changes: int, rate: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=1000)
-    parser.add_argument("--changes", type=int, default=1000, help="at most as many as jobs")
+    parser.add_argument("--changes", type=int, default=1000, help="at most the number of jobs")
     parser.add_argument("--rate", type=float, default=50.0, help="changes a second")
     options = parser.parse_args()
     changes = min(options.changes, options.jobs - 1)

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Memory of the operator's process with no, 1,000 and 10,000 jobs; how fast it is back; what it costs at rest.
+"""The operator's memory with 0, 1,000 and 10,000 jobs, its restart time, and its CPU usage when idle.
 
     python bench/memory.py [--jobs N] [--seconds S]
 
-Each job has four pods that run, with their services. The operator made the first one; the others are copies of it, made
-while no operator runs, for the next one to find. Memory is PSS (pages shared with other processes are divided among
-them), and the most that it ever was.
+Each job has four running pods and their services. The operator creates the first job; the others are copies of it, made
+while no operator runs. Memory is PSS (the pages that processes share are divided among them), and its peak is RSS.
 
-Before the last operator starts, a pod of one job succeeds: its first correct action is that job's status.
+Before the last operator starts, a pod of one job succeeds: the first correct action is to update that job's status.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ class Results:
         self._console = Console(width=max(100, Console().width))
 
     def memory(self, what: str, operator: OperatorProcess, goal: str = "") -> None:
-        held = operator.memory()
+        usage = operator.memory()
         wanted = f"<= {GOALS[goal]:.0f} MiB" if goal else ""
-        words = f"{held['Pss']:.0f} MiB (RSS {held['Rss']:.0f}, at most {operator.peak:.0f} so far)"
+        words = f"{usage['Pss']:.0f} MiB (RSS {usage['Rss']:.0f}, at most {operator.peak:.0f} so far)"
         self.say(f"memory, {what}", words, wanted)
 
     def say(self, what: str, words: str, goal: str = "") -> None:
@@ -57,7 +56,7 @@ class Results:
 
 
 async def knows(operator: OperatorProcess, jobs: int) -> None:
-    """Fills its caches and looks at all jobs; returns when it has come to rest."""
+    """Wait until the operator's caches are full, all jobs are reconciled, and it is idle."""
     await operator.ready()
 
     async def holds() -> bool:
@@ -96,7 +95,7 @@ async def measure(jobs: int, seconds: float) -> None:
 
 
 async def come_back(plane: Plane, results: Results, jobs: int, seconds: float) -> None:
-    """The job is one in the middle: neither the first of a list nor the last."""
+    """Measure a restart. The changed job is in the middle of the list, neither its first nor its last."""
     number = jobs // 2
     await succeeds(plane, Key(NAMESPACE, f"{name(number)}-worker-1"))
     began = time.monotonic()
@@ -136,7 +135,7 @@ def written(calls: Mapping[tuple[str, str], int]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of the measurement at rest")
+    parser.add_argument("--seconds", type=float, default=30.0, help="duration of the measurement when idle")
     options = parser.parse_args()
     run(lambda: measure(options.jobs, options.seconds), 900)
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How many nodes gangs get, beside the fewest that there are, which an integer programme finds (extra `bench`).
+"""The number of nodes that policies use for gangs, compared with the optimum of an integer programme (extra `bench`).
 
     python bench/placement.py [--instances N] [--nodes 8,16,32] [--seed N]
 
-An instance is a cluster of nodes with 4 GPUs of which some are taken, and gangs of up to 16 workers, sized as in the
-Pollux workload, that ask for a part of what is free and come all at once. Every gang is placed by all; what differs is
-on how many nodes, added up over the gangs. A cell: nodes over those of the optimum, and how often they were as few. The
-first columns are what the operator's policies do.
+An instance is a cluster of nodes with 4 GPUs, some of them in use, and gangs of up to 16 workers, with sizes as in the
+Pollux workload. The gangs request a part of the free GPUs and arrive together. Every method places all gangs; the
+measure is the sum of the nodes of each gang. A cell shows the ratio to the optimum, and how often the two are equal.
+The first columns are the operator's policies.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from tarragon.scheduling.state.memory import Memory  # noqa: E402
 GPUS = 4
 FILLS = (0.5, 0.8, 1.0)
 SIZES = {4: 301, 6: 930, 8: 875, 12: 954, 16: 690}
-"""Of the 6,400 jobs of the Pollux workloads, so many ask for so many GPUs; larger and single ones are left out."""
+"""The number of jobs by requested GPUs, of the 6,400 jobs of the Pollux workloads, without single and larger ones."""
 PATIENCE = 60.0
-"""Seconds that the integer programme may take; the best that it has found by then is not proved to be the best."""
+"""The time limit of the integer programme in seconds. The best solution at that time is not proved to be optimal."""
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 Nodes = list[int]
-"""The nodes that a gang's workers are on, one entry a worker."""
+"""The nodes of a gang, with one entry for each worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
     free: Sequence[int]
-    """GPUs by node."""
+    """Free GPUs of each node."""
     gangs: Sequence[int]
-    """Workers of one GPU each."""
+    """The number of workers of each gang, each of which needs one GPU."""
 
 
 def instance(nodes: int, fill: float, chance: random.Random) -> Instance:
-    """At a fill of 1 the last gang is as large as what is left."""
+    """A random instance, whose gangs request the share `fill` of the free GPUs. The last gang takes what is left."""
     while True:
         free = [chance.randint(0, GPUS) for _ in range(nodes)]
         left = round(sum(free) * fill)
@@ -72,7 +72,7 @@ def instance(nodes: int, fill: float, chance: random.Random) -> Instance:
 
 
 def by_policy(name: str) -> Callable[[Instance, random.Random], Sequence[Nodes]]:
-    """What the operator would do in one round, in which all gangs wait in their order."""
+    """The placement by a policy of the operator, in one scheduling cycle in which all gangs wait in their order."""
 
     def placed(given: Instance, _: random.Random) -> Sequence[Nodes]:
         states = [
@@ -100,7 +100,7 @@ def by_policy(name: str) -> Callable[[Instance, random.Random], Sequence[Nodes]]
 
 
 def best_fit(given: Instance, _: random.Random) -> Sequence[Nodes]:
-    """Gang by gang: the node that it leaves least on, else the roomiest node, and again for what is left of it."""
+    """Best fit, gang by gang: the fullest node that fits all, else the emptiest node, and again for the rest."""
     free = list(given.free)
     found = []
     for size in given.gangs:
@@ -117,7 +117,7 @@ def best_fit(given: Instance, _: random.Random) -> Sequence[Nodes]:
 
 
 def kube_spread(given: Instance, chance: random.Random) -> Sequence[Nodes]:
-    """As kube-scheduler does by itself: pod by pod onto the node of which most is free, any one of equals."""
+    """The default of kube-scheduler: each pod goes to the node with the most free GPUs, a random one of equals."""
     free = list(given.free)
     found = []
     for size in given.gangs:
@@ -132,7 +132,7 @@ def kube_spread(given: Instance, chance: random.Random) -> Sequence[Nodes]:
 
 
 def dragon(given: Instance, chance: random.Random) -> Sequence[Nodes]:
-    """As it is coded: the first node in random order that takes all; else the one that took most, then any order."""
+    """DRAGON's code: the first node in random order that fits all; else the one that fits most, then random ones."""
     free = list(given.free)
     found = []
     for size in given.gangs:
@@ -153,7 +153,7 @@ def dragon(given: Instance, chance: random.Random) -> Sequence[Nodes]:
 
 
 def optimum(given: Instance) -> tuple[int, bool]:
-    """The fewest nodes, and whether this is proved: HiGHS, gangs x nodes yes or no, with how many workers."""
+    """The least number of nodes, and whether it is proved optimal. Solved by HiGHS with gangs x nodes variables."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
@@ -188,7 +188,7 @@ def optimum(given: Instance) -> tuple[int, bool]:
 
 
 def used(given: Instance, placed: Sequence[Nodes]) -> int:
-    """How many nodes, added up over the gangs. What is placed must be whole, on what is free."""
+    """The sum of the nodes of each gang. Checks that every gang is complete and fits on the free GPUs."""
     taken = Counter(node for nodes in placed for node in nodes)
     assert all(count <= given.free[node] for node, count in taken.items())
     assert [len(nodes) for nodes in placed] == list(given.gangs)
@@ -242,7 +242,7 @@ def measure(sizes: Sequence[int], instances: int, seed: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--instances", type=int, default=30, help="random instances a cell")
+    parser.add_argument("--instances", type=int, default=30, help="random instances per row")
     parser.add_argument("--nodes", default="8,16,32")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Jobs a second from their creation to all objects made and the status written, beside a bare client's.
+"""Jobs a second, from their creation until all objects are created and the status is written, against a bare client.
 
     python bench/rate.py [--jobs N] [--rounds N]
 
-Each job is one parameter server and four workers. The control plane is a real etcd and kube-apiserver, the operator is
-`tarragon operator`, a process of its own. The bare client, a process of its own, too, makes the very same writes: what
-the operator wrote for one job, as often as it did on average, with as many jobs and connections at once, with neither
-watches nor decisions nor anything to read. The two run in turns. Times and calls are those of the API server's audit
-log, from the first job's creation to the last write.
+Each job has one parameter server and four workers. The control plane is a real etcd and kube-apiserver; the operator is
+a `tarragon operator` process. The bare client, also a process, makes the same writes: those that the operator made for
+one job, as often as the operator did on average, with as many jobs and connections in parallel, but without watches,
+reads and decisions. The two run in turns. Times and calls come from the API server's audit log, from the first job's
+creation to the last write.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Run:
 
 
 async def recorded(plane: Plane) -> Recorded:
-    """What the operator writes for one job, from it to the last write."""
+    """Record all writes of the operator for one job."""
     namespace = await plane.namespace("recorded")
     recorder = Recorder(plane.client)
     operator = asyncio.create_task(Operator(recorder, SystemClock(), Options()).run())
@@ -107,24 +107,24 @@ async def bare(plane: Plane, namespace: str, like: Run, calls: Recorded) -> Run:
         cwd=ROOT,
     )
     assert process.stdin is not None
-    told = process.stdin
-    told.write(json.dumps(plan).encode() + b"\n")
-    await told.drain()
-    await asyncio.sleep(1.0)  # as the operator, it is ready before the first job comes
+    stdin = process.stdin
+    stdin.write(json.dumps(plan).encode() + b"\n")
+    await stdin.drain()
+    await asyncio.sleep(1.0)  # like the operator, it is ready before the first job is created
     before = cpu_of(process.pid)
 
     async def submit(number: int) -> None:
         await plane.client.create(TFJOBS, a_job(namespace, number))
-        told.write(f"{name(number)}\n".encode())
+        stdin.write(f"{name(number)}\n".encode())
 
     await each(range(like.jobs), submit, CREATES_AT_ONCE)
     spent = 0.0
-    told.close()
+    stdin.close()
     while process.returncode is None:
         spent = cpu_of(process.pid)
         await asyncio.wait((asyncio.ensure_future(process.wait()),), timeout=0.2)
     if process.returncode:
-        raise RuntimeError("the bare client has failed; its words are above")
+        raise RuntimeError("the bare client has failed; see its error above")
     await require_all(plane, namespace, like.jobs)
     return await audited(plane, namespace, like.jobs, spent - before)
 
@@ -146,7 +146,7 @@ async def require_all(plane: Plane, namespace: str, jobs: int) -> None:
 
 
 async def audited(plane: Plane, namespace: str, jobs: int, cpu: float) -> Run:
-    """From the audit log: who wrote does not matter, the namespace tells."""
+    """The times and calls in the audit log. A run is identified by its namespace."""
     calls: Counter[tuple[str, str]] = Counter()
     begins: list[dt.datetime] = []
     ends: list[dt.datetime] = []
@@ -184,12 +184,12 @@ def show(operator: Sequence[Run], client: Sequence[Run]) -> None:
     console.print(table)
     console.print(calls)
     ratio = statistics.median(ratios)
-    told = ", ".join(f"{each:.2f}" for each in ratios)
-    console.print(f"ratio: {ratio:.2f} ({told}); goal: {GOAL:.2f} or more: {'met' if ratio >= GOAL else 'missed'}")
+    every = ", ".join(f"{each:.2f}" for each in ratios)
+    console.print(f"ratio: {ratio:.2f} ({every}); goal: {GOAL:.2f} or more: {'met' if ratio >= GOAL else 'missed'}")
 
 
 async def measure(jobs: int, rounds: int) -> None:
-    """Each run has a control plane of its own: what an earlier one left behind must not be anybody's work."""
+    """Measure each run on a new control plane, so that objects of an earlier run cause no work."""
     async with a_plane() as plane:
         calls = await recorded(plane)
     operator: list[Run] = []

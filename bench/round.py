@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How long a policy takes to decide about a large cluster, how that grows, and what it holds in memory.
+"""The duration and memory of a scheduling cycle of a policy on a large cluster, and how the duration grows.
 
     python bench/round.py [--rounds N] [--nodes N] [--waiting N] [--running N] [--policy NAME] [--no-growth]
 
-Nodes of four models in racks and zones; gangs of 600 shapes in 12 namespaces, a third of them elastic. Between rounds
-some that run end and as many come. What is timed is the policy alone, from the snapshot to its decisions: on the
-clock, and in CPU, which others' work on the machine changes less. The garbage collector looks for garbage as rarely as
-the operator has it look.
+The cluster has nodes of four models in racks and zones, and gangs of 600 shapes in 12 namespaces, a third of them
+elastic. Between cycles some running gangs finish and as many are submitted. Only the policy is timed, from the snapshot
+to its decisions, as wall time and as CPU time, which depends less on other load. The garbage collector has the
+operator's settings.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from tarragon.scheduling.state.memory import Memory  # noqa: E402
 
 GOAL = 100.0
 CHANGES = 10
-"""So many gangs end before each round, and so many come."""
+"""The number of gangs that finish before each cycle, and of gangs that are submitted."""
 PAUSE = 5.0
-"""Seconds between two rounds."""
+"""Seconds between two cycles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def measured(policy: str, scene: Scene, rounds: int, seed: int) -> Measured:
 
 
 def held(policy: str, scene: Scene, seed: int) -> str:
-    """What a round takes at most beyond the snapshot, and what stays of it."""
+    """The memory of a cycle in addition to the snapshot: its peak, and what is left afterwards."""
     crowd, memory = Crowd.of(scene.nodes, scene.waiting, scene.running, seed), Memory()
     snapshot = crowd.snapshot()
     process = psutil.Process()
@@ -120,8 +120,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--waiting", type=int, default=10_000)
     parser.add_argument("--running", type=int, default=2000)
-    parser.add_argument("--policy", choices=sorted(POLICIES), action="append", help="these only; all without it")
-    parser.add_argument("--no-growth", action="store_true", help="measure the one scene only")
+    parser.add_argument("--policy", choices=sorted(POLICIES), action="append", help="only these policies; default: all")
+    parser.add_argument("--no-growth", action="store_true", help="measure only one cluster size")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     gc.set_threshold(50_000, 20, 50)  # as in operator/manager/process.py

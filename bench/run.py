@@ -1,10 +1,10 @@
-"""What `tarragon run` costs beyond the processes of a job: both run a job whose four replicas do nothing.
+"""The overhead of `tarragon run` over the processes of a job, with a job whose four replicas do nothing.
 
     python bench/run.py [--rounds N]
 
-The same four processes (chief, parameter server, two workers: `true`) are started and waited for by a shell, and by
-`tarragon run` with a cluster that runs already; in turns, so that other load hits both alike. Apart from that: the
-first run of a home, which has to start the cluster, make its certificates and its store. Goal: less than a second more.
+A shell, and `tarragon run` with a running cluster, start the same four processes (chief, parameter server, two workers:
+`true`) and wait for them. The two run in turns, so that other load affects both equally. The first run of a home, which
+must start the cluster and create its certificates and store, is measured separately. Goal: less than a second more.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def seconds(command: Sequence[str], home: Path) -> float:
     return time.perf_counter() - begin
 
 
-def told(times: Sequence[float]) -> str:
+def summary(times: Sequence[float]) -> str:
     return f"{statistics.median(times):6.2f} s (median of {len(times)}; {min(times):.2f} to {max(times):.2f})"
 
 
@@ -72,10 +72,10 @@ def measure(folder: Path, rounds: int) -> None:
     finally:
         seconds([PROGRAM, "down"], home)
     more = statistics.median(one - other for one, other in zip(ours, bare, strict=True))
-    print(f"four processes, shell      {told(bare)}")
-    print(f"tarragon run, cluster up   {told(ours)}")
+    print(f"four processes, shell      {summary(bare)}")
+    print(f"tarragon run, cluster up   {summary(ours)}")
     print(f"  more, in pairs           {more:6.2f} s; goal: < {GOAL:.0f} s more")
-    print(f"tarragon run, first start  {told(first)}")
+    print(f"tarragon run, first start  {summary(first)}")
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 

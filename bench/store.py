@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Durable writes a second through the whole API path in process, reads, watches, restart: no network, a real disk.
+"""Throughput of the embedded API in process on a real disk: durable writes, reads, watches and restart.
 
     python bench/store.py [--objects N] [--writers N] [--folder FOLDER]
 
-The floor is what the same disk takes when SQLite does nothing but the same commits one by one.
+The floor is the throughput of SQLite alone on the same disk, with one commit for each write.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAMESPACE = "default"
 
 
 def pod(number: int) -> dict[str, Any]:
-    """About what a TFJob's worker looks like: 2 kB when it is stored."""
+    """A pod like a worker of a TFJob, which has 2 kB when it is stored."""
     container = {
         "name": "tensorflow",
         "image": "tensorflow/tensorflow:2.21.0",
@@ -53,7 +53,7 @@ def pod(number: int) -> dict[str, Any]:
 
 
 class Bench:
-    """One store, filled and changed by so many writers at once."""
+    """A store that concurrent writers fill and change."""
 
     def __init__(self, api: Api, objects: int, writers: int) -> None:
         self.api = api
@@ -73,7 +73,7 @@ class Bench:
         await self.api.delete(self.api.target(PODS, NAMESPACE, f"job-worker-{number:05}"))
 
     async def all_at_once(self, what: str, doing: Callable[[int], Awaitable[None]]) -> None:
-        """Do it for every object, as many at a time as there are writers."""
+        """Call a coroutine for every object, with as many in parallel as there are writers."""
 
         async def one(number: int) -> None:
             async with self.gate:
@@ -81,7 +81,7 @@ class Bench:
 
         start, cpu = time.perf_counter(), time.process_time()
         await asyncio.gather(*(one(number) for number in range(self.objects)))
-        tell(what, self.objects, time.perf_counter() - start, time.process_time() - cpu)
+        print_result(what, self.objects, time.perf_counter() - start, time.process_time() - cpu)
 
     async def watch(self, since: str) -> None:
         watch = self.api.watch(self.collection, WatchOptions(resource_version=since))
@@ -90,12 +90,14 @@ class Bench:
             seen += sum(len(event.line) > 0 for event in events)
             if seen >= self.objects:
                 break
-        tell("watch replay", seen, time.perf_counter() - start, time.process_time() - cpu)
+        print_result("watch replay", seen, time.perf_counter() - start, time.process_time() - cpu)
 
     def list(self) -> None:
         start, cpu = time.perf_counter(), time.process_time()
         size = len(b",".join(self.api.list(self.collection).items))
-        tell(f"list ({size / 1e6:.1f} MB)", self.objects, time.perf_counter() - start, time.process_time() - cpu)
+        print_result(
+            f"list ({size / 1e6:.1f} MB)", self.objects, time.perf_counter() - start, time.process_time() - cpu
+        )
 
     def pages(self) -> None:
         start, cpu, token, count = time.perf_counter(), time.process_time(), "", 0
@@ -104,15 +106,15 @@ class Bench:
             count, token = count + len(page.items), page.continue_token
             if not token:
                 break
-        tell("list in pages of 500", count, time.perf_counter() - start, time.process_time() - cpu)
+        print_result("list in pages of 500", count, time.perf_counter() - start, time.process_time() - cpu)
 
 
-def tell(what: str, count: int, seconds: float, cpu: float) -> None:
+def print_result(what: str, count: int, seconds: float, cpu: float) -> None:
     print(f"{what:28} {count:7,} in {seconds:7.3f} s {count / seconds:10,.0f}/s {cpu / count * 1e6:8.0f} us CPU each")
 
 
 def floor(folder: Path) -> None:
-    """Commits of one row each: what group commit saves."""
+    """Measure commits of one row each, the baseline of group commit."""
     connection = sqlite3.connect(folder / "floor.db", isolation_level=None)
     for setting in ("journal_mode = WAL", "synchronous = FULL", "locking_mode = EXCLUSIVE"):
         connection.execute(f"PRAGMA {setting}")
@@ -120,7 +122,7 @@ def floor(folder: Path) -> None:
     start, cpu, count = time.perf_counter(), time.process_time(), 300
     for number in range(count):
         connection.execute("INSERT INTO t VALUES (?, ?)", (number, b"x" * 2_000))
-    tell("floor: one row a commit", count, time.perf_counter() - start, time.process_time() - cpu)
+    print_result("floor: one row a commit", count, time.perf_counter() - start, time.process_time() - cpu)
     connection.close()
 
 
@@ -138,7 +140,7 @@ async def main(folder: Path, objects: int, writers: int) -> None:
 
     start, cpu = time.perf_counter(), time.process_time()
     api = await Api.open(folder / "store.db", SystemClock())
-    tell("open again", objects, time.perf_counter() - start, time.process_time() - cpu)
+    print_result("open again", objects, time.perf_counter() - start, time.process_time() - cpu)
     bench = Bench(api, objects, writers)
     await bench.all_at_once("delete", bench.delete)
     await api.close()
@@ -150,7 +152,7 @@ if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--objects", type=int, default=5_000)
     arguments.add_argument("--writers", type=int, default=32)
-    arguments.add_argument("--folder", type=Path, help="where the store is made; default: a temporary folder")
+    arguments.add_argument("--folder", type=Path, help="the folder of the store; default: a temporary folder")
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as temporary:
         asyncio.run(main(Path(temporary), given.objects, given.writers))

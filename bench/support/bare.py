@@ -1,9 +1,9 @@
-"""Makes the calls of jobs over bare aiohttp, and nothing else: what an operator is held against.
+"""The bare client: it only makes the recorded calls of jobs with aiohttp, as the baseline for the operator.
 
     python -m bench.support.bare
 
-Its standard input is a line of JSON with the calls and where to make them, then the name of a job on each line, as
-soon as it may begin.
+Its standard input is a line of JSON with the calls and the address of the server, then a line with the name of each job
+as soon as the job exists.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ CONNECTIONS = 32
 
 
 async def make(session: aiohttp.ClientSession, url: str, call: Written) -> None:
-    patches = call.method == "PATCH"
-    headers = {"Content-Type": "application/merge-patch+json" if patches else "application/json"}
+    is_patch = call.method == "PATCH"
+    headers = {"Content-Type": "application/merge-patch+json" if is_patch else "application/json"}
     async with session.request(call.method, url + call.path, data=call.body.encode(), headers=headers) as answer:
         text = await answer.text()
         if answer.status >= 300 and answer.status != 409:
@@ -36,9 +36,9 @@ async def run(plan: dict[str, Any], names: asyncio.Queue[str | None]) -> None:
     recorded = Recorded(plan["job"], plan["namespace"], calls)
     totals = {(verb, resource): count for verb, resource, count in plan["totals"]}
     folder = plan["folder"]
-    trust = ssl.create_default_context(cafile=f"{folder}/ca.crt")
-    trust.load_cert_chain(f"{folder}/admin.crt", f"{folder}/admin.key")
-    connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=trust)
+    tls = ssl.create_default_context(cafile=f"{folder}/ca.crt")
+    tls.load_cert_chain(f"{folder}/admin.crt", f"{folder}/admin.key")
+    connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls)
 
     async with aiohttp.ClientSession(connector=connector, headers={"User-Agent": "bare"}) as session:
 
@@ -58,12 +58,12 @@ async def main() -> None:
     names: asyncio.Queue[str | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
-    def listen() -> None:
+    def read_names() -> None:
         for line in sys.stdin:
             loop.call_soon_threadsafe(names.put_nowait, line.strip())
         loop.call_soon_threadsafe(names.put_nowait, None)
 
-    await asyncio.gather(asyncio.to_thread(listen), run(plan, names))
+    await asyncio.gather(asyncio.to_thread(read_names), run(plan, names))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The calls that an operator makes for one job: written down once, to be made again for other jobs by a bare client."""
+"""Recording of the writes that an operator makes for one job, which a bare client repeats for other jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One write: `kind` is what metrics count it as."""
+    """One write. `kind` is its verb and resource, as metrics count it."""
 
     kind: tuple[str, str]
     method: str
@@ -25,7 +25,7 @@ class Written:
     body: str
 
     def of(self, job: str, namespace: str, recorded: Recorded) -> Written:
-        """The same for another job, whose name must not be part of any other word."""
+        """The same write for another job. The recorded name must not occur in any other word."""
 
         def moved(text: str) -> str:
             return text.replace(recorded.job, job).replace(recorded.namespace, namespace)
@@ -40,14 +40,14 @@ class Recorded:
     calls: Sequence[Written]
 
     def steps(self, number: int, jobs: int, totals: Mapping[tuple[str, str], int]) -> Iterator[list[Written]]:
-        """Of job `number` of `jobs`: as many calls of each kind as make up the totals, what may go together together.
+        """The calls of job `number` of `jobs`, in batches. Over all jobs, the calls of each kind add up to the totals.
 
-        As in the operator: creates by fours, then eights and so on, everything else one after the other.
+        As in the operator, creates run in batches of four, then eight and so on, and all other calls one by one.
         """
         left = {kind: (number + 1) * total // jobs - number * total // jobs for kind, total in totals.items()}
         calls = []
-        for place, call in enumerate(self.calls):
-            is_last = all(other.kind != call.kind for other in self.calls[place + 1 :])
+        for position, call in enumerate(self.calls):
+            is_last = all(other.kind != call.kind for other in self.calls[position + 1 :])
             count = left.get(call.kind, 0) if is_last else min(1, left.get(call.kind, 0))
             left[call.kind] = left.get(call.kind, 0) - count
             calls += [call] * count
@@ -68,7 +68,7 @@ class Recorded:
 
 
 class Recorder(Passing):
-    """The port, with every write but those of leases written down, without what makes it conditional."""
+    """A cluster client that records every write except those of leases, without resourceVersion and uid."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -76,18 +76,18 @@ class Recorder(Passing):
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
         path = resource.path(body["metadata"].get("namespace", ""))
-        self._note(("create", resource.full_name), "POST", path, body)
+        self._record(("create", resource.full_name), "POST", path, body)
         return await super().create(resource, body)
 
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
         metadata = {
             name: value for name, value in patch.get("metadata", {}).items() if name not in {"resourceVersion", "uid"}
         }
-        loose = {**patch, "metadata": metadata}
+        unconditional = {**patch, "metadata": metadata}
         name = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
-        self._note(("patch", name), "PATCH", resource.path(key.namespace, key.name, subresource), loose)
+        self._record(("patch", name), "PATCH", resource.path(key.namespace, key.name, subresource), unconditional)
         return await super().patch(resource, key, patch, subresource=subresource)
 
-    def _note(self, kind: tuple[str, str], method: str, path: str, body: Mapping[str, Any]) -> None:
+    def _record(self, kind: tuple[str, str], method: str, path: str, body: Mapping[str, Any]) -> None:
         if kind[1] != LEASES.full_name:
             self.calls.append(Written(kind, method, path, encode(body).decode()))

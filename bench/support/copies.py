@@ -1,8 +1,8 @@
-"""Thousands of running jobs in a minute: one that the operator made, copied with its pods and services.
+"""Thousands of running jobs in a minute: copies of one job that the operator created, with its pods and services.
 
-Jobs and pods are copied within etcd, status and all: a copy is the same bytes with other names, uids and nodes of the
-same length, whatever their encoding; the API server takes it in as if it had been written through another one. Services
-are created: of those that are written past it, kube-apiserver 1.20 tells watchers only the first few hundred (seen).
+Jobs and pods are copied in etcd, with their status: a copy has the same bytes with other names, uids and nodes of the
+same length, so it works with any encoding. The API server delivers it as if another API server had written it. Services
+are created through the API, because kube-apiserver 1.20 was seen to deliver only the first few hundred from etcd.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PREFIXES = ("/registry/pods", "/registry/kubeflow.org/tfjobs")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A job that runs, as etcd has it. Its name is `job-00000`, its nodes end in three digits."""
+    """A running job as stored in etcd. Its name is `job-00000`, and the names of its nodes end in three digits."""
 
     namespace: str
     uids: Sequence[str]
@@ -40,7 +40,7 @@ class Template:
         return [msgspec.json.decode(moved(body, self._changes(number))) for body in self.services]
 
     def copy(self, number: int) -> list[tuple[str, bytes]]:
-        """Key and value of each of its objects, for the job of that number."""
+        """The key and value of each object of the copy with that number."""
         changes = self._changes(number)
         return [(moved(key.encode(), changes).decode(), moved(value, changes)) for key, value in self.stored]
 
@@ -51,12 +51,12 @@ class Template:
 
 
 def moved(value: bytes, changes: Sequence[tuple[str, str]]) -> bytes:
-    """All at once: what one change writes must not be found by the next."""
-    marks = [bytes([0xFF, place]).ljust(len(old), b"\xff") for place, (old, _) in enumerate(changes)]
-    for mark, (old, _) in zip(marks, changes, strict=True):
-        value = value.replace(old.encode(), mark)
-    for mark, (_, new) in zip(marks, changes, strict=True):
-        value = value.replace(mark, new.encode())
+    """Make all replacements at once, so that one replacement never changes the result of another."""
+    placeholders = [bytes([0xFF, place]).ljust(len(old), b"\xff") for place, (old, _) in enumerate(changes)]
+    for placeholder, (old, _) in zip(placeholders, changes, strict=True):
+        value = value.replace(old.encode(), placeholder)
+    for placeholder, (_, new) in zip(placeholders, changes, strict=True):
+        value = value.replace(placeholder, new.encode())
     return value
 
 
@@ -65,15 +65,15 @@ def name(number: int) -> str:
 
 
 async def a_template(plane: Plane, operator: OperatorProcess, namespace: str, workers: int) -> Template:
-    """Made by the operator, with pods that somebody says run."""
+    """Let the operator create a job, mark its pods as running, and read all its objects."""
     await plane.client.create(TFJOBS, job(namespace, name(0), workers))
-    here = Selection(namespace)
+    selection = Selection(namespace)
 
     async def made() -> bool:
-        return len((await plane.client.list(PODS, here)).items) == workers + 1
+        return len((await plane.client.list(PODS, selection)).items) == workers + 1
 
     await until(made, "the first job's pods are made")
-    pods = (await plane.client.list(PODS, here)).items
+    pods = (await plane.client.list(PODS, selection)).items
     await each(pods, lambda pod: runs(plane, pod.metadata.key), 8)
 
     async def is_running() -> bool:
@@ -83,7 +83,7 @@ async def a_template(plane: Plane, operator: OperatorProcess, namespace: str, wo
     await until(is_running, "the first job runs")
     await operator.idle()
     owner = await plane.client.get(TFJOBS, Key(namespace, name(0)))
-    services = (await plane.client.list(SERVICES.reading(dict), here)).items
+    services = (await plane.client.list(SERVICES.reading(dict), selection)).items
     uids = [owner.metadata.uid, *(pod.metadata.uid for pod in pods)]
     nodes = sorted({pod.spec.node_name for pod in pods})
     stored: list[tuple[str, bytes]] = []
@@ -100,7 +100,7 @@ def as_new(service: dict[str, Any]) -> dict[str, Any]:
 
 
 async def runs(plane: Plane, pod: Key) -> None:
-    """As a kubelet says it."""
+    """Mark a pod as running, as a kubelet does."""
     moment = heartbeat()["lastTransitionTime"]
     kinds = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
     status = {
@@ -136,7 +136,7 @@ def container_status(state: dict[str, Any], *, is_ready: bool) -> dict[str, Any]
 
 
 async def copy(plane: Plane, template: Template, numbers: range) -> None:
-    """The jobs come last: nothing of theirs is missing when the operator sees them."""
+    """Write the copies with these numbers. A job is written after its pods and services, so that none is missing."""
     async with aiohttp.ClientSession() as session:
 
         async def owned(number: int) -> None:
@@ -149,7 +149,7 @@ async def copy(plane: Plane, template: Template, numbers: range) -> None:
             await put(*template.copy(number)[-1])
 
         async def put(key: str, value: bytes) -> None:
-            await _ask(plane, session, "put", {"key": coded(key.encode()), "value": coded(value)})
+            await _request(plane, session, "put", {"key": coded(key.encode()), "value": coded(value)})
 
         for start in range(0, len(numbers), _TOGETHER):
             await each(numbers[start : start + _TOGETHER], owned, _AT_ONCE)
@@ -158,11 +158,11 @@ async def copy(plane: Plane, template: Template, numbers: range) -> None:
 
 async def _read(plane: Plane, session: aiohttp.ClientSession, prefix: str) -> list[tuple[str, bytes]]:
     end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-    found = await _ask(plane, session, "range", {"key": coded(prefix.encode()), "range_end": coded(end.encode())})
+    found = await _request(plane, session, "range", {"key": coded(prefix.encode()), "range_end": coded(end.encode())})
     return [(base64.b64decode(kv["key"]).decode(), base64.b64decode(kv["value"])) for kv in found.get("kvs", [])]
 
 
-async def _ask(plane: Plane, session: aiohttp.ClientSession, what: str, body: dict[str, Any]) -> dict[str, Any]:
+async def _request(plane: Plane, session: aiohttp.ClientSession, what: str, body: dict[str, Any]) -> dict[str, Any]:
     async with session.post(f"{plane.control_plane.etcd_url}/v3/kv/{what}", json=body) as answer:
         found: dict[str, Any] = await answer.json()
         if answer.status != 200:

@@ -1,4 +1,4 @@
-"""A large cluster and a crowd of jobs, by chance: nodes of several models in racks, gangs of hundreds of shapes."""
+"""A random large cluster: nodes of several models in racks and zones, and gangs of hundreds of shapes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MODELS = (
     ("t4", 4, {CPU: 32000, MEMORY: 128 * GIBI, PODS: 110000, NVIDIA_GPU: 4000}),
     ("v100", 2, {CPU: 64000, MEMORY: 512 * GIBI, PODS: 110000, NVIDIA_GPU: 8000}),
 )
-"""Name, how many of twenty nodes are such, what they have."""
+"""The name of a model, its share of twenty nodes, and the capacity of a node."""
 RACK, ZONE = 20, 500
 QUEUES = 12
 SIZES = (1, 1, 2, 4, 4, 6, 8, 8, 12, 16, 16, 24, 32, 48, 64)
 FULL = 200
-"""So many gangs without a place, one after the other, and the cluster counts as full."""
+"""The cluster counts as full when so many gangs in sequence do not fit."""
 
 
 def nodes_of(count: int) -> list[NodeState]:
@@ -43,7 +43,7 @@ def nodes_of(count: int) -> list[NodeState]:
 
 
 class Shapes:
-    """Jobs that one cluster sees: few kinds of template, in many sizes. Equal ones share what is equal of them."""
+    """The demands of jobs: few templates in many sizes. Equal gangs share the same objects."""
 
     def __init__(self, states: Sequence[NodeState], chance: random.Random, count: int = 600) -> None:
         names = [state.name for state in states]
@@ -53,7 +53,7 @@ class Shapes:
         self.shapes = [self._shape(chance) for _ in range(count)]
 
     def _shape(self, chance: random.Random) -> Sequence[Demand]:
-        """A third is elastic; a seventh needs no GPUs."""
+        """A random shape. A third of them is elastic, a seventh needs no GPUs."""
         size = chance.choice(SIZES)
         gpus = chance.choice([0, 1, 1, 1, 2, 4, 8])
         cpu, memory = chance.choice([1, 2, 4, 8]) * 1000, chance.choice([4, 8, 16, 32]) * GIBI
@@ -79,7 +79,7 @@ class Shapes:
 
 @dataclass(slots=True, kw_only=True)
 class Crowd:
-    """What is there between rounds: some end, others come, and what was decided happens."""
+    """The state of the cluster between cycles: decisions are applied, gangs finish, and others are submitted."""
 
     chance: random.Random
     shapes: Shapes
@@ -113,7 +113,7 @@ class Crowd:
         return crowd
 
     def others_leave(self, amount: int) -> int:
-        """Pods that are no gang's have most of what gangs leave: the cluster is nearly full."""
+        """The amount that is left by pods of no gang, which fill most of the cluster."""
         return amount // 1000 * self.chance.choice([0, 0, 0, 0, 0, 0, 0, 250, 500, 1000])
 
     def come(self, ago: float = 0.0) -> Gang:
@@ -154,7 +154,7 @@ class Crowd:
         )
 
     def happens(self, decisions: Sequence[Decision], ending: int, coming: int, seconds: float) -> None:
-        """What was decided; then so many end, and so many come."""
+        """Apply the decisions; then `ending` gangs finish and `coming` gangs are submitted."""
         before = dict(self.running)
         for decision in decisions:
             match decision:
@@ -178,7 +178,7 @@ class Crowd:
             self.come()
 
     def _settle(self, before: Mapping[str, RunningGang]) -> None:
-        """What ended gangs held is free."""
+        """Update the free resources of nodes whose gangs have changed."""
         free: dict[str, Resources] = {}
         for name in before.keys() | self.running.keys():
             old, new = before.get(name), self.running.get(name)
@@ -192,9 +192,9 @@ class Crowd:
     def _add(self, gang: RunningGang, sign: int, free: dict[str, Resources]) -> None:
         each = {demand.type: demand.each for demand in gang.demands}
         for replica, node in gang.nodes.items():
-            there = free.get(node) or self.inventory.states[self.inventory.row_of[node]].free
+            current = free.get(node) or self.inventory.states[self.inventory.row_of[node]].free
             amounts = each[replica.type]
-            free[node] = total([there, amounts]) if sign > 0 else minus(there, amounts)
+            free[node] = total([current, amounts]) if sign > 0 else minus(current, amounts)
 
     def states(self, free: Mapping[str, Resources]) -> list[NodeState]:
         states, row_of = self.inventory.states, self.inventory.row_of

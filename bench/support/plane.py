@@ -1,4 +1,4 @@
-"""A real control plane with the kinds of jobs and some nodes, and the operator's own process beside it."""
+"""A real control plane with the CRDs and some nodes, and the operator as a separate process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PATIENCE = 30.0
 
 
 class Plane:
-    """Its API server, and a client of the bench's own."""
+    """A control plane and a client of its API server."""
 
     def __init__(self, control_plane: ControlPlane, server: Server, client: Http) -> None:
         self.control_plane = control_plane
@@ -52,7 +52,7 @@ class Plane:
 
 @asynccontextmanager
 async def a_plane() -> AsyncIterator[Plane]:
-    """Etcd and kube-apiserver alone: other controllers would take of the same cores in one run and not in the next."""
+    """A control plane of etcd and kube-apiserver only, because other controllers would disturb the measurements."""
     with tempfile.TemporaryDirectory(prefix="tarragon-bench-") as folder:
         control_plane = await asyncio.to_thread(ControlPlane.start, Path(folder), full=False)
         try:
@@ -81,7 +81,7 @@ def node_name(number: int) -> str:
 
 
 async def a_node(client: Http, number: int) -> None:
-    """Room for hundreds of pods: what is measured here is not how jobs wait."""
+    """Create a node with capacity for hundreds of pods, so that no job has to wait."""
     key = Key("", node_name(number))
     await client.create(NODES, {"metadata": {"name": key.name, "labels": {"kubernetes.io/hostname": key.name}}})
     status = {
@@ -90,7 +90,7 @@ async def a_node(client: Http, number: int) -> None:
         "conditions": [{"type": "Ready", "status": "True", "reason": "Bench", "message": "", **heartbeat()}],
     }
     await client.patch(NODES, key, {"status": status}, subresource="status")
-    # The API server marks a new node until a controller says otherwise.
+    # The API server taints a new node as not ready until a controller removes the taint.
     await client.patch(NODES, key, {"spec": {"taints": None}})
 
 
@@ -100,7 +100,7 @@ def heartbeat() -> Json:
 
 
 def job(namespace: str, name: str, workers: int) -> Json:
-    """One parameter server and some workers, as long as usual manifests are."""
+    """A job with one parameter server and some workers, of the size of a usual manifest."""
 
     def group(count: int) -> Json:
         container = {
@@ -124,7 +124,7 @@ def job(namespace: str, name: str, workers: int) -> Json:
 
 
 class OperatorProcess:
-    """`tarragon operator`, as a user would start it."""
+    """A process of `tarragon operator`."""
 
     def __init__(self, process: Process, port: int, log: Path, session: aiohttp.ClientSession) -> None:
         self._process = process
@@ -153,7 +153,7 @@ class OperatorProcess:
             return Metrics(await answer.text())
 
     async def idle(self, patience: float = PATIENCE) -> None:
-        """Return when it has nothing to do and has written nothing for a second."""
+        """Return when the work queue is empty and the operator has made no call for a second."""
         written = -1.0
 
         async def rests() -> bool:
@@ -168,18 +168,18 @@ class OperatorProcess:
         await until(rests, "the operator rests", patience=patience, pause=1.0)
 
     def memory(self) -> Mapping[str, float]:
-        """MiB by the names of smaps_rollup: `Pss`, `Rss`."""
+        """The memory in MiB by the names of smaps_rollup: `Pss`, `Rss`."""
         lines = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()[1:]
         return {name: int(rest.split()[0]) / 1024 for name, rest in (line.split(":", 1) for line in lines)}
 
     @property
     def peak(self) -> float:
-        """MiB of RSS, ever."""
+        """The peak RSS in MiB."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
     def cpu(self) -> float:
-        """Seconds of all its threads so far."""
+        """The CPU seconds of all threads so far."""
         return cpu_of(self.pid)
 
     async def end(self) -> None:
@@ -195,7 +195,7 @@ class OperatorProcess:
 
 @asynccontextmanager
 async def an_operator(plane: Plane, *options: str) -> AsyncIterator[OperatorProcess]:
-    """Not waited for: `ready` does."""
+    """Start an operator, without waiting until it is ready."""
     port = 20_000 + random.Random().randrange(10_000)
     log = plane.control_plane.folder / f"operator-{port}.log"
     command = [
@@ -213,13 +213,13 @@ async def an_operator(plane: Plane, *options: str) -> AsyncIterator[OperatorProc
 
 
 class Metrics:
-    """One answer of /metrics."""
+    """A response of /metrics."""
 
     def __init__(self, text: str) -> None:
         self._samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum over all samples of that name and these labels, whatever others they have."""
+        """The sum of all samples with that name and these labels; they may have more labels."""
         return sum(
             sample.value
             for sample in self._samples
@@ -227,7 +227,7 @@ class Metrics:
         )
 
     def calls(self) -> Mapping[tuple[str, str], int]:
-        """By verb and resource, the lease's own left out."""
+        """The number of API calls by verb and resource, without leases."""
         found: dict[tuple[str, str], int] = {}
         for sample in self._samples:
             if sample.name == "tarragon_api_call_seconds_count" and "leases" not in sample.labels["resource"]:
@@ -237,7 +237,7 @@ class Metrics:
 
 
 def cpu_of(pid: int) -> float:
-    """Seconds of all threads of a process; of one that has just ended, none."""
+    """The CPU seconds of all threads of a process that runs."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -253,7 +253,7 @@ async def until(
 
 
 async def each(things: Iterable[Any], do: Callable[[Any], Awaitable[Any]], at_once: int) -> None:
-    """For all of them, so many at a time."""
+    """Call a coroutine for each of the things, with `at_once` calls in parallel."""
     waiting = iter(things)
 
     async def worker() -> None:
@@ -270,15 +270,15 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def run(measure: Callable[[], Awaitable[None]], seconds: float) -> None:
-    """No longer than that; without a control plane, say so and measure nothing."""
-    lack = lacks()
-    if lack is not None:
-        print(f"not measured: {lack}")
+    """Run a benchmark with a time limit. Without a control plane it only prints the reason."""
+    reason = lacks()
+    if reason is not None:
+        print(f"not measured: {reason}")
         return
-    asyncio.run(_within(measure, seconds))
+    asyncio.run(_with_timeout(measure, seconds))
 
 
-async def _within(measure: Callable[[], Awaitable[None]], seconds: float) -> None:
+async def _with_timeout(measure: Callable[[], Awaitable[None]], seconds: float) -> None:
     async with asyncio.timeout(seconds):
         await measure()
 

@@ -1,4 +1,4 @@
-"""Jobs that came, ran and ended, played once more through the real policy; and what was forecast of them meanwhile."""
+"""Replay of the jobs of a trace through the real policy, with forecasts of their start while they wait."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tarragon.scheduling.state.memory import Memory
 BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 GPUS_A_NODE = 8
 LOOKED_AT = 10
-"""Gangs at the front of the queue: behind them nobody starts before they have."""
+"""The number of gangs at the front of the queue that are scheduled; gangs behind them never start first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Seconds since the beginning; `gpus` on one node, or on several with all of theirs."""
+    """A job of a trace. Times are in seconds since its beginning. `gpus` are on one node, or all GPUs of several."""
 
     name: str
     came: float
@@ -41,7 +41,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What was told of a gang at that moment, and when it started."""
+    """The forecast of a gang at a moment, and the time at which the gang started."""
 
     job: str
     at: float
@@ -61,7 +61,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Replay:
-    """On nodes of 8 GPUs each. At every `every`-th event at which somebody waits, a forecast is asked for."""
+    """A replay on nodes of 8 GPUs each, with a forecast at each `every`-th event at which gangs wait."""
 
     nodes: int
     every: int
@@ -69,35 +69,35 @@ class Replay:
     _free: dict[str, int] = field(default_factory=dict)
     _waiting: dict[str, Gang] = field(default_factory=dict)
     _running: dict[str, RunningGang] = field(default_factory=dict)
-    _over: list[Life] = field(default_factory=list)
+    _finished: list[Life] = field(default_factory=list)
     _asked: list[tuple[str, float, Forecast | Unknown]] = field(default_factory=list)
 
     def of(self, jobs: Sequence[Job]) -> Sequence[Asked]:
-        """Those of the questions whose jobs have started."""
+        """Replay the jobs. Returns the forecasts of jobs that have started."""
         self._jobs = {job.name: job for job in jobs}
         names = [f"node-{number:04}" for number in range(self.nodes)]
         self._free = dict.fromkeys(names, GPUS_A_NODE)
         started: dict[str, float] = {}
         events = [(job.came, 0, job.name) for job in jobs if job.gpus <= GPUS_A_NODE * self.nodes]
         heapq.heapify(events)
-        seen = 0
+        event_count = 0
         while events:
             now, is_end, name = heapq.heappop(events)
-            self._end(name) if is_end else self._come(self._jobs[name])
+            self._end(name) if is_end else self._submit(self._jobs[name])
             for name in self._start(now):
                 started[name] = now
                 heapq.heappush(events, (now + self._jobs[name].seconds, 1, name))
             if self._waiting:
-                seen += 1
-                if seen % self.every == 0:
-                    self._ask(now, seen)
+                event_count += 1
+                if event_count % self.every == 0:
+                    self._ask(now, event_count)
         return [
             Asked(job=name, at=at, told=told, started=started[name])
             for name, at, told in self._asked
             if name in started
         ]
 
-    def _come(self, job: Job) -> None:
+    def _submit(self, job: Job) -> None:
         replicas, each = max(1, job.gpus // GPUS_A_NODE), min(job.gpus, GPUS_A_NODE)
         demand = Demand(
             type=ReplicaType.WORKER,
@@ -112,7 +112,7 @@ class Replay:
         gang = self._running.pop(name)
         self._move(gang.nodes, gang.demands, 1)
         job = self._jobs[name]
-        self._over.append(Life(seconds=job.seconds, is_over=True, kinds=job.kinds))
+        self._finished.append(Life(seconds=job.seconds, is_over=True, kinds=job.kinds))
 
     def _start(self, now: float) -> Iterator[str]:
         front = list(self._waiting.values())[:LOOKED_AT]
@@ -145,35 +145,35 @@ class Replay:
             if gang.admitted is not None
         ]
         kinds = {name: self._kinds(name) for name in [*self._waiting, *self._running]}
-        picture = Snapshot(
+        state = Snapshot(
             now=_at(now),
             nodes=self._states(),
             waiting=list(self._waiting.values()),
             running=list(self._running.values()),
         )
-        outlook = Outlook(lengths=Lengths([*self._over, *ages]), kinds=kinds)
-        self._asked.append((name, now, forecast(name, picture, outlook, fifo)))
+        outlook = Outlook(lengths=Lengths([*self._finished, *ages]), kinds=kinds)
+        self._asked.append((name, now, forecast(name, state, outlook, fifo)))
 
     def _kinds(self, name: str) -> Sequence[Hashable]:
         return self._jobs[name].kinds
 
 
 def coverage(asked: Sequence[Asked]) -> float:
-    """Of those of which something was told, the share that started within the band."""
-    told = [each for each in asked if isinstance(each.told, Forecast)]
-    return sum(each.is_covered for each in told) / max(1, len(told))
+    """The share of forecasts in whose band the job started."""
+    forecasts = [each for each in asked if isinstance(each.told, Forecast)]
+    return sum(each.is_covered for each in forecasts) / max(1, len(forecasts))
 
 
 def synthetic(number: int, seed: int, apart: float) -> Sequence[Job]:
-    """Of five families: most jobs are short, some run for days, and each family has lengths of its own."""
-    chance = random.Random(seed)
+    """Random jobs of five families. Most jobs are short, some run for days; runtimes depend on the family."""
+    rng = random.Random(seed)
     jobs: list[Job] = []
     came = 0.0
     for index in range(number):
-        came += chance.expovariate(1 / apart)
-        family = chance.choices(range(5), (30, 25, 20, 15, 10))[0]
-        gpus = chance.choices((1, 2, 4, 8, 16), (40, 25, 15, 15, 5))[0]
-        seconds = math.exp(chance.gauss(5.5 + family * 0.7, 1.2))
+        came += rng.expovariate(1 / apart)
+        family = rng.choices(range(5), (30, 25, 20, 15, 10))[0]
+        gpus = rng.choices((1, 2, 4, 8, 16), (40, 25, 15, 15, 5))[0]
+        seconds = math.exp(rng.gauss(5.5 + family * 0.7, 1.2))
         kinds = (("family", family, gpus), ("family", family), ("gpus", gpus))
         jobs.append(Job(name=f"job-{index:05}", came=came, gpus=gpus, seconds=seconds, kinds=kinds))
     return jobs
@@ -184,13 +184,13 @@ PHILLY: Mapping[str, tuple[int, int, int]] = {
     "11cb48": (1, 20, 3100),
     "6214e9": (7, 60, 4000),
 }
-"""Virtual clusters of the trace: on how many nodes their jobs wait, every how many events to ask, how many jobs."""
+"""Virtual clusters of the trace: the number of nodes, the events between two forecasts, and the number of jobs."""
 
 
 def philly(folder: Path, cluster: str, most: int) -> Sequence[Job]:
-    """The first jobs of one of its virtual clusters; those that ran for no time are left out."""
+    """The first jobs of a virtual cluster, without jobs that ran for no time."""
     with gzip.open(folder / "philly_2weeks.csv.gz", "rt") as rows:
-        mine = (row for row in csv.DictReader(rows) if row["vc"] == cluster and float(row["duration_s"]) > 0)
+        cluster_rows = (row for row in csv.DictReader(rows) if row["vc"] == cluster and float(row["duration_s"]) > 0)
         return [
             Job(
                 name=f"job-{int(row['job']):06}",
@@ -199,7 +199,7 @@ def philly(folder: Path, cluster: str, most: int) -> Sequence[Job]:
                 seconds=float(row["duration_s"]),
                 kinds=(("gpus", row["gpus"]),),
             )
-            for row in itertools.islice(mine, most)
+            for row in itertools.islice(cluster_rows, most)
         ]
 
 

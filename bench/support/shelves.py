@@ -1,6 +1,6 @@
-"""A cluster that is a dictionary, and an operator's caches filled from it by hand: admission alone, without a server.
+"""A cluster in a dictionary, which fills an operator's caches directly, for measuring scheduling without an API server.
 
-What is written is told to the caches at once, or when `tell` is called: a watch may lag.
+Caches see a write immediately, or with `lags` at the next call of `tell`, like a slow watch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TFJOBS = FRAMEWORKS[0].resource
 
 @dataclass(slots=True)
 class Shelves:
-    """`lags`: what happens is told by `tell`, not before."""
+    """The objects of a cluster. With `lags`, caches see changes only at the next call of `tell`."""
 
     clock: Clock
     lags: bool = False
@@ -40,10 +40,10 @@ class Shelves:
     worlds: list[World] = field(default_factory=list)
     patched: list[str] = field(default_factory=list)
     _version: int = 0
-    _untold: list[tuple[str, WatchEvent[msgspec.Raw]]] = field(default_factory=list)
+    _pending_events: list[tuple[str, WatchEvent[msgspec.Raw]]] = field(default_factory=list)
 
     def world(self) -> World:
-        """One more of an operator, that sees what is there already."""
+        """The caches of another operator, filled with the existing objects."""
         world = World(self, FRAMEWORKS, self.clock, Settings(), random.Random(1))  # type: ignore[arg-type]
         for (plural, _), found in self.objects.items():
             self._tell(world, plural, _event("ADDED", found))
@@ -51,21 +51,21 @@ class Shelves:
         return world
 
     def put(self, resource: Resource[Any], body: Json) -> None:
-        """Made, or changed to this."""
+        """Create or replace an object."""
         metadata = body["metadata"]
         key = Key(metadata.get("namespace", ""), metadata["name"])
-        known = self.objects.get((resource.plural, key))
+        existing = self.objects.get((resource.plural, key))
         self._version += 1
-        uid = known["metadata"]["uid"] if known is not None else f"uid-{self._version}"
+        uid = existing["metadata"]["uid"] if existing is not None else f"uid-{self._version}"
         whole = {**body, "metadata": {"uid": uid, **metadata, "resourceVersion": str(self._version)}}
         self.objects[resource.plural, key] = whole
-        self._happened(resource.plural, _event("ADDED" if known is None else "MODIFIED", whole))
+        self._record(resource.plural, _event("ADDED" if existing is None else "MODIFIED", whole))
 
     def remove(self, resource: Resource[Any], key: Key) -> None:
         self._version += 1
         found = self.objects.pop((resource.plural, key))
         found["metadata"] = {**found["metadata"], "resourceVersion": str(self._version)}
-        self._happened(resource.plural, _event("DELETED", found))
+        self._record(resource.plural, _event("DELETED", found))
 
     async def patch(
         self,
@@ -75,25 +75,25 @@ class Shelves:
         *,
         subresource: str = "",  # noqa: ARG002 - as in Cluster
     ) -> T:
-        """What the operator writes."""
-        known = self.objects.get((resource.plural, key))
-        if known is None:
+        """Apply a patch of the operator. Raises NotFound and Conflict."""
+        existing = self.objects.get((resource.plural, key))
+        if existing is None:
             raise NotFound({"message": f"{resource.plural} {key} not found"})
-        if patch["metadata"]["resourceVersion"] != known["metadata"]["resourceVersion"]:
+        if patch["metadata"]["resourceVersion"] != existing["metadata"]["resourceVersion"]:
             raise Conflict({"message": f"{resource.plural} {key} has been modified"})
         self.patched.append(key.name)
-        self.put(resource, merged(known, patch))
+        self.put(resource, merged(existing, patch))
         return decode(encode(self.objects[resource.plural, key]), resource.model)
 
     def tell(self) -> None:
-        """All that has happened and was not told yet."""
-        untold, self._untold = self._untold, []
-        for plural, event in untold:
+        """Deliver all pending changes to the caches."""
+        events, self._pending_events = self._pending_events, []
+        for plural, event in events:
             for world in self.worlds:
                 self._tell(world, plural, event)
 
-    def _happened(self, plural: str, event: WatchEvent[msgspec.Raw]) -> None:
-        self._untold.append((plural, event))
+    def _record(self, plural: str, event: WatchEvent[msgspec.Raw]) -> None:
+        self._pending_events.append((plural, event))
         if not self.lags:
             self.tell()
 
@@ -101,9 +101,9 @@ class Shelves:
         version = None if event.object is None else decode(bytes(event.object), dict).get("apiVersion")
         for cache in world.caches:
             if cache.resource.plural != plural or version not in {None, cache.resource.api_version}:
-                continue  # Kinds of two groups may bear one plural.
+                continue  # Kinds of two groups may have the same plural.
             if isinstance(cache, Cache):
-                cache._take(event)  # noqa: SLF001 - as its watch would
+                cache._take(event)  # noqa: SLF001 - as its watch does
 
 
 def _event(kind: Any, body: Json) -> WatchEvent[msgspec.Raw]:
@@ -120,7 +120,7 @@ def a_node(name: str, *, ready: bool = True, labels: Mapping[str, str] | None = 
 
 
 def a_job(name: str, *, workers: int, namespace: str = "default", gpus: int = 1, **spec: Any) -> Json:
-    """Marked, as the reconciler has done it by then."""
+    """A job with the annotation that the reconciler sets before it is scheduled."""
     requests = {"cpu": "4", "memory": "16Gi", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
     container = {"name": "tensorflow", "image": "i", "command": ["true"], "resources": {"limits": requests}}
     group = {"replicas": workers, "restartPolicy": "OnFailure", "template": {"spec": {"containers": [container]}}}
@@ -138,7 +138,7 @@ def a_job(name: str, *, workers: int, namespace: str = "default", gpus: int = 1,
 
 
 def a_pod(job: Json, replica: str, node: str, **status: Any) -> Json:
-    """Of a job that is there: `worker-0` of it."""
+    """The pod of a replica, such as `worker-0`, of an existing job."""
     metadata = job["metadata"]
     kind, _, _ = replica.partition("-")
     groups = {name.lower(): group for name, group in job["spec"]["tfReplicaSpecs"].items()}

@@ -33,7 +33,7 @@ def test_a_message_that_keeps_the_rules_has_no_problem(message: str) -> None:
         ("Skipped terminating pods" + WHY, "imperative"),
         ("Skipping terminating pods" + WHY, "imperative"),
         ("Skips terminating pods" + WHY, "imperative"),
-        ("Skip terminating pods", "say why"),
+        ("Skip terminating pods", "says why"),
         ("Skip terminating pods\nThey counted.\n\nThey did.", "blank line"),
         ("Skip terminating pods\n\n" + "They counted. " * 10, "line of the body"),
     ],
