@@ -1,4 +1,4 @@
-"""The pictures that the examples learn from: 8x8 handwritten digits, never downloaded."""
+"""The images that the examples train on: 8x8 handwritten digits, without a download."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Return (training images, labels), (test images, labels): the same split in every replica.
 
-    The digits come with scikit-learn. The stock TensorFlow image does not have it; there, pictures of the same shape
-    are made up, and the log says so. That proves the cluster, not the model.
+    The digits come from scikit-learn. The official TensorFlow image lacks it; there, synthetic images of the same shape
+    are used, and the log says so. Such a run tests the cluster, not the model.
     """
     try:
         from sklearn.datasets import load_digits

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 
 def newest_checkpoint(model_dir: str) -> str:
-    """The last checkpoint of the newest run that has one; the folder of a single run will do as well."""
+    """The last checkpoint of the newest run that has one. `folder` may also be the folder of a run."""
     runs = sorted(Path(model_dir).glob("run-*"), key=lambda run: int(run.name.rsplit("-", 1)[1]), reverse=True)
     for folder in [Path(model_dir), *runs]:
         if checkpoint := tf.train.latest_checkpoint(str(folder)):
@@ -24,7 +24,7 @@ def newest_checkpoint(model_dir: str) -> str:
 
 
 def values_in(checkpoint: str) -> dict[str, np.ndarray]:
-    """All variables by name. TensorFlow 2 writes `w1/.ATTRIBUTES/VARIABLE_VALUE` where TensorFlow 1 wrote `w1`."""
+    """All variables by name. TensorFlow 2 stores `w1` of TensorFlow 1 as `w1/.ATTRIBUTES/VARIABLE_VALUE`."""
     reader = tf.train.load_checkpoint(checkpoint)
     keys = [key for key in reader.get_variable_to_shape_map() if not key.startswith("_")]
     return {key.split("/")[0]: reader.get_tensor(key) for key in keys}
@@ -42,7 +42,7 @@ def main() -> None:
     print(f"checkpoint: {checkpoint}")
     if "steps_by_worker" in model:
         print("steps by worker:", " ".join(f"worker-{i}:{steps}" for i, steps in enumerate(model["steps_by_worker"])))
-    step = model.get("step", model.get("global_step"))  # TensorFlow 1 calls it so
+    step = model.get("step", model.get("global_step"))  # its name in TensorFlow 1
     print(f"evaluated: steps={step} loss={loss:.3f} accuracy={accuracy:.3f}")
 
 

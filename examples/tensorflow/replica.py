@@ -1,4 +1,4 @@
-"""What a replica has to know of its job: who the others are, whether they answer, and where to write."""
+"""What a replica needs to know about its job: its peers, whether they answer, and the folder of the run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import socket
 import time
 from pathlib import Path
 
-# The operator writes TF_CONFIG. Take every address from it, also your own: names and ports differ between a cluster
-# and a laptop. A job with a single replica has none.
+# The operator sets TF_CONFIG. Read every address from it, including your own: names and ports differ between a cluster
+# and a laptop. A job with a single replica has no TF_CONFIG.
 TF_CONFIG = json.loads(os.environ.get("TF_CONFIG", "{}"))
 CLUSTER = TF_CONFIG.get("cluster", {})  # {"ps": ["host:port"], "worker": ["host:port", "host:port"]}
 TYPE = TF_CONFIG.get("task", {}).get("type", "worker")
@@ -22,19 +22,19 @@ def end_at_once(*_: object) -> None:
     os._exit(128 + signal.SIGTERM)
 
 
-# What SIGTERM does until a script has something to save. Without a handler the first process of a container, which is
-# what a script is on a cluster, would not even notice the signal.
+# Handles SIGTERM until a script has something to save. Without a handler, the first process of a container, which a
+# script is on a cluster, would ignore the signal.
 signal.signal(signal.SIGTERM, end_at_once)
 
 
 def names(*types: str) -> list[str]:
-    """All replicas of these types but this one, as ["ps-0", "worker-1"]."""
+    """All other replicas of these types, as ["ps-0", "worker-1"]."""
     everyone = [f"{kind}-{index}" for kind in types for index in range(len(CLUSTER.get(kind, [])))]
     return [name for name in everyone if name != NAME]
 
 
 def silence_of(name: str) -> str:
-    """Why a replica does not answer; an empty text if it does."""
+    """The reason why a replica does not answer, empty if it does."""
     kind, index = name.rsplit("-", 1)
     host, port = CLUSTER[kind][int(index)].rsplit(":", 1)
     try:
@@ -45,9 +45,9 @@ def silence_of(name: str) -> str:
 
 
 def wait_for(others: list[str]) -> None:
-    """Return when all of these replicas answer; until then, say who does not.
+    """Return when all of these replicas answer; until then, print which ones do not.
 
-    TensorFlow would wait as well, but without a word, and deaf to SIGTERM.
+    TensorFlow would wait as well, but silently and without reacting to SIGTERM.
     """
     said: list[str] = []
     again_at = 0.0
@@ -62,7 +62,7 @@ def wait_for(others: list[str]) -> None:
 
 
 def meet(others: list[str]) -> None:
-    """Wait as above where everybody waits for everybody: our port answers until TensorFlow takes it over."""
+    """Wait for all workers, which wait for each other: this one's port answers until TensorFlow takes it over."""
     port = int(CLUSTER[TYPE][INDEX].rsplit(":", 1)[1])
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
@@ -71,9 +71,9 @@ def meet(others: list[str]) -> None:
 
 
 def serve_until_ended(leader: str) -> None:
-    """Keep a replica alive whose TensorFlow server works in the background.
+    """Keep the process alive while its TensorFlow server runs in the background.
 
-    Not Server.join(): that never comes back to Python, so SIGTERM would have to wait for ever.
+    Server.join() never returns to Python, so SIGTERM would never be handled.
     """
     print(f"{NAME} serves at {CLUSTER[TYPE][INDEX]} until it is ended")
     answered: bool | None = None
@@ -86,7 +86,7 @@ def serve_until_ended(leader: str) -> None:
 
 
 def run_folder(model_dir: str) -> str:
-    """The folder of this run. A restarted replica goes on with its run; a job after a finished one begins a new one."""
+    """The folder of this run. A restarted replica continues its run; a job after a finished one starts a new run."""
     number = 1
     while Path(model_dir, f"run-{number}", "done").exists():
         number += 1
