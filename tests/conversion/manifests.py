@@ -1,4 +1,4 @@
-"""TFJobs of every generation, as hypothesis draws them: all without problems, most with something unusual."""
+"""Hypothesis strategies for valid TFJobs of every generation, most of them with unusual fields."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _sidecar = st.just({"name": "proxy", "image": "proxy"})
 
 @st.composite
 def templates(draw: st.DrawFn, *, policies: bool, main: bool = True) -> dict[str, Any]:
-    """`policies`: whether the pods have a restartPolicy of their own, as before v1alpha2."""
+    """A pod template. With `policies` it has its own restartPolicy, as before v1alpha2."""
     containers = [*([draw(_main)] if main else []), *draw(st.lists(_sidecar, min_size=not main, max_size=1))]
     pod = draw(
         merged(
@@ -87,7 +87,7 @@ def policies(draw: st.DrawFn, generation: Generation) -> dict[str, Any]:
 
 @st.composite
 def items(draw: st.DrawFn, generation: Generation) -> list[dict[str, Any]]:
-    """Of a list of replicas. The servers may be left to the operator."""
+    """The items of a list of replicas. Parameter servers may have no template."""
     choices = [["MASTER"], ["MASTER", "WORKER"], ["PS", "WORKER", "MASTER"], ["WORKER", "PS"]]
     types = draw(st.sampled_from(choices if "terminationPolicy" in generation.fields else choices[:-1]))
     return [draw(_item(kind)) for kind in types]
@@ -203,7 +203,7 @@ def _more(draw: st.DrawFn, generation: Generation, types: list[str]) -> dict[str
 
 @st.composite
 def tfjobs(draw: st.DrawFn, name: str) -> Manifest:
-    """Of the generation of that name."""
+    """A TFJob of a generation."""
     generation = GENERATIONS[name]
     spec = draw(list_spec(generation) if generation.is_list else map_spec(generation))
     if name == "kubeflow.org/v1-flat":

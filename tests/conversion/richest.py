@@ -1,4 +1,4 @@
-"""For each generation jobs that say all that it has a place for: whatever conversion can lose, one of them loses."""
+"""For each generation, jobs with all of its fields, so that together they have every loss of conversion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def jobs(generation: Generation) -> list[dict[str, Any]]:
 
 
 def lost(source: str, target: str) -> set[str]:
-    """The topics of all that can be lost."""
+    """The topics of all losses between two generations."""
     made = [convert(job, source, target) for job in jobs(GENERATIONS[source])]
     return {loss.topic for each in made for loss in each.losses}
 

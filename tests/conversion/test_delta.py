@@ -1,4 +1,4 @@
-"""Changes that are kept as text and made again, on the same value and on an edited one."""
+"""Changes between two values, which are encoded as text and applied to the same or an edited value."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def test_the_changes_between_two_values_lead_from_one_to_the_other(before: Any, 
 
 
 @given(value=JSON)
-def test_between_a_value_and_itself_there_are_none(value: Any) -> None:
+def test_a_value_has_no_changes_to_itself(value: Any) -> None:
     assert list(changes(value, value)) == []
 
 
-def test_what_was_edited_since_stays_and_the_rest_is_done() -> None:
+def test_edited_values_are_kept_and_other_changes_are_applied() -> None:
     before, after = {"a": 1, "b": {"c": 2}}, {"a": 9, "b": {"d": 3}}
 
     assert applied({"a": 5, "b": {"c": 2}, "e": 6}, kept(before, after)) == {"a": 5, "b": {"d": 3}, "e": 6}
 
 
-def test_true_is_no_one() -> None:
+def test_true_is_not_equal_to_one() -> None:
     assert [change.is_ for change in changes({"a": 1}, {"a": True})] == [True]
 
 
-def test_a_long_value_is_known_again_without_being_kept() -> None:
+def test_a_long_value_is_recognized_by_its_hash() -> None:
     [change] = changes({"a": "x" * 5000}, {"a": "y"})
 
     assert len(json.dumps(change.as_json())) < 200
@@ -51,7 +51,7 @@ def test_a_long_value_is_known_again_without_being_kept() -> None:
 
 
 @pytest.mark.parametrize("text", ["null", "3", '"x"', "[3]", '[{"at": "x"}]', '[{"was": 1}]', '[{"at": [{}]}]', "{}"])
-def test_what_we_have_not_written_is_refused(text: str) -> None:
+def test_invalid_text_is_rejected(text: str) -> None:
     found = json.loads(text)
 
     if found == {}:

@@ -1,4 +1,4 @@
-"""What somebody edits between there and back: edits win, and what they make impossible is told."""
+"""Edits between a conversion and the conversion back: edits win, and fields that conflict with them are losses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ V1ALPHA1, V1BETA2, V1 = "kubeflow.org/v1alpha1", "kubeflow.org/v1beta2", "kubefl
 
 
 def old() -> dict[str, Any]:
-    """A master, two workers and a server that is left to the operator."""
+    """A job with a master, two workers and a parameter server without template."""
     pod: Any = template()
     pod["spec"]["restartPolicy"] = "OnFailure"
     replicas = [
@@ -42,7 +42,7 @@ def topics(source: Any, name: str, target: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "position"), [("Worker", 1), ("PS", 2)])
-def test_replicas_that_were_taken_out_stay_out(kind: str, position: int) -> None:
+def test_removed_replicas_stay_removed(kind: str, position: int) -> None:
     edited = there()
     del edited["spec"]["tfReplicaSpecs"][kind]
 
@@ -51,7 +51,7 @@ def test_replicas_that_were_taken_out_stay_out(kind: str, position: int) -> None
     assert convert(edited, V1, V1ALPHA1).manifest == expected
 
 
-def test_a_policy_that_was_changed_is_translated_and_the_rest_comes_back() -> None:
+def test_a_changed_policy_is_converted_and_everything_else_is_restored() -> None:
     edited = there()
     edited["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = "Never"
 
@@ -64,14 +64,14 @@ def test_a_policy_that_was_changed_is_translated_and_the_rest_comes_back() -> No
     assert "restarts" in [loss.topic for loss in back.losses]
 
 
-def test_a_policy_that_was_added_goes_on_to_a_third_generation() -> None:
+def test_an_added_policy_is_converted_to_a_third_generation() -> None:
     edited = there(V1BETA2)
     edited["spec"]["activeDeadlineSeconds"] = 60
 
     assert convert(edited, V1BETA2, V1).manifest["spec"]["runPolicy"]["activeDeadlineSeconds"] == 60
 
 
-def test_what_the_first_generation_can_t_say_is_told_on_the_way_home_and_goes_on_elsewhere() -> None:
+def test_an_edit_the_first_generation_lacks_is_a_loss_there_and_converted_elsewhere() -> None:
     edited = there()
     edited["spec"]["enableDynamicWorker"] = True
 
@@ -79,7 +79,7 @@ def test_what_the_first_generation_can_t_say_is_told_on_the_way_home_and_goes_on
     assert convert(edited, V1, "kubeflow.org/v1-dragon").manifest["spec"]["enableDynamicWorker"] is True
 
 
-def test_a_template_that_was_written_for_the_standard_server_is_kept() -> None:
+def test_a_template_added_to_the_standard_server_is_kept() -> None:
     edited = there()
     edited["spec"]["tfReplicaSpecs"]["PS"]["template"] = template(image="mine")
 
@@ -92,7 +92,7 @@ def test_a_template_that_was_written_for_the_standard_server_is_kept() -> None:
     "note",
     ["", "no JSON", "null", "[]", '{"in": "kubeflow.org/v1"}', '{"in": "kubeflow.org/v1", "changes": 3}', "[" * 9999],
 )
-def test_an_annotation_that_we_did_not_write_is_left_alone(note: str) -> None:
+def test_an_annotation_of_others_is_not_changed(note: str) -> None:
     job = there()
     job["metadata"]["annotations"] = {"tarragon.dev/v1alpha1-extra": note}
 
@@ -109,7 +109,7 @@ def test_an_annotation_with_half_a_surrogate_pair_is_not_ours() -> None:
     assert encode(convert(job, V1, V1ALPHA1).manifest)
 
 
-def test_of_policies_in_two_places_those_that_count_are_taken_along() -> None:
+def test_of_policies_in_two_fields_the_effective_one_is_converted() -> None:
     job: Any = {
         "apiVersion": V1,
         "kind": "TFJob",
@@ -130,7 +130,7 @@ def test_of_policies_in_two_places_those_that_count_are_taken_along() -> None:
     assert convert(made.manifest, V1BETA2, V1).manifest == job
 
 
-def test_a_job_that_kubectl_has_scaled_goes_with_the_workers_it_was_given() -> None:
+def test_a_job_scaled_by_kubectl_is_converted_with_its_new_size() -> None:
     scaled = old()
     scaled["spec"]["tfReplicaSpecs"] = {"Worker": {"replicas": 5}}
 
@@ -140,7 +140,7 @@ def test_a_job_that_kubectl_has_scaled_goes_with_the_workers_it_was_given() -> N
     assert convert(made, V1, V1ALPHA1).manifest == scaled
 
 
-def test_the_annotation_is_small_also_of_large_jobs() -> None:
+def test_the_annotation_of_a_large_job_is_small() -> None:
     [note] = there()["metadata"]["annotations"].values()
 
     assert len(note) < 1500

@@ -1,4 +1,4 @@
-"""What a converted job means is what the original meant, or the difference has been told."""
+"""A converted job means the same as the original, or the difference is reported as a loss."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Read:
 
 
 def read(manifest: JsonObject) -> Read | None:
-    """As the operator would, once it is there."""
+    """Read a manifest as the operator does."""
     live = {**manifest, "metadata": {**manifest["metadata"], "uid": UID}}
     framework = framework_of(live["apiVersion"], live["kind"])
     assert framework is not None
@@ -60,13 +60,13 @@ def wishes(found: Read) -> object:
 
 
 def elastic(found: Read) -> object:
-    """Bounds that leave no choice are none."""
+    """The elastic bounds; equal bounds count as none."""
     bounds, workers = found.job.elastic, found.job.wished().get(ReplicaType.WORKER)
     return None if bounds is None or bounds.minimum == bounds.maximum == workers else bounds
 
 
 def ends(found: Read) -> object:
-    """What becomes of each replica that ends with a code."""
+    """The result of each replica for each exit code."""
     return {
         (role(group.type), index, code): fate(found, Replica(group.type, index), code)
         for group in found.job.groups
@@ -92,7 +92,7 @@ def success(found: Read) -> object:
 
 
 def runtime_id(found: Read) -> object:
-    """One that was written: any other is new in each job."""
+    """The runtime id in the manifest; a generated one differs for each job."""
     return found.manifest["spec"].get("RuntimeId")
 
 
@@ -107,7 +107,7 @@ def tensorboard(found: Read) -> object:
 
 
 def board_sees(found: Read) -> object:
-    """What is mounted where it looks."""
+    """The volumes that are mounted at TensorBoard's log folder."""
     board = found.job.tensorboard
     if board is None:
         return []
@@ -133,7 +133,7 @@ FACETS: Mapping[str, Callable[[Read], object]] = {
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda name: name.replace("kubeflow.org/", ""))
 @settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
-def test_it_means_the_same_or_the_loss_has_a_name(source: str, target: str, data: st.DataObject) -> None:
+def test_a_converted_job_means_the_same_or_the_loss_is_reported(source: str, target: str, data: st.DataObject) -> None:
     manifest = data.draw(tfjobs(source))
 
     made = convert(manifest, source, target)
@@ -152,9 +152,7 @@ def test_it_means_the_same_or_the_loss_has_a_name(source: str, target: str, data
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda name: name.replace("kubeflow.org/", ""))
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
-def test_the_pods_differ_only_in_names_labels_and_what_tensorflow_is_told(
-    source: str, target: str, data: st.DataObject
-) -> None:
+def test_the_pods_differ_only_in_names_labels_and_tf_config(source: str, target: str, data: st.DataObject) -> None:
     manifest = data.draw(tfjobs(source))
 
     before, after = read(manifest), read(convert(manifest, source, target).manifest)
@@ -167,10 +165,10 @@ def test_the_pods_differ_only_in_names_labels_and_what_tensorflow_is_told(
 
 
 def specs(found: Read) -> dict[tuple[str, int], Any]:
-    """Of each replica its pod, without what the generation decides.
+    """The pod of each replica, without the parts that depend on the generation.
 
-    Marks for other gang schedulers are left aside: they follow from the types' names, and from the schedulerName of all
-    templates together, each of which is compared. Who was dropped, which is told, may have been the only one without.
+    Annotations for other gang schedulers are ignored. They follow from the names of the types and the schedulerName of
+    all templates, which are compared; a dropped replica, which is a reported loss, may have been the only one without.
     """
     wished = found.job.wished()
     plan = Blueprint(
@@ -199,7 +197,7 @@ def _pod(found: Read, replica: Replica, body: JsonObject) -> JsonObject:
 
 
 def _container(container: JsonObject, port: int) -> JsonObject:
-    """A standard server is started in two ways; both serve the same."""
+    """The container, with both ways to start the standard server made equal."""
     found = {name: value for name, value in container.items() if name not in {"env", "volumeMounts", "command"}}
     is_server = any("grpc_tensorflow_server" in str(word) for word in container.get("command", ()))
     found["command"] = "the standard server" if is_server else container.get("command")
@@ -241,5 +239,5 @@ def test_no_remedy_names_a_limit_that_the_target_does_not_have(target: str) -> N
     assert all(words.endswith("; raise the memory limit") for words in memory if not has_limit)
 
 
-def test_every_topic_of_a_loss_is_looked_at_by_itself() -> None:
+def test_every_topic_of_a_loss_is_tested() -> None:
     assert set(TOPICS) - set(FACETS) == {"exit codes", "the standard server"}

@@ -1,4 +1,4 @@
-"""What docs/convert.md says of losses, held against conversion itself."""
+"""The table of losses in docs/convert.md agrees with conversion."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.docs.shell import Shell
 
 PAGE = ROOT / "docs" / "convert.md"
 NEVER = {"the standard server"}
-"""Conversion always brings it along; should it not, the loss has a name."""
+"""Topics that conversion always preserves; the loss has a name in case it does not."""
 
 
 def letters() -> dict[str, str]:
-    """Topic -> its letter, as the page has them."""
+    """The letter of each topic on the page."""
     return {
         topic: letter
         for letter, topic in re.findall(r"^\| \*\*(\w)\*\* \| ([^|]+?) \|", PAGE.read_text(), re.MULTILINE)
@@ -43,7 +43,7 @@ def short(name: str) -> str:
     return "mlkube" if group == "mlkube.io" else version
 
 
-def test_the_page_has_the_table_that_follows_from_the_code() -> None:
+def test_the_table_on_the_page_is_up_to_date() -> None:
     _, _, rest = PAGE.read_text().partition("<!-- the table of losses -->\n")
     written = rest.partition("<!-- its end -->")[0].strip().splitlines()
 
@@ -59,7 +59,7 @@ def test_the_page_names_every_generation() -> None:
     assert all(f"| `{name}` |" in PAGE.read_text() for name in GENERATIONS)
 
 
-def test_its_commands_do_what_it_says(tmp_path: Path) -> None:
+def test_the_commands_on_the_page_do_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     path = f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "TARRAGON_HOME": str(tmp_path / "home"), "PATH": path}

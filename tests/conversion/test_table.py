@@ -1,4 +1,4 @@
-"""What is said of the generations, held against their dialects."""
+"""The table of generations agrees with the dialects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VALUES: dict[str, Any] = {
 
 
 def smallest(name: str) -> dict[str, Any]:
-    """A job of one replica that says nothing else, marked: some could be of several generations."""
+    """The smallest job of a generation, with its annotation, as some manifests are valid in several generations."""
     generation = GENERATIONS[name]
     one: Any = {"template": template()}
     replicas = {"replicaSpecs": [one]} if generation.is_list else {"tfReplicaSpecs": {"Worker": one}}
@@ -43,7 +43,7 @@ def smallest(name: str) -> dict[str, Any]:
     return {"apiVersion": generation.api_version, "kind": generation.kind, "metadata": metadata, "spec": replicas}
 
 
-def test_there_is_one_for_each_dialect() -> None:
+def test_the_table_has_every_dialect() -> None:
     dialects = [dialect for framework in FRAMEWORKS for dialect in framework.dialects]
 
     assert set(GENERATIONS) == {dialect.name for dialect in dialects}
@@ -53,7 +53,7 @@ def test_there_is_one_for_each_dialect() -> None:
 
 
 @by_name
-def test_where_nothing_is_said_it_means_what_the_dialect_reads(name: str) -> None:
+def test_the_defaults_of_the_table_are_those_of_the_dialect(name: str) -> None:
     found = taken(smallest(name))
 
     assert found.dialect is not None
@@ -64,7 +64,7 @@ def test_where_nothing_is_said_it_means_what_the_dialect_reads(name: str) -> Non
 
 @by_name
 @pytest.mark.parametrize("field", sorted(FIELDS))
-def test_it_has_the_fields_that_its_dialect_takes_without_a_word(name: str, field: str) -> None:
+def test_the_fields_of_the_table_are_those_that_the_dialect_accepts(name: str, field: str) -> None:
     manifest = smallest(name)
     manifest["spec"][field] = VALUES[field]
 
@@ -76,7 +76,7 @@ def test_it_has_the_fields_that_its_dialect_takes_without_a_word(name: str, fiel
 
 @by_name
 @pytest.mark.parametrize("policy", Policy)
-def test_it_has_the_policies_that_its_dialect_heeds(name: str, policy: Policy) -> None:
+def test_the_policies_of_the_table_are_those_that_the_dialect_follows(name: str, policy: Policy) -> None:
     generation = GENERATIONS[name]
     plain, manifest = smallest(name), smallest(name)
     if policy in FLAT_POLICIES and generation.shape is Shape.FLAT:
@@ -87,11 +87,11 @@ def test_it_has_the_policies_that_its_dialect_heeds(name: str, policy: Policy) -
     before, after = taken(plain).job, taken(manifest).job
     is_heeded = before is not None and after is not None and before.run_policy != after.run_policy
 
-    # In the flat v1 runPolicy counts only where it was added to a job that was recognised before.
+    # In the flat v1, runPolicy counts only if it is added to a job whose generation is already known.
     assert is_heeded == (policy in generation.policies or generation.name == "kubeflow.org/v1-flat")
 
 
-def test_the_annotations_in_which_they_keep_what_others_lack_are_told_apart() -> None:
+def test_each_generation_has_its_own_annotation_for_converted_fields() -> None:
     names = [generation.extra for generation in GENERATIONS.values()]
 
     assert len(set(names)) == len(names)

@@ -30,7 +30,7 @@ def taken(manifest: Manifest) -> Intake:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
-def test_what_is_drawn_is_a_sound_job_of_its_generation(name: str, data: st.DataObject) -> None:
+def test_generated_jobs_are_valid(name: str, data: st.DataObject) -> None:
     manifest = data.draw(tfjobs(name))
 
     found = taken(manifest)
@@ -58,7 +58,7 @@ def test_a_job_that_is_converted_and_converted_back_is_the_same(source: str, tar
 @by_pair
 @few
 @given(data=st.data())
-def test_what_is_written_is_a_job_of_that_generation(source: str, target: str, data: st.DataObject) -> None:
+def test_a_converted_job_is_a_valid_job_of_the_target_generation(source: str, target: str, data: st.DataObject) -> None:
     manifest = data.draw(tfjobs(source))
     framework = framework_of(manifest["apiVersion"], manifest["kind"])
     assert framework is not None
@@ -74,7 +74,7 @@ def test_what_is_written_is_a_job_of_that_generation(source: str, target: str, d
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(drawn=jobs_and_targets(), over=st.sampled_from(NAMES))
-def test_a_detour_changes_nothing(drawn: tuple[Manifest, str, str], over: str) -> None:
+def test_a_conversion_through_another_generation_changes_nothing(drawn: tuple[Manifest, str, str], over: str) -> None:
     manifest, source, target = drawn
 
     straight = convert(manifest, source, target)
@@ -89,7 +89,9 @@ def test_a_detour_changes_nothing(drawn: tuple[Manifest, str, str], over: str) -
 @by_pair
 @few
 @given(data=st.data())
-def test_what_is_edited_in_between_comes_back_with_all_the_rest(source: str, target: str, data: st.DataObject) -> None:
+def test_edits_between_two_conversions_are_restored_with_everything_else(
+    source: str, target: str, data: st.DataObject
+) -> None:
     manifest = data.draw(tfjobs(source))
     there = copy.deepcopy(dict(convert(manifest, source, target).manifest))
 
@@ -104,7 +106,7 @@ def test_what_is_edited_in_between_comes_back_with_all_the_rest(source: str, tar
 
 
 def is_annotated(manifest: JsonObject) -> bool:
-    """Whether there was anything that the generation has no place for."""
+    """Whether the job has fields that its generation lacks, which conversion keeps in an annotation."""
     return any(name.endswith("-extra") for name in manifest["metadata"].get("annotations", ()))
 
 

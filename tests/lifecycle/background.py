@@ -1,4 +1,4 @@
-"""Real background servers in homes of their own, and a client for each."""
+"""Real background servers, each with its own home, and clients for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE = 60.0
 
 
 def launch(*words: str, patience: float = PATIENCE) -> Launch:
-    """Of the server that tests/lifecycle/serve.py is, told `words`."""
+    """How to start the server in tests/lifecycle/serve.py with these arguments."""
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     command = (sys.executable, "-m", "tests.lifecycle.serve", *words)
     return Launch(command=command, environment=environment, patience=patience)
@@ -35,7 +35,7 @@ def launch(*words: str, patience: float = PATIENCE) -> Launch:
 
 @asynccontextmanager
 async def a_home(folder: Path) -> AsyncIterator[Home]:
-    """Whatever the test did: nothing of it runs on."""
+    """A home. After the test, its server and all pods are stopped."""
     home = Home(folder / "home")
     try:
         yield home
@@ -59,7 +59,7 @@ def client(home: Home, server: Server) -> Http:
 
 
 async def eventually(probe: Callable[[], T | None], seconds: float = PATIENCE) -> T:
-    """The first result that is true."""
+    """Wait for the first result that is true."""
     deadline = time.monotonic() + seconds
     while not (result := probe()):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""What `tarragon up` does, without the command line: serves the home that TARRAGON_HOME names.
+"""A server like `tarragon up`, without the command line. It serves the home in TARRAGON_HOME.
 
 python -m tests.lifecycle.serve [node=NAME] [idle=SECONDS] [port=N] [version=V] [fail] [buggy]
 """
@@ -22,7 +22,7 @@ from tarragon.localcluster.kubelet.node.node import NodeSettings, this_machine
 
 
 async def companion(cluster: Cluster) -> None:
-    """Stands for the operator: busy in process all the time, and none of it counts as a client."""
+    """A substitute for the operator: it is always active in process, which must not count as activity of a client."""
     from tarragon.kube.core import PODS
 
     clock = SystemClock()
@@ -36,7 +36,7 @@ async def buggy(_: Cluster) -> None:
 
 
 def this_node(home: Home, name: str) -> NodeSettings:
-    """Claims ports for this home alone."""
+    """The settings of a node whose ports no other home uses."""
     return NodeSettings(
         name=name,
         folder=home.nodes / name,
@@ -54,7 +54,7 @@ def told(server: Server) -> None:
 def main(given: Mapping[str, str]) -> int:
     logs.configure("text")
     if "version" in given:
-        # What another version of the program would say of itself.
+        # The version that another release would publish.
         vars(serving)["__version__"] = given["version"]
     if "fail" in given:
         sys.stderr.write("it is a bad day\n")

@@ -17,7 +17,7 @@ YEAR = dt.timedelta(days=365)
 
 
 async def shake_hands(files: Certificates, name: str) -> str:
-    """What a client that trusts only our authority reads from a server with our certificate."""
+    """The answer of a server with our certificate to a client that trusts only our authority."""
 
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello")
@@ -26,7 +26,7 @@ async def shake_hands(files: Certificates, name: str) -> str:
     inside = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     inside.load_cert_chain(files.chain, files.key)
     outside = ssl.create_default_context(cafile=str(files.authority))
-    outside.verify_flags |= ssl.VERIFY_X509_STRICT  # the default from Python 3.13 on
+    outside.verify_flags |= ssl.VERIFY_X509_STRICT  # the default since Python 3.13
     server = await asyncio.start_server(greet, "127.0.0.1", 0, ssl=inside)
     async with server:
         port = server.sockets[0].getsockname()[1]
@@ -42,12 +42,12 @@ async def test_a_client_that_trusts_the_authority_trusts_the_server(tmp_path: Pa
     assert await shake_hands(certificates(Home(tmp_path), NOW), name) == "hello"
 
 
-async def test_no_other_name_is_trusted(tmp_path: Path) -> None:
+async def test_other_host_names_are_not_trusted(tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         await shake_hands(certificates(Home(tmp_path), NOW), "example.org")
 
 
-def test_keys_are_their_owners_alone(tmp_path: Path) -> None:
+def test_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     certificates(Home(tmp_path), NOW)
 
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
@@ -57,7 +57,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_good_certificates_are_kept(tmp_path: Path) -> None:
+def test_valid_certificates_are_kept(tmp_path: Path) -> None:
     certificates(Home(tmp_path), NOW)
     before = content(tmp_path)
     certificates(Home(tmp_path), NOW + YEAR)
@@ -65,7 +65,7 @@ def test_good_certificates_are_kept(tmp_path: Path) -> None:
     assert content(tmp_path) == before
 
 
-async def test_a_server_certificate_near_its_end_is_renewed_and_clients_do_not_notice(tmp_path: Path) -> None:
+async def test_an_expiring_server_certificate_is_renewed_without_breaking_clients(tmp_path: Path) -> None:
     home = Home(tmp_path)
     certificates(home, NOW - 2 * YEAR)
     before = content(tmp_path)
@@ -87,7 +87,7 @@ def test_a_server_certificate_does_not_outlive_its_authority(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("lost", ["ca.crt", "ca.key", "server.crt", "server.key"])
-async def test_whatever_is_lost_is_made_anew_and_fits_together(tmp_path: Path, lost: str) -> None:
+async def test_lost_certificate_files_are_created_again(tmp_path: Path, lost: str) -> None:
     certificates(Home(tmp_path), NOW)
     (tmp_path / lost).unlink()
 
@@ -95,7 +95,7 @@ async def test_whatever_is_lost_is_made_anew_and_fits_together(tmp_path: Path, l
 
 
 @pytest.mark.parametrize("cut", ["ca.crt", "server.crt"])
-async def test_a_certificate_that_was_cut_short_is_made_anew(tmp_path: Path, cut: str) -> None:
+async def test_a_truncated_certificate_is_created_again(tmp_path: Path, cut: str) -> None:
     certificates(Home(tmp_path), NOW)
     (tmp_path / cut).write_bytes((tmp_path / cut).read_bytes()[:100])
 

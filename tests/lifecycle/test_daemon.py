@@ -33,7 +33,7 @@ def config_map(name: str) -> dict[str, object]:
 
 
 def servers_of(home: Home) -> list[int]:
-    """The processes that serve this home, counted by what they were started with."""
+    """The processes that serve this home, found by their command line and environment."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -57,13 +57,13 @@ async def test_a_server_is_started_in_the_background_and_found_again(home: Home)
         assert (await cluster.get(NAMESPACES, Key("", "default"))).metadata.name == "default"
 
 
-async def test_a_server_does_not_stand_where_its_first_client_stood(home: Home) -> None:
+async def test_a_server_does_not_run_in_the_working_directory_of_its_client(home: Home) -> None:
     server = await up(home)
 
     assert os.readlink(f"/proc/{server.pid}/cwd") == str(home.folder)  # noqa: PTH115 - not a path of ours
 
 
-async def test_what_was_stored_is_there_after_a_stop_and_after_a_kill(home: Home) -> None:
+async def test_objects_survive_a_stop_and_a_kill(home: Home) -> None:
     server = await up(home)
     async with client(home, server) as cluster:
         await cluster.create(CONFIG_MAPS, config_map("one"))
@@ -80,7 +80,7 @@ async def test_what_was_stored_is_there_after_a_stop_and_after_a_kill(home: Home
     assert [item.metadata.name for item in listing.items] == ["one", "two"]
 
 
-async def test_a_stopped_server_leaves_no_trace_of_being_there(home: Home) -> None:
+async def test_a_stopped_server_removes_its_files(home: Home) -> None:
     server = await up(home)
     await stop(home, CLOCK)
 
@@ -98,7 +98,7 @@ async def test_five_clients_at_once_start_one_server(home: Home) -> None:
     assert servers_of(home) == [found[0].pid]
 
 
-async def test_five_servers_at_once_on_one_home_one_wins_and_the_others_say_who(home: Home) -> None:
+async def test_of_five_servers_on_one_home_one_starts_and_the_others_name_it(home: Home) -> None:
     home.prepare()
     how = launch()
     environment = {**how.environment, "TARRAGON_HOME": str(home.folder)}
@@ -117,13 +117,13 @@ async def test_five_servers_at_once_on_one_home_one_wins_and_the_others_say_who(
     words = [(await outcome)[1].decode() for outcome in outcomes if outcome.done()]
     for said in words:
         assert said.startswith(f"a local cluster is already running in {home.folder}\nprocess {server.pid}, since 20")
-        assert "`tarragon down` ends it" in said
+        assert "stop it with `tarragon down`" in said
         assert "Traceback" not in said
     await stop(home, CLOCK)
     await asyncio.gather(*outcomes)
 
 
-async def test_the_second_server_is_told_where_the_first_is(home: Home) -> None:
+async def test_the_error_of_a_second_server_has_the_address_of_the_first(home: Home) -> None:
     server = await up(home)
     how = launch()
     environment = {**how.environment, "TARRAGON_HOME": str(home.folder)}
@@ -134,7 +134,7 @@ async def test_the_second_server_is_told_where_the_first_is(home: Home) -> None:
     assert f"at {server.url}" in said.decode()
 
 
-async def test_what_a_killed_server_left_behind_misleads_nobody(home: Home) -> None:
+async def test_files_of_a_killed_server_do_not_mislead_clients(home: Home) -> None:
     dead = await up(home)
     await killed(dead)
     assert read_server(home) == dead
@@ -144,7 +144,7 @@ async def test_what_a_killed_server_left_behind_misleads_nobody(home: Home) -> N
     assert server.pid != dead.pid
 
 
-async def test_another_process_with_the_pid_of_the_dead_server_is_left_alone(home: Home) -> None:
+async def test_a_process_that_reuses_the_pid_of_a_dead_server_is_not_killed(home: Home) -> None:
     await up(home)
     await stop(home, CLOCK)
     ours = os.getpid()
@@ -155,7 +155,7 @@ async def test_another_process_with_the_pid_of_the_dead_server_is_left_alone(hom
     assert (await up(home)).pid != ours
 
 
-async def test_a_living_process_that_does_not_answer_is_not_a_server(home: Home) -> None:
+async def test_a_process_that_does_not_answer_is_not_a_server(home: Home) -> None:
     await up(home)
     await stop(home, CLOCK)
     claimed = Server(
@@ -166,7 +166,7 @@ async def test_a_living_process_that_does_not_answer_is_not_a_server(home: Home)
     assert (await up(home)).pid != os.getpid()
 
 
-async def test_the_next_server_has_the_port_token_and_authority_of_the_last(home: Home) -> None:
+async def test_a_server_reuses_the_port_token_and_authority_of_the_last_one(home: Home) -> None:
     first = await up(home)
     config = home.kubeconfig.read_bytes()
     await killed(first)
@@ -176,7 +176,7 @@ async def test_the_next_server_has_the_port_token_and_authority_of_the_last(home
     assert home.kubeconfig.read_bytes() == config
 
 
-async def test_a_port_that_somebody_has_taken_meanwhile_is_replaced(home: Home) -> None:
+async def test_a_port_that_is_in_use_is_replaced(home: Home) -> None:
     first = await up(home)
     await stop(home, CLOCK)
     port = int(first.url.rpartition(":")[2])
@@ -188,7 +188,7 @@ async def test_a_port_that_somebody_has_taken_meanwhile_is_replaced(home: Home) 
         assert second.url.encode() in home.kubeconfig.read_bytes()
 
 
-async def test_a_port_that_was_asked_for_is_not_replaced(home: Home) -> None:
+async def test_a_requested_port_is_not_replaced(home: Home) -> None:
     squatter = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
     port = squatter.sockets[0].getsockname()[1]
     async with squatter:
@@ -198,7 +198,7 @@ async def test_a_port_that_was_asked_for_is_not_replaced(home: Home) -> None:
     assert "another program has this port" in failed.value.why
 
 
-async def test_a_server_that_cannot_start_is_reported_with_its_own_words(home: Home) -> None:
+async def test_the_error_of_a_failed_start_has_the_servers_log(home: Home) -> None:
     with pytest.raises(TarragonError) as failed:
         await up(home, "fail")
 
@@ -209,7 +209,7 @@ async def test_a_server_that_cannot_start_is_reported_with_its_own_words(home: H
     assert (await up(home)).lives(), "and the next attempt may well succeed"
 
 
-async def test_only_the_words_of_this_attempt_are_reported(home: Home) -> None:
+async def test_the_error_of_a_failed_start_has_only_the_log_of_this_attempt(home: Home) -> None:
     home.prepare()
     home.log.write_text("an old story\n")
     with pytest.raises(TarragonError) as failed:
@@ -218,13 +218,13 @@ async def test_only_the_words_of_this_attempt_are_reported(home: Home) -> None:
     assert "an old story" not in failed.value.why
 
 
-async def test_a_command_that_is_not_there_is_reported(home: Home) -> None:
+async def test_a_missing_command_is_reported(home: Home) -> None:
     broken = launch()
     with pytest.raises(TarragonError):
         await ensure_running(home, CLOCK, type(broken)(command=("/no/such/python",), environment={}))
 
 
-async def test_a_corrupt_store_is_told_to_the_client(home: Home) -> None:
+async def test_a_corrupt_store_is_reported_to_the_client(home: Home) -> None:
     home.prepare()
     home.store.write_bytes(b"this is no database" * 100)
     with pytest.raises(TarragonError) as failed:
@@ -234,7 +234,7 @@ async def test_a_corrupt_store_is_told_to_the_client(home: Home) -> None:
     assert str(home.store) in failed.value.why
 
 
-async def test_an_idle_server_of_another_version_makes_way(home: Home) -> None:
+async def test_an_idle_server_of_another_version_is_replaced(home: Home) -> None:
     old = await up(home, "version=0.0.1")
     new = await up(home)
 
@@ -242,7 +242,7 @@ async def test_an_idle_server_of_another_version_makes_way(home: Home) -> None:
     assert new.version == __version__
 
 
-async def test_a_server_of_another_version_with_work_is_not_touched(home: Home) -> None:
+async def test_a_server_of_another_version_with_pods_is_not_replaced(home: Home) -> None:
     old = await up(home, "version=0.0.1")
     async with client(home, old) as cluster:
         spec = {"containers": [{"name": "main", "image": "busybox"}], "nodeName": "elsewhere"}
@@ -257,7 +257,7 @@ async def test_a_server_of_another_version_with_work_is_not_touched(home: Home) 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, END_PODS], ids=lambda one: one.name)
-async def test_each_signal_ends_it_cleanly(home: Home, number: signal.Signals) -> None:
+async def test_each_signal_stops_the_server_cleanly(home: Home, number: signal.Signals) -> None:
     server = await up(home)
     await stop(home, CLOCK, number)
 
@@ -266,7 +266,7 @@ async def test_each_signal_ends_it_cleanly(home: Home, number: signal.Signals) -
     assert f"signal={number.name}" in re.sub("\x1b\\[[0-9;]*m", "", home.log.read_text())
 
 
-async def test_a_signal_while_it_starts_ends_it_cleanly(home: Home) -> None:
+async def test_a_signal_during_the_start_stops_the_server_cleanly(home: Home) -> None:
     home.prepare()
     how = launch()
     environment = {**how.environment, "TARRAGON_HOME": str(home.folder)}
@@ -281,7 +281,7 @@ async def test_a_signal_while_it_starts_ends_it_cleanly(home: Home) -> None:
         assert not is_occupied(home)
 
 
-async def test_a_server_that_hangs_is_killed_when_patience_ends(home: Home) -> None:
+async def test_a_server_that_hangs_is_killed_after_a_timeout(home: Home) -> None:
     server = await up(home)
     os.kill(server.pid, signal.SIGSTOP)
     await stop(home, CLOCK, patience=0.5)
@@ -290,7 +290,7 @@ async def test_a_server_that_hangs_is_killed_when_patience_ends(home: Home) -> N
     assert not is_occupied(home)
 
 
-async def test_an_idle_server_ends_by_itself_though_its_operator_never_rests(home: Home) -> None:
+async def test_an_idle_server_stops_although_its_operator_is_active(home: Home) -> None:
     server = await up(home, "idle=1")
 
     await eventually(lambda: not server.lives())
@@ -298,7 +298,7 @@ async def test_an_idle_server_ends_by_itself_though_its_operator_never_rests(hom
     assert not is_occupied(home)
 
 
-async def test_a_client_that_watches_keeps_an_idle_server_awake(home: Home) -> None:
+async def test_a_watch_of_a_client_prevents_the_idle_timeout(home: Home) -> None:
     server = await up(home, "idle=3")
     async with client(home, server) as cluster:
         await cluster.create(CONFIG_MAPS, config_map("one"))
@@ -310,7 +310,7 @@ async def test_a_client_that_watches_keeps_an_idle_server_awake(home: Home) -> N
     await eventually(lambda: not server.lives())
 
 
-async def test_an_unfinished_pod_keeps_an_idle_server_awake(home: Home) -> None:
+async def test_an_unfinished_pod_prevents_the_idle_timeout(home: Home) -> None:
     server = await up(home, "idle=3")
     spec = {"containers": [{"name": "main", "image": "busybox"}], "nodeName": "elsewhere"}
     metadata = {"name": "one", "namespace": "default"}
@@ -325,21 +325,21 @@ async def test_an_unfinished_pod_keeps_an_idle_server_awake(home: Home) -> None:
     await eventually(lambda: not server.lives())
 
 
-async def test_a_companion_with_a_bug_is_logged_and_takes_nobody_with_it(home: Home) -> None:
+async def test_a_failing_companion_is_logged_and_affects_nothing_else(home: Home) -> None:
     server = await up(home, "buggy")
 
     await eventually(lambda: home.log.read_text().count("a bug in a companion") >= 2)
     assert await running(home) == server
 
 
-async def test_everything_in_the_home_is_its_owners_alone(home: Home) -> None:
+async def test_all_files_in_the_home_are_readable_by_their_owner_only(home: Home) -> None:
     await up(home)
 
     loose = [path.name for path in home.folder.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077]
     assert loose == []
 
 
-async def test_a_large_log_is_put_aside_when_a_server_starts(home: Home) -> None:
+async def test_a_large_log_is_rotated_when_a_server_starts(home: Home) -> None:
     home.prepare()
     home.log.write_bytes(b"x" * (2**20 + 1))
     await up(home)

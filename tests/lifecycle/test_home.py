@@ -16,13 +16,13 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_home_is_where_the_variable_says_else_in_the_users_own_folder(tmp_path: Path) -> None:
+def test_the_home_is_tarragon_home_or_a_folder_in_the_users_home(tmp_path: Path) -> None:
     assert Home.of({"TARRAGON_HOME": str(tmp_path)}).folder == tmp_path
     assert Home.of({"HOME": "/home/ada"}).folder == Path("/home/ada/.tarragon")
     assert Home.of({"TARRAGON_HOME": "here"}).folder == Path.cwd() / "here"
 
 
-def test_a_new_home_and_its_secrets_are_their_owners_alone(tmp_path: Path) -> None:
+def test_a_new_home_and_its_secrets_are_private(tmp_path: Path) -> None:
     home = Home(tmp_path / "deep" / "home")
     home.prepare()
     home.read_token()
@@ -31,7 +31,7 @@ def test_a_new_home_and_its_secrets_are_their_owners_alone(tmp_path: Path) -> No
     assert mode(home.token) == 0o600
 
 
-def test_a_folder_in_the_home_is_private_with_all_that_leads_to_it(tmp_path: Path, open_umask: None) -> None:
+def test_a_private_folder_has_private_parents(tmp_path: Path, open_umask: None) -> None:
     tmp_path.chmod(0o755)
     make_private(tmp_path / "clusters" / "there-443" / "node")
 
@@ -46,7 +46,7 @@ def test_a_file_where_a_private_folder_should_be_is_an_error(tmp_path: Path) -> 
         make_private(tmp_path / "crashes")
 
 
-def test_a_home_without_trouble_keeps_nothing_of_the_trial(tmp_path: Path) -> None:
+def test_the_check_of_a_home_leaves_no_files(tmp_path: Path) -> None:
     Home(tmp_path).prepare()
 
     assert list(tmp_path.iterdir()) == []
@@ -59,7 +59,7 @@ def test_the_token_stays_the_same(tmp_path: Path) -> None:
     assert Home(tmp_path).read_token() == first
 
 
-def test_a_file_that_cannot_be_written_whole_is_not_written_at_all(tmp_path: Path) -> None:
+def test_a_private_file_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "file").mkdir()
     with pytest.raises(IsADirectoryError):
         write_private(tmp_path / "file", b"new")
@@ -67,14 +67,14 @@ def test_a_file_that_cannot_be_written_whole_is_not_written_at_all(tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_path_that_pods_could_not_use_is_refused(tmp_path: Path) -> None:
+def test_a_home_with_a_long_path_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(TarragonError, match="too long") as refused:
         Home(tmp_path / ("x" * 120) / ("y" * 120)).prepare()
 
     assert "TARRAGON_HOME" in refused.value.remedy
 
 
-def test_a_file_where_the_home_should_be_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_home_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
     with pytest.raises(TarragonError) as refused:
         Home(tmp_path / "home").prepare()
@@ -86,7 +86,7 @@ def test_a_file_where_the_home_should_be_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to somebody else")
-def test_a_home_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_home_of_another_user_is_rejected(tmp_path: Path) -> None:
     os.chown(tmp_path, 12345, 12345)
 
     with pytest.raises(TarragonError, match="belongs to another user"):
@@ -94,7 +94,7 @@ def test_a_home_of_somebody_else_is_refused(tmp_path: Path) -> None:
 
 
 def said_on(mount_options: str, folder: Path) -> str:
-    """What `prepare` says of a home on a file system of its own, mounted where only the child process sees it."""
+    """The output of `prepare` for a home on a separate file system, mounted in the namespace of a child process."""
     script = f"""
 from pathlib import Path
 from tarragon.localcluster.home.home import Home
@@ -110,13 +110,13 @@ except Exception as error:
             command, capture_output=True, text=True, check=False, env={**os.environ, "SCRIPT": script}, timeout=30
         )
     except FileNotFoundError:
-        pytest.skip("unshare is not here; it is in util-linux")
+        pytest.skip("unshare is not installed; it is in util-linux")
     if ran.returncode != 0:
-        pytest.skip(f"this machine lets nobody mount a file system of their own: {ran.stderr}")
+        pytest.skip(f"this machine does not allow users to mount file systems: {ran.stderr}")
     return ran.stdout
 
 
-def test_a_full_disk_is_told_before_anything_is_begun(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_before_the_start(tmp_path: Path) -> None:
     said = said_on("size=64k", tmp_path)
 
     assert said.startswith(
@@ -124,9 +124,9 @@ def test_a_full_disk_is_told_before_anything_is_begun(tmp_path: Path) -> None:
     )
 
 
-def test_a_read_only_file_system_is_told(tmp_path: Path) -> None:
+def test_a_read_only_file_system_is_reported(tmp_path: Path) -> None:
     assert "the file system is read-only" in said_on("size=64m,ro", tmp_path)
 
 
-def test_a_disk_with_room_is_fine(tmp_path: Path) -> None:
+def test_a_disk_with_enough_space_is_accepted(tmp_path: Path) -> None:
     assert said_on("size=64m", tmp_path) == ""

@@ -1,4 +1,4 @@
-"""kill -9 of the whole background server, again and again, while clients write and watch."""
+"""Repeated kill -9 of the background server while clients write and watch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tarragon.kube.meta import AnyObject, Key
 from tests.lifecycle.background import CLOCK, a_home, client, eventually, killed, up
 
 WRITTEN = Selection(fields="metadata.name!=kube-root-ca.crt")
-"""All but what the cluster itself makes in every namespace."""
+"""All objects except those that the cluster creates in every namespace."""
 
 
 class Witness:
-    """Writes as fast as it can and remembers what it was promised; watches and remembers what it was told."""
+    """A client that writes as fast as it can and watches. It records acknowledged writes and received events."""
 
     def __init__(self, cluster: Http) -> None:
         self.cluster = cluster
@@ -78,11 +78,11 @@ async def kill_and_count(folder: Path, times: int, dice: random.Random) -> None:
     assert all(told == (told[0], False, True) for told in witness.told)
 
 
-async def test_what_a_killed_server_had_promised_is_kept_and_told_once(tmp_path: Path) -> None:
+async def test_acknowledged_writes_of_a_killed_server_are_kept_and_watched_once(tmp_path: Path) -> None:
     await kill_and_count(tmp_path, 4, random.Random(4))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-async def test_a_hundred_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
+async def test_a_hundred_kills_lose_no_write_and_repeat_no_event(tmp_path: Path) -> None:
     await kill_and_count(tmp_path, 100, random.Random())

@@ -12,7 +12,7 @@ from tarragon.localcluster.daemon import kubeconfig
 OURS = kubeconfig.kubeconfig("https://127.0.0.1:6443", b"PEM", "secret")
 
 
-def test_it_names_one_context_and_carries_everything_with_it() -> None:
+def test_the_kubeconfig_has_one_context_and_refers_to_no_files() -> None:
     read = yaml.safe_load(OURS)
 
     assert read["current-context"] == "tarragon"
@@ -23,13 +23,13 @@ def test_it_names_one_context_and_carries_everything_with_it() -> None:
     assert read["users"][0]["user"] == {"token": "secret"}
 
 
-def test_it_is_its_owners_alone(tmp_path: Path) -> None:
+def test_the_kubeconfig_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     kubeconfig.write(tmp_path / "config", OURS)
 
     assert stat.S_IMODE((tmp_path / "config").stat().st_mode) == 0o600
 
 
-def test_one_of_ours_is_written_over(tmp_path: Path) -> None:
+def test_our_own_kubeconfig_is_overwritten(tmp_path: Path) -> None:
     kubeconfig.write(tmp_path / "config", OURS)
     kubeconfig.write(tmp_path / "config", kubeconfig.kubeconfig("https://127.0.0.1:1", b"PEM", "other"))
 
@@ -39,7 +39,7 @@ def test_one_of_ours_is_written_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", "contexts: [{name: work}]", '{"contexts": [{"name": "work"}]}', "\x00\xff", "[]"]
 )
-def test_somebody_elses_file_is_never_touched(tmp_path: Path, content: str) -> None:
+def test_another_file_is_never_overwritten(tmp_path: Path, content: str) -> None:
     theirs = tmp_path / "config"
     theirs.write_text(content)
 

@@ -10,7 +10,7 @@ from tests.client.scripted import settle
 from tests.conftest import others_can_reach
 
 
-async def test_a_log_that_has_grown_too_large_is_emptied_under_its_writers_hands(tmp_path: Path) -> None:
+async def test_a_large_log_is_rotated_while_it_is_written(tmp_path: Path) -> None:
     log, clock = tmp_path / "daemon.log", ManualClock()
     task = asyncio.create_task(keep_small(log, clock))
     await settle(clock)
@@ -31,7 +31,7 @@ async def test_a_log_that_has_grown_too_large_is_emptied_under_its_writers_hands
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_what_is_put_aside_of_a_log_is_its_owners_alone(tmp_path: Path, open_umask: None) -> None:
+async def test_a_rotated_log_is_readable_by_its_owner_only(tmp_path: Path, open_umask: None) -> None:
     log, clock = tmp_path / "daemon.log", ManualClock()
     log.touch(0o600)
     os.truncate(log, MOST_BYTES + 1)
@@ -46,7 +46,7 @@ async def test_what_is_put_aside_of_a_log_is_its_owners_alone(tmp_path: Path, op
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_a_small_log_is_kept_when_a_server_starts_and_a_large_one_put_aside(tmp_path: Path) -> None:
+def test_only_a_large_log_is_rotated_when_a_server_starts(tmp_path: Path) -> None:
     log = tmp_path / "daemon.log"
     put_aside(log)
     log.write_bytes(b"x" * START_BYTES)

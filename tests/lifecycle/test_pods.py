@@ -1,4 +1,4 @@
-"""Pods as processes, while the server that runs them comes and goes."""
+"""Pods as processes, while their server is stopped, killed and restarted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.home.presence import birth
 from tests.lifecycle.background import CLOCK, a_home, client, eventually, killed, up
 
-# $$$$: the kubelet reads $(VAR), and makes one $ of two.
+# $$$$: the kubelet expands $(VAR), and replaces $$ by $.
 STEADY = "trap 'exit 0' TERM; echo $$$$ > pid; echo begun; while :; do sleep 0.1; done"
 
 
@@ -41,7 +41,7 @@ def pod(name: str, script: str, folder: Path, **spec: Any) -> dict[str, Any]:
 
 
 async def seen(cluster: Http, name: str, *phases: str) -> Pod:
-    """The pod as soon as it is in one of these phases."""
+    """Wait until the pod is in one of these phases."""
     listing = await cluster.list(PODS)
     for one in listing.items:
         if one.metadata.name == name and one.status.phase in phases:
@@ -57,9 +57,7 @@ async def running_process(folder: Path) -> tuple[int, str]:
     return pid, birth(pid)
 
 
-async def test_a_pod_goes_on_while_the_server_is_killed_and_its_exit_is_known_to_the_next(
-    home: Home, tmp_path: Path
-) -> None:
+async def test_a_pod_survives_a_killed_server_and_the_next_one_gets_its_exit_code(home: Home, tmp_path: Path) -> None:
     server = await up(home, "node=here")
     async with client(home, server) as cluster:
         script = f"{STEADY.replace('while :', 'while [ ! -e done ]')}; echo ended; exit 7"
@@ -82,7 +80,7 @@ async def test_a_pod_goes_on_while_the_server_is_killed_and_its_exit_is_known_to
     assert said == b"begun\nended\n"
 
 
-async def test_a_pod_that_ended_while_no_server_was_there_is_reported_by_the_next(home: Home, tmp_path: Path) -> None:
+async def test_the_next_server_reports_a_pod_that_ended_without_a_server(home: Home, tmp_path: Path) -> None:
     server = await up(home, "node=here")
     async with client(home, server) as cluster:
         await cluster.create(PODS, pod("one", STEADY.replace("while :", "while [ ! -e done ]"), tmp_path))
@@ -96,7 +94,7 @@ async def test_a_pod_that_ended_while_no_server_was_there_is_reported_by_the_nex
         assert (await seen(cluster, "one", "Failed", "Succeeded")).status.phase == "Succeeded"
 
 
-async def test_end_pods_ends_every_process_with_its_grace_and_tells_so(home: Home, tmp_path: Path) -> None:
+async def test_end_pods_stops_every_process_gracefully_and_reports_it(home: Home, tmp_path: Path) -> None:
     server = await up(home, "node=here")
     async with client(home, server) as cluster:
         script = STEADY.replace("exit 0", "sleep 0.3; touch farewell; exit 0")
@@ -112,7 +110,7 @@ async def test_end_pods_ends_every_process_with_its_grace_and_tells_so(home: Hom
     assert ended.status.reason == "Terminated"
 
 
-async def test_what_a_killed_server_left_running_can_be_ended_without_a_server(home: Home, tmp_path: Path) -> None:
+async def test_pods_of_a_killed_server_can_be_stopped_without_a_server(home: Home, tmp_path: Path) -> None:
     server = await up(home, "node=here")
     async with client(home, server) as cluster:
         await cluster.create(PODS, pod("one", STEADY.replace("exit 0", "touch farewell; exit 3"), tmp_path))
@@ -121,7 +119,7 @@ async def test_what_a_killed_server_left_running_can_be_ended_without_a_server(h
             await end_leftovers(home, CLOCK)
         await killed(server)
         await end_leftovers(home, CLOCK)
-        await end_leftovers(home, CLOCK)  # and nothing is left for a second time
+        await end_leftovers(home, CLOCK)  # a second call has nothing to do
 
         assert birth(pid) == ""
         assert (tmp_path / "farewell").exists()
@@ -132,7 +130,7 @@ async def test_what_a_killed_server_left_running_can_be_ended_without_a_server(h
     assert terminated.exit_code == 3
 
 
-async def test_a_server_whose_home_is_removed_ends_itself_and_its_pods(home: Home, tmp_path: Path) -> None:
+async def test_a_server_whose_home_is_removed_stops_with_its_pods(home: Home, tmp_path: Path) -> None:
     server = await up(home, "node=here")
     async with client(home, server) as cluster:
         await cluster.create(PODS, pod("one", STEADY, tmp_path))
@@ -145,7 +143,7 @@ async def test_a_server_whose_home_is_removed_ends_itself_and_its_pods(home: Hom
     assert (await up(home)).pid != server.pid, "and another one can begin in its place"
 
 
-async def test_pods_of_a_node_that_is_not_wanted_any_more_end_and_go_with_it(home: Home, tmp_path: Path) -> None:
+async def test_pods_of_a_removed_node_are_stopped_and_deleted(home: Home, tmp_path: Path) -> None:
     await up(home, "node=former")
     server = await up(home)
     async with client(home, server) as cluster:
@@ -171,7 +169,7 @@ async def gone(cluster: Http, resource: Resource[Any], name: str) -> None:
             return
 
 
-async def test_a_running_pod_keeps_an_idle_server_awake_and_its_end_lets_it_go(home: Home, tmp_path: Path) -> None:
+async def test_a_running_pod_prevents_the_idle_timeout_until_it_ends(home: Home, tmp_path: Path) -> None:
     server = await up(home, "node=here", "idle=3")
     async with client(home, server) as cluster:
         await cluster.create(PODS, pod("one", STEADY.replace("while :", "while [ ! -e done ]"), tmp_path))
@@ -183,7 +181,7 @@ async def test_a_running_pod_keeps_an_idle_server_awake_and_its_end_lets_it_go(h
     await eventually(lambda: not server.lives())
 
 
-async def test_no_process_of_a_pod_holds_the_home(home: Home, tmp_path: Path) -> None:
+async def test_processes_of_pods_do_not_hold_the_lock_of_the_home(home: Home, tmp_path: Path) -> None:
     server = await up(home, "node=here")
     async with client(home, server) as cluster:
         await cluster.create(PODS, pod("one", STEADY, tmp_path))

@@ -22,7 +22,7 @@ def server(pid: int, born: str) -> Server:
     return Server(url="https://127.0.0.1:6443", pid=pid, born=born, started=SINCE, version="0.1.0")
 
 
-def test_what_a_server_tells_is_read_back(tmp_path: Path) -> None:
+def test_a_written_server_file_is_read_back(tmp_path: Path) -> None:
     told = server(1, "2")
     write_server(Home(tmp_path), told)
 
@@ -30,19 +30,19 @@ def test_what_a_server_tells_is_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"pid": "x"}', "\x00"])
-def test_what_cannot_be_read_is_no_server(tmp_path: Path, content: str) -> None:
+def test_an_unreadable_server_file_is_ignored(tmp_path: Path, content: str) -> None:
     Home(tmp_path).server.write_text(content)
 
     assert read_server(Home(tmp_path)) is None
 
 
-def test_a_process_is_told_from_another_one_with_its_pid() -> None:
+def test_processes_with_the_same_pid_are_distinguished() -> None:
     assert server(os.getpid(), birth(os.getpid())).lives()
     assert not server(os.getpid(), "12").lives()
     assert not server(os.getpid(), "").lives()
 
 
-def test_a_dead_process_does_not_live_even_before_it_is_buried() -> None:
+def test_a_zombie_does_not_count_as_running() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         watched = server(process.pid, birth(process.pid))
         assert watched.lives()
@@ -52,7 +52,7 @@ def test_a_dead_process_does_not_live_even_before_it_is_buried() -> None:
         assert not watched.lives()
 
 
-async def test_a_home_has_one_holder_and_the_second_is_told_who(tmp_path: Path) -> None:
+async def test_a_home_has_one_holder_whom_the_error_names(tmp_path: Path) -> None:
     home = Home(tmp_path)
     async with occupied(home, CLOCK):
         write_server(home, server(os.getpid(), birth(os.getpid())))
@@ -66,7 +66,7 @@ async def test_a_home_has_one_holder_and_the_second_is_told_who(tmp_path: Path) 
     assert "tarragon down" in refused.value.remedy
 
 
-async def test_who_looks_whether_a_home_is_held_keeps_nobody_from_holding_it(tmp_path: Path) -> None:
+async def test_checking_the_lock_does_not_prevent_taking_it(tmp_path: Path) -> None:
     home = Home(tmp_path)
     assert not is_occupied(home)
     async with occupied(home, CLOCK):
@@ -84,7 +84,7 @@ async def test_who_looks_whether_a_home_is_held_keeps_nobody_from_holding_it(tmp
     await asyncio.gather(*looks)
 
 
-async def test_a_killed_holder_holds_nothing_and_what_it_told_is_taken_back(tmp_path: Path) -> None:
+async def test_a_killed_holder_loses_the_lock_and_its_server_file(tmp_path: Path) -> None:
     home = Home(tmp_path)
     script = f"""
 import asyncio

@@ -1,4 +1,4 @@
-"""Counts up ConfigMaps from many tasks at once and prints every acknowledged count, until it is killed."""
+"""Increments ConfigMaps from many tasks and prints every acknowledged value, until it is killed."""
 
 from __future__ import annotations
 

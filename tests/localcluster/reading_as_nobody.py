@@ -1,4 +1,4 @@
-"""Reads a store's ConfigMaps without permission to write beside it, and prints their names."""
+"""Prints the names of the ConfigMaps in a store, as a user without write permission in its folder."""
 
 from __future__ import annotations
 

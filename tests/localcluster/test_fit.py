@@ -13,47 +13,47 @@ READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
 def node(**changes: Any) -> Node:
-    """4 CPUs, 8Gi, 10 pods."""
+    """A node with 4 CPUs, 8Gi and 10 pods."""
     metadata = {"name": "here", "labels": changes.pop("labels", {}), "annotations": changes.pop("annotations", {})}
     status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}, **READY, **changes.pop("status", {})}
     return msgspec.convert({"metadata": metadata, "spec": changes, "status": status}, Node)
 
 
 def pod(**changes: Any) -> Pod:
-    """Wants nothing but what `requests` and `limits` say."""
+    """A pod without any requirements except `requests` and `limits`."""
     resources = {"requests": changes.pop("requests", {}), "limits": changes.pop("limits", {})}
     spec = {"containers": [{"name": "main", "resources": resources}], **changes}
     return msgspec.convert({"metadata": {"name": "one"}, "spec": spec}, Pod)
 
 
-def why_not(one: Pod, there: Node) -> list[str]:
-    return obstacles(one, there, offered(there))
+def why_not(one: Pod, target_node: Node) -> list[str]:
+    return obstacles(one, target_node, offered(target_node))
 
 
-def test_a_pod_that_wants_no_more_than_is_free_fits() -> None:
+def test_a_pod_that_requests_no_more_than_is_free_fits() -> None:
     assert why_not(pod(requests={"cpu": "4", "memory": "8Gi"}), node()) == []
 
 
-def test_each_resource_that_is_short_is_named() -> None:
+def test_each_insufficient_resource_is_named() -> None:
     greedy = pod(requests={"cpu": "4001m", "memory": "9Gi", "nvidia.com/gpu": "1"})
 
     assert why_not(greedy, node()) == ["Insufficient cpu", "Insufficient memory", "Insufficient nvidia.com/gpu"]
 
 
-def test_what_others_have_taken_is_not_free() -> None:
+def test_allocated_resources_are_not_free() -> None:
     free = minus(offered(node()), wanted(pod(requests={"cpu": "3"})))
 
     assert obstacles(pod(requests={"cpu": "2"}), node(), free) == ["Insufficient cpu"]
 
 
-def test_a_node_that_shares_its_cpus_does_not_count_them() -> None:
+def test_overcommitted_resources_are_not_checked() -> None:
     sharing = node(annotations={"tarragon.dev/overcommit": "cpu"})
 
     assert why_not(pod(requests={"cpu": "20"}), sharing) == []
     assert why_not(pod(requests={"cpu": "20", "memory": "9Gi"}), sharing) == ["Insufficient memory"]
 
 
-def test_a_node_has_so_many_slots_for_pods_and_no_more() -> None:
+def test_a_node_runs_no_more_pods_than_its_pod_capacity() -> None:
     full = node(status={"allocatable": {"pods": "0"}})
 
     assert why_not(pod(), full) == ["Too many pods"]
@@ -67,7 +67,7 @@ def test_a_limit_without_a_request_is_a_request() -> None:
     }
 
 
-def test_init_containers_run_one_after_the_other_and_sidecars_beside_all_that_follow() -> None:
+def test_requests_count_the_largest_init_container_and_all_sidecars() -> None:
     def container(cpu: str, **more: str) -> dict[str, Any]:
         return {"resources": {"requests": {"cpu": cpu}}, **more}
 
@@ -80,11 +80,11 @@ def test_init_containers_run_one_after_the_other_and_sidecars_beside_all_that_fo
     assert wanted(one)["cpu"] == 5100
 
 
-def test_a_quantity_that_cannot_be_read_does_not_stop_the_scheduler() -> None:
+def test_an_invalid_quantity_does_not_stop_the_scheduler() -> None:
     assert wanted(pod(requests={"cpu": "many"}))["cpu"] == 0
 
 
-def test_a_cordoned_node_takes_only_who_tolerates_it() -> None:
+def test_a_cordoned_node_accepts_only_pods_that_tolerate_it() -> None:
     cordoned = node(unschedulable=True)
     tolerant = pod(tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}])
 
@@ -92,7 +92,7 @@ def test_a_cordoned_node_takes_only_who_tolerates_it() -> None:
     assert why_not(tolerant, cordoned) == []
 
 
-def test_a_node_that_is_not_ready_takes_nobody() -> None:
+def test_a_node_that_is_not_ready_accepts_no_pods() -> None:
     assert why_not(pod(), node(status={"conditions": []})) == [
         "node(s) had untolerated taint {node.kubernetes.io/not-ready: }"
     ]
@@ -110,14 +110,14 @@ def test_a_node_that_is_not_ready_takes_nobody() -> None:
         ({"key": "cpu", "operator": "Exists"}, False),
     ],
 )
-def test_a_taint_repels_who_does_not_tolerate_it(toleration: dict[str, str], suffices: bool) -> None:  # noqa: FBT001
+def test_a_taint_repels_pods_that_do_not_tolerate_it(toleration: dict[str, str], suffices: bool) -> None:  # noqa: FBT001
     tainted = node(taints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}])
 
     said = why_not(pod(tolerations=[toleration]), tainted)
     assert said == ([] if suffices else ["node(s) had untolerated taint {gpu: yes}"])
 
 
-def test_a_taint_that_only_prefers_repels_nobody() -> None:
+def test_a_prefer_no_schedule_taint_repels_no_pods() -> None:
     assert why_not(pod(), node(taints=[{"key": "a", "effect": "PreferNoSchedule"}])) == []
 
 
@@ -153,14 +153,14 @@ def test_affinity_to_a_node_by_its_name_is_honoured() -> None:
     assert why_not(bound_to("there"), node()) != []
 
 
-def test_a_node_selector_must_match_whole() -> None:
+def test_all_labels_of_a_node_selector_must_match() -> None:
     choosy = pod(nodeSelector={"disk": "ssd", "zone": "a"})
 
     assert why_not(choosy, node(labels={"disk": "ssd"})) == ["node(s) didn't match Pod's node affinity/selector"]
     assert why_not(choosy, node(labels={"disk": "ssd", "zone": "a"})) == []
 
 
-def test_the_verdict_counts_equal_reasons_in_the_words_of_kube_scheduler() -> None:
+def test_the_summary_counts_equal_reasons_like_kube_scheduler() -> None:
     reasons = ["Insufficient memory", "node(s) were unschedulable", "Insufficient memory"]
 
     assert verdict(3, reasons) == "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient memory."

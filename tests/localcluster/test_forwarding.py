@@ -8,11 +8,11 @@ import pytest
 from tarragon.localcluster.services.forwarding import Door, Place
 
 TURNS = 8
-"""Of the event loop: opening a door takes fewer."""
+"""Turns of the event loop: more than `open` needs."""
 
 
 @pytest.mark.parametrize("turns", range(TURNS))
-async def test_a_door_that_is_given_up_while_it_opens_does_not_listen(turns: int) -> None:
+async def test_a_cancelled_open_leaves_no_listening_socket(turns: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         place = Place("127.0.0.1", free.getsockname()[1])
     opening = asyncio.create_task(Door.open(place, lambda: ()))

@@ -13,7 +13,7 @@ from tests.client.scripted import settle
 
 
 class Part:
-    """Dies whenever it is started; `starts` are the times."""
+    """A part that fails after each start. `starts` has the times of its starts."""
 
     def __init__(self, clock: ManualClock, *, lives: float = 0.0) -> None:
         self.clock = clock
@@ -30,7 +30,7 @@ class Part:
 
 
 async def watch(part: Part, seconds: int) -> list[float]:
-    """The pauses between a death and the next start."""
+    """The pauses between a failure and the next start."""
     task = asyncio.create_task(guarded("part", part, part.clock, random.Random(1)))
     await settle(part.clock)
     for _ in range(seconds * 4):
@@ -42,7 +42,7 @@ async def watch(part: Part, seconds: int) -> list[float]:
     return [after - before - part.lives for before, after in zip(part.starts, part.starts[1:], strict=False)]
 
 
-async def test_a_part_that_dies_is_started_again_after_longer_and_longer_pauses() -> None:
+async def test_a_failing_part_is_restarted_with_growing_backoff() -> None:
     with structlog.testing.capture_logs():
         pauses = await watch(Part(ManualClock()), 600)
 
@@ -51,14 +51,14 @@ async def test_a_part_that_dies_is_started_again_after_longer_and_longer_pauses(
     assert len(pauses) < 25
 
 
-async def test_a_part_that_lived_long_is_started_again_soon() -> None:
+async def test_the_backoff_of_a_part_that_ran_long_is_reset() -> None:
     with structlog.testing.capture_logs():
         pauses = await watch(Part(ManualClock(), lives=100), 600)
 
     assert max(pauses) <= 0.75
 
 
-async def test_each_death_is_logged_with_its_traceback() -> None:
+async def test_each_failure_is_logged_with_its_traceback() -> None:
     with structlog.testing.capture_logs() as logs:
         await watch(Part(ManualClock()), 1)
 
@@ -66,7 +66,7 @@ async def test_each_death_is_logged_with_its_traceback() -> None:
     assert logs[0]["exc_info"]
 
 
-async def test_a_part_that_ends_by_itself_is_no_reason_to_spin() -> None:
+async def test_a_part_that_returns_is_restarted_with_backoff_too() -> None:
     clock, starts = ManualClock(), 0
 
     async def ends() -> None:

@@ -27,7 +27,7 @@ async def pass_time(clock: ManualClock, seconds: int) -> None:
         await settle(clock)
 
 
-async def test_a_quarter_of_an_hour_without_anything_is_idle() -> None:
+async def test_a_cluster_without_activity_is_idle_after_the_timeout() -> None:
     clock = ManualClock()
     waiting = asyncio.create_task(until_idle(Quiet(), clock, QUARTER))
     await settle(clock)
@@ -38,7 +38,7 @@ async def test_a_quarter_of_an_hour_without_anything_is_idle() -> None:
     assert waiting.done()
 
 
-async def test_what_runs_keeps_it_awake_until_a_quarter_after_its_end() -> None:
+async def test_a_busy_cluster_is_idle_only_after_the_timeout_from_its_end() -> None:
     clock, activity = ManualClock(), Quiet()
     waiting = asyncio.create_task(until_idle(activity, clock, QUARTER))
     await settle(clock)
@@ -53,7 +53,7 @@ async def test_what_runs_keeps_it_awake_until_a_quarter_after_its_end() -> None:
     assert waiting.done()
 
 
-async def test_a_client_that_asks_keeps_it_awake() -> None:
+async def test_requests_of_clients_restart_the_timeout() -> None:
     clock, activity = ManualClock(), Quiet()
     waiting = asyncio.create_task(until_idle(activity, clock, QUARTER))
     await settle(clock)

@@ -19,7 +19,7 @@ def a_body(revision: int, *, fields: str = "a", status: str = "Pending", note: s
     )
 
 
-def test_the_pieces_of_anything_are_it() -> None:
+def test_joined_pieces_are_the_original_bytes() -> None:
     words = [
         b'"resourceVersion":"1"',
         b',"managedFields":[',
@@ -39,7 +39,7 @@ def test_the_pieces_of_anything_are_it() -> None:
         before = held
 
 
-def test_a_revision_shares_what_has_not_changed_with_the_one_before_it() -> None:
+def test_a_revision_shares_unchanged_pieces_with_the_previous_one() -> None:
     cutter = Cutter()
     one = cutter.cut(a_body(1))
     two = cutter.cut(a_body(2, status="Running"), one)
@@ -51,7 +51,7 @@ def test_a_revision_shares_what_has_not_changed_with_the_one_before_it() -> None
     assert sum(len(piece) for piece in two if id(piece) in alone) < 150
 
 
-def test_objects_that_are_made_alike_share_who_owns_what() -> None:
+def test_objects_of_one_template_share_managed_fields() -> None:
     cutter = Cutter()
     one, two = cutter.cut(a_body(1)), cutter.cut(a_body(2, note="y" * 900))
 
@@ -60,5 +60,5 @@ def test_objects_that_are_made_alike_share_who_owns_what() -> None:
     assert [a is b for a, b in zip(one[2:-2], two[2:-2], strict=True)] == [True] * 4
 
 
-def test_what_is_short_stays_whole() -> None:
+def test_short_objects_are_not_cut() -> None:
     assert Cutter().cut(a_body(1, note="")) == a_body(1, note="")

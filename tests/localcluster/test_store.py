@@ -35,7 +35,7 @@ from tests.localcluster.things import CONFIG_MAPS, Asking, Json, config_map, ope
 HERE = Path(__file__).parent
 
 
-async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_written_objects_survive_a_restart(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
         await Asking(api).create(CONFIG_MAPS, config_map("kept", a="1"))
         await Asking(api).create(CONFIG_MAPS, config_map("gone"))
@@ -49,7 +49,7 @@ async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None
     assert after.resource_version == before.resource_version
 
 
-async def test_revisions_go_on_after_a_restart_even_when_the_newest_was_a_delete(tmp_path: Path) -> None:
+async def test_revisions_continue_after_a_restart_even_if_the_newest_was_a_delete(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path / "store.db", clock, Window(seconds=1)) as api:
         await Asking(api).create(CONFIG_MAPS, config_map("a"))
@@ -83,7 +83,7 @@ async def test_a_watch_resumes_across_a_restart(tmp_path: Path) -> None:
     ]
 
 
-async def test_history_out_of_the_window_is_forgotten_and_the_objects_are_not(tmp_path: Path) -> None:
+async def test_compaction_drops_old_history_but_no_objects(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path / "store.db", clock, Window(seconds=300)) as api:
         asking = Asking(api)
@@ -133,7 +133,7 @@ async def test_the_window_is_bounded_by_bytes_too(tmp_path: Path) -> None:
         assert len(asking.names(CONFIG_MAPS)) == 8
 
 
-async def test_what_a_watch_may_still_ask_for_survives_a_compaction_and_a_restart(tmp_path: Path) -> None:
+async def test_history_within_the_window_survives_compaction_and_restart(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path / "store.db", clock, Window(seconds=300)) as api:
         asking = Asking(api)
@@ -151,7 +151,7 @@ async def test_what_a_watch_may_still_ask_for_survives_a_compaction_and_a_restar
     assert [(kind, thing["metadata"]["labels"]) for kind, thing in events] == [("DELETED", {"chosen": "yes"})]
 
 
-async def test_a_compaction_cut_short_leaves_no_rows_behind_for_ever(tmp_path: Path) -> None:
+async def test_an_interrupted_compaction_is_completed_after_a_restart(tmp_path: Path) -> None:
     clock = ManualClock()
     path = tmp_path / "store.db"
     async with opened(path, clock, Window(seconds=300)) as api:
@@ -160,7 +160,7 @@ async def test_a_compaction_cut_short_leaves_no_rows_behind_for_ever(tmp_path: P
         for number in range(5):
             await asking.patch(CONFIG_MAPS, "a", {"data": {"x": str(number)}})
         newest = api.list(asking.target(CONFIG_MAPS)).resource_version
-    with sqlite3.connect(path) as connection:  # as after the first batch of a large compaction
+    with sqlite3.connect(path) as connection:  # as after the first batch of an interrupted compaction
         connection.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (int(newest),))
     connection.close()
 
@@ -170,7 +170,7 @@ async def test_a_compaction_cut_short_leaves_no_rows_behind_for_ever(tmp_path: P
     assert _rows_beyond_the_living(path) == 0
 
 
-async def test_writes_at_once_share_commits(tmp_path: Path) -> None:
+async def test_concurrent_writes_share_commits(tmp_path: Path) -> None:
     database, clock = CountingDatabase.open(tmp_path / "store.db", 0), ManualClock()
     assert isinstance(database, CountingDatabase)
     api = Api(Store(database, clock, index, Window()), clock)
@@ -184,7 +184,7 @@ async def test_writes_at_once_share_commits(tmp_path: Path) -> None:
     assert len(database.commits) < 150
 
 
-async def test_a_full_disk_refuses_the_write_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_full_disk_fails_writes_but_not_reads(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
         asking = Asking(api)
         await asking.create(CONFIG_MAPS, config_map("before", x="1"))
@@ -199,7 +199,7 @@ async def test_a_full_disk_refuses_the_write_and_nothing_else(tmp_path: Path) ->
         assert asking.names(CONFIG_MAPS) == ["before", "large"]
 
 
-async def test_what_was_decided_on_a_write_that_failed_fails_too(tmp_path: Path) -> None:
+async def test_a_write_decided_on_top_of_a_failed_write_fails_too(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
         asking = Asking(api)
         with full_disk(tmp_path):
@@ -221,7 +221,7 @@ async def test_what_was_decided_on_a_write_that_failed_fails_too(tmp_path: Path)
         assert Asking(api).get(CONFIG_MAPS, "a")["data"] == {"x": "after"}
 
 
-async def test_a_conflict_with_a_queued_write_is_told_when_that_write_is_safe(tmp_path: Path) -> None:
+async def test_a_conflict_with_a_queued_write_is_answered_after_its_commit(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
         asking = Asking(api)
         order: list[str] = []
@@ -238,7 +238,7 @@ async def test_a_conflict_with_a_queued_write_is_told_when_that_write_is_safe(tm
     assert order == ["first created", "second AlreadyExists"]
 
 
-async def test_a_caller_that_gives_up_does_not_undo_its_write(tmp_path: Path) -> None:
+async def test_a_cancelled_caller_does_not_undo_its_write(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
         asking = Asking(api)
         writing = asyncio.ensure_future(asking.create(CONFIG_MAPS, config_map("a")))
@@ -250,7 +250,7 @@ async def test_a_caller_that_gives_up_does_not_undo_its_write(tmp_path: Path) ->
         assert (await following)["data"] == {"x": "1"}
 
 
-async def test_a_write_to_a_store_that_is_closed_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+async def test_a_write_to_a_closed_store_fails_immediately(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
         await Asking(api).create(CONFIG_MAPS, config_map("kept"))
 
@@ -259,7 +259,7 @@ async def test_a_write_to_a_store_that_is_closed_is_refused_and_not_waited_for(t
             await Asking(api).create(CONFIG_MAPS, config_map("late"))
 
 
-async def test_a_newer_store_is_refused_and_not_touched(tmp_path: Path) -> None:
+async def test_a_newer_store_is_rejected_and_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with opened(path):
         pass
@@ -276,7 +276,7 @@ async def test_a_newer_store_is_refused_and_not_touched(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-async def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_rejected_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(b"this is no database " * 100)
 
@@ -289,7 +289,7 @@ async def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) ->
     assert path.read_bytes().startswith(b"this is no database")
 
 
-async def test_a_damaged_page_is_told_as_corruption(tmp_path: Path) -> None:
+async def test_a_damaged_page_is_reported_as_corruption(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with opened(path) as api:
         for number in range(50):
@@ -303,7 +303,7 @@ async def test_a_damaged_page_is_told_as_corruption(tmp_path: Path) -> None:
             pass
 
 
-async def test_a_record_that_is_no_object_is_told_as_corruption(tmp_path: Path) -> None:
+async def test_a_row_that_is_not_an_object_is_reported_as_corruption(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with opened(path) as api:
         await Asking(api).create(CONFIG_MAPS, config_map("a"))
@@ -318,7 +318,7 @@ async def test_a_record_that_is_no_object_is_told_as_corruption(tmp_path: Path) 
     assert "configmaps default/a" in str(caught.value)
 
 
-async def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+async def test_a_database_of_another_program_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE songs (title TEXT)")
@@ -329,7 +329,7 @@ async def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> No
             pass
 
 
-async def test_two_servers_cannot_have_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_servers_cannot_open_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_LOCK_WAIT_MS", 50)
     path = tmp_path / "store.db"
     async with opened(path):
@@ -342,7 +342,7 @@ async def test_two_servers_cannot_have_one_store(tmp_path: Path, monkeypatch: py
     assert "tarragon down" in str(caught.value)
 
 
-async def test_a_store_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+async def test_a_store_that_cannot_be_created_gives_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
 
     with pytest.raises(TarragonError, match="cannot use the store"):
@@ -370,11 +370,11 @@ MOUNTS = """\
         ("/var/x", ""),
     ],
 )
-def test_network_file_systems_are_known_by_the_mount_that_is_nearest(path: str, kind: str) -> None:
+def test_network_file_systems_are_detected_by_the_innermost_mount(path: str, kind: str) -> None:
     assert network_file_system(Path(path), MOUNTS) == kind
 
 
-async def test_a_store_on_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_on_a_network_file_system_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "mounts"
     table.write_text(f"50 1 0:1 / {tmp_path} rw - nfs4 server:/x rw\n")
     monkeypatch.setattr(database, "_MOUNTS", table)
@@ -417,8 +417,8 @@ async def test_objects_are_read_from_disk_while_no_server_runs(tmp_path: Path) -
     assert listing.resource_version == version
 
 
-async def test_a_crashed_store_is_readable_without_permission_to_write(tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder:  # not below tmp_path, which only its owner may enter
+async def test_a_crashed_store_can_be_read_without_write_permission(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # not in tmp_path, which only its owner can enter
         async with opened(tmp_path / "store.db") as api:
             await Asking(api).create(CONFIG_MAPS, config_map("a"))
             answer = await asyncio.to_thread(_read_crashed_copy, tmp_path, Path(folder))
@@ -426,7 +426,7 @@ async def test_a_crashed_store_is_readable_without_permission_to_write(tmp_path:
     assert (answer.stdout.strip(), answer.stderr) == ("a", "")
 
 
-def test_a_store_that_is_not_there_says_how_to_make_one(tmp_path: Path) -> None:
+def test_a_missing_store_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(TarragonError, match="there is no local cluster") as caught:
         OnDisk.open(tmp_path / "store.db")
 
@@ -434,7 +434,7 @@ def test_a_store_that_is_not_there_says_how_to_make_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_no_acknowledged_write_is_lost_and_none_is_half_there_after_kill_9(tmp_path: Path) -> None:
+async def test_acknowledged_writes_survive_kill_9_and_none_is_partial(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     dice = random.Random(20261121)
     acknowledged: dict[str, int] = {}
@@ -455,7 +455,7 @@ async def test_no_acknowledged_write_is_lost_and_none_is_half_there_after_kill_9
 
 
 def _crash(path: Path, generation: int, after: int) -> dict[str, int]:
-    """Let a writer run until it has acknowledged so many writes, kill it, and return what it had acknowledged."""
+    """Kill a writer after it has acknowledged `after` writes. Returns the acknowledged writes."""
     command = [sys.executable, str(HERE / "crashing_writer.py"), str(path), str(generation)]
     acknowledged: dict[str, int] = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_environment()) as writer:
@@ -463,7 +463,7 @@ def _crash(path: Path, generation: int, after: int) -> dict[str, int]:
         for number, line in enumerate(writer.stdout):
             if number == after:
                 writer.send_signal(signal.SIGKILL)
-            if line.endswith("\n"):  # what was printed before the kill counts; half a line does not
+            if line.endswith("\n"):  # writes printed before the kill count, except an incomplete line
                 name, _, count = line.strip().partition(" ")
                 acknowledged[name] = max(int(count), acknowledged.get(name, 0))
     assert writer.returncode == -signal.SIGKILL
@@ -471,7 +471,7 @@ def _crash(path: Path, generation: int, after: int) -> dict[str, int]:
 
 
 def _read_crashed_copy(source: Path, image: Path) -> subprocess.CompletedProcess[str]:
-    """What a crash at this moment would leave, read by somebody who may not write there."""
+    """Copy the files as a crash would leave them, and read the copy as a user without write permission."""
     for name in ("store.db", "store.db-wal"):
         shutil.copy(source / name, image / name)
         (image / name).chmod(0o444)
@@ -492,7 +492,7 @@ def _environment() -> dict[str, str]:
 
 
 class CountingDatabase(Database):
-    """Notes how many rows went into each commit."""
+    """Records the number of rows of each commit."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         super().__init__(path, connection)
@@ -505,7 +505,7 @@ class CountingDatabase(Database):
 
 @contextmanager
 def full_disk(folder: Path) -> Iterator[None]:
-    """The system takes no byte that would make a file of this process larger than the largest in the folder."""
+    """Simulate a full disk: limit the size of files of this process to the largest one in the folder."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     largest = max(file.stat().st_size for file in folder.iterdir())
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest + 50_000, hard))
@@ -516,7 +516,7 @@ def full_disk(folder: Path) -> Iterator[None]:
 
 
 async def _pass_time(api: Api, clock: ManualClock, seconds: float) -> None:
-    """Let the server look after itself once, that much later."""
+    """Advance the clock and let the server run its maintenance once."""
     clock.advance(seconds)
     await api.tidy()
 

@@ -14,7 +14,7 @@ def container(tmp_path: Path) -> Container:
 
 @pytest.fixture(params=VERSIONS)
 def any_container(request: pytest.FixtureRequest, tmp_path: Path) -> Container:
-    """One of each Python that images have, as far as this machine has them."""
+    """A container for each Python version that images have and that is installed on this machine."""
     if request.param not in pythons():
-        pytest.skip(f"there is no Python {request.param} here")
+        pytest.skip(f"Python {request.param} is not installed")
     return Container(tmp_path, pythons()[request.param])

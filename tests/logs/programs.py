@@ -1,4 +1,4 @@
-"""Runs the scripts as the container of a replica would, on any Python that this machine has."""
+"""Runs the log scripts as in the container of a replica, with any Python on this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATIENCE = 60
 
 @cache
 def pythons() -> Mapping[str, str]:
-    """Version -> program. This one is among them."""
+    """The Python programs on this machine by version, including the current one."""
     found = {f"{sys.version_info.major}.{sys.version_info.minor}": sys.executable}
     for version in VERSIONS:
         kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
@@ -43,13 +43,13 @@ def pythons() -> Mapping[str, str]:
 
 
 def _works(program: str) -> bool:
-    """A shim of pyenv is there for versions that are not."""
+    """Whether a program runs: pyenv has shims for versions that are not active."""
     return subprocess.run([program, "-c", ""], capture_output=True, check=False, timeout=PATIENCE).returncode == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What came out."""
+    """The result of a command."""
 
     code: int
     out: bytes
@@ -57,7 +57,7 @@ class Told:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Of stdout, then of stderr. Fails where one is no JSON."""
+        """The decoded lines of stdout and stderr. Fails if a line is not JSON."""
         return [json.loads(line) for line in (*self.out.splitlines(), *self.err.splitlines())]
 
     @property
@@ -66,7 +66,7 @@ class Told:
 
 
 class Container:
-    """The folder that is mounted, and what the environment says."""
+    """A simulated container: the folder with the mounted scripts, and the environment of the pod."""
 
     def __init__(self, folder: Path, python: str = sys.executable) -> None:
         self.scripts = folder / "scripts"
@@ -91,7 +91,7 @@ class Container:
         )
 
     def run(self, *words: str, said: bytes = b"", **env: str) -> Told:
-        """To its end. `said`: what it reads."""
+        """Run a command to its end. `said` is its standard input."""
         return ended(self.start(*words, stdin=subprocess.PIPE, env={**self.env, **env}), said)
 
     def run_python(self, program: str, *words: str) -> Told:

@@ -1,4 +1,4 @@
-"""The program in front of the command is as if it were not there."""
+"""The log wrapper is transparent: exit codes, signals, stdin and output are those of the command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sh(script: str) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 42, 130, 137, 255])
-def test_the_exit_code_is_the_command_s(any_container: Container, code: int) -> None:
+def test_the_exit_code_is_that_of_the_command(any_container: Container, code: int) -> None:
     assert any_container.run(*sh(f"exit {code}")).code == code
 
 
@@ -55,7 +55,7 @@ while True:
     assert (told.code, told.messages) == (7, ["caught"])
 
 
-def test_a_command_that_takes_its_time_after_sigterm_is_waited_for(any_container: Container) -> None:
+def test_the_wrapper_waits_for_a_command_that_handles_sigterm(any_container: Container) -> None:
     script = "trap 'echo saving; sleep 0.3; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.02; done"
     process = any_container.start(*sh(script))
     assert process.stdout is not None
@@ -67,18 +67,18 @@ def test_a_command_that_takes_its_time_after_sigterm_is_waited_for(any_container
     assert (told.code, told.messages) == (0, ["saving", "saved"])
 
 
-def test_a_signal_that_comes_before_the_command_is_there_is_not_lost(any_container: Container) -> None:
+def test_a_signal_before_the_start_of_the_command_is_not_lost(any_container: Container) -> None:
     for delay in (0.0, 0.01, 0.02, 0.03, 0.05):
         process = any_container.start("sleep", "60")
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(delay)
         process.terminate()
 
-        assert ended(process).code in {128 + 15, -15}  # the latter before it was there itself
+        assert ended(process).code in {128 + 15, -15}  # the latter before the wrapper had installed its handlers
 
 
-def test_one_sigterm_to_a_whole_group_is_one_to_the_command(container: Container) -> None:
-    """A node of processes signals the group of a container."""
+def test_a_sigterm_to_the_process_group_reaches_the_command_once(container: Container) -> None:
+    """The process kubelet signals the process group of a container."""
     script = "trap 'echo caught' TERM; echo ready; while :; do [ -e \"$END\" ] && exit 0; done"
     end = container.ending
     process = container.start(*sh(script), start_new_session=True, env={**container.env, "END": str(end), MARK: "x"})
@@ -92,13 +92,13 @@ def test_one_sigterm_to_a_whole_group_is_one_to_the_command(container: Container
     assert ended(process).messages == []
 
 
-def test_stdin_is_the_command_s(any_container: Container) -> None:
+def test_stdin_reaches_the_command(any_container: Container) -> None:
     told = any_container.run(*sh("read a; read b; echo $b $a"), said=b"one\ntwo\n")
 
     assert told.messages == ["two one"]
 
 
-def test_a_command_that_is_not_there_is_told_as_a_shell_would(any_container: Container, tmp_path: Path) -> None:
+def test_a_missing_command_gives_the_error_of_a_shell(any_container: Container, tmp_path: Path) -> None:
     plain = tmp_path / "plain.txt"
     plain.write_text("no program")
 
@@ -108,7 +108,7 @@ def test_a_command_that_is_not_there_is_told_as_a_shell_would(any_container: Con
     assert (refused.code, refused.lines[0]["severity"]) == (126, "ERROR")
 
 
-def test_what_a_command_leaves_behind_is_not_waited_for(container: Container) -> None:
+def test_background_processes_of_a_command_are_not_waited_for(container: Container) -> None:
     told = container.start(*sh("sleep 60 & echo $!; exit 3"))
     assert told.stdout is not None
     line = told.stdout.readline()
@@ -118,7 +118,7 @@ def test_what_a_command_leaves_behind_is_not_waited_for(container: Container) ->
     ended(told)
 
 
-def test_all_that_was_said_before_the_end_is_told(container: Container) -> None:
+def test_all_output_before_the_end_is_logged(container: Container) -> None:
     for _ in range(20):
         told = container.run(*sh("seq 200; seq 200 >&2; kill -KILL $$"))
 
@@ -126,7 +126,7 @@ def test_all_that_was_said_before_the_end_is_told(container: Container) -> None:
         assert told.messages == [*map(str, range(1, 201))] * 2
 
 
-def test_a_log_that_nobody_reads_any_more_ends_the_command_as_it_would_alone(container: Container) -> None:
+def test_a_closed_log_ends_the_command_as_without_the_wrapper(container: Container) -> None:
     process = container.start("yes")
     assert process.stdout is not None
     process.stdout.readline()
@@ -137,37 +137,37 @@ def test_a_log_that_nobody_reads_any_more_ends_the_command_as_it_would_alone(con
     process.stderr.close()
 
 
-def test_a_command_may_close_its_output_and_go_on(container: Container) -> None:
+def test_a_command_may_close_its_output_and_continue(container: Container) -> None:
     told = container.run(*sh("exec >&- 2>&-; sleep 0.2; exit 5"))
 
     assert told.code == 5
 
 
-def test_the_last_words_of_a_failure_can_be_read(any_container: Container) -> None:
+def test_the_last_lines_of_a_failure_are_its_termination_message(any_container: Container) -> None:
     any_container.run(*sh('echo one; echo \'{"message": "two", "loss": 1}\'; exit 1'))
 
     assert any_container.ending.read_text() == "one\ntwo"
 
 
-def test_last_words_are_as_many_as_kubernetes_keeps(container: Container) -> None:
+def test_the_termination_message_is_as_long_as_kubernetes_allows(container: Container) -> None:
     container.run(*sh("seq 1000; exit 1"))
     assert container.ending.read_text().splitlines() == [str(number) for number in range(921, 1001)]
 
 
-def test_a_message_that_the_command_has_left_itself_stays(container: Container) -> None:
+def test_a_termination_message_of_the_command_itself_is_kept(container: Container) -> None:
     container.run(*sh(f"echo mine > {container.ending}; echo x; exit 1"))
 
     assert container.ending.read_text() == "mine\n"
 
 
-def test_who_succeeds_leaves_no_last_words(container: Container) -> None:
+def test_a_successful_command_has_no_termination_message(container: Container) -> None:
     container.run(*sh("echo x"))
 
     assert not container.ending.exists()
 
 
 def run_as_in_a_pod(container: Container, path: str, *command: str) -> subprocess.CompletedProcess[bytes]:
-    """As the pod's command says it, with these programs only."""
+    """Run the command of the pod, with only the programs in a folder on PATH."""
     argv = ["sh", "-c", _WRAPPER, str(container.scripts / "json_logs.py"), *command]
     env = {**container.env, "PATH": path}
     return subprocess.run(argv, env=env, capture_output=True, check=False, timeout=60)
@@ -208,7 +208,7 @@ def test_without_the_scripts_the_command_runs_plain(container: Container) -> Non
     assert (ran.returncode, ran.stdout) == (0, b"hello\n")
 
 
-def test_words_of_the_command_come_through_unchanged(container: Container) -> None:
+def test_arguments_of_the_command_are_not_changed(container: Container) -> None:
     words = ["a b", "", "$HOME", "'", '"', "\\n", "*", "-c", "é"]
 
     ran = run_as_in_a_pod(

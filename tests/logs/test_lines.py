@@ -1,4 +1,4 @@
-"""What becomes of the lines that a program says."""
+"""Conversion of a program's output lines to JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def one(container: Container, line: str) -> dict[str, Any]:
     return found
 
 
-def test_every_line_says_whose_it_is(any_container: Container) -> None:
+def test_every_line_names_its_replica(any_container: Container) -> None:
     told = any_container.run("sh", "-c", "echo out; echo hé >&2")
 
     out, err = told.lines
@@ -56,7 +56,7 @@ def test_every_line_says_whose_it_is(any_container: Container) -> None:
         ("Epoch 1/10", "INFO", "Epoch 1/10", None),
     ],
 )  # fmt: skip
-def test_severity_and_place_are_read_from_the_beginning(
+def test_severity_and_source_location_are_parsed_from_the_prefix(
     container: Container, line: str, severity: str, message: str, place: str | None
 ) -> None:
     found = one(container, line)
@@ -70,7 +70,7 @@ def test_the_name_of_a_logger_is_kept(container: Container) -> None:
     assert one(container, "ERROR:absl:x")["logger"] == "absl"
 
 
-def test_an_object_gets_the_fields_and_keeps_its_own(container: Container) -> None:
+def test_a_json_line_gets_our_fields_and_keeps_its_own(container: Container) -> None:
     found = one(container, '{"level": "warn", "msg": "slow", "loss": 0.5, "job": "mine", "time": "then"}')
 
     assert (found["loss"], found["severity"], found["message"], found["time"]) == (0.5, "WARNING", "slow", "then")
@@ -78,7 +78,7 @@ def test_an_object_gets_the_fields_and_keeps_its_own(container: Container) -> No
     assert found[LABELS]["replica_type"] == "ps"
 
 
-def test_labels_of_an_object_are_kept_beside_ours(container: Container) -> None:
+def test_labels_of_a_json_line_are_merged_with_ours(container: Container) -> None:
     found = one(container, json.dumps({"message": "x", LABELS: {"experiment": "7"}}))
 
     assert found[LABELS] == {"experiment": "7"} | {name: str(value) for name, value in FIELDS.items()}
@@ -99,20 +99,20 @@ def test_labels_of_an_object_are_kept_beside_ours(container: Container) -> None:
     ],
     ids=lambda line: line[:12],
 )
-def test_what_is_no_object_is_text(container: Container, line: str) -> None:
+def test_a_line_that_is_not_a_json_object_is_text(container: Container, line: str) -> None:
     assert one(container, line)["message"] == line
 
 
-def test_empty_lines_are_lines_and_carriage_returns_no_part_of_them(container: Container) -> None:
+def test_empty_lines_are_logged_and_carriage_returns_are_removed(container: Container) -> None:
     assert [line["message"] for line in said(container, b"\na\r\n\r\n")] == ["", "a", ""]
 
 
-def test_an_end_without_a_line_end_is_not_lost(container: Container) -> None:
+def test_a_last_line_without_a_newline_is_not_lost(container: Container) -> None:
     assert [line["message"] for line in said(container, b"one\ntwo")] == ["one", "two"]
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "€", "🌿"])
-def test_a_line_that_is_too_long_is_told_in_pieces_between_letters(any_container: Container, letter: str) -> None:
+def test_a_long_line_is_split_between_characters(any_container: Container, letter: str) -> None:
     text = "." + letter * (3 * LONGEST // len(letter.encode()))
 
     told = any_container.run("cat", said=text.encode() + b"\nnext\n")
@@ -130,17 +130,17 @@ def test_any_bytes_give_valid_json(any_container: Container) -> None:
 
     assert told.code == 0
     assert "".join(told.messages).count("�") > 300
-    assert told.out.decode()  # all of it is UTF-8
+    assert told.out.decode()  # everything is UTF-8
     assert all(line["replica_type"] == "ps" for line in told.lines)
 
 
-def test_half_a_pair_of_surrogates_in_json_does_no_harm(any_container: Container) -> None:
+def test_a_lone_surrogate_in_json_is_harmless(any_container: Container) -> None:
     (found,) = any_container.run("cat", said=rb'{"message": "\ud800 x"}' + b"\n").lines
 
     assert found["message"].endswith(" x")
 
 
-def test_a_million_lines_come_through_in_order(container: Container) -> None:
+def test_a_million_lines_are_logged_in_order(container: Container) -> None:
     process = container.start("seq", "1000000", bufsize=-1)
     assert process.stdout is not None
     digest, number = hashlib.sha256(), 0
@@ -154,8 +154,8 @@ def test_a_million_lines_come_through_in_order(container: Container) -> None:
     assert ended(process).code == 0
 
 
-def test_who_is_not_read_waits_and_loses_nothing(any_container: Container) -> None:
-    """More than all pipes in between hold."""
+def test_a_program_whose_log_is_not_read_blocks_and_loses_nothing(any_container: Container) -> None:
+    """The output is larger than all pipe buffers."""
     process = any_container.start("sh", "-c", "seq 100000; echo done >&2")
     assert process.stderr is not None
     assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""What Python's own logging becomes, and that programs do not notice how."""
+"""Conversion of records of Python's logging to JSON, which programs do not notice."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_uncaught_exception_is_one_line_and_the_exit_code_is_one(any_containe
     assert line["message"].endswith("ValueError: no")
 
 
-def test_what_is_printed_is_told_in_order_with_what_is_logged_there(any_container: Container) -> None:
+def test_printed_and_logged_lines_keep_their_order(any_container: Container) -> None:
     program = """
 import logging, sys
 logging.basicConfig(stream=sys.stdout, level=20)
@@ -69,13 +69,13 @@ for number in range(50):
     ]
 
 
-def test_the_user_s_own_sitecustomize_and_usercustomize_run_and_see_nothing_of_ours(
+def test_the_users_own_sitecustomize_and_usercustomize_run_and_do_not_see_ours(
     any_container: Container, tmp_path: Path
 ) -> None:
     own = tmp_path / "own"
     own.mkdir()
     (own / "sitecustomize.py").write_text("import sys; sys.mine = __file__; sys.path.append('/added')")
-    (own / "usercustomize.py").write_text("import sys; sys.yours = __file__")  # a virtualenv looks for none
+    (own / "usercustomize.py").write_text("import sys; sys.yours = __file__")  # a virtualenv has no usercustomize
     program = (
         "import sys, sitecustomize; print(sys.mine); print(getattr(sys, 'yours', sys.mine)); "
         "print(sitecustomize.__file__); print(sys.path)"
@@ -92,7 +92,7 @@ def test_the_user_s_own_sitecustomize_and_usercustomize_run_and_see_nothing_of_o
 
 
 @pytest.mark.parametrize("fault", ["import missing_thing", "raise ValueError('mine')", "import sys; sys.exit(3)"])
-def test_a_fault_in_the_user_s_sitecustomize_is_as_it_would_be_without_us(
+def test_an_error_in_the_users_sitecustomize_is_as_without_ours(
     any_container: Container, tmp_path: Path, fault: str
 ) -> None:
     own = tmp_path / "own"
@@ -122,14 +122,14 @@ def test_pythonpath_is_prefixed(any_container: Container, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("flag", ["-S", "-E", "-s"])
-def test_a_python_that_reads_no_sitecustomize_logs_in_the_plain_way(any_container: Container, flag: str) -> None:
+def test_a_python_without_sitecustomize_logs_plain_text(any_container: Container, flag: str) -> None:
     told = any_container.run_python("import logging; logging.basicConfig(); logging.getLogger('a').error('x')", flag)
 
     (line,) = told.lines
     assert (line["severity"], line["message"], line["logger"]) == ("ERROR", "x", "a")
 
 
-def test_output_that_another_program_reads_stays_plain(any_container: Container, tmp_path: Path) -> None:
+def test_output_that_another_program_reads_is_not_changed(any_container: Container, tmp_path: Path) -> None:
     """`python train.py 2>&1 | tee`, `$(python tool.py)`, and logs in files."""
     file = tmp_path / "train.log"
     program = f"""
@@ -146,7 +146,7 @@ logging.error("outer")
     assert file.read_text() == "outer\n"
 
 
-def test_processes_of_multiprocessing_log_as_their_parent_does(any_container: Container, tmp_path: Path) -> None:
+def test_multiprocessing_children_log_like_their_parent(any_container: Container, tmp_path: Path) -> None:
     script = tmp_path / "many.py"
     script.write_text("""
 import logging, multiprocessing, sys
@@ -170,7 +170,7 @@ if __name__ == "__main__":
         assert {line["severity"] for line in told.lines} == {"WARNING"}
 
 
-def test_a_formatter_that_writes_objects_is_left_its_way(any_container: Container) -> None:
+def test_a_formatter_that_writes_json_is_not_replaced(any_container: Container) -> None:
     program = """
 import json, logging
 class Own(logging.Formatter):
@@ -186,7 +186,7 @@ logging.error("x")
     assert (line["step"], line["message"], line["severity"], line["replica_type"]) == (7, "x", "ERROR", "ps")
 
 
-def test_a_record_that_can_t_be_formatted_is_told_as_logging_tells_it(any_container: Container) -> None:
+def test_a_record_that_cannot_be_formatted_is_reported_by_logging(any_container: Container) -> None:
     program = "import logging; logging.basicConfig(); logging.error('%d', 'x'); print('goes on')"
 
     told = any_container.run_python(program)
@@ -206,8 +206,8 @@ def test_a_message_that_is_too_long_loses_its_middle(any_container: Container) -
 
 
 @pytest.mark.parametrize("broken", ["json_logging.py", "json_lines.py", "json_logs.py"])
-def test_no_script_that_is_broken_ends_a_program(any_container: Container, broken: str) -> None:
-    """As it would be if a version of Python came that they can't run on; the pod's shell tries that first."""
+def test_a_broken_script_of_ours_does_not_end_a_program(any_container: Container, broken: str) -> None:
+    """As with a Python version on which the scripts fail; the shell of the pod checks that first."""
     (any_container.scripts / broken).write_text("raise SystemError('broken')")
 
     ran = subprocess.run(
@@ -221,9 +221,9 @@ def test_no_script_that_is_broken_ends_a_program(any_container: Container, broke
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"y\n", b"ERROR:root:x\n")
 
 
-def test_a_python_without_us_in_front_takes_over_its_own_output(any_container: Container) -> None:
-    """The image's own command: only PYTHONPATH says that there is something."""
-    # That threads can import, too, shows that Python 2 has its import lock back.
+def test_a_python_without_the_wrapper_processes_its_own_output(any_container: Container) -> None:
+    """The image's own command, where only PYTHONPATH leads to the scripts."""
+    # An import in a thread shows that Python 2 has released its import lock.
     threaded = "import threading; t = threading.Thread(target=__import__, args=('wsgiref',)); t.start(); t.join(); "
     said = "import os, sys; os.write(2, b'E tensorflow/x.cc:1] c++\\n'); print(sys.stdin.readline()); sys.exit(9)"
     process = subprocess.Popen(
@@ -242,8 +242,8 @@ def test_a_python_without_us_in_front_takes_over_its_own_output(any_container: C
     assert {line["job"] for line in told.lines} == {FIELDS["job"]}
 
 
-def test_a_python_within_another_program_takes_over_nothing(any_container: Container) -> None:
-    """`$(python tool.py)` in an entrypoint is no log."""
+def test_a_python_inside_another_program_does_not_process_its_output(any_container: Container) -> None:
+    """The output of `$(python tool.py)` in an entrypoint is not a log."""
     env = {**any_container.env, "PYTHONPATH": str(any_container.scripts)}
     script = f"x=$({any_container.python} -c 'print(1)'); echo got $x"
 
@@ -254,7 +254,7 @@ def test_a_python_within_another_program_takes_over_nothing(any_container: Conta
     assert ran.stdout == b"got 1\n"
 
 
-def test_a_signal_ends_a_python_that_has_taken_over(any_container: Container) -> None:
+def test_a_signal_ends_a_python_that_processes_its_output(any_container: Container) -> None:
     process = subprocess.Popen(
         [any_container.python, "-u", "-c", "import time; print('ready'); time.sleep(60)"],
         env={**any_container.env, "PYTHONPATH": str(any_container.scripts)},
@@ -271,8 +271,8 @@ def test_a_signal_ends_a_python_that_has_taken_over(any_container: Container) ->
     assert ended(process).code == 128 + 15
 
 
-def test_on_a_terminal_of_its_own_a_program_still_sees_one(container: Container) -> None:
-    """What a program makes of a terminal that it opens itself is not touched."""
+def test_a_program_that_opens_a_terminal_still_sees_one(container: Container) -> None:
+    """A terminal that a program opens itself is not changed."""
     ours, its = pty.openpty()
     program = f"import os; print(os.isatty({its}))"
     process = container.start(container.python, "-c", program, pass_fds=[its])

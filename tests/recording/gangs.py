@@ -1,7 +1,7 @@
-"""What recorded watches tell of gangs: how long one held nodes in part, and whether a node was ever oversold.
+"""Measures gangs in recorded watches: how long a gang was partial, and whether a node was ever overcommitted.
 
-A gang holds a part of what it needs while some of its pods are bound, and another replica, of those without which it
-is of no use, has neither a pod on a node nor a place that is kept for it: the waste that gangs are there to prevent.
+A gang is partial while some of its pods are bound and another required replica has neither a pod on a node nor an
+assignment. Gang scheduling exists to prevent this waste.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tarragon.plan.nodes.capacity import node_capacity, pod_request
 
 @dataclass
 class Spans:
-    """Times during which something was so, by who it was so of."""
+    """The periods in which a condition held, by object."""
 
     total: float = 0.0
     longest: float = 0.0
     _since: dict[str, float] = field(default_factory=dict)
 
     def tell(self, at: float, of: Collection[str], among: Collection[str]) -> None:
-        """From now on it is so of these; of the others among them it is not."""
+        """From now on the condition holds for `of`, and not for the others in `among`."""
         for name in among:
             if name in of:
                 self._since.setdefault(name, at)
@@ -47,7 +47,7 @@ class Spans:
 
 @dataclass
 class Gang:
-    """What is known of one job at a moment."""
+    """The observed state of a job."""
 
     least: frozenset[Replica] = frozenset()
     kept: Mapping[Replica, str] = field(default_factory=dict)
@@ -57,23 +57,23 @@ class Gang:
 
 
 class Record:
-    """To be told every change in order. Times in seconds."""
+    """A record of all changes, which must be added in order. Times are in seconds."""
 
     def __init__(self) -> None:
         self.half = Spans()
-        """Gangs of which a part held nodes while the rest had no place."""
+        """Partial gangs: some replicas were bound while others had no assignment."""
         self.gathering = Spans()
-        """Gangs whose places were kept, and whose pods were not all there yet."""
+        """Gangs with assignments whose pods did not all exist yet."""
         self.bereaved = Spans()
-        """Gangs that had lost a replica with its node, until it had another place."""
+        """Gangs that had lost a node, until the replica had a new assignment."""
         self.leaving = Spans()
-        """Pods of gangs that have, by the record, no places: they are to go."""
+        """Pods of gangs without assignments, which must be deleted."""
         self.oversold: list[str] = []
-        """Where pods ran that had no room together."""
+        """Nodes on which running pods exceeded the capacity."""
         self.bound_beyond: list[str] = []
-        """Where pods were bound that had none: the kubelet sends the last one back."""
+        """Nodes on which bound pods exceeded the capacity; the kubelet rejects the last one."""
         self.sizes: dict[str, list[int]] = defaultdict(list)
-        """How many replicas each job was to have, in order."""
+        """The admitted numbers of replicas of each job, in order."""
         self._gangs: dict[str, Gang] = {}
         self._pods: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._on: dict[str, dict[Key, Resources]] = defaultdict(dict)
@@ -129,7 +129,7 @@ class Record:
             spans.end(at)
 
     def _weigh(self, key: Key, old: Pod | None, new: Pod | None) -> None:
-        """A pod that ended, or is refused, holds nothing."""
+        """Update the usage of nodes. A finished or rejected pod uses nothing."""
         if old is not None and old.spec.node_name:
             self._on[old.spec.node_name].pop(key, None)
             self._runs_on[old.spec.node_name].pop(key, None)
@@ -170,7 +170,7 @@ class Record:
 def recorded(
     record: Record, clock: Clock, *, jobs: Mapping[Framework, Live[CustomObject]], pods: Live[Pod], nodes: Live[Node]
 ) -> None:
-    """Let the record follow these caches, which must not have been filled yet."""
+    """Add all changes of these caches, which must still be empty, to a record."""
 
     def told_of(framework: Framework) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
         def told(_: Key, __: CustomObject | None, new: CustomObject | None) -> None:
@@ -186,9 +186,9 @@ def recorded(
 
 
 def report(record: Record) -> Iterator[str]:
-    yield f"seconds with half a gang: {record.half.total:g}"
-    yield f"seconds until all pods of a gang were made, at most: {record.gathering.longest:.2f}"
-    yield f"seconds until a replica whose node was lost had another place, at most: {record.bereaved.longest:.2f}"
-    yield f"seconds until pods without a place were gone, at most: {record.leaving.longest:.2f}"
+    yield f"seconds with a partial gang: {record.half.total:g}"
+    yield f"seconds until all pods of a gang were created, at most: {record.gathering.longest:.2f}"
+    yield f"seconds until a replica whose node was lost was assigned again, at most: {record.bereaved.longest:.2f}"
+    yield f"seconds until pods without an assignment were gone, at most: {record.leaving.longest:.2f}"
     yield f"nodes oversold: {len(record.oversold)}"
-    yield f"pods bound beyond what their node had left: {len(record.bound_beyond)}"
+    yield f"pods bound beyond the capacity of their node: {len(record.bound_beyond)}"

@@ -1,4 +1,4 @@
-"""The recorder itself: a measure that can't see half a gang would always say that there was none."""
+"""The recorder itself: one that cannot detect partial gangs would always report none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPEC = {"containers": [{"name": "tensorflow", "image": "i", "resources": CPU}]}
 
 
 def a_job(**nodes: dict[str, str]) -> CustomObject:
-    """One parameter server and two workers; places as in `PS={"a": "0"}`."""
+    """A job with one parameter server and two workers. Assignments are like `PS={"a": "0"}`."""
     admission: Json = {"queued": "2026-01-01T00:00:00.000000Z", "nodes": nodes}
     if nodes:
         admission["admitted"] = admission["queued"]
@@ -55,15 +55,15 @@ def binds(record: Record, at: float, name: str, node: str) -> None:
     record.pod(at, Key("default", name), None, a_pod(name, node))
 
 
-def test_pods_that_hold_nodes_while_the_others_have_no_place_are_half_a_gang(record: Record) -> None:
+def test_pods_bound_while_other_replicas_are_unassigned_are_a_partial_gang(record: Record) -> None:
     record.job(1, TENSORFLOW, a_job(PS={"a": "0"}, Worker={"a": "0"}))
     binds(record, 2, "job-ps-0", "a")
     record.job(5, TENSORFLOW, a_job(PS={"a": "0"}, Worker={"a": "0", "b": "1"}))
 
-    assert next(report(record)) == "seconds with half a gang: 3"
+    assert next(report(record)) == "seconds with a partial gang: 3"
 
 
-def test_pods_that_are_made_one_after_the_other_are_no_half_gang_where_all_have_their_places(record: Record) -> None:
+def test_pods_created_in_sequence_are_no_partial_gang_if_all_replicas_are_assigned(record: Record) -> None:
     record.job(1, TENSORFLOW, a_job(PS={"a": "0"}, Worker={"a": "0", "b": "1"}))
     for at, (name, node) in enumerate([("job-ps-0", "a"), ("job-worker-0", "a"), ("job-worker-1", "b")], 2):
         binds(record, at, name, node)
@@ -71,7 +71,7 @@ def test_pods_that_are_made_one_after_the_other_are_no_half_gang_where_all_have_
     assert (record.half.total, record.gathering.longest) == (0, 2)
 
 
-def test_a_node_that_is_lost_is_told_apart(record: Record) -> None:
+def test_a_lost_node_is_recorded_separately(record: Record) -> None:
     record.job(1, TENSORFLOW, a_job(PS={"a": "0"}, Worker={"a": "0", "b": "1"}))
     for name, node in [("job-ps-0", "a"), ("job-worker-0", "a"), ("job-worker-1", "b")]:
         binds(record, 2, name, node)
@@ -82,7 +82,7 @@ def test_a_node_that_is_lost_is_told_apart(record: Record) -> None:
     assert (record.half.total, record.bereaved.longest) == (0, 6)
 
 
-def test_pods_of_a_job_without_places_are_told_until_they_are_gone(record: Record) -> None:
+def test_pods_of_an_unassigned_job_are_recorded_until_they_are_gone(record: Record) -> None:
     record.job(1, TENSORFLOW, a_job())
     binds(record, 2, "job-ps-0", "a")
     record.pod(6, Key("default", "job-ps-0"), a_pod("job-ps-0", "a"), None)
@@ -90,7 +90,7 @@ def test_pods_of_a_job_without_places_are_told_until_they_are_gone(record: Recor
     assert (record.half.total, record.leaving.longest) == (0, 4)
 
 
-def test_a_node_is_oversold_by_the_pod_that_has_no_room(record: Record) -> None:
+def test_a_pod_that_exceeds_its_node_is_recorded(record: Record) -> None:
     for number in range(3):
         binds(record, 2, f"job-worker-{number}", "a")
 

@@ -32,9 +32,9 @@ class Ended:
 
 
 class User:
-    """Somebody with an embedded cluster of their own, in a process, and an unmodified kubectl.
+    """A user with an embedded cluster in a process and an unmodified kubectl.
 
-    `websockets` False is what older clients do: SPDY.
+    With `websockets` False, kubectl uses SPDY like older clients.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +81,7 @@ class User:
         return Ended(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     def begin(self, *words: str) -> subprocess.Popen[bytes]:
-        """A kubectl that goes on."""
+        """Start a kubectl in the background."""
         return subprocess.Popen(
             ["kubectl", *words],
             stdin=subprocess.PIPE,
@@ -91,7 +91,7 @@ class User:
         )
 
     def pod(self, name: str, script: str, **fields: object) -> None:
-        """It runs when this returns."""
+        """Create a pod, which is running on return."""
         container = container_json(command=["sh", "-c", script], **fields)
         volumes = [{"name": "data", "emptyDir": {}}] if "volumeMounts" in fields else []
         body = {
@@ -105,7 +105,7 @@ class User:
         assert self.kubectl("wait", f"pod/{name}", "--for=condition=Ready", f"--timeout={SECONDS:.0f}s").code == 0
 
     def terminal(self, *words: str, steps: list[tuple[str, str]]) -> Ended:
-        """Of kubectl on a terminal of 111 columns and 33 rows; each step is what to wait for and what to type then."""
+        """Run kubectl on a terminal of 111 columns and 33 rows. Each step is a text to wait for and an input."""
         pid, screen = pty.fork()
         if pid == 0:
             os.execvpe("kubectl", ["kubectl", *words], {**self.environment, "TERM": "xterm"})  # noqa: S606
@@ -130,7 +130,7 @@ class Forwarding:
     port: int
 
     def ask(self, words: bytes) -> bytes:
-        """What comes back until the other side ends, after all was said."""
+        """Send the input, and return the output until the other side closes the connection."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS) as line:
             line.sendall(words)
             line.shutdown(socket.SHUT_WR)
@@ -140,7 +140,7 @@ class Forwarding:
             return said
 
     def end(self) -> str:
-        """What it has complained."""
+        """Stop the forwarding. Returns its error output."""
         self.process.terminate()
         return self.process.communicate(timeout=SECONDS)[1].decode()
 
@@ -182,6 +182,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
 
 @pytest.fixture(params=[True, False], ids=["websockets", "spdy"])
 def user(cluster: User, request: pytest.FixtureRequest) -> User:
-    """With the pod `p`, which does nothing and has a volume at /data."""
+    """A user with the idle pod `p`, which has a volume at /data."""
     cluster.websockets = request.param
     return cluster

@@ -1,4 +1,4 @@
-"""kubectl exec, cp, attach and run against the embedded cluster, by WebSockets and by SPDY."""
+"""kubectl exec, cp, attach and run against the embedded cluster, over WebSockets and SPDY."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def unique(user: User, name: str) -> str:
     return f"{name}-{'ws' if user.websockets else 'spdy'}"
 
 
-def test_a_command_has_the_containers_variables_and_its_exit_code_comes_back(user: User) -> None:
+def test_exec_has_the_containers_variables_and_returns_the_exit_code(user: User) -> None:
     ended = user.kubectl("exec", "p", "--", "sh", "-c", "echo $COLOUR; echo bad >&2; exit 3")
 
     assert (ended.code, ended.out) == (3, "blue\n")
     assert ended.err == "bad\ncommand terminated with exit code 3\n"
 
 
-def test_stdin_goes_in_and_its_end_too(user: User) -> None:
+def test_stdin_and_its_end_reach_the_command(user: User) -> None:
     assert user.kubectl("exec", "-i", "p", "--", "sh", "-c", "cat; echo over", stdin="hello\n").out == "hello\nover\n"
 
 
-def test_a_command_that_is_not_there_is_refused_in_the_words_of_a_runtime(user: User) -> None:
+def test_a_missing_command_gives_the_error_of_a_container_runtime(user: User) -> None:
     ended = user.kubectl("exec", "p", "--", "nonsense")
 
     assert ended.code == 1
@@ -42,13 +42,13 @@ def test_a_command_that_is_not_there_is_refused_in_the_words_of_a_runtime(user: 
     )
 
 
-def test_who_names_no_container_that_there_is_hears_what_a_real_server_says(user: User) -> None:
+def test_an_unknown_container_gives_the_error_of_a_real_server(user: User) -> None:
     assert user.kubectl("exec", "nobody", "--", "true").err == 'Error from server (NotFound): pods "nobody" not found\n'
     other = user.kubectl("exec", "p", "-c", "x", "--", "true")
     assert other.err == "Error from server (BadRequest): container x is not valid for pod p\n"
 
 
-def test_a_hundred_megabytes_are_copied_in_and_out_of_a_mounted_volume(user: User, tmp_path: Path) -> None:
+def test_kubectl_cp_copies_a_hundred_megabytes_into_and_out_of_a_volume(user: User, tmp_path: Path) -> None:
     data = os.urandom(1 << 20) * 100
     (tmp_path / "there").write_bytes(data)
 
@@ -61,7 +61,7 @@ def test_a_hundred_megabytes_are_copied_in_and_out_of_a_mounted_volume(user: Use
     assert (tmp_path / "back").read_bytes() == data
 
 
-def test_a_folder_is_copied_with_what_is_in_it(user: User, tmp_path: Path) -> None:
+def test_a_folder_is_copied_with_its_contents(user: User, tmp_path: Path) -> None:
     (tmp_path / "there/below").mkdir(parents=True)
     (tmp_path / "there/below/x").write_text("7")
     target = f"/data/{unique(user, 'folder')}"
@@ -72,7 +72,7 @@ def test_a_folder_is_copied_with_what_is_in_it(user: User, tmp_path: Path) -> No
     assert (tmp_path / "back/below/x").read_text() == "7"
 
 
-def test_a_shell_on_a_terminal_knows_the_size_of_the_window(user: User) -> None:
+def test_a_shell_on_a_terminal_has_the_window_size(user: User) -> None:
     ended = user.terminal("exec", "-it", "p", "--", "sh", steps=[("# ", "stty size; tty; exit 5\n")])
 
     assert "33 111\r\n" in ended.out
@@ -80,7 +80,7 @@ def test_a_shell_on_a_terminal_knows_the_size_of_the_window(user: User) -> None:
     assert ended.code == 5
 
 
-def test_a_pod_is_run_attached_to_and_removed(user: User) -> None:
+def test_kubectl_run_attaches_to_a_pod_and_deletes_it(user: User) -> None:
     name = unique(user, "shell")
     words = ("run", "-it", "--rm", name, "--image=python:3", "--restart=Never", "--", "sh")
 
@@ -92,7 +92,7 @@ def test_a_pod_is_run_attached_to_and_removed(user: User) -> None:
     assert user.kubectl("get", "pod", name).code == 1
 
 
-def test_a_container_is_attached_to_again_and_its_log_keeps_everything(user: User) -> None:
+def test_attach_works_repeatedly_and_the_log_has_all_output(user: User) -> None:
     name = unique(user, "talks")
     user.pod(name, "echo up; while read x; do echo got $x; done", stdin=True)
 
@@ -109,7 +109,7 @@ def test_a_container_is_attached_to_again_and_its_log_keeps_everything(user: Use
     assert user.kubectl("logs", name).out == "up\ngot one\ngot two\n"
 
 
-def test_a_command_ends_when_its_user_is_killed(user: User) -> None:
+def test_a_command_ends_when_kubectl_is_killed(user: User) -> None:
     running = user.begin("exec", "p", "--", "sh", "-c", "echo $$; exec sleep 1000")
     assert running.stdout
     pid = int(running.stdout.readline())
@@ -120,7 +120,7 @@ def test_a_command_ends_when_its_user_is_killed(user: User) -> None:
     eventually(lambda: pid not in processes.living())
 
 
-def test_fifty_at_once(user: User) -> None:
+def test_fifty_concurrent_commands(user: User) -> None:
     running = [user.begin("exec", "p", "--", "echo", str(number)) for number in range(50)]
 
     said = [(*process.communicate(timeout=60), process.returncode) for process in running]
@@ -128,7 +128,7 @@ def test_fifty_at_once(user: User) -> None:
     assert said == [(f"{number}\n".encode(), b"", 0) for number in range(50)]
 
 
-def test_a_server_that_is_stopped_ends_commands_but_no_container(tmp_path: Path) -> None:
+def test_stopping_the_server_ends_exec_commands_but_not_containers(tmp_path: Path) -> None:
     user = User(tmp_path)
     user.start()
     user.pod("p", "echo $$$$ > pid; exec sleep 1000")

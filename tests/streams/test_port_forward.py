@@ -1,4 +1,4 @@
-"""kubectl port-forward to processes, under the number that the manifest says or the one that it became."""
+"""kubectl port-forward to processes, at the port in the manifest and at the translated port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.streams.test_commands import unique
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.slow, pytest.mark.timeout(300)]
 
-# Listens where its ADDRESS says, else at port PORT; says in capitals whatever it hears, once all was said.
+# Listens at ADDRESS or else at PORT, and returns its whole input in capitals at the end of the input.
 SHOUTS = """\
 import os, socketserver
 
@@ -33,7 +33,7 @@ server.serve_forever()
 
 
 def shouting(user: User, name: str, **env: str) -> int:
-    """A pod that shouts; at which port of this machine."""
+    """Create a pod that returns its input in capitals. Returns its port on this machine."""
     variables = [{"name": key, "value": value} for key, value in env.items()]
     user.pod(name, f"exec python -c '{SHOUTS}'", env=variables, ports=[{"containerPort": 6006, "name": "web"}])
     while not (found := re.search(r"at (\d+)", user.kubectl("logs", name).out)):
@@ -41,7 +41,7 @@ def shouting(user: User, name: str, **env: str) -> int:
     return int(found[1])
 
 
-def test_megabytes_go_through_in_both_directions_and_each_half_ends_by_itself(user: User) -> None:
+def test_megabytes_are_forwarded_both_ways_and_each_direction_closes_separately(user: User) -> None:
     name = unique(user, "shouts")
     port = shouting(user, name)
     data = os.urandom(1 << 20).hex().encode() * 10
@@ -53,7 +53,7 @@ def test_megabytes_go_through_in_both_directions_and_each_half_ends_by_itself(us
     forwarding.end()
 
 
-def test_a_service_is_reached_though_its_pod_listens_at_the_port_that_its_name_became(user: User) -> None:
+def test_a_service_is_forwarded_to_the_translated_port_of_its_pod(user: User) -> None:
     name = unique(user, "board")
     service = {
         "apiVersion": "v1",
@@ -72,7 +72,7 @@ def test_a_service_is_reached_though_its_pod_listens_at_the_port_that_its_name_b
     by_service.end()
 
 
-def test_where_nobody_listens_the_connection_is_refused_whoever_else_listens_there(user: User) -> None:
+def test_a_port_on_which_the_pod_does_not_listen_is_refused(user: User) -> None:
     name = unique(user, "elsewhere")
     strangers = shouting(user, name)
 
@@ -80,7 +80,7 @@ def test_where_nobody_listens_the_connection_is_refused_whoever_else_listens_the
     with contextlib.suppress(ConnectionError):
         assert forwarding.ask(b"anybody?") == b""
 
-    # A real node's refusal ends kubectl, too.
+    # A refused connection ends kubectl on a real node too.
     complaint = forwarding.process.communicate(timeout=60)[1].decode()
     assert f"dial tcp 127.0.0.1:{strangers}: connect: connection refused" in complaint
     assert complaint.endswith("error: lost connection to pod\n")

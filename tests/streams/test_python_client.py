@@ -13,7 +13,7 @@ from kubernetes.stream import portforward, stream
 from tests.streams.conftest import User
 from tests.streams.test_port_forward import shouting
 
-# It leaves sockets open that it has done with.
+# The client does not close its sockets.
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(300),
@@ -30,7 +30,7 @@ def pods(cluster: User) -> Iterator[client.CoreV1Api]:
     gc.collect()
 
 
-def test_a_command_says_its_words_and_its_exit_code(pods: client.CoreV1Api) -> None:
+def test_exec_returns_output_and_exit_code(pods: client.CoreV1Api) -> None:
     line = stream(
         pods.connect_get_namespaced_pod_exec,
         *("p", "default"),
@@ -47,7 +47,7 @@ def test_a_command_says_its_words_and_its_exit_code(pods: client.CoreV1Api) -> N
     assert (line.read_stdout(), line.read_stderr(), line.returncode) == ("got seven\n", "bad\n", 9)
 
 
-def test_all_that_is_said_comes_back_at_once(pods: client.CoreV1Api) -> None:
+def test_exec_returns_all_output(pods: client.CoreV1Api) -> None:
     said = stream(
         pods.connect_get_namespaced_pod_exec,
         "p",
@@ -61,7 +61,7 @@ def test_all_that_is_said_comes_back_at_once(pods: client.CoreV1Api) -> None:
     assert said == "1\n2\n3\n"
 
 
-def test_a_port_is_a_socket(pods: client.CoreV1Api, cluster: User) -> None:
+def test_a_forwarded_port_is_a_socket(pods: client.CoreV1Api, cluster: User) -> None:
     port = shouting(cluster, "python-client")
 
     forwarded = portforward(pods.connect_get_namespaced_pod_portforward, "python-client", "default", ports=str(port))
@@ -73,7 +73,7 @@ def test_a_port_is_a_socket(pods: client.CoreV1Api, cluster: User) -> None:
     assert forwarded.error(port) is None
 
 
-def test_a_port_where_nobody_listens_is_an_error(pods: client.CoreV1Api) -> None:
+def test_forwarding_to_a_closed_port_is_an_error(pods: client.CoreV1Api) -> None:
     forwarded = portforward(pods.connect_get_namespaced_pod_portforward, "p", "default", ports="7")
     line = forwarded.socket(7)
     line.setblocking(True)

@@ -20,7 +20,7 @@ WHY = "\n\nPods that are being deleted counted as restarts.\n"
         "Link the advisory\n\nhttps://example.com/" + "a" * 120,
     ],
 )
-def test_a_message_that_keeps_the_rules_has_no_problem(message: str) -> None:
+def test_a_valid_message_has_no_problems(message: str) -> None:
     assert list(problems(message)) == []
 
 
@@ -38,7 +38,7 @@ def test_a_message_that_keeps_the_rules_has_no_problem(message: str) -> None:
         ("Skip terminating pods\n\n" + "They counted. " * 10, "line of the body"),
     ],
 )
-def test_a_message_that_breaks_a_rule_says_which(message: str, problem: str) -> None:
+def test_the_problem_names_the_broken_rule(message: str, problem: str) -> None:
     (found,) = problems(message)
 
     assert problem in found

@@ -31,19 +31,19 @@ def test_a_command_is_recorded_in_a_terminal_with_its_exit_code() -> None:
     assert recording.exit_code == 3
 
 
-def test_a_command_that_does_not_end_is_ended_and_said_so() -> None:
+def test_a_command_that_exceeds_the_timeout_is_killed() -> None:
     with pytest.raises(TimeoutError, match=r"did not end within 0\.2 s"):
         record([sys.executable, "-c", "input()"], SIZE, timeout=0.2)
 
 
-def test_each_change_is_a_picture_and_what_follows_at_once_belongs_to_it() -> None:
+def test_each_change_is_a_frame_and_output_shortly_after_it_belongs_to_it() -> None:
     pictures = shown(Output(0.0, b"one"), Output(0.01, b" two"), Output(2.0, b"\r\x1b[2Kthree"))
 
     assert [text_of(picture.lines[0]) for picture in pictures] == ["one two", "three"]
     assert [picture.seconds for picture in pictures] == [2.0, 0.0]
 
 
-def test_a_character_cut_in_two_by_a_read_is_one_character() -> None:
+def test_a_character_split_between_two_reads_is_one_character() -> None:
     first, second = b"\xc3", b"\xa9"
 
     pictures = shown(Output(0.0, first), Output(0.01, second))
@@ -51,7 +51,7 @@ def test_a_character_cut_in_two_by_a_read_is_one_character() -> None:
     assert text_of(pictures[-1].lines[0]) == "é"
 
 
-def test_colours_and_faint_text_survive_and_end_where_they_end() -> None:
+def test_colours_and_faint_text_are_kept() -> None:
     (picture,) = shown(Output(0.0, b"\x1b[1;31mred\x1b[0m \x1b[2mfaint\x1b[22m plain"))
 
     styles = [(run.text, run.style.foreground, run.style.bold, run.style.faint) for run in picture.lines[0]]
@@ -63,7 +63,7 @@ def test_colours_and_faint_text_survive_and_end_where_they_end() -> None:
     ]
 
 
-def test_nothing_stands_still_longer_than_allowed_but_the_end() -> None:
+def test_only_the_last_frame_is_shown_longer_than_the_limit() -> None:
     pictures = shown(Output(0.0, b"a"), Output(60.0, b"b"), Output(61.0, b"c"))
 
     shortened = without_idling(pictures, longest=0.5, at_the_end=4.0)
@@ -83,7 +83,7 @@ def test_a_prompt_is_typed_key_by_key() -> None:
     ]
 
 
-def test_the_drawing_shows_every_picture_once_in_a_round_and_the_last_to_those_who_want_no_motion() -> None:
+def test_the_animation_shows_every_frame_and_only_the_last_for_reduced_motion() -> None:
     pictures = without_idling(shown(Output(0.0, b"<a> & b"), Output(1.0, b"\r\x1b[2Kdone")), 1.0, at_the_end=3.0)
 
     image = draw(pictures, SIZE, "a title")
@@ -96,7 +96,7 @@ def test_the_drawing_shows_every_picture_once_in_a_round_and_the_last_to_those_w
     assert "prefers-color-scheme:dark" in sheet
 
 
-def test_a_line_that_many_pictures_show_is_drawn_once() -> None:
+def test_a_line_of_many_frames_is_drawn_once() -> None:
     pictures = shown(Output(0.0, b"stays\r\n0"), *(Output(float(n), b"\r%d" % n) for n in range(1, 10)))
 
     image = draw(pictures, SIZE, "a title")

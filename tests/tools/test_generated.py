@@ -9,7 +9,7 @@ from tests.docs.markdown import ROOT
 
 
 @pytest.mark.parametrize("tool", ["make_commands.py", "make_crds.py", "make_deploy.py", "make_reference.py"])
-def test_what_follows_from_the_code_does(tool: str) -> None:
+def test_generated_files_are_up_to_date(tool: str) -> None:
     done = subprocess.run(
         [sys.executable, f"tools/{tool}", "--check"],
         cwd=ROOT,

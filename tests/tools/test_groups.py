@@ -1,4 +1,4 @@
-"""`make test` counts on pytest-xdist for this; a release that breaks it says nothing, all just takes longer."""
+"""`make test` relies on groups of pytest-xdist; a release that breaks them would only make the tests slower."""
 
 from __future__ import annotations
 

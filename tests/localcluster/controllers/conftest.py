@@ -1,6 +1,6 @@
-"""Where the controllers' tests play.
+"""Clusters for the tests of controllers.
 
-`world` is the embedded cluster, `scene` also a real one: what its controllers do there is what ours have to do.
+`world` is the embedded cluster; `scene` is also a real one, whose controllers ours must match.
 """
 
 from __future__ import annotations

@@ -12,15 +12,15 @@ def collect(scene: Scene) -> None:
     scene.begin(lambda world: GarbageCollector(world.client, world.kinds, world.clock, world.jitter))
 
 
-async def everything_was_looked_at(scene: Scene) -> None:
-    """Garbage that comes last goes last: then whatever else had to go has gone."""
+async def collector_is_idle(scene: Scene) -> None:
+    """Wait for the collector: garbage that is created last is deleted last."""
     for name in ("sentinel-1", "sentinel-2"):
         dead = AnyObject()
         await scene.create(CONFIG_MAPS, name, owners=[owner("Secret", dead, name="never-was", uid=f"uid-of-{name}")])
         await scene.gone(f"configmaps/default/{name}")
 
 
-async def test_what_was_owned_goes_with_its_owner(scene: Scene) -> None:
+async def test_dependents_are_deleted_with_their_owner(scene: Scene) -> None:
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root")
     child = await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root)])
@@ -35,7 +35,7 @@ async def test_what_was_owned_goes_with_its_owner(scene: Scene) -> None:
     assert "secrets/default/stranger" in scene.objects
 
 
-async def test_one_of_two_owners_is_enough_to_stay_and_the_dead_one_is_struck_out(scene: Scene) -> None:
+async def test_an_object_with_one_of_two_owners_stays_and_loses_the_dangling_reference(scene: Scene) -> None:
     collect(scene)
     one, two = await scene.create(CONFIG_MAPS, "one"), await scene.create(CONFIG_MAPS, "two")
     await scene.create(SECRETS, "child", owners=[owner("ConfigMap", one), owner("ConfigMap", two)])
@@ -49,7 +49,7 @@ async def test_one_of_two_owners_is_enough_to_stay_and_the_dead_one_is_struck_ou
     await scene.gone(child)
 
 
-async def test_an_owner_with_the_right_name_and_another_uid_is_dead(scene: Scene) -> None:
+async def test_an_owner_with_the_same_name_and_another_uid_does_not_exist(scene: Scene) -> None:
     first = await scene.create(CONFIG_MAPS, "owner")
     await scene.delete(CONFIG_MAPS, "owner", "Background")
     await scene.create(CONFIG_MAPS, "owner")
@@ -60,7 +60,7 @@ async def test_an_owner_with_the_right_name_and_another_uid_is_dead(scene: Scene
     assert "configmaps/default/owner" in scene.objects
 
 
-async def test_garbage_that_was_there_before_the_collector_is_found(scene: Scene) -> None:
+async def test_garbage_from_before_the_start_of_the_collector_is_deleted(scene: Scene) -> None:
     root = await scene.create(CONFIG_MAPS, "root")
     await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root)])
     await scene.delete(CONFIG_MAPS, "root", "Background")
@@ -69,7 +69,7 @@ async def test_garbage_that_was_there_before_the_collector_is_found(scene: Scene
     await scene.gone("secrets/default/child")
 
 
-async def test_foreground_deletion_takes_those_that_block_first(scene: Scene) -> None:
+async def test_foreground_deletion_deletes_blocking_dependents_first(scene: Scene) -> None:
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root")
     child = await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root, blockOwnerDeletion=True)])
@@ -83,7 +83,7 @@ async def test_foreground_deletion_takes_those_that_block_first(scene: Scene) ->
     assert scene.deleted() == ["pods/default/grandchild", "secrets/default/child", "configmaps/default/root"]
 
 
-async def test_an_owner_deleted_in_the_foreground_waits_for_a_blocking_dependents_finalizer(scene: Scene) -> None:
+async def test_foreground_deletion_waits_for_the_finalizer_of_a_blocking_dependent(scene: Scene) -> None:
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root")
     blocking = [owner("ConfigMap", root, blockOwnerDeletion=True)]
@@ -91,14 +91,14 @@ async def test_an_owner_deleted_in_the_foreground_waits_for_a_blocking_dependent
     await scene.there("secrets/default/child")
     await scene.delete(CONFIG_MAPS, "root", "Foreground")
     await scene.until(lambda: "deletionTimestamp" in scene.objects["secrets/default/child"]["metadata"])
-    await everything_was_looked_at(scene)
+    await collector_is_idle(scene)
     assert "configmaps/default/root" in scene.objects
 
     await scene.patch(SECRETS, "child", {"metadata": {"finalizers": None}})
     await scene.gone("configmaps/default/root")
 
 
-async def test_foreground_deletion_does_not_wait_for_those_that_do_not_block(scene: Scene) -> None:
+async def test_foreground_deletion_does_not_wait_for_dependents_that_do_not_block(scene: Scene) -> None:
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root")
     await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root)], finalizers=["example.org/hold"])
@@ -109,7 +109,7 @@ async def test_foreground_deletion_does_not_wait_for_those_that_do_not_block(sce
     await scene.until(lambda: "deletionTimestamp" in scene.objects["secrets/default/child"]["metadata"])
 
 
-async def test_two_that_own_and_block_each_other_both_go(scene: Scene) -> None:
+async def test_two_objects_that_own_and_block_each_other_are_both_deleted(scene: Scene) -> None:
     collect(scene)
     one = await scene.create(CONFIG_MAPS, "one")
     two = await scene.create(SECRETS, "two", owners=[owner("ConfigMap", one, blockOwnerDeletion=True)])
@@ -120,7 +120,7 @@ async def test_two_that_own_and_block_each_other_both_go(scene: Scene) -> None:
     await scene.gone("configmaps/default/one", "secrets/default/two")
 
 
-async def test_orphans_stay_and_forget_their_owner(scene: Scene) -> None:
+async def test_orphaned_dependents_stay_without_the_owner_reference(scene: Scene) -> None:
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root")
     await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root)])
@@ -128,11 +128,11 @@ async def test_orphans_stay_and_forget_their_owner(scene: Scene) -> None:
     await scene.delete(CONFIG_MAPS, "root", "Orphan")
 
     await scene.gone("configmaps/default/root")
-    await everything_was_looked_at(scene)
+    await collector_is_idle(scene)
     assert "ownerReferences" not in scene.objects["secrets/default/child"]["metadata"]
 
 
-async def test_what_is_created_for_an_owner_that_is_gone_goes_at_once(scene: Scene) -> None:
+async def test_a_dependent_created_for_a_deleted_owner_is_deleted_immediately(scene: Scene) -> None:
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root")
     await scene.delete(CONFIG_MAPS, "root", "Background")
@@ -142,7 +142,7 @@ async def test_what_is_created_for_an_owner_that_is_gone_goes_at_once(scene: Sce
     await scene.gone("secrets/default/late")
 
 
-async def test_an_owner_in_another_namespace_is_no_owner(scene: Scene) -> None:
+async def test_an_owner_in_another_namespace_does_not_count(scene: Scene) -> None:
     root = await scene.create(CONFIG_MAPS, "root", namespace="kube-system")
     await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root)])
     collect(scene)
@@ -152,23 +152,25 @@ async def test_an_owner_in_another_namespace_is_no_owner(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("namespace", ["default", "kube-system"])
-async def test_an_owner_of_that_uid_whose_kind_nobody_serves_is_left_in_peace(scene: Scene, namespace: str) -> None:
-    """Nor is what is there by that uid looked at: the reference names something else."""
+async def test_a_dependent_whose_owners_kind_is_not_served_is_kept_even_if_the_uid_exists(
+    scene: Scene, namespace: str
+) -> None:
+    """The object with that uid does not matter, because the reference names another kind."""
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root", namespace=namespace)
     await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root, apiVersion="nowhere.example/v1")])
     await scene.there("secrets/default/child")
-    await everything_was_looked_at(scene)
+    await collector_is_idle(scene)
     assert "secrets/default/child" in scene.objects
 
     await scene.delete(CONFIG_MAPS, "root", "Background", namespace=namespace)
     await scene.gone(f"configmaps/{namespace}/root")
-    await everything_was_looked_at(scene)
+    await collector_is_idle(scene)
     assert "secrets/default/child" in scene.objects
 
 
 @pytest.mark.parametrize("wrong", [{"kind": "Service"}, {"name": "other"}], ids=lambda wrong: next(iter(wrong)))
-async def test_an_owner_with_the_right_uid_and_another_kind_or_name_is_dead(
+async def test_an_owner_with_the_same_uid_and_another_kind_or_name_does_not_exist(
     scene: Scene, wrong: dict[str, str]
 ) -> None:
     collect(scene)
@@ -179,7 +181,7 @@ async def test_an_owner_with_the_right_uid_and_another_kind_or_name_is_dead(
     assert "configmaps/default/root" in scene.objects
 
 
-async def test_one_of_two_references_of_one_uid_is_enough_to_stay(world: World) -> None:
+async def test_one_valid_reference_of_two_with_the_same_uid_keeps_an_object(world: World) -> None:
     collect(world)
     root = await world.create(CONFIG_MAPS, "root")
     true, false = owner("ConfigMap", root), {**owner("ConfigMap", root), "name": "other"}
@@ -188,37 +190,37 @@ async def test_one_of_two_references_of_one_uid_is_enough_to_stay(world: World) 
     await world.until(lambda: world.objects["secrets/default/child"]["metadata"]["ownerReferences"] == [true])
 
 
-async def test_nothing_of_another_namespace_holds_up_a_foreground_deletion(world: World) -> None:
-    """As it does with kube-controller-manager, which asks for the uid alone here: the owner would wait for ever."""
+async def test_objects_in_another_namespace_do_not_block_a_foreground_deletion(world: World) -> None:
+    """kube-controller-manager compares only the uid here, so the owner would wait for ever."""
     collect(world)
     root = await world.create(CONFIG_MAPS, "root")
     false = owner("ConfigMap", root, apiVersion="nowhere.example/v1", blockOwnerDeletion=True)
     await world.create(SECRETS, "child", namespace="kube-system", owners=[false])
     await world.there("secrets/kube-system/child")
-    await everything_was_looked_at(world)
+    await collector_is_idle(world)
 
     await world.delete(CONFIG_MAPS, "root", "Foreground")
     await world.gone("configmaps/default/root")
     assert "secrets/kube-system/child" in world.objects
 
 
-async def test_an_owner_outside_of_all_namespaces_is_one(scene: Scene) -> None:
+async def test_a_cluster_scoped_owner_counts(scene: Scene) -> None:
     collect(scene)
     node = await scene.create(NODES, "here")
     await scene.create(SECRETS, "child", owners=[owner("Node", node)])
-    await everything_was_looked_at(scene)
+    await collector_is_idle(scene)
     assert "secrets/default/child" in scene.objects
 
     await scene.delete(NODES, "here", "Background")
     await scene.gone("secrets/default/child")
 
 
-async def test_an_owner_of_a_kind_that_nobody_serves_is_left_in_peace(scene: Scene) -> None:
+async def test_dependents_of_a_kind_that_is_not_served_are_kept(scene: Scene) -> None:
     collect(scene)
     dead = AnyObject()
     reference = owner("Rocket", dead, apiVersion="space.org/v1", name="apollo", uid="u-1")
     await scene.create(SECRETS, "child", owners=[reference])
-    await everything_was_looked_at(scene)
+    await collector_is_idle(scene)
 
     assert "secrets/default/child" in scene.objects
 
@@ -230,30 +232,30 @@ async def test_objects_of_custom_kinds_own_and_are_owned(world: World, started: 
     await define_widgets(world)
     widget = await world.create(WIDGETS, "boss")
     small = await world.create(WIDGETS, "small", owners=[owner("Widget", widget, apiVersion="example.org/v1")])
-    # Of a version that is not served any more: kube-controller-manager would leave such a pod for ever.
+    # The version is no longer served: kube-controller-manager would never delete such a pod.
     reference = owner("Widget", small, apiVersion="example.org/v1beta7")
     await world.create(PODS, "worker", owners=[reference], spec=pod_spec())
     if started == "after":
         collect(world)
-    await everything_was_looked_at(world)
+    await collector_is_idle(world)
     assert "pods/default/worker" in world.objects
 
     await world.delete(WIDGETS, "boss", "Background")
     await world.gone("widgets/default/boss", "widgets/default/small", "pods/default/worker")
 
 
-async def test_what_belonged_to_a_kind_goes_when_the_kind_goes(world: World) -> None:
+async def test_dependents_of_custom_objects_are_deleted_with_their_definition(world: World) -> None:
     collect(world)
     await define_widgets(world)
     widget = await world.create(WIDGETS, "boss")
     await world.create(PODS, "worker", owners=[owner("Widget", widget, apiVersion="example.org/v1")], spec=pod_spec())
-    await everything_was_looked_at(world)
+    await collector_is_idle(world)
 
     await world.delete(CUSTOM_RESOURCE_DEFINITIONS, "widgets.example.org")
     await world.gone("pods/default/worker")
 
 
-async def test_hundreds_of_dependents_go_and_nothing_is_deleted_twice(world: World) -> None:
+async def test_hundreds_of_dependents_are_deleted_exactly_once(world: World) -> None:
     collect(world)
     root = await world.create(CONFIG_MAPS, "root")
     for number in range(200):

@@ -12,7 +12,7 @@ def control(scene: Scene) -> None:
     scene.begin(lambda world: NamespaceController(world.client, world.kinds, world.clock, world.jitter))
 
 
-async def test_a_namespace_is_emptied_before_it_goes(world: World) -> None:
+async def test_the_contents_of_a_namespace_are_deleted_before_it(world: World) -> None:
     await define_widgets(world)
     control(world)
     await world.create(NAMESPACES, "team")
@@ -30,7 +30,7 @@ async def test_a_namespace_is_emptied_before_it_goes(world: World) -> None:
     assert "secrets/default/elsewhere" in world.objects
 
 
-async def test_an_empty_namespace_goes_at_once(scene: Scene) -> None:
+async def test_an_empty_namespace_is_deleted_immediately(scene: Scene) -> None:
     control(scene)
     await scene.create(NAMESPACES, "team")
     await scene.delete(NAMESPACES, "team")
@@ -38,7 +38,7 @@ async def test_an_empty_namespace_goes_at_once(scene: Scene) -> None:
     await scene.gone("namespaces/team")
 
 
-async def test_a_namespace_waits_for_what_has_a_finalizer_of_its_own(scene: Scene) -> None:
+async def test_a_namespace_waits_for_objects_with_finalizers(scene: Scene) -> None:
     control(scene)
     await scene.create(NAMESPACES, "team")
     await scene.create(SECRETS, "held", namespace="team", finalizers=["example.org/hold"])
@@ -54,7 +54,7 @@ async def test_a_namespace_waits_for_what_has_a_finalizer_of_its_own(scene: Scen
     assert scene.deleted()[-1] == "namespaces/team"
 
 
-async def test_a_namespace_that_was_being_deleted_when_the_controller_died_goes_when_it_is_back(scene: Scene) -> None:
+async def test_a_restarted_controller_finishes_the_deletion_of_a_namespace(scene: Scene) -> None:
     await scene.create(NAMESPACES, "team")
     await scene.create(SECRETS, "one", namespace="team")
     await scene.delete(NAMESPACES, "team")
@@ -63,7 +63,7 @@ async def test_a_namespace_that_was_being_deleted_when_the_controller_died_goes_
     await scene.gone("namespaces/team", "secrets/team/one")
 
 
-async def test_nothing_new_comes_into_a_namespace_that_is_being_deleted(scene: Scene) -> None:
+async def test_no_object_can_be_created_in_a_terminating_namespace(scene: Scene) -> None:
     await scene.create(NAMESPACES, "team")
     await scene.create(SECRETS, "held", namespace="team", finalizers=["example.org/hold"])
     await scene.delete(NAMESPACES, "team")

@@ -1,4 +1,4 @@
-"""Services that really answer: real sockets on loopback addresses, in front of a server that stands for a pod."""
+"""The Service proxy with real sockets on loopback addresses, and a server in place of a pod."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has 
 
 @asynccontextmanager
 async def server(host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[int]:
-    """Answers with what it is told, in capitals; its port."""
+    """A server that returns its input in capitals. Yields its port."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write((await reader.read()).upper())
@@ -45,7 +45,7 @@ async def asked(host: str, port: int, words: str = "hello") -> str:
 
 
 async def answered(world: World, host: str, port: int) -> str:
-    """As soon as somebody listens."""
+    """The answer of the server at an address, as soon as it listens."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -55,7 +55,7 @@ async def answered(world: World, host: str, port: int) -> str:
 
 
 async def service(world: World, port: int, target: int, **spec: Any) -> str:
-    """Its address; there is a ready endpoint."""
+    """Create a Service with a ready endpoint. Returns its address."""
     ports = [{"port": port, "targetPort": target}]
     await world.create(SERVICES, "web", spec={"selector": {"app": "web"}, "ports": ports, **spec})
     await endpoint(world, target)
@@ -74,7 +74,7 @@ def free_port() -> int:
 
 
 @linux_only
-async def test_a_service_answers_at_its_address_and_its_node_port(world: World) -> None:
+async def test_a_service_is_reachable_at_its_cluster_ip_and_node_port(world: World) -> None:
     world.start(ServiceProxy(world.client, world.clock, world.jitter))
     async with server() as target:
         port = free_port()
@@ -86,7 +86,7 @@ async def test_a_service_answers_at_its_address_and_its_node_port(world: World) 
 
 
 @linux_only
-async def test_a_port_that_gets_another_target_leads_there(world: World) -> None:
+async def test_a_changed_target_port_takes_effect(world: World) -> None:
     world.start(ServiceProxy(world.client, world.clock, world.jitter))
     port, nobodys = free_port(), free_port()
     await endpoint(world, nobodys)
@@ -106,7 +106,7 @@ async def test_a_port_that_gets_another_target_leads_there(world: World) -> None
 
 
 @linux_only
-async def test_a_service_whose_pods_are_gone_leaves_its_port_to_others(world: World) -> None:
+async def test_the_port_of_a_service_without_pods_is_released(world: World) -> None:
     world.start(ServiceProxy(world.client, world.clock, world.jitter))
     async with server() as target:
         port = free_port()
@@ -125,7 +125,7 @@ async def test_a_service_whose_pods_are_gone_leaves_its_port_to_others(world: Wo
 
 
 @linux_only
-async def test_a_program_that_has_the_services_port_on_all_addresses_answers_itself(world: World) -> None:
+async def test_a_program_that_listens_on_the_service_port_on_all_addresses_answers_itself(world: World) -> None:
     world.start(ServiceProxy(world.client, world.clock, world.jitter))
     port = free_port()
     address = await service(world, port, port)
@@ -134,7 +134,7 @@ async def test_a_program_that_has_the_services_port_on_all_addresses_answers_its
         assert await answered(world, address, port) == "HELLO"
 
 
-async def test_who_has_a_services_name_reaches_a_program_that_listens_where_its_manifest_says(world: World) -> None:
+async def test_a_translated_service_port_leads_to_a_program_on_its_target_port(world: World) -> None:
     world.start(ServiceProxy(world.client, world.clock, world.jitter))
     name_leads_to = free_port()
     async with server() as target:
@@ -146,7 +146,7 @@ async def test_who_has_a_services_name_reaches_a_program_that_listens_where_its_
 
 
 @linux_only
-async def test_a_port_that_another_program_has_is_told_once(world: World) -> None:
+async def test_a_port_used_by_another_program_is_reported_once(world: World) -> None:
     port = free_port()
     async with server() as target:
         await world.create(SERVICES, "web", spec={"ports": [{"port": port, "targetPort": target}]})
@@ -162,7 +162,7 @@ async def test_a_port_that_another_program_has_is_told_once(world: World) -> Non
     assert f"cannot listen on {address}:{port}: another program uses the port" in event["message"]
 
 
-async def test_the_api_server_is_found_by_the_service_kubernetes_which_comes_back(world: World) -> None:
+async def test_the_service_kubernetes_leads_to_the_api_server_and_is_recreated(world: World) -> None:
     world.start(KubernetesService(world.client, 6443, world.clock, world.jitter))
     await world.there("services/default/kubernetes", "endpoints/default/kubernetes")
     address = world.objects["services/default/kubernetes"]["spec"]["clusterIP"]
@@ -187,7 +187,7 @@ async def made(world: World, name: str, **spec: Any) -> dict[str, Any]:
     return dict(whole["spec"])
 
 
-async def test_each_service_has_an_address_of_its_own_and_headless_ones_have_none(world: World) -> None:
+async def test_each_service_has_its_own_cluster_ip_and_headless_ones_have_none(world: World) -> None:
     addresses = [(await made(world, f"s{number}"))["clusterIP"] for number in range(20)]
     headless = await made(world, "headless", clusterIP="None")
 
@@ -196,7 +196,7 @@ async def test_each_service_has_an_address_of_its_own_and_headless_ones_have_non
     assert headless["clusterIPs"] == ["None"]
 
 
-async def test_an_address_that_is_not_to_be_had_is_refused(world: World) -> None:
+async def test_an_unavailable_cluster_ip_is_rejected(world: World) -> None:
     taken = (await made(world, "one"))["clusterIP"]
 
     with pytest.raises(Invalid, match="provided IP is already allocated"):
@@ -207,7 +207,7 @@ async def test_an_address_that_is_not_to_be_had_is_refused(world: World) -> None
         await world.patch(SERVICES, "one", {"spec": {"clusterIP": "127.99.9.9"}})
 
 
-async def test_node_ports_are_kept_and_go_with_the_type(world: World) -> None:
+async def test_node_ports_are_kept_until_the_type_changes(world: World) -> None:
     first = (await made(world, "one", type="NodePort"))["ports"][0]["nodePort"]
     await world.patch(SERVICES, "one", {"spec": {"ports": [{"port": 80, "targetPort": 8080}]}})
     kept = await world.client.get(SERVICES.reading(dict), world.key(SERVICES, "one"))

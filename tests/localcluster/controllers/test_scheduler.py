@@ -16,10 +16,10 @@ def schedule(scene: Scene, bind: Bind | None = None) -> None:
 
 
 async def a_node(scene: Scene, name: str = "here", **amounts: str) -> None:
-    """With a label of its own, for those that want no other: there may be other tests' nodes."""
+    """Create a node with its own label, for pods that must not use nodes of other tests."""
     allocatable = {"cpu": "4", "memory": "8Gi", "pods": "10", **amounts}
     await scene.create(NODES, name, labels={"called": scene.key(NODES, name).name})
-    # A real node says more of its condition, and says it again and again.
+    # A real node has more conditions and reports them repeatedly.
     conditions = [{"type": "Ready", "status": "True"}]
     status = {"allocatable": allocatable, "capacity": allocatable, "conditions": conditions}
     await scene.patch(NODES, name, {"status": status}, subresource="status")
@@ -45,7 +45,7 @@ def why_it_waits(scene: Scene, name: str) -> str:
     )
 
 
-async def test_a_pod_goes_to_the_first_node_that_it_fits(world: World) -> None:
+async def test_a_pod_is_bound_to_the_first_node_that_fits(world: World) -> None:
     schedule(world)
     await a_node(world, "a-small", cpu="1")
     await a_node(world, "b-large")
@@ -58,7 +58,7 @@ async def test_a_pod_goes_to_the_first_node_that_it_fits(world: World) -> None:
     assert said == "Successfully assigned default/one to b-large"
 
 
-async def test_a_pod_that_fits_nowhere_is_told_why_once_and_placed_when_there_is_room(world: World) -> None:
+async def test_an_unschedulable_pod_gets_one_event_and_is_bound_when_there_is_capacity(world: World) -> None:
     schedule(world)
     await a_node(world)
     await a_pod(world, "first", {"memory": "6Gi"})
@@ -75,7 +75,7 @@ async def test_a_pod_that_fits_nowhere_is_told_why_once_and_placed_when_there_is
     await world.until(lambda: node_of(world, "second") == "here")
 
 
-async def test_what_changed_about_waiting_is_told(world: World) -> None:
+async def test_a_new_reason_why_a_pod_is_unschedulable_is_reported(world: World) -> None:
     schedule(world)
     await a_pod(world, "one", {"cpu": "9"})
     await world.until(lambda: why_it_waits(world, "one") == "no nodes available to schedule pods")
@@ -86,7 +86,7 @@ async def test_what_changed_about_waiting_is_told(world: World) -> None:
     assert reasons == ["Unschedulable"]
 
 
-async def test_a_node_is_never_oversold_however_many_pods_come_at_once(world: World) -> None:
+async def test_a_node_is_never_overcommitted_by_pods_that_arrive_together(world: World) -> None:
     schedule(world)
     await a_node(world, "a")
     await a_node(world, "b")
@@ -102,7 +102,7 @@ async def test_a_node_is_never_oversold_however_many_pods_come_at_once(world: Wo
     assert sorted(filter(None, placed())) == ["a"] * 4 + ["b"] * 4
 
 
-async def test_pods_that_others_placed_take_room(world: World) -> None:
+async def test_pods_bound_by_others_use_capacity(world: World) -> None:
     schedule(world)
     await a_node(world)
     await a_pod(world, "theirs", {"cpu": "3"}, nodeName="here")
@@ -111,7 +111,7 @@ async def test_pods_that_others_placed_take_room(world: World) -> None:
     await world.until(lambda: why_it_waits(world, "ours") == "0/1 nodes are available: 1 Insufficient cpu.")
 
 
-async def test_pods_of_another_scheduler_are_not_ours(world: World) -> None:
+async def test_pods_of_another_scheduler_are_ignored(world: World) -> None:
     schedule(world)
     await a_node(world)
     await a_pod(world, "theirs", schedulerName="tarragon")
@@ -121,7 +121,7 @@ async def test_pods_of_another_scheduler_are_not_ours(world: World) -> None:
     assert node_of(world, "theirs") == ""
 
 
-async def test_the_more_important_pod_goes_first(world: World) -> None:
+async def test_pods_are_scheduled_in_order_of_priority(world: World) -> None:
     await a_pod(world, "older", {"cpu": "3"}, priority=0)
     await a_pod(world, "important", {"cpu": "3"}, priority=1000)
     await a_node(world)
@@ -131,7 +131,7 @@ async def test_the_more_important_pod_goes_first(world: World) -> None:
     await world.until(lambda: why_it_waits(world, "older") != "")
 
 
-async def test_a_binding_that_fails_is_tried_again_and_its_room_is_given_back(world: World) -> None:
+async def test_a_failed_binding_releases_its_capacity_and_is_retried(world: World) -> None:
     binder = Binder(world.api)
     refusals = [from_status({"code": 503, "reason": "ServiceUnavailable"})]
 
@@ -148,7 +148,7 @@ async def test_a_binding_that_fails_is_tried_again_and_its_room_is_given_back(wo
     assert refusals == []
 
 
-async def test_a_pod_that_is_deleted_while_it_waits_is_forgotten(world: World) -> None:
+async def test_a_pod_deleted_while_pending_is_dropped(world: World) -> None:
     schedule(world)
     await a_pod(world, "one", {"cpu": "3"})
     await world.until(lambda: why_it_waits(world, "one") != "")
@@ -160,7 +160,7 @@ async def test_a_pod_that_is_deleted_while_it_waits_is_forgotten(world: World) -
     await world.until(lambda: node_of(world, "two") == "here")
 
 
-async def test_a_pod_waits_with_its_reason_and_is_bound_when_there_is_room(scene: Scene) -> None:
+async def test_a_pending_pod_has_a_reason_and_is_bound_when_there_is_capacity(scene: Scene) -> None:
     schedule(scene)
     only_here = {"called": scene.key(NODES, "here").name}
     await a_node(scene)
@@ -174,29 +174,29 @@ async def test_a_pod_waits_with_its_reason_and_is_bound_when_there_is_room(scene
     await scene.until(lambda: node_of(scene, "second") == scene.key(NODES, "here").name)
 
     assert reasons == ["Unschedulable"]
-    told = {one["type"]: one["status"] for one in pod(scene, "second")["status"]["conditions"]}
-    assert told["PodScheduled"] == "True"
+    messages = {one["type"]: one["status"] for one in pod(scene, "second")["status"]["conditions"]}
+    assert messages["PodScheduled"] == "True"
 
 
-async def test_what_was_bound_is_told_in_an_event_of_the_pod(scene: Scene) -> None:
+async def test_a_binding_is_recorded_in_an_event_of_the_pod(scene: Scene) -> None:
     schedule(scene)
     here = scene.key(NODES, "here").name
     await a_node(scene)
     await a_pod(scene, "one", nodeSelector={"called": here})
 
-    def told() -> list[Json]:
+    def messages() -> list[Json]:
         about = [thing for what, thing in scene.objects.items() if what.startswith("events/default/one.")]
         return [one for one in about if one["reason"] == "Scheduled"]
 
-    await scene.until(lambda: bool(told()))
-    [event] = told()
+    await scene.until(lambda: bool(messages()))
+    [event] = messages()
     namespace = scene.key(PODS, "one").namespace
     assert event["message"] == f"Successfully assigned {namespace}/one to {here}"
     assert event["type"] == "Normal"
     assert event["involvedObject"]["uid"] == pod(scene, "one")["metadata"]["uid"]
 
 
-async def test_a_cordoned_node_and_a_taint_keep_pods_away(scene: Scene) -> None:
+async def test_cordoned_and_tainted_nodes_get_no_pods(scene: Scene) -> None:
     schedule(scene)
     only_here = {"called": scene.key(NODES, "here").name}
     await a_node(scene)

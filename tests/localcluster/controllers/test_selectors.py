@@ -34,7 +34,7 @@ def test_a_pod_finds_the_services_that_select_it_and_no_others(
     assert len(found) == len(expected)
 
 
-def test_few_services_are_compared_with_for_a_replica_of_a_large_job() -> None:
+def test_few_services_are_compared_for_a_replica_of_a_large_job() -> None:
     class Counted(Selectors):
         def compared_with(self, labels: dict[str, str]) -> int:
             return sum(len(self._keys_by_term.get(("default", name, value), ())) for name, value in labels.items())

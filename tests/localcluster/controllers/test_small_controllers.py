@@ -42,7 +42,7 @@ async def test_every_namespace_has_a_service_account_called_default(scene: Scene
     await scene.there("serviceaccounts/team/default")
 
 
-async def test_a_deleted_service_account_comes_back(scene: Scene) -> None:
+async def test_a_deleted_service_account_is_created_again(scene: Scene) -> None:
     account_for(scene)
     account = "serviceaccounts/default/default"
     await scene.there(account)
@@ -62,7 +62,7 @@ async def tainted(scene: Scene, node: str, *taints: Json) -> None:
 async def on_a_node(scene: Scene, *pods: str, **spec: Any) -> None:
     scene.begin(lambda world: TaintController(world.client, world.clock, world.jitter))
     await scene.create(NODES, "n", namespace="")
-    # A real node controller takes the first taint of a node away, and with it whatever it has not read yet.
+    # A real node controller removes the first taint of a new node, and with it taints that it has not read yet.
     await scene.until(lambda: "nodes/n" in scene.objects and not scene.objects["nodes/n"].get("spec", {}).get("taints"))
     for pod in pods:
         body = {**pod_spec(), "nodeName": scene.key(NODES, "n", "").name, "terminationGracePeriodSeconds": 0, **spec}
@@ -76,7 +76,7 @@ def is_leaving(scene: Scene, pod: str) -> bool:
     return found is None or "deletionTimestamp" in found["metadata"]
 
 
-async def test_a_pod_that_does_not_tolerate_a_taint_leaves_the_node_and_one_that_does_stays(scene: Scene) -> None:
+async def test_a_taint_evicts_pods_that_do_not_tolerate_it(scene: Scene) -> None:
     await on_a_node(scene, "leaves", "stays")
     await tainted(scene, "n", {"key": "k", "value": "v", "effect": "NoExecute"})
     await scene.until(lambda: is_leaving(scene, "leaves"))
@@ -84,7 +84,7 @@ async def test_a_pod_that_does_not_tolerate_a_taint_leaves_the_node_and_one_that
     assert not is_leaving(scene, "stays")
 
 
-async def test_a_pod_that_tolerates_a_taint_for_a_second_leaves_after_it(scene: Scene) -> None:
+async def test_a_pod_is_evicted_when_its_toleration_seconds_are_over(scene: Scene) -> None:
     a_second = [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]
     await on_a_node(scene, "leaves", tolerations=a_second)
     began = scene.clock.monotonic()
@@ -98,7 +98,7 @@ async def test_a_pod_that_tolerates_a_taint_for_a_second_leaves_after_it(scene: 
 
 
 class Noticed(Jumping):
-    """It tells who has begun to wait for longer than a moment."""
+    """A clock that signals when a task begins to sleep for longer than a moment."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Noticed(Jumping):
         await super().sleep(seconds)
 
 
-async def test_pods_of_a_node_that_was_deleted_fail_and_go_unless_it_comes_back_soon(world: World) -> None:
+async def test_pods_of_a_deleted_node_fail_and_are_deleted_unless_it_returns_soon(world: World) -> None:
     clock = Noticed()
     world.start(OrphanController(world.client, clock, world.jitter))
     for name in ("back", "lost"):
@@ -139,7 +139,7 @@ async def test_pods_of_a_node_that_was_deleted_fail_and_go_unless_it_comes_back_
 
 
 @pytest.mark.parametrize("odd", [{"status": "True"}, None], ids=["without a type", "null"])
-async def test_a_condition_that_says_nothing_keeps_no_pod_on_a_node_that_is_no_more(world: World, odd: Json) -> None:
+async def test_malformed_conditions_do_not_keep_a_pod_of_a_deleted_node(world: World, odd: Json) -> None:
     clock = Noticed()
     world.start(OrphanController(world.client, clock, world.jitter))
     await world.create(NODES, "lost", namespace="")
@@ -162,7 +162,7 @@ async def bound(world: World, name: str) -> Json:
     return status
 
 
-async def test_a_claim_is_bound_with_the_size_it_asked_for(world: World) -> None:
+async def test_a_claim_is_bound_with_the_requested_size(world: World) -> None:
     world.start(ClaimController(world.client, world.clock, world.jitter))
     spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "10Gi"}}}
     await world.create(PERSISTENT_VOLUME_CLAIMS, "data", spec=spec)
@@ -172,7 +172,7 @@ async def test_a_claim_is_bound_with_the_size_it_asked_for(world: World) -> None
     assert status["capacity"] == {"storage": "10Gi"}
 
 
-async def test_a_claim_is_bound_once_and_then_left_alone(world: World) -> None:
+async def test_a_claim_is_bound_only_once(world: World) -> None:
     world.start(ClaimController(world.client, world.clock, world.jitter))
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     for name in ("one", "two"):
@@ -214,7 +214,7 @@ def subsets(scene: Scene, name: str) -> Any:
     return scene.objects.get(f"endpoints/default/{name}", {}).get("subsets")
 
 
-async def test_a_service_is_reached_at_the_port_that_stands_for_it(world: World) -> None:
+async def test_endpoints_have_the_translated_port_of_a_service(world: World) -> None:
     serve_endpoints(world, {("ps-0", 80): 20123})
     await a_service(world, "ps-0", name="grpc")
     await a_pod(world, "ps-0", "ps-0")
@@ -227,7 +227,7 @@ async def test_a_service_is_reached_at_the_port_that_stands_for_it(world: World)
     assert subset["ports"] == [{"name": "grpc", "port": 20123, "protocol": "TCP"}]
 
 
-async def test_a_service_that_nobody_named_is_reached_where_its_pod_listens(scene: Scene) -> None:
+async def test_endpoints_without_a_translated_port_have_the_target_port(scene: Scene) -> None:
     serve_endpoints(scene, {})
     await a_service(scene, "web", targetPort="http")
     await a_pod(scene, "web-1", "web", ports=[{"name": "http", "containerPort": 8080}])
@@ -237,7 +237,7 @@ async def test_a_service_that_nobody_named_is_reached_where_its_pod_listens(scen
     assert subsets(scene, "web")[0]["ports"] == [{"port": 8080, "protocol": "TCP"}]
 
 
-async def test_a_pod_that_is_not_ready_is_not_an_address_yet_and_a_finished_one_not_any_more(scene: Scene) -> None:
+async def test_only_ready_unfinished_pods_are_ready_addresses(scene: Scene) -> None:
     serve_endpoints(scene, {})
     await a_service(scene, "web")
     await a_pod(scene, "web-1", "web")
@@ -251,7 +251,7 @@ async def test_a_pod_that_is_not_ready_is_not_an_address_yet_and_a_finished_one_
     await scene.until(lambda: not subsets(scene, "web"))
 
 
-async def test_endpoints_go_with_their_service(scene: Scene) -> None:
+async def test_endpoints_are_deleted_with_their_service(scene: Scene) -> None:
     serve_endpoints(scene, {})
     await a_service(scene, "web")
     await scene.there("endpoints/default/web")
@@ -260,7 +260,7 @@ async def test_endpoints_go_with_their_service(scene: Scene) -> None:
     await scene.gone("endpoints/default/web")
 
 
-async def test_endpoints_of_a_service_without_selector_are_somebody_elses(scene: Scene) -> None:
+async def test_endpoints_of_a_service_without_selector_are_not_changed(scene: Scene) -> None:
     serve_endpoints(scene, {})
     await scene.create(SERVICES, "outside", spec={"ports": [{"port": 80}]})
     await a_service(scene, "web")
@@ -273,7 +273,7 @@ async def test_endpoints_of_a_service_without_selector_are_somebody_elses(scene:
 
 
 async def first_slice(world: World, holds: Callable[[Json], bool]) -> Json:
-    """The first that a watch tells of which this holds."""
+    """The first slice in a watch for which a condition holds."""
     async with asyncio.timeout(60), aclosing(world.client.watch(SLICES.reading(dict), EVERYTHING, "0")) as events:  # type: ignore[type-var]
         async for event in events:
             if event.object is not None and holds(event.object):
@@ -281,7 +281,7 @@ async def first_slice(world: World, holds: Callable[[Json], bool]) -> Json:
     raise AssertionError("a watch does not end")
 
 
-async def test_endpoints_are_told_as_slices_too(world: World) -> None:
+async def test_endpoints_are_mirrored_into_slices(world: World) -> None:
     serve_endpoints(world, {("web", 80): 20123})
     world.start(EndpointSliceController(world.client, world.clock, world.jitter))
     await a_service(world, "web", name="http")
@@ -298,7 +298,7 @@ async def test_endpoints_are_told_as_slices_too(world: World) -> None:
     assert told["endpoints"][0]["targetRef"]["name"] == "web-1"
 
 
-async def test_headless_services_of_which_jobs_have_thousands_cost_no_slices(world: World) -> None:
+async def test_headless_services_have_no_slices(world: World) -> None:
     serve_endpoints(world, {})
     world.start(EndpointSliceController(world.client, world.clock, world.jitter))
     await world.create(

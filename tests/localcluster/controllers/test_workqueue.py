@@ -44,7 +44,7 @@ async def done(_: str) -> float | None:
     return None
 
 
-async def test_what_waits_already_is_not_added_twice() -> None:
+async def test_a_queued_item_is_not_queued_twice() -> None:
     bench = Bench()
     for item in ("a", "b", "a", "a"):
         bench.worklist.add(item)
@@ -54,7 +54,7 @@ async def test_what_waits_already_is_not_added_twice() -> None:
     assert bench.looked == ["a", "b"]
 
 
-async def test_what_changes_while_it_is_looked_at_is_looked_at_once_more_and_never_twice_at_once() -> None:
+async def test_an_item_added_while_it_is_processed_is_processed_again_but_never_concurrently() -> None:
     bench = Bench()
     gate = asyncio.Event()
 
@@ -74,7 +74,7 @@ async def test_what_changes_while_it_is_looked_at_is_looked_at_once_more_and_nev
         assert bench.looked == ["a", "a"]
 
 
-async def test_different_things_are_looked_at_side_by_side() -> None:
+async def test_different_items_are_processed_concurrently() -> None:
     bench = Bench()
     gate = asyncio.Event()
 
@@ -88,7 +88,7 @@ async def test_different_things_are_looked_at_side_by_side() -> None:
         assert len(bench.looked) == WORKERS
 
 
-async def test_a_failed_look_is_repeated_after_longer_and_longer_pauses() -> None:
+async def test_a_failed_item_is_retried_with_growing_backoff() -> None:
     bench = Bench()
     looks: list[float] = []
 
@@ -107,7 +107,7 @@ async def test_a_failed_look_is_repeated_after_longer_and_longer_pauses() -> Non
     assert 15 <= pauses[-1] <= 30.1
 
 
-async def test_a_server_that_asks_for_time_gets_it() -> None:
+async def test_retry_after_of_the_server_is_respected() -> None:
     bench = Bench()
     answers = iter([ASKED_TO_WAIT])
 
@@ -125,7 +125,7 @@ async def test_a_server_that_asks_for_time_gets_it() -> None:
         assert bench.looked == ["a", "a"]
 
 
-async def test_a_look_may_ask_to_be_repeated_later() -> None:
+async def test_a_reconciler_can_request_a_requeue_after_a_delay() -> None:
     bench = Bench()
 
     async def twice(_: str) -> float | None:
@@ -141,7 +141,7 @@ async def test_a_look_may_ask_to_be_repeated_later() -> None:
         assert bench.looked == ["a", "a"]
 
 
-async def test_a_change_comes_before_the_repetition_and_replaces_it() -> None:
+async def test_a_change_is_processed_before_a_pending_requeue_and_replaces_it() -> None:
     bench = Bench()
 
     async def hourly(_: str) -> float | None:
@@ -160,7 +160,7 @@ async def test_a_change_comes_before_the_repetition_and_replaces_it() -> None:
         assert bench.looked == ["a", "a", "a"]
 
 
-async def test_a_bug_in_a_look_is_not_swallowed() -> None:
+async def test_an_unexpected_exception_of_a_reconciler_is_raised() -> None:
     bench = Bench()
 
     async def broken(_: str) -> float | None:

@@ -1,4 +1,4 @@
-"""A cluster with one controller at work and a record of everything that happens: embedded, or a real one."""
+"""A cluster, embedded or real, with a running controller and a record of all watch events."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Controller(Protocol):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Happened:
-    """One event of a watch; over all kinds the versions tell the order."""
+    """An event of a watch. The resource version orders events of all kinds."""
 
     version: int
     type: str
@@ -74,10 +74,10 @@ def name_of(resource: Resource[T], key: Key) -> str:
 
 
 class Scene(abc.ABC):
-    """`objects` is what there is, as whole objects, by `plural/namespace/name`.
+    """A cluster under test. `objects` has all objects by `plural/namespace/name`.
 
-    In a cluster that others use too, namespaces and what lives outside of them have a suffix, of which the record says
-    nothing: a test reads the same wherever it plays.
+    In a shared cluster, namespaces and cluster-scoped objects have a suffix, which the record removes, so that a test
+    is the same in every cluster.
     """
 
     def __init__(self, client: Cluster, suffix: str = "") -> None:
@@ -91,10 +91,10 @@ class Scene(abc.ABC):
 
     @abc.abstractmethod
     def begin(self, make: Callable[[World], Controller]) -> None:
-        """Let a controller work, where none like it does already."""
+        """Start a controller, unless the cluster runs its own."""
 
     async def follow(self, resource: Resource[Any]) -> None:
-        """From now on."""
+        """Record all events of a kind from now on."""
         whole: Resource[Json] = resource.reading(dict)
         listing = await self.client.list(whole)
         for item in listing.items:
@@ -115,7 +115,7 @@ class Scene(abc.ABC):
             self._changed.set()
 
     async def until(self, claim: Callable[[], bool]) -> None:
-        """Return when it is true; a controller that has died meanwhile is what the test fails with."""
+        """Return when the claim is true. Fails with the exception of a controller that has ended."""
         async with asyncio.timeout(PATIENCE):
             while not claim():
                 self._changed.clear()
@@ -127,18 +127,18 @@ class Scene(abc.ABC):
                         task.result()
 
     async def gone(self, *whats: str) -> None:
-        """Return when each of them has been deleted since the world began, which may be already."""
+        """Return when all of these objects have been deleted since the start of the test."""
         await self.until(lambda: set(whats) <= set(self.deleted()))
 
     async def there(self, *whats: str) -> None:
         await self.until(lambda: all(what in self.objects for what in whats))
 
     def deleted(self) -> list[str]:
-        """What has gone, in order."""
+        """The deleted objects, in order."""
         return [one.what for one in sorted(self.happened) if one.type == "DELETED"]
 
     async def create(self, resource: Resource[Any], name: str, *, namespace: str = "default", **body: Any) -> AnyObject:
-        """`owners`, `finalizers`, `labels` are metadata; the rest is the body."""
+        """Create an object. `owners`, `finalizers` and `labels` are metadata; other keywords are fields of the body."""
         key = self.key(resource, name, namespace)
         metadata: Json = {"name": key.name, **({"namespace": key.namespace} if key.namespace else {})}
         for word, field in (("owners", "ownerReferences"), ("finalizers", "finalizers"), ("labels", "labels")):
@@ -158,7 +158,7 @@ class Scene(abc.ABC):
         await self.client.patch(resource, self.key(resource, name, namespace), patch, subresource=subresource)
 
     def key(self, resource: Resource[Any], name: str, namespace: str = "default") -> Key:
-        """Where in the cluster that is which tests call so."""
+        """The actual key of an object, with the suffix of a shared cluster."""
         return Key(namespace + self.suffix, name) if resource.namespaced else Key("", name + self.suffix)
 
     async def close(self) -> None:
@@ -167,7 +167,7 @@ class Scene(abc.ABC):
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _what(self, resource: Resource[Any], item: Json) -> str | None:
-        """None for what is not this test's."""
+        """The name of an object in the record, None if it belongs to another test."""
         key = _key(item)
         with_suffix = key.namespace or key.name
         if not with_suffix.endswith(self.suffix):
@@ -177,7 +177,7 @@ class Scene(abc.ABC):
 
 
 class World(Scene):
-    """The embedded API in process."""
+    """The embedded API, in process."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(InProcess(api))
@@ -197,13 +197,13 @@ class World(Scene):
 
 
 class RealWorld(Scene):
-    """A real control plane, whose controllers are at work already: what they do is what ours are to do."""
+    """A real control plane with its own controllers, whose behaviour ours must match."""
 
     def begin(self, make: Callable[[World], Controller]) -> None:
         pass
 
     async def clear(self) -> None:
-        """Leave nothing to the tests that come after in the same cluster: neither room nor pods that want some."""
+        """Delete nodes and pods, so that later tests in the same cluster are not affected."""
         resources: tuple[Resource[Any], ...] = (PODS, NODES, NAMESPACES)
         for resource in resources:
             for what in [what for what in self.objects if what.startswith(f"{resource.plural}/")]:
@@ -231,7 +231,7 @@ async def a_real_world(plane: ControlPlane) -> AsyncIterator[RealWorld]:
 
 
 async def _takes_pods(world: Scene) -> None:
-    """A real server refuses pods until a controller has made the namespace's service account and its token."""
+    """Wait until the namespace has a service account and its token: a real server rejects pods before that."""
     while True:
         try:
             await world.create(PODS, "first", spec=pod_spec())
@@ -254,7 +254,7 @@ async def a_world(folder: Path) -> AsyncIterator[World]:
 
 
 def owner(kind: str, owned_by: AnyObject, **more: Any) -> Json:
-    """A reference as controllers write it."""
+    """An owner reference as controllers write it."""
     meta = owned_by.metadata
     return {"apiVersion": more.pop("apiVersion", "v1"), "kind": kind, "name": meta.name, "uid": meta.uid, **more}
 
@@ -264,7 +264,7 @@ def pod_spec(**more: Any) -> Json:
 
 
 async def define_widgets(world: World) -> None:
-    """A custom kind, and its objects recorded like all others."""
+    """Define a custom kind, and record its objects."""
     version = {
         "name": "v1",
         "served": True,

@@ -1,4 +1,4 @@
-"""Whoever is killed between two writes, and whatever pods do: a job counts each once, and has never too many."""
+"""A job counts each pod exactly once and never has too many, even if its controller is killed between two writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 @dataclass
 class Stage:
-    """`ended` is what really happened, by uid."""
+    """A simulated job with its pods. `ended` has the actual results of pods, by uid."""
 
     spec: JobSpec
     dice: random.Random
@@ -45,7 +45,7 @@ class Stage:
         return sum(pod.is_active for pod in self.pods.values())
 
     def look(self) -> None:
-        """A look of the controller, which may be its last at any write."""
+        """A reconciliation by the controller, which may be killed at any write."""
         self.seconds += 1
         job, pods = self.job, list(self.pods.values())
         counted = count(job, pods)
@@ -102,7 +102,7 @@ class Stage:
             self.tidy(pod.uid)
 
     def tidy(self, uid: str) -> None:
-        """It goes when it is deleted and nothing holds it."""
+        """Remove a pod that is deleted and has no finalizers."""
         pod = self.pods[uid]
         if pod.metadata.is_ending and not pod.metadata.finalizers:
             del self.pods[uid]
@@ -139,7 +139,7 @@ SPECS = st.builds(
 
 @settings(max_examples=200)
 @given(SPECS, st.integers(0, 2**32))
-def test_each_pod_counts_once_and_there_are_never_more_than_wanted(spec: JobSpec, seed: int) -> None:
+def test_each_pod_counts_once_and_parallelism_is_never_exceeded(spec: JobSpec, seed: int) -> None:
     stage = Stage(spec, random.Random(seed))
     acts = [stage.look, stage.look, stage.look, stage.end_one, stage.delete_one, stage.wait, stage.suspend]
     for _ in range(150):
@@ -166,7 +166,7 @@ def test_indexes_are_written_and_read_alike(numbers: set[int]) -> None:
     assert indexes.parsed(indexes.written(numbers)) == numbers
 
 
-def test_a_run_of_indexes_is_written_short() -> None:
+def test_consecutive_indexes_are_written_as_a_range() -> None:
     assert indexes.written([0, 1, 2, 4, 6, 7]) == "0-2,4,6,7"
 
 

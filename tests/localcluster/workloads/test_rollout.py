@@ -1,4 +1,4 @@
-"""A deployment's rollout by its rules: whatever comes between, there are never too many pods, nor too few."""
+"""Properties of rollouts: in any order of events there are never too many pods and never too few available ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tarragon.localcluster.controllers.workloads.model import (
 
 @dataclass
 class Stage:
-    """Two controllers that act in any order, and pods that get ready when they like."""
+    """A simulation of the two controllers, which act in any order, and of pods, which become ready at any time."""
 
     wanted: int
     surge: int | str
@@ -71,7 +71,7 @@ class Stage:
         self.sets[name] = msgspec.structs.replace(old, metadata=metadata, spec=spec)
 
     def replicate(self) -> None:
-        """One look of the other controller: pods as they should be; its status tells of those before."""
+        """A reconciliation by the ReplicaSet controller: it creates and deletes pods, and its status is that before."""
         if not self.sets:
             return
         name = self.dice.choice(sorted(self.sets))
@@ -82,7 +82,7 @@ class Stage:
             "availableReplicas": sum(pods),
         }
         self.sets[name] = msgspec.structs.replace(mine, status=status)
-        pods.sort()  # those that are not ready go first
+        pods.sort()  # unready pods are deleted first
         del pods[: max(0, len(pods) - mine.spec.replicas)]
         pods += [False] * (mine.spec.replicas - len(pods))
 
@@ -93,7 +93,7 @@ class Stage:
             pods[index] = True
 
     def lose(self) -> None:
-        """A pod dies, and nobody has been told of it yet."""
+        """A pod dies, which no controller has observed yet."""
         there = [pods for pods in self.pods.values() if pods]
         if there:
             pods = self.dice.choice(there)
@@ -136,9 +136,7 @@ def test_a_rollout_never_has_too_many_pods_nor_too_few_available_ones(
 
 @settings(max_examples=100)
 @given(st.integers(1, 6), SHARES, SHARES, st.integers(0, 2**32))
-def test_pods_that_are_lost_are_made_up_for_but_never_twice(
-    wanted: int, surge: int | str, missing: int | str, seed: int
-) -> None:
+def test_lost_pods_are_replaced_exactly_once(wanted: int, surge: int | str, missing: int | str, seed: int) -> None:
     stage = Stage(wanted, surge, missing, random.Random(seed))
     acts = [stage.deploy, stage.replicate, stage.get_ready, stage.lose]
     for number in range(200):
@@ -150,7 +148,7 @@ def test_pods_that_are_lost_are_made_up_for_but_never_twice(
     assert stage.available == stage.there == wanted
 
 
-def test_the_replica_set_of_a_template_that_comes_back_is_taken_again() -> None:
+def test_the_replica_set_of_an_earlier_template_is_reused() -> None:
     stage = Stage(3, 1, 0, random.Random(1))
     stage.settle()
     stage.generation = 2
