@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from tarragon.base.clock import ManualClock
-from tarragon.localcluster.daemon.idle import until_idle
+from tarragon.localcluster.daemon.serving import until_idle
 from tests.client.scripted import settle
 
 QUARTER = 900.0

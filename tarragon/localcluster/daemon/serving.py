@@ -11,7 +11,7 @@ import resource
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -20,7 +20,6 @@ from tarragon.base.clock import Clock
 from tarragon.localcluster.daemon import kubeconfig
 from tarragon.localcluster.daemon.cluster import Companion, LocalCluster, Settings
 from tarragon.localcluster.daemon.daemon import END_PODS
-from tarragon.localcluster.daemon.idle import until_idle
 from tarragon.localcluster.daemon.logfile import keep_small
 from tarragon.localcluster.home.home import unusable
 from tarragon.localcluster.home.presence import Hold, Server, birth, occupied, write_server
@@ -28,7 +27,22 @@ from tarragon.localcluster.home.presence import Hold, Server, birth, occupied, w
 _LOST_HOME_SECONDS = 5.0
 """Time to stop pods whose folders were removed. Their exit status can't be recorded, but their shims stop them."""
 
+_IDLE_CHECKS = 10
+"""How often activity is checked during the idle timeout."""
+
 log = structlog.get_logger(__name__)
+
+
+class Activity(Protocol):
+    """The activity of a cluster, which is polled."""
+
+    def is_busy(self) -> bool:
+        """Whether a pod runs, a client reads a stream, or a cron job is scheduled at this moment."""
+        ...
+
+    def last_request(self) -> float:
+        """The monotonic time of the last request of a client."""
+        ...
 
 
 async def serve(
@@ -110,6 +124,16 @@ async def _until_the_end(settings: Settings, cluster: LocalCluster, clock: Clock
             await cluster.end_pods()
     else:
         log.info("stopping after the idle timeout", seconds=settings.idle_seconds)
+
+
+async def until_idle(activity: Activity, clock: Clock, seconds: float) -> None:
+    """Return when the cluster has been idle for the given time."""
+    idle_since = clock.monotonic()
+    while clock.monotonic() - idle_since < seconds:
+        await clock.sleep(seconds / _IDLE_CHECKS)
+        idle_since = max(idle_since, activity.last_request())
+        if activity.is_busy():
+            idle_since = clock.monotonic()
 
 
 def _announce(settings: Settings, cluster: LocalCluster, clock: Clock) -> Server:
