@@ -14,7 +14,7 @@ def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        print("data: SYNTHETIC pictures (ten noisy patterns), because scikit-learn is not installed here")
+        print("data: SYNTHETIC images (ten noisy patterns), because scikit-learn is not installed")
         random = np.random.RandomState(0)
         labels = random.randint(0, 10, 1797)
         images = random.rand(10, 64)[labels] + 0.3 * random.randn(1797, 64)

@@ -75,7 +75,7 @@ def serve_until_ended(leader: str) -> None:
 
     Server.join() never returns to Python, so SIGTERM would never be handled.
     """
-    print(f"{NAME} serves at {CLUSTER[TYPE][INDEX]} until it is ended")
+    print(f"{NAME} serves at {CLUSTER[TYPE][INDEX]} until it is stopped")
     answered: bool | None = None
     while True:
         silence = silence_of(leader)

@@ -124,7 +124,7 @@ async def test_workers_that_march_in_step_go_on_as_a_smaller_world_from_the_chec
     assert ended.code == 0, ended.err
     assert made == {"worker-0": 2, "worker-1": 2, "worker-2": 1}
     assert sum(record.total for record in status.restarts.values()) == 0
-    resumed = re.findall(r"\[(worker-[0-2])\] goes on from step (\d+)", ended.out)
+    resumed = re.findall(r"\[(worker-[0-2])\] continuing from step (\d+)", ended.out)
     assert {name for name, _ in resumed} == {"worker-0", "worker-1"}
     assert len({step for _, step in resumed}) == 1
 

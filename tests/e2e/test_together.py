@@ -42,6 +42,6 @@ async def test_a_killed_worker_takes_its_gang_with_it_and_all_go_on_from_the_che
     assert ended.code == 0, ended.err
     assert made == {"worker-0": 2, "worker-1": 2}
     assert sum(record.total for record in status.restarts.values()) == 1
-    resumed = re.findall(r"\[(worker-[01])\] goes on from step (\d+)", ended.out)
+    resumed = re.findall(r"\[(worker-[01])\] continuing from step (\d+)", ended.out)
     assert {name for name, _ in resumed} == {"worker-0", "worker-1"}
     assert len({step for _, step in resumed}) == 1

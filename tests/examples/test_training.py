@@ -150,7 +150,7 @@ def test_it_leaves_no_process(trained: Trained) -> None:
     codes = {code for codes in trained.result.exit_codes.values() for code in codes}
 
     assert set(trained.result.exit_codes) == set(replicas_asked_for(manifest(trained.name)))
-    assert codes <= {0, 143}  # done, or ended by SIGTERM because it serves until it is ended
+    assert codes <= {0, 143}  # done, or ended by SIGTERM because it serves until it is stopped
 
 
 def test_a_job_after_a_finished_one_begins_anew(tmp_path: Path) -> None:
@@ -169,9 +169,9 @@ def test_a_leader_that_is_told_to_end_saves_first_and_goes_on_later(name: str, s
         job.wait_for_line(job.leader, "^step ", PATIENCE)
         job.signal(job.leader, signal.SIGTERM)
         assert job.wait(job.leader, PATIENCE) == 143
-        saved = job.wait_for_line(job.leader, r"told to end: the checkpoint of step (\d+) is written", PATIENCE)
+        saved = job.wait_for_line(job.leader, r"SIGTERM: saved the checkpoint of step (\d+)", PATIENCE)
         job.start(job.leader)
-        resumed = job.wait_for_line(job.leader, r"goes on from step (\d+)", PATIENCE)
+        resumed = job.wait_for_line(job.leader, r"continuing from step (\d+)", PATIENCE)
         assert job.wait(job.leader, PATIENCE) == 0
     log = job.result().logs[job.leader]
 
@@ -221,7 +221,7 @@ def test_a_chief_that_loses_the_parameter_server_goes_on_from_the_last_checkpoin
         job.wait_for_line("ps-0", "chief-0 answers", PATIENCE)
         saved = wait_for_checkpoint(job, model_folder(tmp_path, "ps"))
         job.signal("ps-0", signal.SIGKILL)
-        resumed = job.wait_for_line("chief-0", r"goes on from step (\d+)", PATIENCE)
+        resumed = job.wait_for_line("chief-0", r"continuing from step (\d+)", PATIENCE)
         assert job.wait("chief-0", PATIENCE) == 0
     result = job.result()
 
@@ -312,7 +312,7 @@ def test_workers_that_march_together_fall_together_and_go_on_from_the_checkpoint
         job.start("worker-0", "worker-1")
         saved = wait_for_checkpoint(job, model_folder(tmp_path, "multiworker"))
         job.signal(victim, signal.SIGKILL)
-        resumed = [job.wait_for_line(name, r"goes on from step (\d+)", PATIENCE) for name in (victim, survivor)]
+        resumed = [job.wait_for_line(name, r"continuing from step (\d+)", PATIENCE) for name in (victim, survivor)]
         assert job.wait("worker-0", PATIENCE) == 0
     result = job.result()
 

@@ -136,7 +136,7 @@ def test_a_job_trains_to_its_end_although_its_node_is_killed_in_the_middle(site:
     steps = [int(step) for step in re.findall(r"^step (\d+) of 4000, loss ", said, re.MULTILINE)]
     assert steps == sorted(set(steps))
     assert last in steps
-    assert "goes on from step" not in said  # it has never had to begin again
+    assert "continuing from step" not in said  # it has never had to begin again
     done = re.search(r"^done: steps=(\d+) loss=\S+ accuracy=(\S+)$", said, re.MULTILINE)
     assert done
     assert int(done[1]) >= 4000
