@@ -37,34 +37,34 @@ def _lists(generation: Generation) -> list[dict[str, Any]]:
         return {"tfReplicaType": kind, "template": template(), **more}
 
     board = {"logDir": "/logs", "serviceType": "NodePort"}
-    said = {
+    common_fields = {
         "RuntimeId": "ab12",
         "runPolicy": {name: POLICIES[name] for name in POLICIES if name in generation.policies},
     }
     if "tensorboard" in generation.fields:
-        said["tensorboard"] = board
-    found = [{**said, "replicaSpecs": [item("MASTER"), item("WORKER"), {"tfReplicaType": "PS"}]}]
+        common_fields["tensorboard"] = board
+    found = [{**common_fields, "replicaSpecs": [item("MASTER"), item("WORKER"), {"tfReplicaType": "PS"}]}]
     if "terminationPolicy" in generation.fields:
         chief = {"chief": {"replicaName": "WORKER", "replicaIndex": 1}}
-        found.append({**said, "terminationPolicy": chief, "replicaSpecs": [item("WORKER", replicas=2)]})
+        found.append({**common_fields, "terminationPolicy": chief, "replicaSpecs": [item("WORKER", replicas=2)]})
     return found
 
 
 def _maps(generation: Generation) -> list[dict[str, Any]]:
-    said = {name: value for name, value in POLICIES.items() if name in generation.policies}
+    common_fields = {name: value for name, value in POLICIES.items() if name in generation.policies}
     if generation.shape is Shape.NESTED:
-        said = {"runPolicy": said}
+        common_fields = {"runPolicy": common_fields}
     else:
-        flat = {name: value for name, value in said.items() if name in FLAT_POLICIES}
-        nested = {name: value for name, value in said.items() if name not in FLAT_POLICIES}
-        said = {**flat, **({"runPolicy": nested} if nested else {})}
+        flat = {name: value for name, value in common_fields.items() if name in FLAT_POLICIES}
+        nested = {name: value for name, value in common_fields.items() if name not in FLAT_POLICIES}
+        common_fields = {**flat, **({"runPolicy": nested} if nested else {})}
     if "max-instances" in generation.fields:
-        said |= {"min-instances": 1, "max-instances": 3}
+        common_fields |= {"min-instances": 1, "max-instances": 3}
     if "successPolicy" in generation.fields:
-        said |= {"successPolicy": "AllWorkers", "enableDynamicWorker": True}
+        common_fields |= {"successPolicy": "AllWorkers", "enableDynamicWorker": True}
     chief: Any = {"template": template(), "restartPolicy": "ExitCode"}
     worker: Any = {"template": template(), "replicas": 2}
     return [
-        {**said, "tfReplicaSpecs": {"Chief": chief, "Worker": worker, "Evaluator": worker | {"replicas": 1}}},
-        {**said, "tfReplicaSpecs": {"Worker": worker | {"restartPolicy": "ExitCode"}}},
+        {**common_fields, "tfReplicaSpecs": {"Chief": chief, "Worker": worker, "Evaluator": worker | {"replicas": 1}}},
+        {**common_fields, "tfReplicaSpecs": {"Worker": worker | {"restartPolicy": "ExitCode"}}},
     ]

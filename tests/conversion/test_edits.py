@@ -33,7 +33,7 @@ def old() -> dict[str, Any]:
     }
 
 
-def there(target: str = V1) -> Any:
+def converted(target: str = V1) -> Any:
     return copy.deepcopy(convert(old(), V1ALPHA1, target).manifest)
 
 
@@ -43,7 +43,7 @@ def topics(source: Any, name: str, target: str) -> list[str]:
 
 @pytest.mark.parametrize(("kind", "position"), [("Worker", 1), ("PS", 2)])
 def test_removed_replicas_stay_removed(kind: str, position: int) -> None:
-    edited = there()
+    edited = converted()
     del edited["spec"]["tfReplicaSpecs"][kind]
 
     expected = old()
@@ -52,7 +52,7 @@ def test_removed_replicas_stay_removed(kind: str, position: int) -> None:
 
 
 def test_a_changed_policy_is_converted_and_everything_else_is_restored() -> None:
-    edited = there()
+    edited = converted()
     edited["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = "Never"
 
     back = convert(edited, V1, V1ALPHA1)
@@ -65,14 +65,14 @@ def test_a_changed_policy_is_converted_and_everything_else_is_restored() -> None
 
 
 def test_an_added_policy_is_converted_to_a_third_generation() -> None:
-    edited = there(V1BETA2)
+    edited = converted(V1BETA2)
     edited["spec"]["activeDeadlineSeconds"] = 60
 
     assert convert(edited, V1BETA2, V1).manifest["spec"]["runPolicy"]["activeDeadlineSeconds"] == 60
 
 
 def test_an_edit_the_first_generation_lacks_is_a_loss_there_and_converted_elsewhere() -> None:
-    edited = there()
+    edited = converted()
     edited["spec"]["enableDynamicWorker"] = True
 
     assert "enableDynamicWorker" in topics(edited, V1, V1ALPHA1)
@@ -80,7 +80,7 @@ def test_an_edit_the_first_generation_lacks_is_a_loss_there_and_converted_elsewh
 
 
 def test_a_template_added_to_the_standard_server_is_kept() -> None:
-    edited = there()
+    edited = converted()
     edited["spec"]["tfReplicaSpecs"]["PS"]["template"] = template(image="mine")
 
     _, _, servers = convert(edited, V1, V1ALPHA1).manifest["spec"]["replicaSpecs"]
@@ -93,7 +93,7 @@ def test_a_template_added_to_the_standard_server_is_kept() -> None:
     ["", "no JSON", "null", "[]", '{"in": "kubeflow.org/v1"}', '{"in": "kubeflow.org/v1", "changes": 3}', "[" * 9999],
 )
 def test_an_annotation_of_others_is_not_changed(note: str) -> None:
-    job = there()
+    job = converted()
     job["metadata"]["annotations"] = {"tarragon.dev/v1alpha1-extra": note}
 
     made = convert(job, V1, V1BETA2).manifest
@@ -102,7 +102,7 @@ def test_an_annotation_of_others_is_not_changed(note: str) -> None:
 
 
 def test_an_annotation_with_half_a_surrogate_pair_is_not_ours() -> None:
-    job = there()
+    job = converted()
     notes = job["metadata"]["annotations"]
     notes["tarragon.dev/v1alpha1-extra"] = notes["tarragon.dev/v1alpha1-extra"].replace("ab12", r"\ud800")
 
@@ -124,8 +124,8 @@ def test_of_policies_in_two_fields_the_effective_one_is_converted() -> None:
 
     made = convert(job, V1, V1BETA2)
 
-    said = {name: value for name, value in made.manifest["spec"].items() if name != "tfReplicaSpecs"}
-    assert said == {"backoffLimit": 3, "ttlSecondsAfterFinished": 7, "cleanPodPolicy": "None"}
+    policies = {name: value for name, value in made.manifest["spec"].items() if name != "tfReplicaSpecs"}
+    assert policies == {"backoffLimit": 3, "ttlSecondsAfterFinished": 7, "cleanPodPolicy": "None"}
     assert made.losses == ()
     assert convert(made.manifest, V1BETA2, V1).manifest == job
 
@@ -141,7 +141,7 @@ def test_a_job_scaled_by_kubectl_is_converted_with_its_new_size() -> None:
 
 
 def test_the_annotation_of_a_large_job_is_small() -> None:
-    [note] = there()["metadata"]["annotations"].values()
+    [note] = converted()["metadata"]["annotations"].values()
 
     assert len(note) < 1500
     assert json.loads(note)["in"] == V1

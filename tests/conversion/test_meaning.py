@@ -142,11 +142,11 @@ def test_a_converted_job_means_the_same_or_the_loss_is_reported(source: str, tar
     assume(after is not None)
     assert after is not None
 
-    told = {loss.topic for loss in made.losses}
+    reported = {loss.topic for loss in made.losses}
     changed = {topic for topic, facet in FACETS.items() if facet(before) != facet(after)}
-    assert board_sees(before) in ([], board_sees(after)) or "tensorboard" in told
-    assert changed <= told | ({"restarts"} if "exit codes" in told else set())
-    assert told <= changed | {"exit codes", "restarts", "tensorboard"}
+    assert board_sees(before) in ([], board_sees(after)) or "tensorboard" in reported
+    assert changed <= reported | ({"restarts"} if "exit codes" in reported else set())
+    assert reported <= changed | {"exit codes", "restarts", "tensorboard"}
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda name: name.replace("kubeflow.org/", ""))
@@ -211,7 +211,7 @@ def _container(container: JsonObject, port: int) -> JsonObject:
 
 
 def test_every_field_of_a_job_is_compared_or_follows_from_another() -> None:
-    told = {field.name for field in dataclasses.fields(TrainingJob)}
+    reported = {field.name for field in dataclasses.fields(TrainingJob)}
     of_the_object = {"kind", "api_version", "generation", "key", "uid", "created", "labels", "annotations"}
     compared = {
         "groups": "replicas",
@@ -225,17 +225,17 @@ def test_every_field_of_a_job_is_compared_or_follows_from_another() -> None:
         "tensorboard": "tensorboard",
     }
 
-    assert told == of_the_object | compared.keys()
+    assert reported == of_the_object | compared.keys()
     assert set(compared.values()) <= set(TOPICS)
 
 
 @pytest.mark.parametrize("target", NAMES)
 def test_no_remedy_names_a_limit_that_the_target_does_not_have(target: str) -> None:
-    told = [str(loss.problem) for loss in convert(cluster(), "kubeflow.org/v1alpha1", target).losses]
+    reported = [str(loss.problem) for loss in convert(cluster(), "kubeflow.org/v1alpha1", target).losses]
 
-    memory = [words for words in told if "OOMKilled" in words]
+    memory = [words for words in reported if "OOMKilled" in words]
     has_limit = "backoffLimit" in GENERATIONS[target].policies
-    assert any("limit it by a backoffLimit" in words for words in told) is (bool(memory) and has_limit)
+    assert any("limit it by a backoffLimit" in words for words in reported) is (bool(memory) and has_limit)
     assert all(words.endswith("; raise the memory limit") for words in memory if not has_limit)
 
 

@@ -31,10 +31,10 @@ async def shake_hands(files: Certificates, name: str) -> str:
     async with server:
         port = server.sockets[0].getsockname()[1]
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=outside, server_hostname=name)
-        said = await reader.read()
+        answer = await reader.read()
         writer.close()
         await writer.wait_closed()
-    return said.decode()
+    return answer.decode()
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "kubernetes.default.svc"])

@@ -115,10 +115,10 @@ async def test_of_five_servers_on_one_home_one_starts_and_the_others_name_it(hom
 
     assert [process.returncode for process in losers] == [1] * 4
     words = [(await outcome)[1].decode() for outcome in outcomes if outcome.done()]
-    for said in words:
-        assert said.startswith(f"a local cluster is already running in {home.folder}\nprocess {server.pid}, since 20")
-        assert "stop it with `tarragon down`" in said
-        assert "Traceback" not in said
+    for output in words:
+        assert output.startswith(f"a local cluster is already running in {home.folder}\nprocess {server.pid}, since 20")
+        assert "stop it with `tarragon down`" in output
+        assert "Traceback" not in output
     await stop(home, CLOCK)
     await asyncio.gather(*outcomes)
 
@@ -128,10 +128,10 @@ async def test_the_error_of_a_second_server_has_the_address_of_the_first(home: H
     how = launch()
     environment = {**how.environment, "TARRAGON_HOME": str(home.folder)}
     second = await asyncio.create_subprocess_exec(*how.command, env=environment, stderr=subprocess.PIPE)
-    _, said = await second.communicate()
+    _, output = await second.communicate()
 
     assert second.returncode == 1
-    assert f"at {server.url}" in said.decode()
+    assert f"at {server.url}" in output.decode()
 
 
 async def test_files_of_a_killed_server_do_not_mislead_clients(home: Home) -> None:
@@ -274,10 +274,10 @@ async def test_a_signal_during_the_start_stops_the_server_cleanly(home: Home) ->
         process = await asyncio.create_subprocess_exec(*how.command, env=environment, stderr=subprocess.PIPE)
         await eventually(lambda: is_occupied(home))
         process.send_signal(signal.SIGTERM)
-        _, said = await process.communicate()
+        _, output = await process.communicate()
 
-        assert process.returncode == 0, said
-        assert b"Traceback" not in said
+        assert process.returncode == 0, output
+        assert b"Traceback" not in output
         assert not is_occupied(home)
 
 
@@ -335,8 +335,8 @@ async def test_a_failing_companion_is_logged_and_affects_nothing_else(home: Home
 async def test_all_files_in_the_home_are_readable_by_their_owner_only(home: Home) -> None:
     await up(home)
 
-    loose = [path.name for path in home.folder.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077]
-    assert loose == []
+    readable_by_others = [path.name for path in home.folder.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    assert readable_by_others == []
 
 
 async def test_a_large_log_is_rotated_when_a_server_starts(home: Home) -> None:

@@ -93,7 +93,7 @@ def test_a_home_of_another_user_is_rejected(tmp_path: Path) -> None:
         Home(tmp_path).prepare()
 
 
-def said_on(mount_options: str, folder: Path) -> str:
+def prepare_on(mount_options: str, folder: Path) -> str:
     """The output of `prepare` for a home on a separate file system, mounted in the namespace of a child process."""
     script = f"""
 from pathlib import Path
@@ -117,16 +117,16 @@ except Exception as error:
 
 
 def test_a_full_disk_is_reported_before_the_start(tmp_path: Path) -> None:
-    said = said_on("size=64k", tmp_path)
+    output = prepare_on("size=64k", tmp_path)
 
-    assert said.startswith(
+    assert output.startswith(
         f"TarragonError can't keep the cluster's state in {tmp_path}\nthe disk is full\nfree some space"
     )
 
 
 def test_a_read_only_file_system_is_reported(tmp_path: Path) -> None:
-    assert "the file system is read-only" in said_on("size=64m,ro", tmp_path)
+    assert "the file system is read-only" in prepare_on("size=64m,ro", tmp_path)
 
 
 def test_a_disk_with_enough_space_is_accepted(tmp_path: Path) -> None:
-    assert said_on("size=64m", tmp_path) == ""
+    assert prepare_on("size=64m", tmp_path) == ""

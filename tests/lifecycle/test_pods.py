@@ -70,14 +70,14 @@ async def test_a_pod_survives_a_killed_server_and_the_next_one_gets_its_exit_cod
         await up(home, "node=here")
         (tmp_path / "done").touch()
         after = await seen(cluster, "one", "Failed", "Succeeded")
-        said = b"".join([chunk async for chunk in cluster.pod_log(Key("default", "one"))])
+        log = b"".join([chunk async for chunk in cluster.pod_log(Key("default", "one"))])
 
     assert after.metadata.uid == before.metadata.uid
     assert after.status.container_statuses[0].restart_count == 0
     terminated = after.status.container_statuses[0].state.terminated
     assert terminated is not None
     assert terminated.exit_code == 7
-    assert said == b"begun\nended\n"
+    assert log == b"begun\nended\n"
 
 
 async def test_the_next_server_reports_a_pod_that_ended_without_a_server(home: Home, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_pods_of_a_killed_server_can_be_stopped_without_a_server(home: Hom
     async with client(home, server) as cluster:
         await cluster.create(PODS, pod("one", STEADY.replace("exit 0", "touch farewell; exit 3"), tmp_path))
         pid, _ = await running_process(tmp_path)
-        with pytest.raises(TarragonError, match="already runs"):
+        with pytest.raises(TarragonError, match="already running"):
             await end_leftovers(home, CLOCK)
         await killed(server)
         await end_leftovers(home, CLOCK)

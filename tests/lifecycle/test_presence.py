@@ -23,10 +23,10 @@ def server(pid: int, born: str) -> Server:
 
 
 def test_a_written_server_file_is_read_back(tmp_path: Path) -> None:
-    told = server(1, "2")
-    write_server(Home(tmp_path), told)
+    written = server(1, "2")
+    write_server(Home(tmp_path), written)
 
-    assert read_server(Home(tmp_path)) == told
+    assert read_server(Home(tmp_path)) == written
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"pid": "x"}', "\x00"])

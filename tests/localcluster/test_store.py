@@ -58,9 +58,9 @@ async def test_revisions_continue_after_a_restart_even_if_the_newest_was_a_delet
         await _pass_time(api, clock, 3600)
 
     async with opened(tmp_path / "store.db", clock) as api:
-        made = await Asking(api).create(CONFIG_MAPS, config_map("a"))
+        created = await Asking(api).create(CONFIG_MAPS, config_map("a"))
 
-    assert int(made["metadata"]["resourceVersion"]) > last
+    assert int(created["metadata"]["resourceVersion"]) > last
 
 
 async def test_a_watch_resumes_across_a_restart(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ async def test_the_window_is_bounded_by_revisions_too(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path / "store.db", clock, Window(seconds=1e9, revisions=5)) as api:
         asking = Asking(api)
-        made = [await asking.create(CONFIG_MAPS, config_map(f"c{number}")) for number in range(20)]
+        created = [await asking.create(CONFIG_MAPS, config_map(f"c{number}")) for number in range(20)]
         await _pass_time(api, clock, 61)
-        versions = [one["metadata"]["resourceVersion"] for one in made]
+        versions = [one["metadata"]["resourceVersion"] for one in created]
 
         watch = api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=versions[-5]))
         with pytest.raises(Expired):
@@ -121,9 +121,9 @@ async def test_the_window_is_bounded_by_bytes_too(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path / "store.db", clock, Window(seconds=1e9, size=2**20)) as api:
         asking = Asking(api)
-        made = [await asking.create(CONFIG_MAPS, config_map(f"c{number}", x="x" * 2**18)) for number in range(8)]
+        created = [await asking.create(CONFIG_MAPS, config_map(f"c{number}", x="x" * 2**18)) for number in range(8)]
         await _pass_time(api, clock, 61)
-        versions = [one["metadata"]["resourceVersion"] for one in made]
+        versions = [one["metadata"]["resourceVersion"] for one in created]
 
         watch = api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=versions[-4]))
         with pytest.raises(Expired):

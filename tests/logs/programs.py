@@ -90,14 +90,14 @@ class Container:
             self.command(*words), **{"stdout": pipe, "stderr": pipe, "env": self.env, "bufsize": 0, **how}
         )
 
-    def run(self, *words: str, said: bytes = b"", **env: str) -> Told:
-        """Run a command to its end. `said` is its standard input."""
-        return ended(self.start(*words, stdin=subprocess.PIPE, env={**self.env, **env}), said)
+    def run(self, *words: str, stdin: bytes = b"", **env: str) -> Told:
+        """Run a command to its end. `stdin` is its standard input."""
+        return ended(self.start(*words, stdin=subprocess.PIPE, env={**self.env, **env}), stdin)
 
     def run_python(self, program: str, *words: str) -> Told:
         return self.run(self.python, *words, "-c", program)
 
 
-def ended(process: subprocess.Popen[bytes], said: bytes = b"") -> Told:
-    out, err = process.communicate(said or None, timeout=PATIENCE)
+def ended(process: subprocess.Popen[bytes], stdin: bytes = b"") -> Told:
+    out, err = process.communicate(stdin or None, timeout=PATIENCE)
     return Told(code=process.returncode, out=out, err=err)

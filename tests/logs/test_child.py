@@ -51,8 +51,8 @@ while True:
 
     process.send_signal(number)
 
-    told = ended(process)
-    assert (told.code, told.messages) == (7, ["caught"])
+    result = ended(process)
+    assert (result.code, result.messages) == (7, ["caught"])
 
 
 def test_the_wrapper_waits_for_a_command_that_handles_sigterm(any_container: Container) -> None:
@@ -63,8 +63,8 @@ def test_the_wrapper_waits_for_a_command_that_handles_sigterm(any_container: Con
 
     process.terminate()
 
-    told = ended(process)
-    assert (told.code, told.messages) == (0, ["saving", "saved"])
+    result = ended(process)
+    assert (result.code, result.messages) == (0, ["saving", "saved"])
 
 
 def test_a_signal_before_the_start_of_the_command_is_not_lost(any_container: Container) -> None:
@@ -93,9 +93,9 @@ def test_a_sigterm_to_the_process_group_reaches_the_command_once(container: Cont
 
 
 def test_stdin_reaches_the_command(any_container: Container) -> None:
-    told = any_container.run(*sh("read a; read b; echo $b $a"), said=b"one\ntwo\n")
+    result = any_container.run(*sh("read a; read b; echo $b $a"), stdin=b"one\ntwo\n")
 
-    assert told.messages == ["two one"]
+    assert result.messages == ["two one"]
 
 
 def test_a_missing_command_gives_the_error_of_a_shell(any_container: Container, tmp_path: Path) -> None:
@@ -109,21 +109,21 @@ def test_a_missing_command_gives_the_error_of_a_shell(any_container: Container, 
 
 
 def test_background_processes_of_a_command_are_not_waited_for(container: Container) -> None:
-    told = container.start(*sh("sleep 60 & echo $!; exit 3"))
-    assert told.stdout is not None
-    line = told.stdout.readline()
+    result = container.start(*sh("sleep 60 & echo $!; exit 3"))
+    assert result.stdout is not None
+    line = result.stdout.readline()
 
-    assert told.wait(20) == 3
+    assert result.wait(20) == 3
     os.kill(int(re.findall(rb'"message":"(\d+)"', line)[0]), signal.SIGKILL)
-    ended(told)
+    ended(result)
 
 
 def test_all_output_before_the_end_is_logged(container: Container) -> None:
     for _ in range(20):
-        told = container.run(*sh("seq 200; seq 200 >&2; kill -KILL $$"))
+        result = container.run(*sh("seq 200; seq 200 >&2; kill -KILL $$"))
 
-        assert told.code == 137
-        assert told.messages == [*map(str, range(1, 201))] * 2
+        assert result.code == 137
+        assert result.messages == [*map(str, range(1, 201))] * 2
 
 
 def test_a_closed_log_ends_the_command_as_without_the_wrapper(container: Container) -> None:
@@ -138,9 +138,9 @@ def test_a_closed_log_ends_the_command_as_without_the_wrapper(container: Contain
 
 
 def test_a_command_may_close_its_output_and_continue(container: Container) -> None:
-    told = container.run(*sh("exec >&- 2>&-; sleep 0.2; exit 5"))
+    result = container.run(*sh("exec >&- 2>&-; sleep 0.2; exit 5"))
 
-    assert told.code == 5
+    assert result.code == 5
 
 
 def test_the_last_lines_of_a_failure_are_its_termination_message(any_container: Container) -> None:

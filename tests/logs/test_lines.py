@@ -15,27 +15,27 @@ from tests.logs.programs import FIELDS, LABELS, SOURCE, Container, ended
 LONGEST = 16 * 1024
 
 
-def said(container: Container, data: bytes) -> list[dict[str, Any]]:
-    told = container.run("cat", said=data)
-    assert (told.code, told.err) == (0, b"")
-    return told.lines
+def logged_lines(container: Container, data: bytes) -> list[dict[str, Any]]:
+    result = container.run("cat", stdin=data)
+    assert (result.code, result.err) == (0, b"")
+    return result.lines
 
 
 def one(container: Container, line: str) -> dict[str, Any]:
-    (found,) = said(container, line.encode() + b"\n")
+    (found,) = logged_lines(container, line.encode() + b"\n")
     return found
 
 
 def test_every_line_names_its_replica(any_container: Container) -> None:
-    told = any_container.run("sh", "-c", "echo out; echo hé >&2")
+    result = any_container.run("sh", "-c", "echo out; echo hé >&2")
 
-    out, err = told.lines
+    out, err = result.lines
     assert {name: out[name] for name in FIELDS} == FIELDS
     assert out[LABELS] == {name: str(value) for name, value in FIELDS.items()}
     assert (out["message"], out["severity"]) == ("out", "INFO")
     assert (err["message"], err["severity"]) == ("hé", "DEFAULT")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", out["time"])
-    assert (told.out.count(b"\n"), told.err.count(b"\n")) == (1, 1)
+    assert (result.out.count(b"\n"), result.err.count(b"\n")) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -104,20 +104,20 @@ def test_a_line_that_is_not_a_json_object_is_text(container: Container, line: st
 
 
 def test_empty_lines_are_logged_and_carriage_returns_are_removed(container: Container) -> None:
-    assert [line["message"] for line in said(container, b"\na\r\n\r\n")] == ["", "a", ""]
+    assert [line["message"] for line in logged_lines(container, b"\na\r\n\r\n")] == ["", "a", ""]
 
 
 def test_a_last_line_without_a_newline_is_not_lost(container: Container) -> None:
-    assert [line["message"] for line in said(container, b"one\ntwo")] == ["one", "two"]
+    assert [line["message"] for line in logged_lines(container, b"one\ntwo")] == ["one", "two"]
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "€", "🌿"])
 def test_a_long_line_is_split_between_characters(any_container: Container, letter: str) -> None:
     text = "." + letter * (3 * LONGEST // len(letter.encode()))
 
-    told = any_container.run("cat", said=text.encode() + b"\nnext\n")
+    result = any_container.run("cat", stdin=text.encode() + b"\nnext\n")
 
-    *pieces, last = told.messages
+    *pieces, last = result.messages
     assert "".join(pieces) == text
     assert last == "next"
     assert {len(piece.encode()) for piece in pieces[:-1]} <= {LONGEST - lost for lost in range(4)}
@@ -126,16 +126,16 @@ def test_a_long_line_is_split_between_characters(any_container: Container, lette
 def test_any_bytes_give_valid_json(any_container: Container) -> None:
     data = bytes(range(256)) * 300
 
-    told = any_container.run("cat", said=data)
+    result = any_container.run("cat", stdin=data)
 
-    assert told.code == 0
-    assert "".join(told.messages).count("�") > 300
-    assert told.out.decode()  # everything is UTF-8
-    assert all(line["replica_type"] == "ps" for line in told.lines)
+    assert result.code == 0
+    assert "".join(result.messages).count("�") > 300
+    assert result.out.decode()  # everything is UTF-8
+    assert all(line["replica_type"] == "ps" for line in result.lines)
 
 
 def test_a_lone_surrogate_in_json_is_harmless(any_container: Container) -> None:
-    (found,) = any_container.run("cat", said=rb'{"message": "\ud800 x"}' + b"\n").lines
+    (found,) = any_container.run("cat", stdin=rb'{"message": "\ud800 x"}' + b"\n").lines
 
     assert found["message"].endswith(" x")
 
@@ -163,7 +163,7 @@ def test_a_program_whose_log_is_not_read_blocks_and_loses_nothing(any_container:
 
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.5)
-    told = ended(process)
+    result = ended(process)
 
     assert json.loads(first)["message"] == "1"
-    assert told.messages == [*map(str, range(2, 100_001)), "done"]
+    assert result.messages == [*map(str, range(2, 100_001)), "done"]

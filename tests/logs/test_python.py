@@ -26,16 +26,16 @@ except KeyError:
 
 
 def test_records_have_their_severity_logger_place_and_traceback(any_container: Container) -> None:
-    told = any_container.run_python(LOGGED)
+    result = any_container.run_python(LOGGED)
 
-    warned, failed = told.lines
+    warned, failed = result.lines
     assert (warned["severity"], warned["message"], warned["logger"]) == ("WARNING", "loss is 0.5", "train.loop")
     assert warned[SOURCE] == {"file": "<string>", "line": "5", "function": "<module>"}
     assert warned["replica_type"] == "ps"
     assert failed["severity"] == "ERROR"
     assert failed["message"].startswith("no x\nTraceback (most recent call last):\n")
     assert failed["message"].endswith("KeyError: 'x'")
-    assert told.err.count(b"\n") == 2
+    assert result.err.count(b"\n") == 2
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,10 @@ def test_levels_become_severities(container: Container, level: int, severity: st
 
 
 def test_an_uncaught_exception_is_one_line_and_the_exit_code_is_one(any_container: Container) -> None:
-    told = any_container.run_python("def f():\n  raise ValueError('no')\nf()")
+    result = any_container.run_python("def f():\n  raise ValueError('no')\nf()")
 
-    (line,) = told.lines
-    assert (told.code, line["severity"]) == (1, "ERROR")
+    (line,) = result.lines
+    assert (result.code, line["severity"]) == (1, "ERROR")
     assert line["message"].startswith("Traceback (most recent call last):\n")
     assert line["message"].endswith("ValueError: no")
 
@@ -81,9 +81,9 @@ def test_the_users_own_sitecustomize_and_usercustomize_run_and_do_not_see_ours(
         "print(sitecustomize.__file__); print(sys.path)"
     )
 
-    told = any_container.run(any_container.python, "-c", program, PYTHONPATH=str(own))
+    result = any_container.run(any_container.python, "-c", program, PYTHONPATH=str(own))
 
-    mine, yours, imported, path = told.messages
+    mine, yours, imported, path = result.messages
     assert mine.startswith(str(own))
     assert yours.startswith(str(own))
     assert imported.startswith(str(own))
@@ -106,26 +106,26 @@ def test_an_error_in_the_users_sitecustomize_is_as_without_ours(
         timeout=60,
     )
 
-    told = any_container.run(any_container.python, "-c", "print('runs')", PYTHONPATH=str(own))
+    result = any_container.run(any_container.python, "-c", "print('runs')", PYTHONPATH=str(own))
 
-    assert told.code == alone.returncode
-    assert (b'"message":"runs"' in told.out) == (alone.stdout == b"runs\n")
-    assert bool(told.err) == bool(alone.stderr)
+    assert result.code == alone.returncode
+    assert (b'"message":"runs"' in result.out) == (alone.stdout == b"runs\n")
+    assert bool(result.err) == bool(alone.stderr)
 
 
 def test_pythonpath_is_prefixed(any_container: Container, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("print('found')")
 
-    told = any_container.run(any_container.python, "-c", "import mine", PYTHONPATH=str(tmp_path))
+    result = any_container.run(any_container.python, "-c", "import mine", PYTHONPATH=str(tmp_path))
 
-    assert told.messages == ["found"]
+    assert result.messages == ["found"]
 
 
 @pytest.mark.parametrize("flag", ["-S", "-E", "-s"])
 def test_a_python_without_sitecustomize_logs_plain_text(any_container: Container, flag: str) -> None:
-    told = any_container.run_python("import logging; logging.basicConfig(); logging.getLogger('a').error('x')", flag)
+    result = any_container.run_python("import logging; logging.basicConfig(); logging.getLogger('a').error('x')", flag)
 
-    (line,) = told.lines
+    (line,) = result.lines
     assert (line["severity"], line["message"], line["logger"]) == ("ERROR", "x", "a")
 
 
@@ -140,9 +140,9 @@ sys.stdout.write(repr(out.decode().strip()) + "\\n")
 logging.getLogger().addHandler(logging.FileHandler({str(file)!r}))
 logging.error("outer")
 """
-    told = any_container.run_python(program)
+    result = any_container.run_python(program)
 
-    assert told.messages[0].lstrip("u") == "'ERROR:root:inner'"
+    assert result.messages[0].lstrip("u") == "'ERROR:root:inner'"
     assert file.read_text() == "outer\n"
 
 
@@ -163,11 +163,11 @@ if __name__ == "__main__":
 """)
     methods = ["default"] if "2.7" in any_container.python else ["fork", "spawn", "forkserver"]
     for method in methods:
-        told = any_container.run(any_container.python, str(script), method)
+        result = any_container.run(any_container.python, str(script), method)
 
-        assert told.code == 0
-        assert sorted(message[-1] for message in told.messages) == ["0", "1", "2", "3"]
-        assert {line["severity"] for line in told.lines} == {"WARNING"}
+        assert result.code == 0
+        assert sorted(message[-1] for message in result.messages) == ["0", "1", "2", "3"]
+        assert {line["severity"] for line in result.lines} == {"WARNING"}
 
 
 def test_a_formatter_that_writes_json_is_not_replaced(any_container: Container) -> None:
@@ -189,11 +189,11 @@ logging.error("x")
 def test_a_record_that_cannot_be_formatted_is_reported_by_logging(any_container: Container) -> None:
     program = "import logging; logging.basicConfig(); logging.error('%d', 'x'); print('goes on')"
 
-    told = any_container.run_python(program)
+    result = any_container.run_python(program)
 
-    assert told.code == 0
-    assert "goes on" in told.messages
-    assert any("TypeError" in message for message in told.messages)
+    assert result.code == 0
+    assert "goes on" in result.messages
+    assert any("TypeError" in message for message in result.messages)
 
 
 def test_a_message_that_is_too_long_loses_its_middle(any_container: Container) -> None:
@@ -235,11 +235,11 @@ def test_a_python_without_the_wrapper_processes_its_own_output(any_container: Co
         start_new_session=True,
     )
 
-    told = ended(process, b"typed")
+    result = ended(process, b"typed")
 
-    assert told.code == 9
-    assert [(line["message"], line["severity"]) for line in told.lines] == [("typed", "INFO"), ("c++", "ERROR")]
-    assert {line["job"] for line in told.lines} == {FIELDS["job"]}
+    assert result.code == 9
+    assert [(line["message"], line["severity"]) for line in result.lines] == [("typed", "INFO"), ("c++", "ERROR")]
+    assert {line["job"] for line in result.lines} == {FIELDS["job"]}
 
 
 def test_a_python_inside_another_program_does_not_process_its_output(any_container: Container) -> None:

@@ -63,14 +63,14 @@ class User:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        said = str(self.websockets).lower()
+        output = str(self.websockets).lower()
         return {
             "HOME": str(self.folder),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "TARRAGON_HOME": str(self.folder / "home"),
             "KUBECONFIG": str(self.config),
-            "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": said,
-            "KUBECTL_PORT_FORWARD_WEBSOCKETS": said,
+            "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": output,
+            "KUBECTL_PORT_FORWARD_WEBSOCKETS": output,
         }
 
     def kubectl(self, *words: str, stdin: str | bytes = "") -> Ended:
@@ -110,10 +110,10 @@ class User:
         if pid == 0:
             os.execvpe("kubectl", ["kubectl", *words], {**self.environment, "TERM": "xterm"})  # noqa: S606
         ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 111, 0, 0))
-        said = _played(screen, list(steps))
+        output = _played(screen, list(steps))
         os.close(screen)
         _, status = os.waitpid(pid, 0)
-        return Ended(os.waitstatus_to_exitcode(status), said, "")
+        return Ended(os.waitstatus_to_exitcode(status), output, "")
 
     def forwarded(self, target: str, port: int) -> Forwarding:
         process = self.begin("port-forward", target, f":{port}")
@@ -134,10 +134,10 @@ class Forwarding:
         with socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS) as line:
             line.sendall(words)
             line.shutdown(socket.SHUT_WR)
-            said = b""
+            output = b""
             while data := line.recv(1 << 20):
-                said += data
-            return said
+                output += data
+            return output
 
     def end(self) -> str:
         """Stop the forwarding. Returns its error output."""
@@ -146,10 +146,10 @@ class Forwarding:
 
 
 def _played(screen: int, steps: list[tuple[str, str]]) -> str:
-    said, seen, deadline = b"", 0, time.monotonic() + SECONDS
+    output, seen, deadline = b"", 0, time.monotonic() + SECONDS
     while time.monotonic() < deadline:
-        if steps and steps[0][0].encode() in said[seen:]:
-            seen = len(said)
+        if steps and steps[0][0].encode() in output[seen:]:
+            seen = len(output)
             os.write(screen, steps.pop(0)[1].encode())
         if not select.select([screen], [], [], 1.0)[0]:
             continue
@@ -157,10 +157,10 @@ def _played(screen: int, steps: list[tuple[str, str]]) -> str:
             data = os.read(screen, 65536)
         except OSError:
             break
-        said += data
+        output += data
     else:
-        raise AssertionError(f"it did not end: {said!r}")
-    return said.decode(errors="replace")
+        raise AssertionError(f"it did not end: {output!r}")
+    return output.decode(errors="replace")
 
 
 @pytest.fixture(scope="session")

@@ -52,11 +52,11 @@ def test_kubectl_cp_copies_a_hundred_megabytes_into_and_out_of_a_volume(user: Us
     data = os.urandom(1 << 20) * 100
     (tmp_path / "there").write_bytes(data)
 
-    there = user.kubectl("cp", str(tmp_path / "there"), "p:/data/big")
+    copied_in = user.kubectl("cp", str(tmp_path / "there"), "p:/data/big")
     summed = user.kubectl("exec", "p", "--", "sh", "-c", "md5sum < /data/big")
     back = user.kubectl("cp", "p:/data/big", str(tmp_path / "back"))
 
-    assert (there.code, back.code) == (0, 0), there.err + back.err
+    assert (copied_in.code, back.code) == (0, 0), copied_in.err + back.err
     assert summed.out.split()[0] == hashlib.md5(data).hexdigest()  # noqa: S324 - nobody is to be kept out
     assert (tmp_path / "back").read_bytes() == data
 
@@ -123,9 +123,9 @@ def test_a_command_ends_when_kubectl_is_killed(user: User) -> None:
 def test_fifty_concurrent_commands(user: User) -> None:
     running = [user.begin("exec", "p", "--", "echo", str(number)) for number in range(50)]
 
-    said = [(*process.communicate(timeout=60), process.returncode) for process in running]
+    results = [(*process.communicate(timeout=60), process.returncode) for process in running]
 
-    assert said == [(f"{number}\n".encode(), b"", 0) for number in range(50)]
+    assert results == [(f"{number}\n".encode(), b"", 0) for number in range(50)]
 
 
 def test_stopping_the_server_ends_exec_commands_but_not_containers(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_exec_returns_output_and_exit_code(pods: client.CoreV1Api) -> None:
 
 
 def test_exec_returns_all_output(pods: client.CoreV1Api) -> None:
-    said = stream(
+    output = stream(
         pods.connect_get_namespaced_pod_exec,
         "p",
         "default",
@@ -58,7 +58,7 @@ def test_exec_returns_all_output(pods: client.CoreV1Api) -> None:
         stdin=False,
     )
 
-    assert said == "1\n2\n3\n"
+    assert output == "1\n2\n3\n"
 
 
 def test_a_forwarded_port_is_a_socket(pods: client.CoreV1Api, cluster: User) -> None:

@@ -181,15 +181,15 @@ async def test_the_service_kubernetes_leads_to_the_api_server_and_is_recreated(w
 PORTS = {"ports": [{"port": 80}]}
 
 
-async def made(world: World, name: str, **spec: Any) -> dict[str, Any]:
+async def create_service(world: World, name: str, **spec: Any) -> dict[str, Any]:
     await world.create(SERVICES, name, spec={**PORTS, **spec})
     whole: dict[str, Any] = await world.client.get(SERVICES.reading(dict), world.key(SERVICES, name))
     return dict(whole["spec"])
 
 
 async def test_each_service_has_its_own_cluster_ip_and_headless_ones_have_none(world: World) -> None:
-    addresses = [(await made(world, f"s{number}"))["clusterIP"] for number in range(20)]
-    headless = await made(world, "headless", clusterIP="None")
+    addresses = [(await create_service(world, f"s{number}"))["clusterIP"] for number in range(20)]
+    headless = await create_service(world, "headless", clusterIP="None")
 
     assert len(set(addresses)) == 20
     assert all(address.startswith("127.") for address in addresses)
@@ -197,18 +197,18 @@ async def test_each_service_has_its_own_cluster_ip_and_headless_ones_have_none(w
 
 
 async def test_an_unavailable_cluster_ip_is_rejected(world: World) -> None:
-    taken = (await made(world, "one"))["clusterIP"]
+    taken = (await create_service(world, "one"))["clusterIP"]
 
     with pytest.raises(Invalid, match="provided IP is already allocated"):
-        await made(world, "two", clusterIP=taken)
+        await create_service(world, "two", clusterIP=taken)
     with pytest.raises(Invalid, match="not in the valid range"):
-        await made(world, "three", clusterIP="10.96.0.10")
+        await create_service(world, "three", clusterIP="10.96.0.10")
     with pytest.raises(Invalid, match="may not change once set"):
         await world.patch(SERVICES, "one", {"spec": {"clusterIP": "127.99.9.9"}})
 
 
 async def test_node_ports_are_kept_until_the_type_changes(world: World) -> None:
-    first = (await made(world, "one", type="NodePort"))["ports"][0]["nodePort"]
+    first = (await create_service(world, "one", type="NodePort"))["ports"][0]["nodePort"]
     await world.patch(SERVICES, "one", {"spec": {"ports": [{"port": 80, "targetPort": 8080}]}})
     kept = await world.client.get(SERVICES.reading(dict), world.key(SERVICES, "one"))
     await world.patch(SERVICES, "one", {"spec": {"type": "ClusterIP"}})

@@ -54,8 +54,8 @@ async def test_a_pod_is_bound_to_the_first_node_that_fits(world: World) -> None:
 
     await world.until(lambda: node_of(world, "one") == "b-large")
     await world.until(lambda: any(what.startswith("events/default/one") for what in world.objects))
-    [said] = [thing["message"] for what, thing in world.objects.items() if what.startswith("events/default/one")]
-    assert said == "Successfully assigned default/one to b-large"
+    [message] = [thing["message"] for what, thing in world.objects.items() if what.startswith("events/default/one")]
+    assert message == "Successfully assigned default/one to b-large"
 
 
 async def test_an_unschedulable_pod_gets_one_event_and_is_bound_when_there_is_capacity(world: World) -> None:

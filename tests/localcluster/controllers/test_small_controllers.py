@@ -128,12 +128,15 @@ async def test_pods_of_a_deleted_node_fail_and_are_deleted_unless_it_returns_soo
     await clock.waits.acquire()
     async with closed_after(world.client.watch(PODS, EVERYTHING, since)) as events:
         clock.jump(QUARANTINE_SECONDS)
-        told = (await anext(events)).object
+        received = (await anext(events)).object
 
-    assert told is not None
-    assert told.metadata.name == "on-lost"
-    assert told.status.phase == "Failed"
-    assert {each.type: each.status for each in told.status.conditions} == {"Ready": "True", "DisruptionTarget": "True"}
+    assert received is not None
+    assert received.metadata.name == "on-lost"
+    assert received.status.phase == "Failed"
+    assert {each.type: each.status for each in received.status.conditions} == {
+        "Ready": "True",
+        "DisruptionTarget": "True",
+    }
     await world.gone("pods/default/on-lost")
     assert {"pods/default/on-back", "pods/default/waits"} <= set(world.objects)
 
@@ -289,13 +292,15 @@ async def test_endpoints_are_mirrored_into_slices(world: World) -> None:
 
     await a_pod(world, "web-1", "web")
     await report(world, "web-1", ready=True)
-    told = await first_slice(world, lambda one: bool(one["endpoints"]) and one["endpoints"][0]["conditions"]["ready"])
+    received = await first_slice(
+        world, lambda one: bool(one["endpoints"]) and one["endpoints"][0]["conditions"]["ready"]
+    )
 
-    assert told["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
-    assert told["metadata"]["ownerReferences"][0]["kind"] == "Endpoints"
-    assert told["ports"] == [{"name": "http", "port": 20123, "protocol": "TCP"}]
-    assert told["endpoints"][0]["addresses"] == ["127.0.0.1"]
-    assert told["endpoints"][0]["targetRef"]["name"] == "web-1"
+    assert received["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
+    assert received["metadata"]["ownerReferences"][0]["kind"] == "Endpoints"
+    assert received["ports"] == [{"name": "http", "port": 20123, "protocol": "TCP"}]
+    assert received["endpoints"][0]["addresses"] == ["127.0.0.1"]
+    assert received["endpoints"][0]["targetRef"]["name"] == "web-1"
 
 
 async def test_headless_services_have_no_slices(world: World) -> None:

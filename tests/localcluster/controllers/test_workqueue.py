@@ -21,15 +21,15 @@ class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.worklist: Worklist[str] = Worklist(self.clock, random.Random(1))
-        self.looked: list[str] = []
+        self.processed: list[str] = []
 
     @asynccontextmanager
-    async def working(self, look: Callable[[str], Awaitable[float | None]]) -> AsyncIterator[None]:
-        async def noted(item: str) -> float | None:
-            self.looked.append(item)
-            return await look(item)
+    async def working(self, reconcile: Callable[[str], Awaitable[float | None]]) -> AsyncIterator[None]:
+        async def recorded(item: str) -> float | None:
+            self.processed.append(item)
+            return await reconcile(item)
 
-        task = asyncio.create_task(self.worklist.run(noted))
+        task = asyncio.create_task(self.worklist.run(recorded))
         await settle(self.clock)
         yield
         task.cancel()
@@ -51,7 +51,7 @@ async def test_a_queued_item_is_not_queued_twice() -> None:
     async with bench.working(done):
         pass
 
-    assert bench.looked == ["a", "b"]
+    assert bench.processed == ["a", "b"]
 
 
 async def test_an_item_added_while_it_is_processed_is_processed_again_but_never_concurrently() -> None:
@@ -67,11 +67,11 @@ async def test_an_item_added_while_it_is_processed_is_processed_again_but_never_
         bench.worklist.add("a")
         bench.worklist.add("a")
         await settle(bench.clock)
-        assert bench.looked == ["a"]
+        assert bench.processed == ["a"]
 
         gate.set()
         await settle(bench.clock)
-        assert bench.looked == ["a", "a"]
+        assert bench.processed == ["a", "a"]
 
 
 async def test_different_items_are_processed_concurrently() -> None:
@@ -85,7 +85,7 @@ async def test_different_items_are_processed_concurrently() -> None:
     for number in range(WORKERS + 5):
         bench.worklist.add(str(number))
     async with bench.working(slow):
-        assert len(bench.looked) == WORKERS
+        assert len(bench.processed) == WORKERS
 
 
 async def test_a_failed_item_is_retried_with_growing_backoff() -> None:
@@ -119,26 +119,26 @@ async def test_retry_after_of_the_server_is_respected() -> None:
     bench.worklist.add("a")
     async with bench.working(once):
         await bench.pass_time(8.9)
-        assert bench.looked == ["a"]
+        assert bench.processed == ["a"]
 
         await bench.pass_time(0.2)
-        assert bench.looked == ["a", "a"]
+        assert bench.processed == ["a", "a"]
 
 
 async def test_a_reconciler_can_request_a_requeue_after_a_delay() -> None:
     bench = Bench()
 
     async def twice(_: str) -> float | None:
-        return 5.0 if len(bench.looked) < 2 else None
+        return 5.0 if len(bench.processed) < 2 else None
 
     bench.worklist.add("a")
     async with bench.working(twice):
         await bench.pass_time(4.9)
-        assert bench.looked == ["a"]
+        assert bench.processed == ["a"]
 
         await bench.pass_time(0.2)
         await bench.pass_time(60)
-        assert bench.looked == ["a", "a"]
+        assert bench.processed == ["a", "a"]
 
 
 async def test_a_change_is_processed_before_a_pending_requeue_and_replaces_it() -> None:
@@ -152,12 +152,12 @@ async def test_a_change_is_processed_before_a_pending_requeue_and_replaces_it() 
         await bench.pass_time(1800)
         bench.worklist.add("a")
         await settle(bench.clock)
-        assert bench.looked == ["a", "a"]
+        assert bench.processed == ["a", "a"]
 
         await bench.pass_time(1801)
-        assert bench.looked == ["a", "a"]
+        assert bench.processed == ["a", "a"]
         await bench.pass_time(1800)
-        assert bench.looked == ["a", "a", "a"]
+        assert bench.processed == ["a", "a", "a"]
 
 
 async def test_an_unexpected_exception_of_a_reconciler_is_raised() -> None:

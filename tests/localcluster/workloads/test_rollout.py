@@ -47,7 +47,7 @@ class Stage:
         return rollout.family(self.deployment, self.sets.values())
 
     @property
-    def there(self) -> int:
+    def nonempty(self) -> int:
         return sum(len(pods) for pods in self.pods.values())
 
     @property
@@ -94,9 +94,9 @@ class Stage:
 
     def lose(self) -> None:
         """A pod dies, which no controller has observed yet."""
-        there = [pods for pods in self.pods.values() if pods]
-        if there:
-            pods = self.dice.choice(there)
+        nonempty = [pods for pods in self.pods.values() if pods]
+        if nonempty:
+            pods = self.dice.choice(nonempty)
             pods.pop(self.dice.randrange(len(pods)))
 
     def settle(self) -> None:

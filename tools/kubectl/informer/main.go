@@ -31,25 +31,25 @@ import (
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 type seen struct {
-	mutex sync.Mutex
-	told  []string
+	mutex  sync.Mutex
+	events []string
 }
 
-func (s *seen) tell(what string, object any) {
+func (s *seen) add(what string, object any) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj
 	}
 	if one := object.(*corev1.ConfigMap); one.Labels["informer"] != "" {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		s.told = append(s.told, what+" "+one.Name+" "+one.Data["k"])
+		s.events = append(s.events, what+" "+one.Name+" "+one.Data["k"])
 	}
 }
 
 func (s *seen) all() []string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return slices.Clone(s.told)
+	return slices.Clone(s.events)
 }
 
 func main() {
@@ -80,9 +80,9 @@ func run(ctx context.Context, kubeconfig, namespace string) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(typed, 0, informers.WithNamespace(namespace))
 	maps := factory.Core().V1().ConfigMaps()
 	_, err = maps.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { watched.tell("added", object) },
-		UpdateFunc: func(_, object any) { watched.tell("updated", object) },
-		DeleteFunc: func(object any) { watched.tell("deleted", object) },
+		AddFunc:    func(object any) { watched.add("added", object) },
+		UpdateFunc: func(_, object any) { watched.add("updated", object) },
+		DeleteFunc: func(object any) { watched.add("deleted", object) },
 	})
 	if err != nil {
 		return err
