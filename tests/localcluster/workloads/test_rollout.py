@@ -47,7 +47,7 @@ class Stage:
         return rollout.family(self.deployment, self.sets.values())
 
     @property
-    def nonempty(self) -> int:
+    def pod_count(self) -> int:
         return sum(len(pods) for pods in self.pods.values())
 
     @property
@@ -125,13 +125,13 @@ def test_a_rollout_never_has_too_many_pods_nor_too_few_available_ones(
     stage.generation = 2
     for number in range(300):
         stage.dice.choice([stage.deploy, stage.replicate, stage.get_ready])()
-        assert stage.there <= wanted + more
+        assert stage.pod_count <= wanted + more
         assert stage.available >= wanted - fewer
         if number == 100:
             stage.generation = stage.dice.choice([1, 2, 3])
     stage.settle()
 
-    assert len(stage.pods[f"web-{stage.generation}"]) == stage.there == wanted
+    assert len(stage.pods[f"web-{stage.generation}"]) == stage.pod_count == wanted
 
 
 @settings(max_examples=100)
@@ -141,11 +141,11 @@ def test_lost_pods_are_replaced_exactly_once(wanted: int, surge: int | str, miss
     acts = [stage.deploy, stage.replicate, stage.get_ready, stage.lose]
     for number in range(200):
         stage.dice.choice(acts)()
-        assert stage.there <= wanted + stage.kin.limits[0]
+        assert stage.pod_count <= wanted + stage.kin.limits[0]
         stage.generation += number in {70, 140}
     stage.settle()
 
-    assert stage.available == stage.there == wanted
+    assert stage.available == stage.pod_count == wanted
 
 
 def test_the_replica_set_of_an_earlier_template_is_reused() -> None:
