@@ -12,17 +12,15 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.client.errors import Forbidden
 from tarragon.client.port import Selection
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
-from tarragon.kube.meta import Key
-from tarragon.localcluster.auth.authorizers import Authorization
+from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.node.node import NodeSettings, this_machine
-from tests.access.both import BINDINGS, PODS, ROLES, binding, role, rule
 
 Json = dict[str, Any]
+PODS: Resource[Json] = Resource(group="", version="v1", plural="pods", kind="Pod", model=dict, namespaced=True)
 PLACE = "/var/run/secrets/kubernetes.io/serviceaccount"
 ASK = """
 import base64, json, os, ssl, urllib.request
@@ -44,13 +42,13 @@ assert claims["kubernetes.io"]["pod"]["name"] == "asking"
 
 
 @asynccontextmanager
-async def running(folder: Path, authorization: Authorization, *, has_node: bool = False) -> AsyncIterator[LocalCluster]:
+async def running(folder: Path, *, has_node: bool = False) -> AsyncIterator[LocalCluster]:
     home = Home(folder / "home")
     home.prepare()
     node = NodeSettings(
         name="n", folder=home.nodes / "n", capacity=this_machine(), registry=home.folder / "claimed-ports"
     )
-    settings = Settings(home=home, authorization=authorization, nodes=[node] if has_node else [])
+    settings = Settings(home=home, nodes=[node] if has_node else [])
     cluster = await LocalCluster.start(settings, SystemClock())
     try:
         yield cluster
@@ -62,7 +60,7 @@ async def running(folder: Path, authorization: Authorization, *, has_node: bool 
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
-    async with running(tmp_path, Authorization.RBAC) as made:
+    async with running(tmp_path) as made:
         yield made
 
 
@@ -121,27 +119,16 @@ async def test_a_container_that_mounts_something_there_keeps_it(cluster: LocalCl
     assert pod["spec"]["containers"][0]["volumeMounts"] == [own]
 
 
-async def test_with_roles_in_force_a_pod_of_an_account_that_is_not_there_is_refused(cluster: LocalCluster) -> None:
-    with pytest.raises(Forbidden, match='error looking up service account default/nobody: serviceaccount "nobody"'):
-        await created(cluster, serviceAccountName="nobody")
+async def test_a_pod_of_an_account_that_does_not_exist_runs_without_a_token(cluster: LocalCluster) -> None:
+    pod = await created(cluster, serviceAccountName="nobody")
+
+    assert pod["spec"]["serviceAccountName"] == "nobody"
+    assert "volumes" not in pod["spec"]
 
 
-async def test_where_everything_is_allowed_such_a_pod_runs_without_a_token(tmp_path: Path) -> None:
-    async with running(tmp_path, Authorization.ALWAYS_ALLOW) as cluster:
-        pod = await created(cluster, serviceAccountName="nobody")
-
-        assert pod["spec"]["serviceAccountName"] == "nobody"
-        assert "volumes" not in pod["spec"]
-
-
-async def test_a_program_in_a_pod_may_ask_the_api_what_its_account_may(tmp_path: Path) -> None:
-    async with running(tmp_path, Authorization.RBAC, has_node=True) as cluster:
+async def test_a_program_in_a_pod_uses_the_api_with_the_token_of_its_account(tmp_path: Path) -> None:
+    async with running(tmp_path, has_node=True) as cluster:
         await account(cluster, "robot")
-        subject = {"kind": "ServiceAccount", "name": "robot", "namespace": "default"}
-        await cluster.client.create(ROLES, role("reader", rule("list", "pods"), namespace="default"))
-        await cluster.client.create(
-            BINDINGS, binding("reader", "reader", subject, namespace="default", is_of_cluster=False)
-        )
         container = {
             "name": "m",
             "image": "python",

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tarragon.frameworks.tensorflow.crd import VERSIONS
-from tests.deploy.stage import Stage, group
+from tests.deploy.stage import Stage, group, job
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
 
@@ -70,6 +70,50 @@ async def test_users_of_a_namespace_may_do_with_jobs_what_they_may_do_with_pods(
     for user in ("keeper", "former"):
         code, said = await stage.kubectl.run(*patch, "--as", user)
         assert (code, "(Forbidden)" in said) == (1, True), said
+
+
+async def test_service_accounts_do_with_jobs_what_their_roles_allow_and_nothing_else(stage: Stage) -> None:
+    """What ServiceAccounts bound to `edit`, `view` and `tarragon-status-editor` are granted and denied."""
+    await stage.kubectl("create", "namespace", "team")
+    for account in ("trainer", "looker", "mender"):
+        await stage.kubectl("create", "serviceaccount", account, "-n", "team")
+    roles = (("trainer", "edit"), ("looker", "view"), ("mender", "view"), ("mender", "tarragon-status-editor"))
+    for account, role in roles:
+        subject = f"--serviceaccount=team:{account}"
+        await stage.kubectl(
+            "create", "rolebinding", f"{account}-{role}", f"--clusterrole={role}", subject, "-n", "team"
+        )
+
+    async def may(account: str, *words: str, stdin: str = "") -> tuple[int, str]:
+        return await stage.kubectl.run(*words, f"--as=system:serviceaccount:team:{account}", stdin=stdin)
+
+    written = json.dumps(job("mnist", "team", Worker=group(1)))
+    await stage.until_may("system:serviceaccount:team:trainer", "create", "tfjobs", "-n", "team")
+    await stage.until_may("system:serviceaccount:team:looker", "list", "tfjobs", "-n", "team")
+    await stage.until_may("system:serviceaccount:team:mender", "patch", "tfjobs", "--subresource=status", "-n", "team")
+    status = ("patch", "tfjob/mnist", "-n", "team", "--subresource=status", "--type=merge", "-p")
+    started = '{"status":{"startTime":"2026-01-01T00:00:00Z"}}'
+
+    granted = [
+        await may("trainer", "create", "-f", "-", stdin=written),
+        await may("trainer", "get", "tfjobs", "-n", "team", "-o", "name"),
+        await may("trainer", "scale", "tfjob/mnist", "--replicas=2", "-n", "team"),
+        await may("looker", "get", "tfjob/mnist", "-n", "team", "-o", "name"),
+        await may("mender", *status, started),
+    ]
+    denied = [
+        await may("trainer", *status, started),
+        await may("trainer", "get", "tfjobs", "-n", "default"),
+        await may("trainer", "get", "nodes"),
+        await may("looker", "create", "-f", "-", stdin=written.replace("mnist", "other")),
+        await may("looker", "delete", "tfjob/mnist", "-n", "team"),
+        await may("looker", "get", "secrets", "-n", "team"),
+    ]
+    removed = await may("trainer", "delete", "tfjob/mnist", "-n", "team", "--wait=false")
+    await stage.kubectl("delete", "namespace", "team", "--wait=false")
+
+    assert [code for code, _ in (*granted, removed)] == [0] * 6, granted
+    assert [(code, "orbidden" in words) for code, words in denied] == [(1, True)] * 6, denied
 
 
 async def test_kinds_that_are_removed_and_installed_again_find_the_operator_ready(stage: Stage) -> None:

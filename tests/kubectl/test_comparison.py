@@ -31,8 +31,7 @@ async def embedded_cluster(folder: Path) -> Any:
     """All of it, but no node and no operator: as `tarragon up` has it before the first job."""
     home = Home(folder)
     home.prepare()
-    settings = Settings(home=home, authorization=Authorization.RBAC)
-    cluster = await LocalCluster.start(settings, SystemClock())
+    cluster = await LocalCluster.start(Settings(home=home), SystemClock())
     try:
         yield yaml.safe_load(kubeconfig(cluster.url, home.ca.read_bytes(), home.read_token()))
     finally:

@@ -41,13 +41,6 @@ IDLE_SECONDS = 600.0
     help="add a node, such as name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4,label:zone=b",
 )
 @click.option("--without-operator", is_flag=True, help="start the cluster without Tarragon's operator")
-@click.option(
-    "--authorization",
-    type=click.Choice(["always-allow", "rbac"]),
-    default="always-allow",
-    show_default=True,
-    help="authorization of service accounts and --as users: allow everything, or check roles",
-)
 @ordering_options
 @logs_option
 @surroundings.accelerators_option
@@ -60,7 +53,6 @@ def command(
     port: int | None,
     nodes: Sequence[WantedNode],
     without_operator: bool,
-    authorization: str,
     ordering: Ordering,
     logs_of_jobs: str,
     config_file: Path | None,
@@ -72,7 +64,6 @@ def command(
     on which CPU requests are relative shares; on nodes given with --node they reserve CPUs.
     """
     from tarragon.cli.targets.crds import install_here, install_without_operator
-    from tarragon.localcluster.auth.authorizers import Authorization
     from tarragon.localcluster.daemon.cluster import Settings as ClusterSettings
     from tarragon.localcluster.daemon.serving import serve
     from tarragon.operator.manager.operator import run
@@ -88,7 +79,6 @@ def command(
         idle_seconds=IDLE_SECONDS if background else None,
         kubeconfig=kubeconfig,
         prepare=install_without_operator if without_operator else install_here,
-        authorization=Authorization(authorization),
     )
     clock = SystemClock()
     plan = PlanSettings(logs=Form(logs_of_jobs), accelerators=surroundings.accelerators(config_file))

@@ -1,12 +1,12 @@
-"""Users: the result of authentication, and the subject of authorization, reviews and audit."""
+"""Users: the result of authentication, as reviews and service account tokens name them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-MASTERS = "system:masters"
-"""Members of this group may do everything, whatever roles say."""
+AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,5 +19,5 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-OWNER = User(name="kubernetes-admin", groups=(MASTERS, "system:authenticated"))
-"""The bearer of the home's own token: the user of this machine who owns the home."""
+OWNER = User(name="kubernetes-admin", groups=("system:masters", AUTHENTICATED))
+"""The user who holds the home's own token: the owner of the home on this machine."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -68,17 +68,12 @@ class FieldValidation(Enum):
     STRICT = "Strict"
 
 
-Check = Callable[[Served, Mapping[str, Any], Mapping[str, Any] | None], None]
-"""Checks an object before it is stored, and the one it replaces, if any. Raises an ApiError to reject the write."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
     """The options of a write. An empty `field_manager` is recorded as `unknown`; the HTTP server defaults it from the
     User-Agent.
 
     `doubles` are warnings about duplicate fields of the body. `force` lets an apply take fields that others own.
-    `check` restricts the content that the user may write, beyond the verbs; None in process.
     """
 
     dry_run: bool = False
@@ -86,7 +81,6 @@ class WriteOptions:
     field_manager: str = ""
     doubles: Sequence[str] = ()
     force: bool = False
-    check: Check | None = None
 
 
 class PatchType(Enum):

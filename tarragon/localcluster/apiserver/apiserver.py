@@ -25,10 +25,8 @@ from tarragon.localcluster.apiserver.http.listener import Listener
 from tarragon.localcluster.apiserver.http.resources import Resources
 from tarragon.localcluster.apiserver.http.streams import Streams
 from tarragon.localcluster.apiserver.openapi_v2 import CONTENT_TYPE, OpenApiV2, wants_protobuf
-from tarragon.localcluster.auth.access import Access
-from tarragon.localcluster.auth.attributes import of_request
+from tarragon.localcluster.auth.accounts import Accounts, openid_configuration, published_keys
 from tarragon.localcluster.auth.authentication import Entrance
-from tarragon.localcluster.auth.discovery import configuration, published_keys
 from tarragon.localcluster.kinds.builtin_kinds import built_in_kinds
 from tarragon.localcluster.kinds.openapi import Document, OpenApi
 from tarragon.localcluster.registry.api import Api
@@ -43,16 +41,17 @@ _SHUTDOWN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """Where to listen and whom to let in. Port 0 is any free one; without `tls` it is plain HTTP, for tests.
+    """The address to listen on and the credentials to accept. Port 0 is any free port.
 
-    `access` is who may do what; without, whoever has the token may do everything, and nobody else anything.
+    Without `tls` the server speaks plain HTTP, for tests. `accounts` are the service accounts whose tokens it accepts;
+    without them it accepts only `token`.
     """
 
     token: str = field(repr=False)
     host: str = "127.0.0.1"
     port: int = 0
     tls: ssl.SSLContext | None = None
-    access: Access | None = None
+    accounts: Accounts | None = None
     limits: Limits = DEFAULT_LIMITS
 
 
@@ -67,11 +66,11 @@ class ApiServer:
         self._api = api
         self._clock = clock
         self._front = front
-        self._entrance = Entrance(front.token, front.access)
+        self._entrance = Entrance(front.token, front.accounts)
         self._openapi = OpenApi(api.registry)
         self._openapi_v2 = OpenApiV2(api.registry)
         self._streams = Streams(clock)
-        self._resources = Resources(api, clock, self._streams, computed, self._entrance)
+        self._resources = Resources(api, clock, self._streams, computed)
         self._started = clock.now()
         self._heard = clock.monotonic()
         self._listener: Listener | None = None
@@ -136,8 +135,6 @@ class ApiServer:
                 return health.answer(request, parts)
             user = self._entrance.enter(request.headers)
             self._heard = self._clock.monotonic()
-            if not self._entrance.is_open_to(user):
-                self._entrance.authorize(user, of_request(request.method, request.rel_url.path, parts, request.query))
             if len(parts) > 3 and parts[0] == "apis":  # noqa: PLR2004 - /apis/GROUP/VERSION/…
                 return await self._resource(request, user, resource_path(parts[1], parts[2], parts[3:]))
             if len(parts) > 2 and parts[0] == "api":  # noqa: PLR2004 - /api/v1/…
@@ -174,7 +171,7 @@ class ApiServer:
             case []:
                 return answers.json_value({"paths": sorted(discovery.paths(self._api.registry))})
             case _:
-                return _about_tokens(self._front.access, self._url, parts)
+                return _about_tokens(self._front.accounts, self._url, parts)
 
     def _about_the_process(self, what: str) -> web.StreamResponse:
         if what == "metrics":
@@ -216,13 +213,13 @@ class ApiServer:
         return _openapi_document(request, document)
 
 
-def _about_tokens(access: Access | None, url: str, parts: Sequence[str]) -> web.StreamResponse:
-    """For whoever checks tokens of service accounts without asking us."""
+def _about_tokens(accounts: Accounts | None, url: str, parts: Sequence[str]) -> web.StreamResponse:
+    """Answer OpenID Connect discovery, with which others verify tokens of service accounts themselves."""
     match parts:
-        case [".well-known", "openid-configuration"] if access is not None:
-            return answers.json_value(configuration(url))
-        case ["openid", "v1", "jwks"] if access is not None:
-            return answers.json_value(published_keys(access.accounts), "application/jwk-set+json")
+        case [".well-known", "openid-configuration"] if accounts is not None:
+            return answers.json_value(openid_configuration(url))
+        case ["openid", "v1", "jwks"] if accounts is not None:
+            return answers.json_value(published_keys(accounts), "application/jwk-set+json")
         case _:
             raise errors.no_such_resource()
 

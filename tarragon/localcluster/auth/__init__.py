@@ -1,1 +1,4 @@
-"""Who asks, and what they may do: authentication, roles, and the reviews that tell of both."""
+"""Authentication: users, service accounts and their tokens, and the reviews that answer questions about them.
+
+Begin with `authentication`. There is no authorization: every authenticated user may do everything.
+"""

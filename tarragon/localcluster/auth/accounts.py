@@ -17,14 +17,13 @@ from typing import Any
 
 from tarragon.base.clock import Clock
 from tarragon.kube.codec import decode
-from tarragon.localcluster.api.identity import User
-from tarragon.localcluster.auth.default_roles import AUTHENTICATED
-from tarragon.localcluster.auth.keys import Claims, SigningKey
-from tarragon.localcluster.auth.roles import ACCOUNT_PREFIX
+from tarragon.localcluster.api.identity import AUTHENTICATED, User
+from tarragon.localcluster.auth.keys import ALGORITHM, Claims, SigningKey
 from tarragon.localcluster.storage.history import Shelf
 
 ISSUER = "https://kubernetes.default.svc"
 """As of most clusters. Also the audience of tokens that name none, and what this API answers to."""
+ACCOUNT_PREFIX = "system:serviceaccount:"
 LEGACY_ISSUER = "kubernetes/serviceaccount"
 LEGACY = "kubernetes.io/serviceaccount/"
 _ABOUT = "kubernetes.io"
@@ -212,3 +211,22 @@ def _user(about: Mapping[str, Any], identity: str) -> User:
 
 def _listed(audiences: Sequence[str]) -> str:
     return "[" + " ".join(f'"{audience}"' for audience in audiences) + "]"
+
+
+# ------------------------------------------------------------------------------------- OpenID Connect discovery
+
+
+def openid_configuration(url: str) -> Json:
+    """Return the document by which others find the keys that verify tokens. `url` is this server's address."""
+    return {
+        "issuer": ISSUER,
+        "jwks_uri": f"{url}/openid/v1/jwks",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": [ALGORITHM],
+    }
+
+
+def published_keys(accounts: Accounts) -> Json:
+    """Return the JSON Web Key Set of the public key that verifies tokens."""
+    return {"keys": [accounts.key.published()]}

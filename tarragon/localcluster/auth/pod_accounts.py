@@ -1,4 +1,4 @@
-"""What the ServiceAccount admission does to a new pod: its account's token is mounted, where it wants that."""
+"""Service accounts of pods: the admission plugin that mounts a token, and the tokens that kubelets request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.auth.accounts import ISSUER, Accounts, Grant
+from tarragon.localcluster.kubelet.base.spec import Pod
+from tarragon.localcluster.kubelet.volumes.tokens import Wish
 from tarragon.localcluster.storage.history import Shelf
 
 Json = dict[str, Any]
@@ -18,21 +20,21 @@ DEFAULT = "default"
 _PREFIX = "kube-api-access-"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SECONDS = 3607
-"""As a real server writes it: an hour, and a mark by which to know it."""
+"""The expiry that Kubernetes' admission plugin writes: one hour plus 7 s, which identify tokens mounted by it."""
 
 
 class PodAccounts:
-    """`is_strict` refuses a pod whose account is not there, as a real server does.
+    """Mounts a token into each new pod, unless the pod or its service account declines one.
 
-    Otherwise it runs without a token: where everybody may do everything, accounts in manifests are mere names.
+    A real server rejects a pod whose service account does not exist. Here such a pod is admitted without a token:
+    manifests written for another cluster name accounts that a laptop does not need.
     """
 
-    def __init__(self, shelf: Callable[[str], Shelf], *, is_strict: bool) -> None:
+    def __init__(self, shelf: Callable[[str], Shelf]) -> None:
         self._accounts = shelf("serviceaccounts")
-        self._is_strict = is_strict
 
-    def admit(self, served: Served, pod: Json) -> None:
-        """Changes the pod. Raises Forbidden."""
+    def admit(self, pod: Json) -> None:
+        """Change the pod in place."""
         spec = pod.setdefault("spec", {})
         namespace = pod["metadata"].get("namespace", "")
         name = spec.get("serviceAccountName") or spec.get("serviceAccount") or DEFAULT
@@ -40,10 +42,7 @@ class PodAccounts:
         if stored is not None:
             account: Json = decode(stored.body, dict)
         elif name == DEFAULT:
-            account = {}  # a controller makes it: the namespace is a moment old
-        elif self._is_strict:
-            why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
-            raise errors.forbidden(served, pod["metadata"].get("name", ""), why)
+            account = {}  # the namespace is new, and its controller has not created the account yet
         else:
             return
         if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
@@ -53,7 +52,7 @@ class PodAccounts:
 
 
 def _wants_token(spec: Mapping[str, Any], account: Mapping[str, Any]) -> bool:
-    """The pod's word goes before its account's."""
+    """Whether a token is mounted: the pod's setting takes precedence over its account's."""
     for said in (spec.get("automountServiceAccountToken"), account.get("automountServiceAccountToken")):
         if said is not None:
             return bool(said)
@@ -89,3 +88,30 @@ def _volume(name: str) -> Json:
             ],
         },
     }
+
+
+class PodTokens:
+    """The `TokenSource` of an embedded cluster: its kubelets get tokens in process, without a request."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+
+    async def token(self, pod: Pod, wish: Wish) -> str:
+        """Return a new token bound to the pod. Raises NotFound when the pod's service account does not exist."""
+        metadata, account = pod.metadata, pod.spec.service_account_name or "default"
+        if self._accounts.stored("serviceaccounts", metadata.namespace, account) is None:
+            details = {"name": account, "kind": "serviceaccounts"}
+            raise errors.failure(404, "NotFound", f'serviceaccounts "{account}" not found', details)
+        node = self._accounts.stored("nodes", "", pod.spec.node_name)
+        token, _ = self._accounts.issue(
+            Grant(
+                namespace=metadata.namespace,
+                account=account,
+                audiences=(wish.audience or ISSUER,),
+                seconds=wish.seconds,
+                bound_kind="pod",
+                bound={"name": metadata.name, "uid": metadata.uid},
+                node={"name": pod.spec.node_name, "uid": node["metadata"]["uid"]} if node else {},
+            )
+        )
+        return token

@@ -21,14 +21,11 @@ from tarragon.client.port import Cluster, Selection
 from tarragon.kube.meta import Key
 from tarragon.localcluster.api.requests import ListOptions
 from tarragon.localcluster.apiserver.apiserver import ApiServer, Front
-from tarragon.localcluster.auth.access import Access, access_to
-from tarragon.localcluster.auth.authorizers import Authorization
-from tarragon.localcluster.auth.bootstrap_policy import found_roles
-from tarragon.localcluster.auth.pod_accounts import PodAccounts
-from tarragon.localcluster.auth.pod_tokens import PodTokens
+from tarragon.localcluster.auth.accounts import Accounts
+from tarragon.localcluster.auth.keys import SigningKey
+from tarragon.localcluster.auth.pod_accounts import PodAccounts, PodTokens
 from tarragon.localcluster.auth.reviews import reviews
 from tarragon.localcluster.controllers.account_secrets import AccountSecretController
-from tarragon.localcluster.controllers.aggregation import AggregationController
 from tarragon.localcluster.controllers.claims import ClaimController
 from tarragon.localcluster.controllers.garbage import GarbageCollector
 from tarragon.localcluster.controllers.gc.pod_gc import OrphanController
@@ -74,8 +71,7 @@ class Settings:
 
     With `port` None the server takes the port it had before, or a free one. It stops after `idle_seconds` without an
     unfinished pod or a request; None means never. `kubeconfig` is an additional file to write. `prepare` runs before
-    the server is announced to clients, and installs the CRDs that they need. `authorization` applies to clients on
-    the network; code in this process may do everything.
+    the server is announced to clients, and installs the CRDs that they need.
     """
 
     home: Home
@@ -84,7 +80,6 @@ class Settings:
     idle_seconds: float | None = None
     kubeconfig: Path | None = None
     prepare: Companion | None = None
-    authorization: Authorization = Authorization.ALWAYS_ALLOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +87,7 @@ class _Built:
     """The parts that exist before any task starts."""
 
     api: Api
-    access: Access
+    accounts: Accounts
     nodes: Nodes
     server: ApiServer
 
@@ -105,7 +100,7 @@ class LocalCluster:
         self._settings = settings
         self._clock = clock
         self._api = api
-        self._access = built.access
+        self._accounts = built.accounts
         self._server = built.server
         self._client = InProcess(api)
         self._jitter = random.Random()
@@ -195,7 +190,6 @@ class LocalCluster:
         yield "garbage collector", lambda: GarbageCollector(client, self._kinds, clock, jitter).run()
         yield "namespaces", lambda: NamespaceController(client, self._kinds, clock, jitter).run()
         yield "service accounts", lambda: ServiceAccountController(client, clock, jitter).run()
-        yield "aggregated cluster roles", lambda: AggregationController(client, clock, jitter).run()
         yield "root certificates", lambda: RootCertificateController(client, authority, clock, jitter).run()
         yield "service account secrets", lambda: self._account_secrets().run()
         yield "taints", lambda: TaintController(client, clock, jitter).run()
@@ -209,7 +203,7 @@ class LocalCluster:
         yield "scheduler", lambda: Scheduler(client, Binder(self._api).bind, clock, jitter).run()
 
     def _account_secrets(self) -> AccountSecretController:
-        sign = self._access.accounts.lasting
+        sign = self._accounts.lasting
         return AccountSecretController(self._client, sign, _authority(self._settings.home), self._clock, self._jitter)
 
     async def _retire_nodes(self) -> None:
@@ -226,23 +220,21 @@ class LocalCluster:
 
 
 async def _build(settings: Settings, clock: Clock, api: Api) -> _Built:
-    access = access_to(api, settings.authorization, settings.home.account_key, clock)
-    await found_roles(api)
-    is_strict = settings.authorization is Authorization.RBAC
-    api.admit_pods(PodAccounts(api.shelf, is_strict=is_strict).admit)
+    accounts = Accounts(api.shelf, SigningKey(settings.home.account_key), clock)
+    api.admit_pods(PodAccounts(api.shelf).admit)
     nodes = Nodes(InProcess(api), settings.home.nodes, settings.nodes, clock)
     api.pod_logs = nodes
     api.pod_doors = nodes.door
-    computed = _computed(api, access, nodes, clock)
-    server = await _listen(settings, clock, api, access, computed)
+    computed = _computed(api, accounts, nodes, clock)
+    server = await _listen(settings, clock, api, accounts, computed)
     server_address = urlsplit(server.url)
     nodes.pod_api = PodApi(
         host=server_address.hostname or "",
         port=server_address.port or 0,
         authority=_authority(settings.home).encode(),
-        tokens=PodTokens(access.accounts),
+        tokens=PodTokens(accounts),
     )
-    return _Built(api, access, nodes, server)
+    return _Built(api, accounts, nodes, server)
 
 
 def _authority(home: Home) -> str:
@@ -251,18 +243,18 @@ def _authority(home: Home) -> str:
     return text[text.index("-----BEGIN") :]
 
 
-def _computed(api: Api, access: Access, nodes: Nodes, clock: Clock) -> ComputedKinds:
+def _computed(api: Api, accounts: Accounts, nodes: Nodes, clock: Clock) -> ComputedKinds:
     measure = Sampler(nodes.running, clock).sample
     return ComputedKinds(
         {
-            **reviews(access.authorizer, access.accounts),
+            **reviews(accounts),
             (metrics_api.GROUP, "nodes"): metrics_api.NodeMetrics(api, measure),
             (metrics_api.GROUP, "pods"): metrics_api.PodMetrics(api, measure),
         }
     )
 
 
-async def _listen(settings: Settings, clock: Clock, api: Api, access: Access, computed: ComputedKinds) -> ApiServer:
+async def _listen(settings: Settings, clock: Clock, api: Api, accounts: Accounts, computed: ComputedKinds) -> ApiServer:
     home = settings.home
     try:
         files = certificates(home, clock.now())
@@ -272,7 +264,7 @@ async def _listen(settings: Settings, clock: Clock, api: Api, access: Access, co
     except OSError as error:
         raise unusable(home.folder, error) from error
     for port in [settings.port] if settings.port is not None else [_last_port(home), 0]:
-        server = ApiServer(api, clock, Front(token=token, port=port, tls=tls, access=access), computed)
+        server = ApiServer(api, clock, Front(token=token, port=port, tls=tls, accounts=accounts), computed)
         try:
             await server.start()
         except TarragonError:

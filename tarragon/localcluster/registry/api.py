@@ -28,7 +28,7 @@ from tarragon.localcluster.api.requests import (
     WriteOptions,
     Written,
 )
-from tarragon.localcluster.kinds.registry import Registry, Served
+from tarragon.localcluster.kinds.registry import Registry
 from tarragon.localcluster.kubelet.streaming.streaming import Door, Doors
 from tarragon.localcluster.registry.create import Creates
 from tarragon.localcluster.registry.custom_kinds import CustomKinds
@@ -100,8 +100,8 @@ class Api:
             raise errors.no_such_resource()
         return Target(served, namespace, name, subresource)
 
-    def admit_pods(self, admit: Callable[[Served, Json], None]) -> None:
-        """Have `admit` see each new pod from now on. It may change the pod, or raise an ApiError to reject it."""
+    def admit_pods(self, admit: Callable[[Json], None]) -> None:
+        """Have `admit` see each new pod from now on. It may change the pod."""
         self._creates.admit_pod = admit
 
     def shelf(self, full_name: str) -> Shelf:

@@ -35,8 +35,8 @@ class Creates:
         self._store = writes.store
         self._custom_kinds = custom_kinds
         self._addresses = Addresses(writes.store)
-        self.admit_pod: Callable[[Served, Json], None] | None = None
-        """Changes or rejects each new pod; set in clusters with service accounts."""
+        self.admit_pod: Callable[[Json], None] | None = None
+        """Called with each new pod, to change it: it mounts the token of the pod's service account."""
 
     async def create(self, target: Target, body: Json, options: WriteOptions) -> Written:
         return await self._writes.run(lambda: self.decided(target, body, options), options)
@@ -57,15 +57,13 @@ class Creates:
         if served.full_name == "pods":
             self._set_priority(served, thing)
             if self.admit_pod is not None:
-                self.admit_pod(served, thing)
+                self.admit_pod(thing)
         self._addresses.settle(served, thing)
         unowned = filled_in(served, sent, thing)
         prepare_create(served, thing, author or self._writes.author(options), new_uid(), unowned)
         if served.full_name == DEFINITIONS:
             self._custom_kinds.accept(thing)
             warnings += warnings_of(thing)
-        if options.check is not None:
-            options.check(served, thing, None)
         if version_of(version or "") and not options.dry_run:
             # As in a kube-apiserver's storage: after all other checks, as a 500, and not in a dry run.
             raise errors.failure(500, "", "resourceVersion should not be set on objects to be created")

@@ -119,8 +119,6 @@ class Changes:
         if served.full_name == DEFINITIONS and not target.subresource:
             self._custom_kinds.accept(result)
             warnings += warnings_of(result)
-        if options.check is not None:
-            options.check(served, result, old)
         changes = self._changes(served, result, old, stored, options)
         body = next((one.state.body for one in changes if one.key == stored.key), stored.body)
         return Decision(changes, Written(in_version(body, served), warnings=warnings))

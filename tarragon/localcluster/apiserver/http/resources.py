@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from aiohttp import web
@@ -14,7 +14,7 @@ from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.identity import User
 from tarragon.localcluster.api.paths import ResourcePath
-from tarragon.localcluster.api.requests import Event, Json, Target, WriteOptions, Written
+from tarragon.localcluster.api.requests import Event, Json, Target, Written
 from tarragon.localcluster.apiserver.http import bodies, query, streams
 from tarragon.localcluster.apiserver.http.accept import JSON, PLAIN, Form, chosen
 from tarragon.localcluster.apiserver.http.answers import (
@@ -28,7 +28,6 @@ from tarragon.localcluster.apiserver.http.answers import (
 from tarragon.localcluster.apiserver.http.duplicate_fields import with_doubles
 from tarragon.localcluster.apiserver.http.pod_connects import CONNECTED, PodConnects
 from tarragon.localcluster.apiserver.http.slices import in_slices
-from tarragon.localcluster.auth.authentication import Entrance
 from tarragon.localcluster.kinds.registry import Served
 from tarragon.localcluster.registry.api import BINDINGS, Api
 from tarragon.localcluster.registry.computed import ComputedKinds, listing
@@ -81,11 +80,8 @@ _INCLUDES: Sequence[Literal["None", "Metadata", "Object"]] = ("None", "Metadata"
 class Resources:
     """Answers every request below a group-version."""
 
-    def __init__(
-        self, api: Api, clock: Clock, open_streams: streams.Streams, computed: ComputedKinds, entrance: Entrance
-    ) -> None:
+    def __init__(self, api: Api, clock: Clock, open_streams: streams.Streams, computed: ComputedKinds) -> None:
         self._api = api
-        self._entrance = entrance
         self._computed = computed
         self._clock = clock
         self._streams = open_streams
@@ -199,14 +195,14 @@ class Resources:
             raise errors.method_not_allowed()
         if not target.subresource:
             _refuse_verb(target.served, "create")
-        options = self._writing(asked, "CreateOptions")
+        options = query.write_options(asked.query, asked.agent, "CreateOptions")
         sent = await bodies.sent(asked.request)
         body = await bodies.object_of(sent, target.served.kind)
         return self._written(asked, await self._api.create(target, body, with_doubles(options, sent.data, body)))
 
     async def _update(self, asked: Asked) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "update")
-        options = self._writing(asked, "UpdateOptions")
+        options = query.write_options(asked.query, asked.agent, "UpdateOptions")
         sent = await bodies.sent(asked.request)
         body = await bodies.object_of(sent, asked.target.served.kind)
         return self._written(asked, await self._api.update(asked.target, body, with_doubles(options, sent.data, body)))
@@ -215,7 +211,7 @@ class Resources:
         _refuse_verb(asked.target.served, "patch")
         sent = await bodies.sent(asked.request)
         patch = await bodies.patch_of(sent)
-        options = query.of_patch(asked.query, self._writing(asked, "PatchOptions"), patch.type)
+        options = query.of_patch(asked.query, query.write_options(asked.query, asked.agent, "PatchOptions"), patch.type)
         return self._written(
             asked, await self._api.patch(asked.target, patch, with_doubles(options, sent.data, patch.body))
         )
@@ -232,12 +228,6 @@ class Resources:
         options, writing = query.delete_options(asked.query, body, asked.agent)
         page = await self._api.delete_collection(asked.target, query.list_options(asked.query), options, writing)
         return json_bytes(list_bytes(page))
-
-    def _writing(self, asked: Asked, kind: str) -> WriteOptions:
-        options = query.write_options(asked.query, asked.agent, kind)
-        is_create = asked.request.method == "POST"
-        check = (self._entrance.check if is_create else self._entrance.check_of_change)(asked.user)
-        return options if check is None else replace(options, check=check)
 
     async def _options_body(self, asked: Asked) -> Json:
         data = await bodies.read(asked.request)
