@@ -15,7 +15,7 @@ import pytest
 from tarragon.base.clock import SystemClock
 from tarragon.localcluster.daemon.certificates import certificates
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.kubelet.probes import checks, grpc_health
+from tarragon.localcluster.kubelet.probes import checks
 from tarragon.localcluster.kubelet.probes.checks import Request
 from tarragon.localcluster.kubelet.probes.results import Finding
 
@@ -124,9 +124,8 @@ async def test_endless_redirects_fail() -> None:
     [
         lambda port: checks.tcp("127.0.0.1", port),
         lambda port: checks.http(request(port)),
-        lambda port: grpc_health.check("127.0.0.1", port, ""),
     ],
-    ids=["tcp", "http", "grpc"],
+    ids=["tcp", "http"],
 )
 async def test_a_closed_port_is_reported_with_the_message_of_go(ask: Callable[[int], Awaitable[Finding]]) -> None:
     async with answering(b"") as port:
@@ -136,11 +135,3 @@ async def test_a_closed_port_is_reported_with_the_message_of_go(ask: Callable[[i
 
     assert found.is_well is False
     assert f"dial tcp 127.0.0.1:{port}: connect: connection refused" in found.words
-
-
-async def test_who_does_not_know_the_question_of_grpc_is_not_well() -> None:
-    async with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
-        found = await grpc_health.check("127.0.0.1", port, "")
-
-    assert found.is_well is False
-    assert "does not implement the grpc health protocol" in found.words

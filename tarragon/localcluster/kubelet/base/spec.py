@@ -88,7 +88,6 @@ class TcpSocket(Struct, frozen=True):
 
 class GrpcAction(Struct, frozen=True):
     port: int = 0
-    service: str = ""
 
 
 class SleepAction(Struct, frozen=True):

@@ -53,6 +53,9 @@ def _of_pod(pod: Pod, user: int) -> Iterator[str]:
 def _of_container(container: Container, persistent: set[str]) -> Iterator[str]:
     if paths := [mount.mount_path for mount in container.volume_mounts if mount.read_only and mount.name in persistent]:
         yield f"container {container.name}: {', '.join(paths)} is writable, as readOnly is ignored"
+    probes = (container.startup_probe, container.readiness_probe, container.liveness_probe)
+    if any(probe is not None and probe.grpc is not None for probe in probes):
+        yield f"container {container.name}: a grpc probe only checks that its port accepts connections"
     if container.lifecycle is not None and container.lifecycle.stop_signal not in {"", "SIGTERM"}:
         yield f"container {container.name}: is stopped with SIGTERM, not with {container.lifecycle.stop_signal}"
 

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from tarragon.base.clock import Clock, within
 from tarragon.localcluster.kubelet.base.downward import HOST
-from tarragon.localcluster.kubelet.base.spec import Handler, HttpGet
+from tarragon.localcluster.kubelet.base.spec import Handler, HttpGet, TcpSocket
 from tarragon.localcluster.kubelet.network.address_translation import NoSuchPort, Place, Reach
-from tarragon.localcluster.kubelet.probes import checks, grpc_health
+from tarragon.localcluster.kubelet.probes import checks
 from tarragon.localcluster.kubelet.probes.results import Finding
 from tarragon.localcluster.kubelet.streaming import exec_client
 
@@ -46,7 +46,7 @@ class LocalHandlers:
         try:
             return await within(self._clock, seconds, self._request_check(place, handler))
         except TimeoutError:
-            return Finding(is_well=False, words=self._timeout_message(place, handler, seconds))
+            return Finding(is_well=False, words=self._timeout_message(place, handler))
 
     async def carry_out(self, place: Place, handler: Handler) -> None:
         if handler.sleep is not None:
@@ -82,12 +82,9 @@ class LocalHandlers:
     async def _dispatch(self, place: Place, handler: Handler) -> Finding:
         if handler.http_get is not None:
             return await checks.http(self._http_request(place, handler.http_get))
-        if handler.tcp_socket is not None:
-            port = self._reach.port(place, handler.tcp_socket.port)
-            return await checks.tcp(handler.tcp_socket.host or HOST, port)
-        if handler.grpc is not None:
-            port = self._reach.port(place, handler.grpc.port)
-            return await grpc_health.check(HOST, port, handler.grpc.service)
+        socket = _socket(handler)
+        if socket is not None:
+            return await checks.tcp(socket.host or HOST, self._reach.port(place, socket.port))
         return Finding(is_well=None, words="missing probe handler")
 
     def _http_request(self, place: Place, action: HttpGet) -> checks.Request:
@@ -99,14 +96,19 @@ class LocalHandlers:
             headers=tuple((header.name, header.value) for header in action.http_headers),
         )
 
-    def _timeout_message(self, place: Place, handler: Handler, seconds: float) -> str:
+    def _timeout_message(self, place: Place, handler: Handler) -> str:
         if handler.http_get is not None:
             url = self._http_request(place, handler.http_get).url
             return f'Get "{url}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
-        if handler.tcp_socket is not None:
-            port = self._reach.port(place, handler.tcp_socket.port)
-            return f"dial tcp {handler.tcp_socket.host or HOST}:{port}: i/o timeout"
-        return f"timeout: health rpc did not complete within {seconds:g}s"
+        socket = _socket(handler) or TcpSocket()
+        return f"dial tcp {socket.host or HOST}:{self._reach.port(place, socket.port)}: i/o timeout"
+
+
+def _socket(handler: Handler) -> TcpSocket | None:
+    """The port that the probe connects to. Of a gRPC health check only that is done, which pod/ignored.py reports."""
+    if handler.grpc is not None:
+        return TcpSocket(port=handler.grpc.port)
+    return handler.tcp_socket
 
 
 Tell = Callable[[str, str, str], None]
