@@ -24,7 +24,6 @@ from tarragon.localcluster.apiserver.http.connection import DEFAULT_LIMITS, Limi
 from tarragon.localcluster.apiserver.http.listener import Listener
 from tarragon.localcluster.apiserver.http.resources import Resources
 from tarragon.localcluster.apiserver.http.streams import Streams
-from tarragon.localcluster.apiserver.openapi_v2 import CONTENT_TYPE, OpenApiV2, wants_protobuf
 from tarragon.localcluster.auth.accounts import Accounts, openid_configuration, published_keys
 from tarragon.localcluster.auth.authentication import Entrance
 from tarragon.localcluster.kinds.builtin_kinds import built_in_kinds
@@ -68,7 +67,6 @@ class ApiServer:
         self._front = front
         self._entrance = Entrance(front.token, front.accounts)
         self._openapi = OpenApi(api.registry)
-        self._openapi_v2 = OpenApiV2(api.registry)
         self._streams = Streams(clock)
         self._resources = Resources(api, clock, self._streams, computed)
         self._started = clock.now()
@@ -191,15 +189,8 @@ class ApiServer:
             return answers.json_value(discovery.group_list(registry))
         return answers.json_value(discovery.api_versions(self._url.partition("://")[2]))
 
-    async def _older_openapi(self, request: web.BaseRequest) -> web.StreamResponse:
-        if wants_protobuf(request.headers.get("Accept", "")):
-            return answers.json_bytes(await self._openapi_v2.protobuf(), headers={"Content-Type": CONTENT_TYPE})
-        return answers.json_value(await self._openapi_v2.document())
-
     async def _openapi_answer(self, request: web.BaseRequest, place: Sequence[str]) -> web.StreamResponse:
         match place:
-            case ["v2"]:
-                return await self._older_openapi(request)
             case ["v3"]:
                 return answers.json_value(await self._openapi.index())
             case ["v3", "api", version]:

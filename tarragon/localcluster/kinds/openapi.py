@@ -210,10 +210,18 @@ def _operation(served: Served, verb: str, schema: str) -> dict[str, Any]:
     answers_object = verb in {"get", "create", "update", "patch"}
     return {
         "parameters": [{"name": name, "in": "query", "schema": {"type": kind}} for name, kind in _QUERY[verb]],
+        **({"requestBody": {"content": _patch_content(served)}} if verb == "patch" else {}),
         "responses": {"200": {"description": "OK", **({"content": content} if answers_object else {})}},
         "x-kubernetes-action": _OPENAPI_ACTIONS.get(verb, verb),
         "x-kubernetes-group-version-kind": _gvk(served),
     }
+
+
+def _patch_content(served: Served) -> dict[str, Any]:
+    """The media types of a PATCH. kubectl apply reads OpenAPI v3 only for kinds that list the strategic merge patch."""
+    own = () if served.is_custom else ("application/strategic-merge-patch+json",)
+    types = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml", *own)
+    return {each: {"schema": {"type": "object"}} for each in types}
 
 
 def _path_parameter(name: str) -> dict[str, Any]:
