@@ -140,12 +140,11 @@ class WebSocketClient:
 
 
 class SpdyClient:
-    """Opens a stream for each thing it wants, with its name in a header. `version` is that of the exec protocol."""
+    """A client that opens one SPDY stream each for stdin, stdout, stderr, errors and sizes, named in a header."""
 
-    def __init__(self, wire: Wire, wanted: Wanted, version: int) -> None:
+    def __init__(self, wire: Wire, wanted: Wanted) -> None:
         self._session = Session(wire)
         self._wanted = wanted
-        self._version = version
         self._streams: dict[str, Stream] = {}
 
     async def __aenter__(self) -> Self:
@@ -172,7 +171,7 @@ class SpdyClient:
             "stdin": wanted.stdin,
             "stdout": wanted.stdout,
             "stderr": wanted.stderr and not wanted.tty,
-            "resize": wanted.tty and self._version >= 3,  # noqa: PLR2004 - resizing came with v3
+            "resize": wanted.tty,
         }
         return {"error"} | {name for name, is_asked in asked.items() if is_asked}
 
@@ -210,10 +209,7 @@ class SpdyClient:
 
     async def finish(self, status: Mapping[str, Any]) -> None:
         with contextlib.suppress(ConnectionError):
-            if self._version >= 4:  # noqa: PLR2004 - a Status came with v4
-                await self._streams["error"].write(encode(status))
-            elif status["status"] != "Success":
-                await self._streams["error"].write(str(status["message"]).encode())
+            await self._streams["error"].write(encode(status))
 
 
 def _size(data: bytes) -> Size:

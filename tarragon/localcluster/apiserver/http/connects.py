@@ -1,6 +1,7 @@
-"""exec, attach and port-forward over HTTP: which protocol a client wants to switch to, and what it then gets.
+"""exec, attach and port-forward: negotiates the protocol that a connection is upgraded to, and serves it.
 
-Served alike by the API server and by a node's own port.
+Used by the API server and by the port of a `tarragon node`. Today's clients speak WebSocket, which a kube-apiserver
+translates into SPDY for the node.
 """
 
 from __future__ import annotations
@@ -28,12 +29,8 @@ from tarragon.localcluster.kubelet.streaming.streaming import Door, NotRunning
 
 SPDY = "SPDY/3.1"
 PROTOCOL_HEADER = "X-Stream-Protocol-Version"
-EXEC_VERSIONS: Mapping[str, int] = {
-    "v4.channel.k8s.io": 4,
-    "v3.channel.k8s.io": 3,
-    "v2.channel.k8s.io": 2,
-    "channel.k8s.io": 1,
-}
+REMOTE_COMMAND = "v4.channel.k8s.io"
+"""The exec protocol over SPDY. Every client since Kubernetes 1.4 offers it."""
 PORT_FORWARD = "portforward.k8s.io"
 TUNNELLED = f"{SPDY}+{PORT_FORWARD}"
 FORWARDED = tuple(each for each in OFFERED if each.name.startswith("v4."))
@@ -41,7 +38,7 @@ FORWARDED = tuple(each for each in OFFERED if each.name.startswith("v4."))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecRequest:
-    """`argv` None is attach. Whoever wants neither input nor output is refused."""
+    """`argv` is None for attach. A request for neither input nor output is rejected."""
 
     pod: Mapping[str, Any]
     container: str
@@ -56,7 +53,7 @@ class Connects:
     # ------------------------------------------------------------------------------------------------- exec and attach
 
     async def execute(self, request: web.BaseRequest, door: Door, asked: ExecRequest) -> web.StreamResponse:
-        """Raises ApiError for what can't begin."""
+        """Run the command, or attach, until it ends. Raises ApiError when that cannot begin."""
         wanted = asked.wanted
         if not (wanted.stdin or wanted.stdout or wanted.stderr):
             raise errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
@@ -64,26 +61,25 @@ class Connects:
             line = await Channels.open(request)
             await self._hold(request, _execution(WebSocketClient(line, wanted), door, asked))
             return line.socket
-        version = _version(request)
+        _negotiate(request, REMOTE_COMMAND)
         try:
             door.run(asked.pod, asked.container)
-        except NotRunning as error:  # while there is still an answer to give; in words only, as a kubelet
+        except NotRunning as error:  # the last chance for an HTTP status; plain text, as from a kubelet
             return answers.text(str(error), status=500)
-        name = next((name for name, number in EXEC_VERSIONS.items() if number == version), "")
-        wire = await Upgraded.switch(request, SPDY, {PROTOCOL_HEADER: name} if _asked_versions(request) else {})
-        await self._hold(request, _execution(SpdyClient(wire, wanted, version), door, asked))
+        wire = await Upgraded.switch(request, SPDY, {PROTOCOL_HEADER: REMOTE_COMMAND})
+        await self._hold(request, _execution(SpdyClient(wire, wanted), door, asked))
         return wire.response
 
     # ---------------------------------------------------------------------------------------------------- port-forward
 
     async def forward(self, request: web.BaseRequest, dial: Dial) -> web.StreamResponse:
-        """Raises ApiError for what can't begin."""
+        """Forward connections until the client leaves. Raises ApiError when that cannot begin."""
         if _upgrade(request) != "websocket":
-            _refuse_versions(request, [PORT_FORWARD])
+            _negotiate(request, PORT_FORWARD)
             wire = await Upgraded.switch(request, SPDY, {PROTOCOL_HEADER: PORT_FORWARD})
             await self._hold(request, forward_spdy(wire, dial))
             return wire.response
-        if TUNNELLED in _asked_subprotocols(request):
+        if TUNNELLED in _listed(request, "Sec-WebSocket-Protocol"):
             socket = web.WebSocketResponse(
                 protocols=(TUNNELLED,), max_msg_size=LARGEST_MESSAGE, timeout=CLOSING_SECONDS, compress=False
             )
@@ -106,15 +102,15 @@ async def _execution(client: Client, door: Door, asked: ExecRequest) -> None:
     async with client:
         try:
             status = await _outcome(client, door, asked)
-        except asyncio.CancelledError:  # kubectl takes an end without a word for a success
-            await client.finish(failed("the server is stopping, and what was begun here has been ended"))
+        except asyncio.CancelledError:  # kubectl takes a missing status for success
+            await client.finish(failed("the server is stopping, and the command was ended"))
             raise
         if status is not None:
             await client.finish(status)
 
 
 async def _outcome(client: Client, door: Door, asked: ExecRequest) -> Mapping[str, Any] | None:
-    """The Status; None for a client that has gone."""
+    """Return the Status that ends the stream; None when the client has left."""
     try:
         run = door.run(asked.pod, asked.container)
         async with await _entered(run, asked) as process:
@@ -138,7 +134,7 @@ async def _entered(run: Path, asked: ExecRequest) -> Inside:
 
 
 def _upgrade(request: web.BaseRequest) -> str:
-    """Raises BadRequest for who does not want to switch to anything we know."""
+    """Return the protocol to upgrade to. Raises BadRequest for any other than WebSocket and SPDY."""
     upgrade = request.headers.get("Upgrade", "").lower()
     wants = "upgrade" in request.headers.get("Connection", "").lower()
     if not wants or upgrade not in {"websocket", SPDY.lower()}:
@@ -151,31 +147,16 @@ def _listed(request: web.BaseRequest, header: str) -> list[str]:
     return [word.strip() for line in lines for word in line.split(",") if word.strip()]
 
 
-def _asked_subprotocols(request: web.BaseRequest) -> list[str]:
-    return _listed(request, "Sec-WebSocket-Protocol")
-
-
-def _asked_versions(request: web.BaseRequest) -> list[str]:
-    return _listed(request, PROTOCOL_HEADER)
-
-
-def _version(request: web.BaseRequest) -> int:
-    """Of exec's protocol: the first that the client names and we know. Who names none gets the oldest."""
-    return EXEC_VERSIONS[_refuse_versions(request, list(EXEC_VERSIONS)) or "channel.k8s.io"]
-
-
-def _refuse_versions(request: web.BaseRequest, known: Sequence[str]) -> str:
-    """The first that both know, empty for who names none. Raises Forbidden where there is none."""
-    asked = _asked_versions(request)
-    both = [name for name in asked if name in known]
-    if asked and not both:
-        words = f"unable to negotiate protocol: client supports [{' '.join(asked)}], server accepts [{' '.join(known)}]"
+def _negotiate(request: web.BaseRequest, protocol: str) -> None:
+    """Raises Forbidden unless the client offers this protocol over SPDY."""
+    offered = _listed(request, PROTOCOL_HEADER)
+    if protocol not in offered:
+        words = f"unable to negotiate protocol: client supports [{' '.join(offered)}], server accepts [{protocol}]"
         raise errors.failure(403, "Forbidden", f"unable to upgrade: {words}")
-    return both[0] if both else ""
 
 
 def _ports(request: web.BaseRequest) -> list[int]:
-    """Of a port-forward over channels: they must be named beforehand."""
+    """Return the ports of a port-forward over WebSocket channels, which the URL has to name."""
     said = [word for value in request.query.getall("ports", []) for word in value.split(",")]
     if not said:
         raise errors.bad_request('query parameter "ports" is required')
