@@ -195,7 +195,7 @@ async def test_a_requested_port_is_not_replaced(home: Home) -> None:
         with pytest.raises(TarragonError, match="did not start") as failed:
             await up(home, f"port={port}")
 
-    assert "another program has this port" in failed.value.why
+    assert "another program uses this port" in failed.value.why
 
 
 async def test_the_error_of_a_failed_start_has_the_servers_log(home: Home) -> None:

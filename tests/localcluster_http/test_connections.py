@@ -178,7 +178,7 @@ async def test_beyond_the_bound_of_connections_a_client_waits_for_another_to_lea
                     line.send(VERSION)
                     await line.answer()
                 third = asyncio.create_task(version_of(cluster))
-                await until_logged(logs, "the bound of connections is reached")
+                await until_logged(logs, "the limit of connections is reached")
                 assert not third.done()
 
             assert (await third).startswith(b"HTTP/1.1 200")

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.apiserver.http.slices import AT_ONCE, Json, in_slices
+from tarragon.localcluster.api.requests import Json
+from tarragon.localcluster.apiserver.http.answers import AT_ONCE, in_slices
 
 
 async def test_somebody_else_has_a_turn_while_a_long_list_is_made() -> None:

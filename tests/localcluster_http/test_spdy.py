@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.localcluster.apiserver.http.forwarding import forward_spdy
-from tarragon.localcluster.apiserver.http.spdy.dictionary import ADLER32, DICTIONARY
 from tarragon.localcluster.apiserver.http.spdy.frames import (
+    ADLER32,
+    DICTIONARY,
     Data,
     Decoder,
     Encoder,

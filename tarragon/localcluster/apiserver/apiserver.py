@@ -1,4 +1,4 @@
-"""The HTTP front of the embedded Kubernetes API: what kubectl and every client library talk to."""
+"""The API server: serves the embedded Kubernetes API over HTTP to kubectl and client libraries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.identity import User
 from tarragon.localcluster.api.paths import ResourcePath, resource_path, segments
 from tarragon.localcluster.apiserver import discovery
-from tarragon.localcluster.apiserver.http import answers, health, server_metrics
+from tarragon.localcluster.apiserver.http import answers, health
 from tarragon.localcluster.apiserver.http.accept import Form, chosen
 from tarragon.localcluster.apiserver.http.connection import DEFAULT_LIMITS, Limits, Server
 from tarragon.localcluster.apiserver.http.listener import Listener
@@ -34,7 +34,7 @@ from tarragon.localcluster.registry.computed import ComputedKinds
 _AGGREGATED = frozenset(Form("APIGroupDiscoveryList", version) for version in ("v2", "v2beta1"))
 _KEEP_ALIVE_SECONDS = 120.0
 _LINGER_SECONDS = 2.0
-"""How long a client that was refused in the middle of its body may go on sending before the line is cut."""
+"""How long a client may go on sending its body after an early refusal, before the connection is closed."""
 _SHUTDOWN_SECONDS = 5.0
 
 
@@ -77,21 +77,21 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where clients reach it, once it has started."""
+        """The address of the started server."""
         return self._url
 
     @property
     def open_streams(self) -> int:
-        """Watches and logs that somebody reads at this moment."""
+        """The number of open watches, logs and exec sessions."""
         return self._streams.count
 
     @property
     def last_request(self) -> float:
-        """The monotonic time at which somebody with the token last asked for something; health checks do not count."""
+        """The monotonic time of the last authenticated request; health checks do not count."""
         return self._heard
 
     async def start(self) -> None:
-        """Raises a TarragonError that says what to do when it cannot listen."""
+        """Listen and serve. Raises TarragonError, with a remedy, when it cannot listen."""
         server = Server(
             self._answer,
             self._front.limits,
@@ -113,7 +113,7 @@ class ApiServer:
         self._url = f"{scheme}://{host}:{port}"
 
     async def stop(self) -> None:
-        """Take no more connections, end all streams with a last bookmark, answer what has been asked."""
+        """Stop listening, end every watch with a bookmark, and finish the requests in progress."""
         if self._runner is None or self._listener is None:
             return
         runner, self._runner = self._runner, None
@@ -148,7 +148,7 @@ class ApiServer:
             raise errors.no_such_resource()
         is_served = self._api.registry.find(path.group, path.version, path.plural) is not None
         if not is_served and path.group not in _BUILT_IN_GROUPS:
-            # Nothing answers for a group that no definition has added: no Status either, and kubectl finds own words.
+            # A real server answers an unknown group in plain text, without a Status; kubectl has a message for that.
             return answers.text("404 page not found\n", status=404)
         return await self._resources.answer(request, user, path)
 
@@ -173,11 +173,11 @@ class ApiServer:
 
     def _about_the_process(self, what: str) -> web.StreamResponse:
         if what == "metrics":
-            return server_metrics.page(self._api.object_counts(), self._started.timestamp(), self._streams.count)
+            return health.metrics(self._api.object_counts(), self._started.timestamp(), self._streams.count)
         return answers.json_value(discovery.version(self._started))
 
     def _groups(self, request: web.BaseRequest, root: str) -> web.StreamResponse:
-        """/api or /apis: the aggregated form for those who ask for it, so that one request tells them everything."""
+        """Answer /api or /apis, in the aggregated form for clients that accept it: they need no further request."""
         registry = self._api.registry
         form = chosen(request.headers.get("Accept", ""), _AGGREGATED)
         if form is not None and form in _AGGREGATED:
@@ -216,7 +216,7 @@ def _about_tokens(accounts: Accounts | None, url: str, parts: Sequence[str]) -> 
 
 
 def _openapi_document(request: web.BaseRequest, document: Document) -> web.StreamResponse:
-    """Kept by clients as long as the hash in its URL is the current one."""
+    """Let clients cache the document for as long as the hash in its URL is current."""
     headers = {"ETag": f'"{document.hash}"'}
     if request.headers.get("If-None-Match") == headers["ETag"]:
         return web.Response(status=304, headers=headers)
@@ -234,7 +234,7 @@ def _found(value: Mapping[str, Any] | None) -> web.StreamResponse:
 def _cannot_listen(front: Front, error: OSError) -> TarragonError:
     what = f"cannot listen on {front.host}:{front.port}"
     if error.errno == errno.EADDRINUSE:
-        return TarragonError(what, why="another program has this port", remedy="choose another port, or 0 for any")
+        return TarragonError(what, why="another program uses this port", remedy="choose another port, or 0 for any")
     if error.errno == errno.EACCES:
-        return TarragonError(what, why="this port is kept for the system", remedy="choose a port above 1023")
+        return TarragonError(what, why="the port is reserved for root", remedy="choose a port above 1023")
     return TarragonError(what, why=error.strerror or str(error), remedy="choose an address of this machine")

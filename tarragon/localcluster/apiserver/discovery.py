@@ -1,4 +1,4 @@
-"""What is served here: the answers to /version, /api and /apis, which change as CRDs come and go."""
+"""Discovery: the answers to /version, /api and /apis. They change as CRDs are added and removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tarragon.kube.codec import timestamp
 from tarragon.localcluster.kinds.registry import Registry, Served
 
 KUBERNETES = ("1", "32")
-"""The version whose behaviour is offered; clients choose what they ask for by it."""
+"""The Kubernetes version that this server implements. Clients adapt their requests to it."""
 
 SUBRESOURCE_VERBS = ("get", "patch", "update")
 _SUBRESOURCE_VERBS = {
@@ -22,7 +22,7 @@ _SUBRESOURCE_VERBS = {
     **dict.fromkeys(("attach", "exec", "portforward"), ("create", "get")),
     "token": ("create",),
 }
-# The kinds that a subresource speaks where that is not the kind of the object itself: group, version, kind.
+# Group, version and kind of the subresources that have a kind of their own.
 _SUBRESOURCE_KINDS = {
     "scale": ("autoscaling", "v1", "Scale"),
     "binding": ("", "v1", "Binding"),
@@ -37,7 +37,7 @@ GroupVersions = dict[str, dict[str, list[Served]]]
 
 
 def version(started: dt.datetime) -> dict[str, Any]:
-    """The answer to /version. There is no build, so the build date is when this server started."""
+    """Return the answer to /version. There is no build, so the build date is the start of this server."""
     major, minor = KUBERNETES
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     return {
@@ -54,7 +54,7 @@ def version(started: dt.datetime) -> dict[str, Any]:
 
 
 def api_versions(address: str) -> dict[str, Any]:
-    """The answer to /api."""
+    """Return the answer to /api."""
     return {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -63,19 +63,19 @@ def api_versions(address: str) -> dict[str, Any]:
 
 
 def group_list(registry: Registry) -> dict[str, Any]:
-    """The answer to /apis."""
+    """Return the answer to /apis."""
     groups = [_group(name, versions) for name, versions in _grouped(registry).items() if name]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def group(registry: Registry, name: str) -> dict[str, Any] | None:
-    """The answer to /apis/GROUP; None when nothing of it is served."""
+    """Return the answer to /apis/GROUP; None when the group is not served."""
     versions = _grouped(registry).get(name)
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions and name else None
 
 
 def resource_list(registry: Registry, name: str, version_name: str) -> dict[str, Any] | None:
-    """The answer to /api/v1 and /apis/GROUP/VERSION; None when nothing of it is served."""
+    """Return the answer to /api/v1 or /apis/GROUP/VERSION; None when the version is not served."""
     kinds = _grouped(registry).get(name, {}).get(version_name)
     if not kinds:
         return None
@@ -88,7 +88,7 @@ def resource_list(registry: Registry, name: str, version_name: str) -> dict[str,
 
 
 def aggregated(registry: Registry, groups: Sequence[str], api: str) -> dict[str, Any]:
-    """Everything about the given groups at once, as apidiscovery.k8s.io in version `api`: v2 or v2beta1."""
+    """Return aggregated discovery of the groups. `api` is the version of apidiscovery.k8s.io: v2 or v2beta1."""
     grouped = _grouped(registry)
     return {
         "kind": "APIGroupDiscoveryList",
@@ -99,12 +99,12 @@ def aggregated(registry: Registry, groups: Sequence[str], api: str) -> dict[str,
 
 
 def group_names(registry: Registry) -> list[str]:
-    """Every group but the core one, in the order in which kubectl shall prefer them."""
+    """Return every group except the core group, in the order in which kubectl should prefer them."""
     return [name for name in _grouped(registry) if name]
 
 
 def paths(registry: Registry) -> set[str]:
-    """The answer to /: where else to look."""
+    """Return the paths that / lists."""
     group_versions = {f"/apis/{served.api_version}" for served in registry if served.group}
     groups = {f"/apis/{served.group}" for served in registry if served.group}
     return (
@@ -127,7 +127,7 @@ def _group(name: str, versions: dict[str, list[Served]]) -> dict[str, Any]:
 
 
 def _resources(served: Served) -> list[dict[str, Any]]:
-    """The kind, then its subresources."""
+    """Return the entry of the kind, then those of its subresources."""
     whole: dict[str, Any] = {
         "name": served.plural,
         "singularName": served.singular or served.kind.lower(),

@@ -1,7 +1,7 @@
-"""Tokens of service accounts: what is in one, whose it is, and whether it still counts.
+"""Service account tokens: issues them, and authenticates requests that carry one.
 
-Nothing is kept of a token that was given out. It counts until it expires, and as long as its account is the same, and
-the pod or secret that it is bound to is there: all of that is looked up at each request.
+Issued tokens are not stored. A token is valid until it expires, as long as its service account has the same UID and the
+pod, secret or node that it is bound to exists. That is looked up at each request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tarragon.localcluster.auth.keys import ALGORITHM, Claims, SigningKey
 from tarragon.localcluster.storage.history import Shelf
 
 ISSUER = "https://kubernetes.default.svc"
-"""As of most clusters. Also the audience of tokens that name none, and what this API answers to."""
+"""The issuer of most clusters. It is also the audience of this API server, and the default audience of tokens."""
 ACCOUNT_PREFIX = "system:serviceaccount:"
 LEGACY_ISSUER = "kubernetes/serviceaccount"
 LEGACY = "kubernetes.io/serviceaccount/"
@@ -36,7 +36,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a token is to say. `bound_kind` is `pod`, `secret`, `node` or nothing."""
+    """The contents of a token to issue. `bound_kind` is `pod`, `secret`, `node` or empty."""
 
     namespace: str
     account: str
@@ -49,7 +49,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Whose a token is, and those of the wanted audiences that it is for."""
+    """The user that a valid token authenticates, and those of the requested audiences that it is for."""
 
     user: User
     audiences: tuple[str, ...]
@@ -57,13 +57,13 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why a token does not count: for reviews; who is refused is not told."""
+    """The reason why a token is invalid. Only reviews show it; a rejected client is not told."""
 
     why: str
 
 
 class Accounts:
-    """Signs and judges tokens by what is stored at this moment."""
+    """Issues tokens, and checks them against the objects that are stored now."""
 
     def __init__(self, shelf: Callable[[str], Shelf], key: SigningKey, clock: Clock) -> None:
         self.key = key
@@ -72,7 +72,7 @@ class Accounts:
         self._read: dict[bytes, Claims | None] = {}
 
     def issue(self, grant: Grant) -> tuple[str, int]:
-        """The token, and when it expires, in seconds of the epoch. The account has to be there."""
+        """Return the token, and its expiry in seconds since the epoch. The service account must exist."""
         account = self.stored("serviceaccounts", grant.namespace, grant.account)
         assert account is not None  # noqa: S101 - the caller has looked
         now = int(self._clock.now().timestamp())
@@ -97,7 +97,7 @@ class Accounts:
         return self.key.sign(claims), now + grant.seconds
 
     def lasting(self, namespace: str, account: Mapping[str, Any], secret: str) -> str:
-        """The token of a Secret, which counts as long as that has it."""
+        """Return the token of a Secret, which is valid as long as the Secret contains it."""
         said = {
             "namespace": namespace,
             "secret.name": secret,
@@ -109,7 +109,7 @@ class Accounts:
         return self.key.sign({"iss": LEGACY_ISSUER, **claims, "sub": subject})
 
     def judge(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> Known | Refused:
-        """Whose token it is, if it counts for one of the audiences."""
+        """Return the user of a token that is valid for one of the audiences."""
         claims = self._claims(token)
         if claims is None:
             return Refused("invalid bearer token")
@@ -128,7 +128,7 @@ class Accounts:
         return Known(_user(claims[_ABOUT], str(claims.get("jti", ""))), meant)
 
     def stored(self, plural: str, namespace: str, name: str) -> Json | None:
-        """An object that tokens may be about; None when it is not there."""
+        """Return a stored object that a token refers to; None when it does not exist."""
         found = self._shelf(plural).objects.get((namespace, name))
         return None if found is None else decode(found.body, dict)
 
@@ -136,7 +136,7 @@ class Accounts:
         return self._clock.now()
 
     def _claims(self, token: str) -> Claims | None:
-        """To check a signature takes longer than all the rest of a request: it is done once for each token."""
+        """Return the claims of a token. They are cached: to check a signature takes longer than all the rest."""
         mark = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
         if mark not in self._read:
             if len(self._read) >= _REMEMBERED:
@@ -145,11 +145,11 @@ class Accounts:
         return self._read[mark]
 
     def _lapse(self, claims: Claims) -> str:
-        """Why a token of ours counts no more; nothing if it does."""
+        """Return why a token of ours is no longer valid; an empty string if it is valid."""
         now = self._clock.now().timestamp()
         if now >= claims.get("exp", 0):
             return "service account token has expired"
-        if now < claims.get("nbf", 0) - 60:  # clocks are set back
+        if now < claims.get("nbf", 0) - 60:  # tolerates a clock that was set back
             return "service account token is not valid yet"
         about = claims.get(_ABOUT) or {}
         namespace = str(about.get("namespace", ""))

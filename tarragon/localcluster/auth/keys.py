@@ -1,6 +1,6 @@
-"""The key of a home that signs the tokens of its service accounts: ES256, made when it is first needed.
+"""The ES256 key that signs a home's service account tokens. It is generated when it is first needed.
 
-Nothing imports its library before a token is signed or looked at: starting is to be quick.
+`cryptography` is imported only when a token is signed or verified, so that the server starts quickly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ALGORITHM = "ES256"
 _HALF = 32
-"""Bytes of each of the two numbers that a signature is."""
+"""The length in bytes of each of the two numbers in a signature."""
 _PARTS = 3
 _LONGEST = 16 * 1024
 
@@ -31,7 +31,7 @@ Claims = dict[str, Any]
 
 
 class SigningKey:
-    """`path` holds it in PEM, readable by its owner only."""
+    """A signing key in the PEM file `path`, readable by its owner only."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,7 +45,7 @@ class SigningKey:
         return f"{signed}.{_text(first.to_bytes(_HALF, 'big') + second.to_bytes(_HALF, 'big'))}"
 
     def read(self, token: str) -> Claims | None:
-        """What a token says that this key has signed; None for all others. Says nothing of whether it still counts."""
+        """Return the claims of a token that this key has signed, expired or not; None for any other token."""
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - see above
         from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature  # noqa: PLC0415
 
@@ -66,14 +66,14 @@ class SigningKey:
 
     @cached_property
     def identity(self) -> str:
-        """By which tokens name the key."""
+        """The key ID in the header of each token."""
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat  # noqa: PLC0415 - see above
 
         public = self._key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         return _text(hashlib.sha256(public).digest())
 
     def published(self) -> dict[str, str]:
-        """The public half, as a JSON web key."""
+        """Return the public key as a JSON Web Key."""
         numbers = self._key.public_key().public_numbers()
         place = {name: _text(n.to_bytes(_HALF, "big")) for name, n in (("x", numbers.x), ("y", numbers.y))}
         return {"use": "sig", "kty": "EC", "kid": self.identity, "crv": "P-256", "alg": ALGORITHM, **place}

@@ -1,4 +1,4 @@
-"""`serviceaccounts/token`: a token of an account for whoever may ask for one; `kubectl create token`."""
+"""The subresource `serviceaccounts/token`, which issues tokens: `kubectl create token`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Request(msgspec.Struct, frozen=True):
 class TokenRequests(Computed):
     accounts: Accounts
 
-    async def create(self, target: Target, body: Json, user: User) -> Json:  # noqa: ARG002 - who may is decided before
+    async def create(self, target: Target, body: Json, user: User) -> Json:  # noqa: ARG002 - every user may
         spec = _asked(body).spec
         seconds = DEFAULT_SECONDS if spec.expiration_seconds is None else spec.expiration_seconds
         if fault := _fault(seconds):
@@ -68,7 +68,7 @@ class TokenRequests(Computed):
         }
 
     def _bound(self, target: Target, reference: Mapping[str, Any] | None) -> dict[str, Any]:
-        """What the token is bound to, as `Grant` has it. Raises for what is not there, or is another's."""
+        """Return the bound object as arguments of `Grant`. Raises ApiError when it does not exist or does not match."""
         if not reference:
             return {}
         kind, name = str(reference.get("kind", "")), str(reference.get("name", ""))
@@ -87,11 +87,11 @@ class TokenRequests(Computed):
         uid = found["metadata"]["uid"]
         if reference.get("uid") not in {None, "", uid}:
             raise _other(plural, name, str(reference["uid"]), uid)
-        told: dict[str, Any] = {"bound_kind": kind.lower(), "bound": {"name": name, "uid": uid}}
+        bound: dict[str, Any] = {"bound_kind": kind.lower(), "bound": {"name": name, "uid": uid}}
         node = found["spec"].get("nodeName") if kind == "Pod" else ""
         if node:
-            told["node"] = {"name": node, **self._node_uid(node)}
-        return told
+            bound["node"] = {"name": node, **self._node_uid(node)}
+        return bound
 
     def _node_uid(self, name: str) -> dict[str, str]:
         found = self.accounts.stored("nodes", "", name)

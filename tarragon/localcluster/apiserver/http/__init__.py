@@ -1,1 +1,4 @@
-"""The parts of the API server's HTTP front: what was asked, in what form, and how the answer goes over the wire."""
+"""HTTP for the API server: request bodies and queries, responses, watches, and streaming sessions.
+
+Begin with `resources`; `connects` serves exec, attach and port-forward.
+"""

@@ -1,4 +1,4 @@
-"""The Accept header: which of the forms that an answer can have the client wants."""
+"""The Accept header: selects the representation of a response, such as an object or a Table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ JSON = "application/json"
 
 
 class Form(NamedTuple):
-    """`as` and `v` of the header's parameters, as in `application/json;as=Table;v=v1;g=meta.k8s.io`."""
+    """A representation by the `as` and `v` parameters, as in `application/json;as=Table;v=v1;g=meta.k8s.io`."""
 
     kind: str
     version: str
@@ -19,23 +19,23 @@ class Form(NamedTuple):
 PLAIN = Form("", "")
 """The object itself, as JSON."""
 
-_WELCOME = frozenset({JSON, "application/*", "*/*"})
+_JSON_TYPES = frozenset({JSON, "application/*", "*/*"})
 
 
 @lru_cache(maxsize=256)
 def chosen(header: str, offered: frozenset[Form]) -> Form | None:
-    """The first form in the header's order that is offered; plain JSON always is. None when nothing suits."""
+    """Return the first offered form in the header's order. Plain JSON is always offered. None if nothing matches."""
     if not header:
         return PLAIN
-    for media_type, form in _asked(header):
-        if media_type in _WELCOME and (form == PLAIN or form in offered):
+    for media_type, form in _clauses(header):
+        if media_type in _JSON_TYPES and (form == PLAIN or form in offered):
             return form
     return None
 
 
-def _asked(header: str) -> Iterator[tuple[str, Form]]:
+def _clauses(header: str) -> Iterator[tuple[str, Form]]:
     for clause in header.split(","):
         media_type, *parameters = (part.strip() for part in clause.split(";"))
-        given = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
-        kind = given.get("as", "")
-        yield media_type, Form(kind, given.get("v", "")) if kind else PLAIN
+        values = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
+        kind = values.get("as", "")
+        yield media_type, Form(kind, values.get("v", "")) if kind else PLAIN

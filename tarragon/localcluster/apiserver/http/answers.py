@@ -1,25 +1,26 @@
-"""Answers on the wire: JSON bytes, lists joined from encoded objects, errors as metav1.Status."""
+"""Responses: JSON bodies, lists joined from encoded objects, errors as metav1.Status."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from aiohttp import HttpVersion11, web
 
 from tarragon.client.errors import ApiError
-from tarragon.kube.codec import encode
-from tarragon.localcluster.api.requests import Page
+from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.api.requests import Json, Page
 
 _JSON = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 
 _OF_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
-_AT_ONCE = 100
-"""Objects of a list."""
+AT_ONCE = 100
+"""The number of objects of a list that are sent or converted together: a few milliseconds."""
 _WARNING_BYTES = 1000
-"""Of one warning: headers of all warnings together must fit into what clients accept."""
+"""The length limit of one warning: all warning headers together must fit into what clients accept."""
 
 
 def json_bytes(data: bytes, code: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -31,7 +32,7 @@ def json_value(value: Any, content_type: str = "application/json") -> web.Respon
 
 
 def unless_known(request: web.BaseRequest, data: bytes, headers: Mapping[str, str]) -> web.Response:
-    """304 for a client that has it already."""
+    """Return the data with an ETag, or 304 when the client's cached copy is current."""
     tag = f'"{hashlib.sha256(data).hexdigest().upper()}"'
     if request.headers.get("If-None-Match") == tag:
         return web.Response(status=304, headers={"ETag": tag})
@@ -39,7 +40,7 @@ def unless_known(request: web.BaseRequest, data: bytes, headers: Mapping[str, st
 
 
 def for_eyes(request: web.BaseRequest, answer: web.StreamResponse) -> web.StreamResponse:
-    """In lines, if that was asked for, or for a person at a command line or a browser. Streams stay as they are."""
+    """Indent a JSON response if requested, or if curl, wget or a browser asks. Streams stay as they are."""
     if not is_for_eyes(request) or not isinstance(answer, web.Response):
         return answer
     if answer.content_type == "application/json" and isinstance(answer.body, bytes):
@@ -48,7 +49,7 @@ def for_eyes(request: web.BaseRequest, answer: web.StreamResponse) -> web.Stream
 
 
 def is_for_eyes(request: web.BaseRequest) -> bool:
-    """Whether an answer in lines was asked for, or is likely to be read by a person."""
+    """Whether indented JSON was requested, or a person is likely to read the response."""
     asked = request.query.get("pretty")
     if asked is not None:
         return asked.lower() in {"true", "1"}
@@ -56,7 +57,7 @@ def is_for_eyes(request: web.BaseRequest) -> bool:
 
 
 def refusal(error: ApiError) -> web.Response:
-    """The Status, with what HTTP itself says of it."""
+    """Return the error's Status, with its HTTP code and Retry-After header."""
     headers = {"Retry-After": f"{error.retry_after:.0f}"} if error.retry_after else None
     return json_bytes(encode(error.status), error.code, headers)
 
@@ -66,7 +67,7 @@ def text(words: str, status: int = 200) -> web.Response:
 
 
 def with_warnings(response: web.Response, warnings: Sequence[str]) -> web.Response:
-    """RFC 7234 Warning headers, which kubectl prints. A warning quotes a user's own field names: no line ends in it."""
+    """Add RFC 7234 Warning headers, which kubectl prints. Line breaks are replaced: warnings quote field names."""
     for warning in warnings:
         printable = "".join(letter if letter.isprintable() else " " for letter in warning)
         quoted = printable.encode()[:_WARNING_BYTES].decode(errors="ignore").replace("\\", "\\\\").replace('"', '\\"')
@@ -84,21 +85,21 @@ def list_metadata(page: Page) -> dict[str, Any]:
 
 
 def list_bytes(page: Page) -> bytes:
-    """The list; its items go out as the store holds them."""
+    """Return the encoded list. Its items are the bytes that the store holds."""
     return b"%b%b]}" % (_list_head(page), b",".join(page.items))
 
 
 def listed(request: web.BaseRequest, page: Page) -> web.Response:
-    """A long list leaves a part at a time: it may be larger than all else that the server holds."""
-    if len(page.items) <= _AT_ONCE or request.version < HttpVersion11 or is_for_eyes(request):
+    """Send a long list in chunks: as one body it could exceed everything else that the server holds in memory."""
+    if len(page.items) <= AT_ONCE or request.version < HttpVersion11 or is_for_eyes(request):
         return json_bytes(list_bytes(page))
     return web.Response(body=_parts(page), headers=_JSON)
 
 
 async def _parts(page: Page) -> AsyncIterator[bytes]:
     items, before = page.items, _list_head(page)
-    for start in range(0, len(items), _AT_ONCE):
-        yield before + b",".join(items[start : start + _AT_ONCE])
+    for start in range(0, len(items), AT_ONCE):
+        yield before + b",".join(items[start : start + AT_ONCE])
         before = b","
     yield b"]}"
 
@@ -111,3 +112,16 @@ def _list_head(page: Page) -> bytes:
         "metadata": list_metadata(page),
     }
     return b'%b,"items":[' % encode(head)[:-1]
+
+
+async def in_slices(items: Sequence[bytes], shown: Callable[[Sequence[Json]], Sequence[Json]]) -> list[msgspec.Raw]:
+    """Convert the encoded objects of a long list with `shown`, AT_ONCE at a time, and encode the results.
+
+    Other tasks run in between. The objects are those of one revision, however long it takes.
+    """
+    converted: list[msgspec.Raw] = []
+    for start in range(0, len(items), AT_ONCE):
+        values = [decode(item, dict) for item in items[start : start + AT_ONCE]]
+        converted += [msgspec.Raw(encode(one)) for one in shown(values)]
+        await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop, not a wait
+    return converted

@@ -1,4 +1,4 @@
-"""Bodies of requests: read within bounds, decoded from JSON or YAML, refused in kube-apiserver's words."""
+"""Request bodies: read within limits, decoded from JSON, YAML or protobuf, rejected in kube-apiserver's words."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tarragon.localcluster.apiserver.http.connection import Connection
 T = TypeVar("T")
 
 LIMIT = 3 * 1024 * 1024
-"""Bytes, as of kube-apiserver."""
+"""Maximum size of a body in bytes, as in kube-apiserver."""
 
 YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml"})
 _LONG = 16 * 1024
-"""Bytes in which what is not JSON takes so long to read (some 50 ms) that nobody else should wait for it."""
+"""From this size in bytes, YAML and protobuf are decoded in a thread: it takes about 50 ms or longer."""
 _ACCEPTED = ("application/json", "application/yaml")
 _ACCEPTED_PATCHES = tuple(each.value for each in PatchType)
 
 
 async def read(request: web.BaseRequest) -> bytes:
-    """The whole body. Raises 413 as soon as it is known to be too large, and 504 when it takes too long to come."""
+    """Return the whole body. Raises 413 as soon as it is known to be too large, 504 when it arrives too slowly."""
     limits = cast("Connection", request.protocol).limits
     try:
         async with asyncio.timeout(limits.body_seconds):
@@ -46,7 +46,7 @@ async def _whole(request: web.BaseRequest) -> bytes:
         raise _too_large()
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # nothing of the answer itself has been sent
+        request.writer.output_size = 0  # no part of the response itself has been sent
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.content.iter_any():
@@ -59,19 +59,19 @@ async def _whole(request: web.BaseRequest) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A body as it came."""
+    """An undecoded body."""
 
     data: bytes
     content_type: str
 
 
 async def sent(request: web.BaseRequest) -> Sent:
-    """Raises 413."""
+    """Return the request's body. Raises 413 and 504."""
     return Sent(await read(request), request.content_type)
 
 
 async def object_of(body: Sent, kind: str) -> Json:
-    """What a body says. `kind` is what the path expects."""
+    """Return the object in a body. `kind` is the kind that the path expects."""
     return await understood(partial(decoded, kind=kind), body.data, body.content_type)
 
 
@@ -80,14 +80,14 @@ async def patch_of(body: Sent) -> Patch:
 
 
 async def understood(read: Callable[[bytes, str], T], data: bytes, content_type: str) -> T:
-    """What `read` makes of a body. Raises what it raises."""
+    """Return the result of `read` on a body, in a thread if that takes long. Raises what `read` raises."""
     if len(data) < _LONG or content_type == "application/json":
         return read(data, content_type)
     return await asyncio.to_thread(read, data, content_type)
 
 
 def decoded(data: bytes, content_type: str, kind: str) -> Json:
-    """The object in a body. `kind` is what the path expects, for the words of a refusal."""
+    """Return the object in a body. `kind` is the kind that the path expects, for error messages."""
     if content_type in {"application/json", "application/octet-stream", ""}:
         value = _json(data, kind)
     elif content_type in YAML_TYPES:
@@ -125,7 +125,7 @@ def _json(data: bytes, kind: str) -> Any:
 
 
 def _json_value(data: bytes) -> Any:
-    """Raises msgspec.DecodeError, and BadRequest for what is nested too deeply to be stored."""
+    """Raises msgspec.DecodeError, and BadRequest for a value that is nested too deeply to be stored."""
     if not is_within(data, MANIFEST_DEPTH):
         raise errors.too_deep()
     return decode(data, object)
@@ -145,7 +145,7 @@ def _protobuf(data: bytes, kind: str) -> Any:
         raise _unrecognized(kind, str(error)) from None
     if value is None:
         why = (
-            "Kubernetes 1.32 has no such kind in protobuf; if it was kubectl, add "
+            "Kubernetes 1.32 has no protobuf encoding of this kind; with kubectl, add "
             "`--dry-run=client -o yaml | kubectl create -f -`"
         )
         raise errors.unsupported_media_type(_ACCEPTED, why=why)
@@ -168,12 +168,12 @@ def _word(value: Any) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as JSON has it: times stay text, and no alias may grow a small body into a huge object."""
+    """Loads the part of YAML that JSON can express: times stay text, and aliases, which could expand, are rejected."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(None, None, "aliases are not accepted here", event.start_mark)
+            raise yaml.composer.ComposerError(None, None, "aliases are not supported", event.start_mark)
         return super().compose_node(parent, index)
 
 
@@ -184,13 +184,13 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def _yaml_value(data: bytes) -> Any:
-    # Whatever is JSON is YAML too, and read 100 times faster as JSON; kubectl sends its apply patches so.
+    # JSON is YAML too, and the JSON parser is 100 times faster. kubectl sends apply patches as JSON.
     if data[:1] in {b"{", b"["}:
         try:
             return _json_value(data)
         except msgspec.DecodeError:
             pass
-    # A key that is no text can't be in JSON: `1: x` is meant as "1".
+    # JSON has text keys only: `1: x` becomes "1".
     return _with_text_keys(yaml.load(data, _Loader))  # noqa: S506 - a SafeLoader
 
 
@@ -203,7 +203,7 @@ def _with_text_keys(value: Any) -> Any:
         case str():
             return _text(value)
         case bytes() | set():
-            raise yaml.YAMLError(f"{type(value).__name__} has no place in JSON")
+            raise yaml.YAMLError(f"{type(value).__name__} cannot be represented in JSON")
         case _:
             return value
 
@@ -215,7 +215,7 @@ def _key(name: Any) -> str:
 
 
 def _text(value: str) -> str:
-    """YAML may escape half a surrogate pair, which JSON in UTF-8 can't have."""
+    """Reject half a surrogate pair: YAML can escape it, JSON in UTF-8 cannot contain it."""
     try:
         value.encode()
     except UnicodeEncodeError:

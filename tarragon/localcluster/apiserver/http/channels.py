@@ -1,4 +1,4 @@
-"""The WebSocket subprotocols of Kubernetes: streams as numbered channels, the number first in each message."""
+"""Kubernetes' WebSocket subprotocols: streams are numbered channels, and each message begins with the number."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tarragon.localcluster.apiserver.http.wires import LARGEST_MESSAGE
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 CLOSING_SECONDS = 2.0
-"""How long a client is waited for that does not say farewell."""
+"""How long to wait for the client's side of the closing handshake."""
 CLOSE = 255
-"""Of v5: the channel that follows says nothing more."""
+"""The signal of v5 that closes the channel whose number follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subprotocol:
-    """`is_text`: in base64, the channel's number as a digit before it. `has_status`: an end is told as a Status."""
+    """One subprotocol. `is_text`: base64 after the channel's digit. `has_status`: streams end with a Status."""
 
     name: str
     is_text: bool = False
@@ -40,14 +40,14 @@ NONE_ASKED = Subprotocol("", has_status=False)
 
 
 def encoded(protocol: Subprotocol, channel: int, data: bytes) -> bytes | str:
-    """A message: bytes are to be sent as binary, a str as text."""
+    """Return a message: bytes for a binary message, a str for a text message."""
     if protocol.is_text:
         return f"{channel}{base64.b64encode(data).decode()}"
     return bytes((channel,)) + data
 
 
 def decoded(protocol: Subprotocol, message: bytes | str) -> tuple[int, bytes] | None:
-    """Channel and data; None for what means nothing."""
+    """Return channel and data; None for a message that cannot be decoded."""
     raw = message.encode() if isinstance(message, str) else message
     if not raw:
         return None
@@ -60,30 +60,30 @@ def decoded(protocol: Subprotocol, message: bytes | str) -> tuple[int, bytes] | 
 
 
 class Channels:
-    """One WebSocket, its messages taken apart."""
+    """A WebSocket whose messages are split into channel and data."""
 
     def __init__(self, socket: web.WebSocketResponse, protocol: Subprotocol) -> None:
         self.socket = socket
         self.protocol = protocol
         self.answered = asyncio.Event()
-        """The client has answered a ping."""
+        """Set once the client has answered a ping."""
 
     @classmethod
     async def open(cls, request: web.BaseRequest, offered: Sequence[Subprotocol] = OFFERED) -> Channels:
-        """Whoever names none of these protocols gets none, and the oldest form."""
+        """Accept the WebSocket. A client that offers none of the subprotocols gets the oldest form."""
         by_name = {protocol.name: protocol for protocol in offered}
         socket = web.WebSocketResponse(
             protocols=tuple(by_name),
             max_msg_size=LARGEST_MESSAGE,
             timeout=CLOSING_SECONDS,
             autoping=False,
-            compress=False,  # as a real server: a few bytes must not become a great message
+            compress=False,  # as in kube-apiserver: a small message must not decompress into a huge one
         )
         await socket.prepare(request)
         return cls(socket, by_name.get(socket.ws_protocol or "", NONE_ASKED))
 
     async def receive(self) -> tuple[int, bytes] | None:
-        """None when the client has gone."""
+        """Return channel and data of the next message; None when the client has left."""
         while True:
             message = await self.socket.receive()
             if message.type is WSMsgType.PING:

@@ -1,4 +1,4 @@
-"""Whoever has asked for exec or attach, as streams: over the channels of a WebSocket, or over SPDY."""
+"""The client of an exec or attach session, over the channels of a WebSocket or over SPDY streams."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tarragon.localcluster.apiserver.http.spdy.session import Session, Stream, W
 from tarragon.localcluster.apiserver.http.wires import Heard
 
 OPEN_SECONDS = 30.0
-"""How long a client may take to open the streams that it has announced."""
+"""How long a client may take to open the streams that its request announces."""
 GREETING_SECONDS = 2.0
 FAREWELL_SECONDS = 5.0
-"""How long a client may take to hang up when everything is said."""
+"""How long a client may take to close the connection after the last message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What an exec or attach asks for. On a terminal, stdout and stderr are one."""
+    """The streams that an exec or attach requests. With a tty, stdout carries stderr too."""
 
     stdin: bool
     stdout: bool
@@ -35,29 +35,29 @@ class Wanted:
 
 
 class Size(msgspec.Struct, frozen=True, rename="pascal"):
-    """Of a window, in columns and rows."""
+    """The size of a terminal window, in columns and rows."""
 
     width: int = 0
     height: int = 0
 
 
 class Client(Protocol):
-    """Its `async with` lasts as long as the conversation."""
+    """A connected client. Its `async with` block is the session."""
 
     async def stdin(self) -> bytes:
-        """Empty at the end."""
+        """Return the next input; empty at its end."""
 
     async def say(self, stream: int, data: bytes) -> None:
-        """To STDOUT or STDERR. Raises ConnectionError."""
+        """Send output to STDOUT or STDERR. Raises ConnectionError."""
 
     async def size(self) -> Size | None:
-        """The next size of the window; None when there are no more."""
+        """Return the next size of the window; None when no more will come."""
 
     async def left(self) -> None:
-        """Return when the client has gone."""
+        """Return when the client has left."""
 
     async def finish(self, status: Mapping[str, Any]) -> None:
-        """How it ended; nothing comes after that."""
+        """Send the final status of the session."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -67,7 +67,7 @@ class Client(Protocol):
 
 
 class WebSocketClient:
-    """One task hears everything; what it has heard waits in two queues."""
+    """A client on WebSocket channels. One task receives all messages into a queue of input and one of sizes."""
 
     def __init__(self, line: Channels, wanted: Wanted) -> None:
         self._line = line
@@ -75,19 +75,19 @@ class WebSocketClient:
         self._stdin: Heard = Heard()
         self._sizes: asyncio.Queue[Size | None] = asyncio.Queue()
         self._has_ended_stdin = False
-        self._hearing: asyncio.Task[None] | None = None
+        self._receiving: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._hearing = asyncio.create_task(self._hear())
+        self._receiving = asyncio.create_task(self._receive())
         if self._line.protocol.has_close:
             await self._greet()
         else:
-            # An empty message says that the conversation has begun; some clients wait for one.
+            # Some clients wait for an empty message as the sign that the session has begun.
             await self._line.send(channels.STDOUT if self._wanted.stdout else channels.ERROR, b"")
         return self
 
     async def _greet(self) -> None:
-        """client-go throws away what reaches it before it has made its streams, and reads nothing before them."""
+        """Wait for a pong: client-go reads nothing before its streams exist, and drops output that comes earlier."""
         with contextlib.suppress(TimeoutError, ConnectionError):
             await self._line.socket.ping()
             async with asyncio.timeout(GREETING_SECONDS):
@@ -96,15 +96,15 @@ class WebSocketClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._hearing is not None:
-            self._hearing.cancel()
-            await asyncio.gather(self._hearing, return_exceptions=True)
+        if self._receiving is not None:
+            self._receiving.cancel()
+            await asyncio.gather(self._receiving, return_exceptions=True)
         with contextlib.suppress(ConnectionError):
             await self._line.close()
 
-    async def _hear(self) -> None:
-        while (said := await self._line.receive()) is not None:
-            channel, data = said
+    async def _receive(self) -> None:
+        while (message := await self._line.receive()) is not None:
+            channel, data = message
             if channel == channels.STDIN and data:
                 await self._stdin.put(data)
             elif channel == channels.RESIZE:
@@ -122,8 +122,8 @@ class WebSocketClient:
         return data
 
     async def left(self) -> None:
-        if self._hearing is not None:
-            await asyncio.wait([self._hearing])
+        if self._receiving is not None:
+            await asyncio.wait([self._receiving])
 
     async def say(self, stream: int, data: bytes) -> None:
         await self._line.send(stream, data)
@@ -148,7 +148,7 @@ class SpdyClient:
         self._streams: dict[str, Stream] = {}
 
     async def __aenter__(self) -> Self:
-        """Raises ConnectionError when the client does not open what it has announced."""
+        """Raises ConnectionError when the client does not open the streams that it announced."""
         await self._session.__aenter__()
         try:
             async with asyncio.timeout(OPEN_SECONDS):
@@ -162,18 +162,18 @@ class SpdyClient:
     async def _take_in(self) -> None:
         stream = await self._session.accept()
         if stream is None:
-            raise ConnectionResetError("the client has gone")
+            raise ConnectionResetError("the client has left")
         self._streams[stream.headers.get("streamtype", "")] = stream
 
     def _expected(self) -> set[str]:
         wanted = self._wanted
-        asked = {
+        requested = {
             "stdin": wanted.stdin,
             "stdout": wanted.stdout,
             "stderr": wanted.stderr and not wanted.tty,
             "resize": wanted.tty,
         }
-        return {"error"} | {name for name, is_asked in asked.items() if is_asked}
+        return {"error"} | {name for name, is_requested in requested.items() if is_requested}
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -181,7 +181,7 @@ class SpdyClient:
         with contextlib.suppress(ConnectionError, TimeoutError):
             for stream in self._streams.values():
                 await stream.close()
-            # client-go forgets what it has received and not yet read when the connection ends: it shall end it itself.
+            # client-go drops unread output when the connection closes, so let it close the connection itself.
             async with asyncio.timeout(FAREWELL_SECONDS):
                 await self._session.farewell()
         await self._session.__aexit__(kind, error, trace)
@@ -194,17 +194,17 @@ class SpdyClient:
         await self._session.ended()
 
     async def say(self, stream: int, data: bytes) -> None:
-        known = self._streams.get("stderr" if stream == channels.STDERR else "stdout")
-        if known:
-            await known.write(data)
+        target = self._streams.get("stderr" if stream == channels.STDERR else "stdout")
+        if target:
+            await target.write(data)
 
     async def size(self) -> Size | None:
-        """Sizes come as JSON, one after the other; of several at once only the last matters."""
+        """Sizes are concatenated JSON objects; of several received together only the last matters."""
         stream = self._streams.get("resize")
         while stream and (data := await stream.read()):
-            told = [part for part in data.replace(b"}", b"}\n").splitlines() if part.strip()]
-            if told:
-                return _size(told[-1])
+            sizes = [part for part in data.replace(b"}", b"}\n").splitlines() if part.strip()]
+            if sizes:
+                return _size(sizes[-1])
         return None
 
     async def finish(self, status: Mapping[str, Any]) -> None:

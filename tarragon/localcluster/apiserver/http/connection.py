@@ -1,4 +1,4 @@
-"""A client's connection: closed when no request comes, aware of a client that has gone, with a Status for errors."""
+"""A client's connection: closed when no request arrives in time, notified when the client leaves."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tarragon.localcluster.apiserver.http.answers import refusal
 _log = structlog.get_logger(__name__)
 
 _SERVER_ERROR = 500
-_GOODBYE_SECONDS = 0.3
-"""How long clients have, when the server ends, to take what it has said last and to say goodbye in TLS themselves."""
+_CLOSING_SECONDS = 0.3
+"""How long clients have, when the server stops, to read its last output and to close their side of TLS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long a client may take to send a request, and how many connections there may be at once.
+    """Time limits of a request, and the maximum number of connections.
 
     `header_seconds` is kube-apiserver's ReadHeaderTimeout. It bounds the TLS handshake, then the time until the first
-    request's header is complete; on a connection that has been used before it begins with the header's first byte.
-    `body_seconds` begins with the complete header. Responses are not bounded: a watch, a log and exec may go on.
+    request's header is complete; on a reused connection it starts with the first byte of the header.
+    `body_seconds` starts with the complete header. Responses have no limit: watches, logs and exec may go on.
     """
 
     header_seconds: float = 32.0
@@ -42,7 +42,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Connection(RequestHandler):
-    """aiohttp's, whose guard around every request is the only one: nothing here catches everything again."""
+    """aiohttp's request handler with a deadline for headers. It turns exceptions of a request into a Status."""
 
     __slots__ = ("_header_deadline", "hung_up", "limits")
 
@@ -80,7 +80,7 @@ class Connection(RequestHandler):
             self._header_deadline = None
 
     def _cut(self) -> None:
-        """Without a goodbye: for TLS it takes both ends, and asyncio waits half a minute for the client's part."""
+        """Abort the connection: an orderly end of TLS needs the client, for which asyncio waits half a minute."""
         self._header_deadline = None
         if self.transport is not None:
             self.transport.abort()
@@ -92,56 +92,56 @@ class Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to a request that broke: the client's own fault, a client that has gone, or a bug of ours."""
+        """Answer a request that failed: a malformed request, a client that has left, or a bug of ours."""
         if isinstance(exc, ConnectionError):
             raise exc
-        error = _told(request, status, exc, message)
+        error = _error_of(request, status, exc, message)
         if request.writer.output_size > 0:
-            raise ConnectionError("the answer had begun: breaking it off is the only way left to say that it is wrong")
+            raise ConnectionError("the response had begun; closing the connection is the only way to report the error")
         response = refusal(error)
         response.force_close()
         return response
 
 
 class Server(web.Server):
-    """aiohttp's, with our connections, all of which `hang_up` brings to an end."""
+    """aiohttp's server with our connections, all of which `hang_up` closes."""
 
     def __init__(self, handler: Handler, limits: Limits = DEFAULT_LIMITS, **settings: Any) -> None:
         super().__init__(handler, **settings)
         self.limits = limits
-        self._lines: dict[Connection, asyncio.Transport] = {}
+        self._transports: dict[Connection, asyncio.Transport] = {}
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        self._lines[cast("Connection", handler)] = transport
+        self._transports[cast("Connection", handler)] = transport
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        self._lines.pop(cast("Connection", handler), None)
+        self._transports.pop(cast("Connection", handler), None)
 
     async def hang_up(self) -> None:
-        """After the shutdown: cut the lines of those who have not hung up by then.
+        """Close the connections that are still open after the shutdown.
 
-        A TLS connection is closed by both ends. asyncio waits half a minute for a client that does not do its part,
-        and for ever for one of which it has stopped reading; the socket would stay open beyond the server's end.
+        A TLS connection is closed by both ends. asyncio waits half a minute for a client that does not close its end,
+        and forever for one from which it has stopped reading; the socket would outlive the server.
         """
-        await self._lost(_GOODBYE_SECONDS)
-        for transport in list(self._lines.values()):
+        await self._wait_closed(_CLOSING_SECONDS)
+        for transport in list(self._transports.values()):
             transport.abort()
-        await self._lost(_GOODBYE_SECONDS)
+        await self._wait_closed(_CLOSING_SECONDS)
 
-    async def _lost(self, seconds: float) -> None:
-        if waiting := [line.hung_up for line in self._lines]:
+    async def _wait_closed(self, seconds: float) -> None:
+        if waiting := [connection.hung_up for connection in self._transports]:
             await asyncio.wait(waiting, timeout=seconds)
 
     def __call__(self) -> Connection:
         return Connection(self, loop=self._loop, **self._kwargs)
 
 
-def _told(request: web.BaseRequest, status: int, exc: BaseException | None, message: str | None) -> ApiError:
+def _error_of(request: web.BaseRequest, status: int, exc: BaseException | None, message: str | None) -> ApiError:
     if isinstance(exc, RecursionError):
         return errors.too_deep()
     if status < _SERVER_ERROR:
-        return errors.failure(status, "BadRequest", f"this is no HTTP request: {message or exc}")
-    _log.error("a request failed in a way nobody foresaw", method=request.method, path=request.path, exc_info=exc)
-    return errors.internal("this is a bug in Tarragon; its log says more, please report it")
+        return errors.failure(status, "BadRequest", f"malformed HTTP request: {message or exc}")
+    _log.error("a request failed with an unexpected error", method=request.method, path=request.path, exc_info=exc)
+    return errors.internal("this is a bug in Tarragon: please report it with the error in its log")

@@ -161,5 +161,5 @@ def _ports(request: web.BaseRequest) -> list[int]:
     if not said:
         raise errors.bad_request('query parameter "ports" is required')
     if wrong := [word for word in said if not (word.isdigit() and 0 < int(word) < 65536)]:  # noqa: PLR2004
-        raise errors.bad_request(f'query parameter "ports" cannot be parsed: {wrong[0]!r} is no port')
+        raise errors.bad_request(f'query parameter "ports" cannot be parsed: {wrong[0]!r} is not a port')
     return [int(word) for word in said]

@@ -1,4 +1,4 @@
-"""Brings together who has asked for exec or attach and the process that it is about, and says how it ended."""
+"""Connects the client of an exec or attach session with its process, and reports how the process ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUCCESS: Mapping[str, Any] = {"metadata": {}, "status": "Success"}
 
 
 def status_of(code: int) -> Mapping[str, Any]:
-    """As kubectl and the client libraries find the exit code in it."""
+    """Return the Status in which kubectl and client libraries look for the exit code."""
     if code == 0:
         return SUCCESS
     return {
@@ -33,36 +33,36 @@ def failed(words: str) -> Mapping[str, Any]:
 
 
 async def converse(client: Client, process: Inside, wanted: Wanted) -> int | None:
-    """The exit code, when the process has ended and everything is said; None if the client has gone before."""
-    saying = [asyncio.create_task(_say(client, STDOUT, process.stdout, is_wanted=wanted.stdout))]
+    """Return the exit code after the process has ended and all output is sent; None if the client left before."""
+    outputs = [asyncio.create_task(_copy_output(client, STDOUT, process.stdout, is_wanted=wanted.stdout))]
     if process.stderr is not None:
-        saying.append(asyncio.create_task(_say(client, STDERR, process.stderr, is_wanted=wanted.stderr)))
-    beside = [asyncio.create_task(_tell(client, process, wanted)), asyncio.create_task(_resize(client, process))]
+        outputs.append(asyncio.create_task(_copy_output(client, STDERR, process.stderr, is_wanted=wanted.stderr)))
+    inputs = [asyncio.create_task(_copy_input(client, process, wanted)), asyncio.create_task(_resize(client, process))]
     left = asyncio.create_task(client.left())
-    everything = asyncio.create_task(_everything(saying, process))
+    finished = asyncio.create_task(_finished(outputs, process))
     try:
-        await asyncio.wait((everything, left), return_when=asyncio.FIRST_COMPLETED)
-        return everything.result() if everything.done() else None
+        await asyncio.wait((finished, left), return_when=asyncio.FIRST_COMPLETED)
+        return finished.result() if finished.done() else None
     finally:
-        tasks = [everything, *saying, *beside, left]
+        tasks = [finished, *outputs, *inputs, left]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _everything(saying: list[asyncio.Task[None]], process: Inside) -> int:
-    await asyncio.gather(*saying)
+async def _finished(outputs: list[asyncio.Task[None]], process: Inside) -> int:
+    await asyncio.gather(*outputs)
     return await process.code()
 
 
-async def _say(client: Client, stream: int, output: Output, *, is_wanted: bool) -> None:
+async def _copy_output(client: Client, stream: int, output: Output, *, is_wanted: bool) -> None:
     while data := await output.read():
         if is_wanted:
             await client.say(stream, data)
 
 
-async def _tell(client: Client, process: Inside, wanted: Wanted) -> None:
-    """What nobody reads any more is taken from the client all the same: it might wait for that."""
+async def _copy_input(client: Client, process: Inside, wanted: Wanted) -> None:
+    """Copy the client's input to the process. Input that the process no longer reads is still taken and dropped."""
     if not wanted.stdin or process.stdin is None:
         return
     is_read = True

@@ -1,4 +1,4 @@
-"""Port-forward: connections that a client opens, each brought to a port of a pod."""
+"""Port-forward: connects each connection of a client to a port of a pod."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Give = Callable[[bytes], Awaitable[None]]
 
 
 async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, take: Take, give: Give) -> None:
-    """Both ways, until both have ended: whoever has said everything may still listen."""
+    """Copy both ways until the pod's side has ended. A client that has sent everything may still receive."""
     down = asyncio.create_task(_down(reader, give))
     up = asyncio.create_task(_up(writer, take))
     try:
         await down
-        up.cancel()  # a server that has closed its connection hears nothing more
+        up.cancel()  # a server that has closed its connection reads nothing more
     finally:
         for task in (down, up):
             task.cancel()
@@ -53,7 +53,7 @@ async def _up(writer: asyncio.StreamWriter, take: Take) -> None:
 
 
 async def forward_spdy(wire: Wire, dial: Dial) -> None:
-    """Each connection is a pair of streams, `data` and `error`, of one requestID. Ends with the client."""
+    """Serve until the client leaves. Each connection is a `data` and an `error` stream with the same requestID."""
     half: dict[str, Stream] = {}
     async with Session(wire) as session, asyncio.TaskGroup() as connections:
         while (stream := await session.accept()) is not None:
@@ -88,7 +88,7 @@ def _port(stream: Stream) -> int:
     said = stream.headers.get("port", "")
     if said.isdigit() and 0 < int(said) < 65536:  # noqa: PLR2004 - ports of TCP
         return int(said)
-    raise NobodyListens(f"{said!r} is no port")
+    raise NobodyListens(f"{said!r} is not a port")
 
 
 # ---------------------------------------------------------------------------------------------------------- by channels
@@ -96,7 +96,7 @@ def _port(stream: Stream) -> int:
 
 @dataclass(slots=True)
 class _Channel:
-    """One port that was asked for in the URL: data on 2n, errors on 2n+1."""
+    """The two channels of the n-th port in the URL: data on 2n, errors on 2n+1."""
 
     number: int
     port: int
@@ -104,7 +104,7 @@ class _Channel:
 
 
 async def forward_channels(line: Channels, ports: Sequence[int], dial: Dial) -> None:
-    """One connection for each port; the first two bytes on either channel are the port's number."""
+    """Serve one connection for each port. The first two bytes on both channels are the port's number."""
     asked = [_Channel(2 * index, port) for index, port in enumerate(ports)]
     for each in asked:
         for number in (each.number, each.number + 1):

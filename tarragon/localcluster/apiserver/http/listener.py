@@ -1,4 +1,4 @@
-"""`Listener`: the listening socket of an HTTP server, with bounds on connections and on each TLS handshake."""
+"""The listening socket of an HTTP server, with limits on connections and on each TLS handshake."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _log = structlog.get_logger(__name__)
 
 _BACKLOG = 128
 _RETRY_SECONDS = 1.0
-"""After the machine or the process had no descriptor, or no memory, for another connection. asyncio waits as long."""
+"""The pause after running out of descriptors or memory for another connection, as in asyncio."""
 
 
 class Listener:
     """Accepts connections for a server from `start` to `stop`.
 
-    asyncio's own listener accepts without bound, and aiohttp's sites do not say how long a handshake may take. At the
-    bound of connections new clients wait in the kernel's queue, like with Go's LimitListener. The bound is never more
-    than half of the descriptors that the process may have: the other half is for the store and for pods.
+    asyncio's own listener accepts without limit, and aiohttp's sites have no timeout for handshakes. At the limit of
+    connections new clients wait in the kernel's queue, as with Go's LimitListener. The limit is at most half of the
+    file descriptors of the process: the other half is for the store and for pods.
     """
 
     def __init__(self, server: Server, tls: ssl.SSLContext | None) -> None:
@@ -36,7 +36,7 @@ class Listener:
         self._handshakes: set[asyncio.Task[None]] = set()
 
     def start(self, host: str, port: int) -> int:
-        """The port, for which 0 is any free one. `host` is an address. Raises OSError."""
+        """Listen on the address `host` and return the port. Port 0 is any free port. Raises OSError."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         self._socket.setblocking(False)
@@ -44,7 +44,7 @@ class Listener:
         return int(self._socket.getsockname()[1])
 
     async def stop(self) -> None:
-        """Accept nobody any more, and break off what is still a handshake. The connections are the server's."""
+        """Stop accepting, and cancel unfinished handshakes. Established connections belong to the server."""
         if self._socket is None:
             return
         self._pause()
@@ -66,7 +66,7 @@ class Listener:
         for _ in range(_BACKLOG):
             if self._open >= self._most:
                 self._pause()
-                _log.warning("the bound of connections is reached", connections=self._most)
+                _log.warning("the limit of connections is reached", connections=self._most)
                 return
             try:
                 line, _address = listening.accept()
@@ -89,7 +89,7 @@ class Listener:
                 self._server, line, ssl=self._tls, ssl_handshake_timeout=self._handshake_seconds
             )
         except OSError as error:
-            # A client that speaks no TLS, trusts somebody else, or takes too long. All may happen to anybody's server.
+            # The client speaks no TLS, does not trust our authority, or takes too long. Every server sees these.
             _log.debug("a handshake failed", error=str(error))
             self._left()
         except BaseException:

@@ -1,8 +1,8 @@
-"""How Kubernetes' kinds are written in protobuf: the fields of each message, from a table that a tool writes.
+"""The protobuf messages of Kubernetes' kinds, from a generated table of their fields.
 
-A row of the table (tools/make_protobuf.py) is a field's number and `name:type`, with marks before the type: `?` it is
-left out of JSON when it is zero, `[` a list of, `{` a map of text to, `<` its fields belong to the message around it. A
-type `items …` is a list in a message of its own, `either …` a message of which one field is the whole value.
+A row of the table (tools/make_protobuf.py) is a field's number and `name:type`, with marks before the type: `?` omitted
+from JSON when zero, `[` a list, `{` a map with string keys, `<` inlined into the enclosing message. The type `items …`
+is a list wrapped in a message, and `either …` a message of which one field is the whole value.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 from tarragon.kube.codec import decode
 
 _OF_ALL_GROUPS = frozenset({"DeleteOptions"})
-"""A client names these by the group of what it is about to delete."""
+"""Clients send these kinds under the group of the object that they delete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message. `name` is the one in JSON; `type` a scalar's, a special one's or a message's."""
+    """One field of a message. `name` is its name in JSON; `type` names a scalar, a special type or a message."""
 
     name: str
     type: str
@@ -36,7 +36,7 @@ Message = Mapping[int, Field]
 
 
 def message_of(api_version: str, kind: str) -> Message | None:
-    """The message that a kind is written as; None when the table has none."""
+    """Return the message of a kind; None when the table has none."""
     group_version = "*" if kind in _OF_ALL_GROUPS else api_version
     name = _table()["kinds"].get(f"{group_version} {kind}")
     return message(name) if name is not None else None

@@ -1,4 +1,4 @@
-"""The subresources of pods that are conversations: `exec`, `attach` and `portforward`."""
+"""The streaming subresources of pods: `exec`, `attach` and `portforward`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PodConnects:
         self._connects = Connects(streams)
 
     async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Raises ApiError before anything has begun."""
+        """Serve the session. Raises ApiError before the connection is upgraded."""
         if request.method not in METHODS:
             raise errors.method_not_allowed()
         if target.subresource == "portforward":
@@ -42,7 +42,7 @@ class PodConnects:
 
 
 def _wanted(asked: Query) -> Wanted:
-    """What is said is wanted unless it says otherwise."""
+    """Return the requested streams. stdout and stderr are requested by default."""
     tty = flag(asked, "tty")
     return Wanted(
         stdin=flag(asked, "stdin"),

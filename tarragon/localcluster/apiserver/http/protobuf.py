@@ -1,6 +1,6 @@
-"""Bodies in protobuf, as `kubectl create namespace` and typed Go clients send them, turned into what JSON would say.
+"""Decodes protobuf bodies, which `kubectl create` and typed Go clients send, into the object's JSON form.
 
-Fields that the table does not know are skipped, as protobuf has it.
+Fields that are not in the table are skipped, as protobuf prescribes.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
 _MAGIC = b"k8s\0"
 _DEEPEST = MANIFEST_DEPTH // 2
-"""Messages within messages: each becomes one or two levels of JSON."""
+"""The depth limit of nested messages. Each becomes one or two levels of JSON."""
 
 Bytes = bytes | memoryview
-"""Mostly a view: messages within messages would be copied once for each level."""
+"""Mostly a view: bytes would be copied once for each level of nesting."""
 Raw = int | Bytes
 
 
 class Malformed(ValueError):
-    """The bytes are no message of Kubernetes."""
+    """The bytes are not a Kubernetes message."""
 
 
 def decoded(data: bytes) -> dict[str, Any] | None:
-    """The object in JSON's shape; None for a kind that Kubernetes does not have. Raises Malformed."""
+    """Return the object as decoded JSON; None for a kind without a protobuf message. Raises Malformed."""
     if not data.startswith(_MAGIC):
-        raise Malformed("the body does not begin as protobuf of Kubernetes does")
+        raise Malformed("the body does not begin with the magic bytes of Kubernetes protobuf")
     whole = memoryview(data)[len(_MAGIC) :]
     wrapper = _read(whole, _UNKNOWN, 0)
     content = _bytes(dict(_fields(whole)).get(_RAW, b""))
@@ -73,11 +73,11 @@ def _put(value: dict[str, Any], field: Field, raw: Raw, depth: int) -> None:
 
 
 _ZEROS = ("", 0, False, 0.0)
-"""Go writes these into protobuf whether they were set or not; in JSON they would be values."""
+"""Go encodes these whether or not they were set; JSON omits them."""
 
 
 def _entry(data: Bytes, kind: str, depth: int) -> tuple[str, Any]:
-    """Of a map: what is not written is zero."""
+    """Return key and value of a map entry. A part that is not encoded is zero."""
     parts = dict(_fields(data))
     key = _text(parts.get(1, b""))
     return key, _one(parts.get(2, 0 if kind in {"int", "bool"} else b""), kind, depth)
@@ -98,7 +98,7 @@ def _one(raw: Raw, kind: str, depth: int) -> Any:
 
 
 def _either(data: Bytes, fields: Message, depth: int) -> Any:
-    """A schema, or else the truth value or the list that stands in its place."""
+    """Return the one field that is set: a schema, or the boolean or list in its place."""
     read = _read(data, fields, depth)
     return read.get("schema", next((value for name, value in read.items() if name != "schema"), None))
 
@@ -143,15 +143,15 @@ def _varint(data: Bytes, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * count)
         if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
             return value, position
-    raise Malformed("a number is longer than any number can be")
+    raise Malformed("a varint is longer than 64 bits")
 
 
-# ---------------------------------------------------------------------------------------------- what bytes can mean
+# ---------------------------------------------------------------------------------------------------- scalar types
 
 
 def _bytes(raw: Raw) -> Bytes:
     if isinstance(raw, int):
-        raise Malformed("a number stands where bytes should be")
+        raise Malformed("expected bytes, found a number")
     return raw
 
 
@@ -159,7 +159,7 @@ def _text(raw: Raw) -> str:
     try:
         return str(_bytes(raw), "utf-8")
     except UnicodeDecodeError:
-        raise Malformed("a text is not UTF-8") from None
+        raise Malformed("a string is not UTF-8") from None
 
 
 def _base64(raw: Raw) -> str:
@@ -168,7 +168,7 @@ def _base64(raw: Raw) -> str:
 
 def _number(raw: Raw) -> int:
     if not isinstance(raw, int):
-        raise Malformed("bytes stand where a number should be")
+        raise Malformed("expected a number, found bytes")
     return raw - (1 << 64) if raw >= 1 << 63 else raw
 
 
@@ -180,18 +180,18 @@ def _double(raw: Raw) -> float:
     try:
         value: float = struct.unpack("<d", _bytes(raw))[0]
     except struct.error:
-        raise Malformed("a number with a fraction is not of 8 bytes") from None
+        raise Malformed("a floating point number does not have 8 bytes") from None
     return value
 
 
 def _instant(raw: Raw) -> dt.datetime | None:
-    """Go's zero time is what a moment that was never set looks like."""
+    """Return the time; None for Go's zero time, which means that the field was not set."""
     parts = dict(_fields(_bytes(raw)))
     seconds, nanos = _number(parts.get(1, 0)), _number(parts.get(2, 0))
     try:
         return dt.datetime.fromtimestamp(seconds, dt.UTC).replace(microsecond=nanos // 1000) if seconds > 0 else None
     except (OverflowError, ValueError, OSError):
-        raise Malformed("a moment lies beyond all calendars") from None
+        raise Malformed("a time is out of range") from None
 
 
 def _time(raw: Raw) -> str | None:
@@ -205,7 +205,7 @@ def _micro_time(raw: Raw) -> str | None:
 
 
 def _duration(raw: Raw) -> str:
-    """As Go reads it: in nanoseconds, so that nothing is rounded."""
+    """Return a Go duration in nanoseconds, so that nothing is rounded."""
     return f"{_number(dict(_fields(_bytes(raw))).get(1, 0))}ns"
 
 
@@ -219,14 +219,14 @@ def _int_or_string(raw: Raw) -> int | str:
 
 
 def _embedded(raw: Raw) -> Any:
-    """JSON within protobuf."""
+    """Return a field that holds JSON."""
     data = bytes(_bytes(dict(_fields(_bytes(raw))).get(1, b"")))
     if not is_within(data, MANIFEST_DEPTH):
         raise Malformed(f"JSON within the message is nested deeper than {MANIFEST_DEPTH} levels")
     try:
         return decode(data, object) if data else None
     except msgspec.DecodeError:
-        raise Malformed("what should be JSON within the message is none") from None
+        raise Malformed("a field of the message that should hold JSON does not") from None
 
 
 _SCALARS: Mapping[str, Callable[[Raw], Any]] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""The parameters of a request's URL as the values that the Api takes."""
+"""Query parameters of a request, decoded into the options that `Api` takes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _VALIDATIONS = {"": FieldValidation.WARN, **{each.value: each for each in FieldV
 
 
 def flag(query: Query, name: str) -> bool:
-    """As Kubernetes reads truths: everything is one but `false`, `0` and nothing."""
+    """Return a boolean parameter: as in Kubernetes, every value is true except `false`, `0` and the empty one."""
     return query.get(name, "").lower() not in {"", "false", "0"}
 
 
 def whole_number(query: Query, name: str) -> int | None:
-    """None when it was not given."""
+    """Return a numeric parameter; None when it is absent. Raises BadRequest."""
     text = query.get(name, "")
     if not text:
         return None
@@ -40,7 +40,7 @@ def whole_number(query: Query, name: str) -> int | None:
 
 
 def list_options(query: Query) -> ListOptions:
-    """Raises Invalid for what only a watch has, BadRequest."""
+    """Return the options of a list. Raises Invalid for parameters of watches, and BadRequest."""
     found = []
     if query.get("continue") and query.get("resourceVersionMatch"):
         words = "resourceVersionMatch is forbidden when continue is provided"
@@ -60,7 +60,7 @@ def list_options(query: Query) -> ListOptions:
 
 
 def watch_options(query: Query) -> WatchOptions:
-    """Raises Invalid."""
+    """Return the options of a watch. Raises Invalid."""
     if found := list(_match_faults(query)):
         raise errors.invalid_options("ListOptions", found)
     return WatchOptions(
@@ -74,7 +74,7 @@ def watch_options(query: Query) -> WatchOptions:
 
 
 def _match_faults(query: Query) -> Iterator[field_errors.Fault]:
-    """Of a watch, which has a version to match only where it is to begin with everything."""
+    """Yield the faults of a watch: `resourceVersionMatch` goes with `sendInitialEvents` only."""
     match, begins = query.get("resourceVersionMatch", ""), bool(query.get("sendInitialEvents"))
     if begins and match != _NOT_OLDER:
         words = f"sendInitialEvents requires setting resourceVersionMatch to {_NOT_OLDER}"
@@ -87,7 +87,7 @@ def _match_faults(query: Query) -> Iterator[field_errors.Fault]:
 
 
 def write_options(query: Query, user_agent: str, kind: str) -> WriteOptions:
-    """`kind` is CreateOptions, UpdateOptions or the like, for the words of a refusal."""
+    """Return the options of a write. `kind`, such as CreateOptions, is for error messages."""
     asked = query.get("fieldValidation", "")
     validation = _VALIDATIONS.get(asked)
     if validation is None:
@@ -101,7 +101,7 @@ def write_options(query: Query, user_agent: str, kind: str) -> WriteOptions:
 
 
 def of_patch(query: Query, options: WriteOptions, patch: PatchType) -> WriteOptions:
-    """The options of a write that is a patch: an apply says in whose name, and only an apply may be forced."""
+    """Complete the options of a patch: an apply needs a field manager, and only an apply may be forced."""
     if patch is PatchType.APPLY:
         if not query.get("fieldManager"):
             wrong = field_errors.required("fieldManager", "is required for apply patch")
@@ -121,7 +121,7 @@ def _dry_run(query: Query, kind: str) -> bool:
 
 
 def _manager(given: str, user_agent: str, kind: str) -> str:
-    """Who writes: what the client says, or the program that it is."""
+    """Return the field manager: the given one, or the program's name in the User-Agent."""
     if len(given) > _MANAGER_LIMIT:
         fault = field_errors.Fault(
             "fieldManager", "FieldValueTooLong", f"Too long: may not be more than {_MANAGER_LIMIT} bytes"
@@ -131,7 +131,7 @@ def _manager(given: str, user_agent: str, kind: str) -> str:
 
 
 def delete_options(query: Query, body: Mapping[str, Any], user_agent: str) -> tuple[DeleteOptions, WriteOptions]:
-    """From the body, where the client sent one, else from the URL."""
+    """Return the options of a delete, from the body if the client sent one, else from the URL."""
     if body.get("kind") not in _KINDS_OF_DELETE:
         words = f"the object provided is unrecognized (must be of type DeleteOptions): it is a {body['kind']}"
         raise errors.bad_request(words)
@@ -172,7 +172,7 @@ def _propagation(query: Query, body: Mapping[str, Any]) -> Propagation | None:
 
 
 def log_options(query: Query, now: dt.datetime) -> tuple[LogOptions, int | None]:
-    """What the Api takes, and the limit in bytes, which the front keeps itself."""
+    """Return the options of a log, and its limit in bytes, which the HTTP layer enforces."""
     tail, since, limit = (whole_number(query, name) for name in ("tailLines", "sinceSeconds", "limitBytes"))
     found = [
         field_errors.invalid_value(name, value, f"must be greater than or equal to {least}")
@@ -196,7 +196,7 @@ def log_options(query: Query, now: dt.datetime) -> tuple[LogOptions, int | None]
 
 def _seconds_since(text: str, now: dt.datetime) -> int:
     try:
-        # Rounded up: rather a line too many than one too few.
+        # Rounded up: better one line too many than one too few.
         return max(1, -int((moment(text) - now).total_seconds() // 1))
     except ValueError as error:
         raise errors.bad_request(f"sinceTime: {error}") from None

@@ -1,4 +1,4 @@
-"""Requests for objects: each verb of the API, in the form that the client asked for."""
+"""Requests for objects: serves each verb of the API, in the representation that the client accepts."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tarragon.localcluster.api.requests import Event, Json, Target, Written
 from tarragon.localcluster.apiserver.http import bodies, query, streams
 from tarragon.localcluster.apiserver.http.accept import JSON, PLAIN, Form, chosen
 from tarragon.localcluster.apiserver.http.answers import (
+    in_slices,
     json_bytes,
     json_value,
     list_bytes,
@@ -27,7 +28,6 @@ from tarragon.localcluster.apiserver.http.answers import (
 )
 from tarragon.localcluster.apiserver.http.duplicate_fields import with_doubles
 from tarragon.localcluster.apiserver.http.pod_connects import CONNECTED, PodConnects
-from tarragon.localcluster.apiserver.http.slices import in_slices
 from tarragon.localcluster.kinds.registry import Served
 from tarragon.localcluster.registry.api import BINDINGS, Api
 from tarragon.localcluster.registry.computed import ComputedKinds, listing
@@ -40,14 +40,14 @@ _LIST_FORMS = frozenset(Form(kind, v) for kind in ("Table", "PartialObjectMetada
 _WATCH_FORMS = _OBJECT_FORMS
 
 _WATCH_SECONDS = 1800
-"""How long a watch lasts whose client does not say."""
+"""How long a watch lasts when the client sets no timeout."""
 
 Query = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request, as far as it is understood."""
+    """One request with its user and target."""
 
     request: web.BaseRequest
     user: User
@@ -59,7 +59,7 @@ class Asked:
         return self.request.headers.get("User-Agent", "")
 
     def form(self, offered: frozenset[Form]) -> Form:
-        """Raises 406."""
+        """Return the representation to use. Raises 406."""
         form = chosen(self.request.headers.get("Accept", ""), offered)
         if form is None:
             message = f"only the following media types are accepted: {JSON}"
@@ -78,7 +78,7 @@ _INCLUDES: Sequence[Literal["None", "Metadata", "Object"]] = ("None", "Metadata"
 
 
 class Resources:
-    """Answers every request below a group-version."""
+    """Answers every request for a resource of a group-version."""
 
     def __init__(self, api: Api, clock: Clock, open_streams: streams.Streams, computed: ComputedKinds) -> None:
         self._api = api
@@ -110,7 +110,7 @@ class Resources:
                 raise errors.method_not_allowed()
 
     async def _compute(self, asked: Asked) -> web.StreamResponse:
-        """Of kinds that are not stored."""
+        """Answer a request for a kind that is not stored."""
         target, answering = asked.target, self._computed.of(asked.target)
         match asked.request.method:
             case "POST" if not target.name or target.subresource:
@@ -153,11 +153,11 @@ class Resources:
         return await self._listed(asked, form, page.items, list_metadata(page))
 
     async def _listed(self, asked: Asked, form: Form, items: Sequence[bytes], metadata: Json) -> web.Response:
-        """A Table, or a list of metadata."""
+        """Return a list as a Table, or as a PartialObjectMetadataList."""
         if form.kind == "Table":
             columns, shape, now = columns_of(asked.target.served), asked.shape(form), self._clock.now()
             whole = table(columns, (), shape, now)
-            # Those of a list do not say it; without it kubectl --sort-by shows one empty row.
+            # Items of a list lack kind and apiVersion; without them kubectl --sort-by shows one empty row.
             kind = {"kind": asked.target.served.kind, "apiVersion": asked.target.served.api_version}
             said = kind if shape.include == "Object" else {}
             whole["rows"] = await in_slices(
@@ -177,7 +177,7 @@ class Resources:
         try:
             watch = self._api.watch(asked.target, options)
         except Expired as error:
-            # As kube-apiserver does: in the stream. Several client libraries spin on a plain 410 (seen).
+            # In the stream, as in kube-apiserver. Several client libraries retry a plain 410 in a loop (seen).
             return await streams.single_line(asked.request, streams.error_line(error))
         return await self._streams.watch(
             asked.request, watch, render, seconds=seconds, bookmark_last=options.allow_bookmarks
@@ -240,7 +240,7 @@ class Resources:
     # ------------------------------------------------------------------------------------------------------- forms
 
     def _in_form(self, asked: Asked, data: bytes) -> bytes:
-        """One object as the client wants it: mostly untouched."""
+        """Return an object in the representation to use; mostly the stored bytes."""
         form = asked.form(_OBJECT_FORMS)
         if form == PLAIN:
             return data
@@ -255,13 +255,13 @@ class Resources:
         return whole
 
     def _renderer(self, asked: Asked, form: Form) -> streams.Render:
-        """How an event of a watch is written; bookmarks stay as they are."""
+        """Return the function that encodes an event of a watch. Bookmarks stay as they are."""
         if form == PLAIN:
             return _plain_line
-        told_columns = False
+        has_sent_columns = False
 
         def render(event: Event) -> bytes:
-            nonlocal told_columns
+            nonlocal has_sent_columns
             if event.type == "BOOKMARK":
                 return event.line
             value = decode(event.object, dict)
@@ -269,9 +269,9 @@ class Resources:
                 shown: Mapping[str, Any] = metadata_only(value, form.version)
             else:
                 shown = self._table_of_one(asked, form, value)
-                if told_columns:
+                if has_sent_columns:
                     shown["columnDefinitions"] = None
-                told_columns = True
+                has_sent_columns = True
             return Event(event.type, event.resource_version, encode(shown)).line
 
         return render
@@ -299,7 +299,7 @@ def _refuse_verb(served: Served, verb: str) -> None:
 
 
 def _refuse_scope(target: Target, method: str) -> None:
-    """Objects of a namespaced kind are addressed in their namespace, and only lists and watches span all of them."""
+    """Reject paths whose scope does not fit the kind: only lists and watches span all namespaces."""
     if target.namespace and not target.served.namespaced:
         raise errors.no_such_resource()
     if target.served.namespaced and not target.namespace:

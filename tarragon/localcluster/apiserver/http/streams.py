@@ -1,4 +1,4 @@
-"""Answers that go on for minutes: they end with their source, their deadline, their client or the server."""
+"""Long-running responses. Each ends with its source, its deadline, its client or the server."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tarragon.localcluster.registry.api import Watch
 
 Render = Callable[[Event], bytes]
 
-_FAREWELL_SECONDS = 5.0
-"""For a client that does not read: what it then has not taken of the last words, it won't."""
+_CLOSING_SECONDS = 5.0
+"""How long to wait for a client that does not read the end of its stream."""
 
-_FIRST_WORD_SECONDS = 1.0
-"""A log that begins with an error is answered with its status; one that is silent for so long, with the headers."""
+_FIRST_OUTPUT_SECONDS = 1.0
+"""How long to wait for the first output of a log before its headers are sent; an error before that sets the status."""
 
 
 class Streams:
-    """All streams that are open."""
+    """The open streams of a server."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -36,14 +36,14 @@ class Streams:
         return len(self._pumps)
 
     def end_all(self) -> None:
-        """The server stops: each stream says its last words and ends."""
+        """End every stream, because the server stops."""
         for pump in self._pumps:
             pump.cancel()
 
     async def watch(
         self, request: web.BaseRequest, watch: Watch, render: Render, *, seconds: float, bookmark_last: bool
     ) -> web.StreamResponse:
-        """One line an event, until the source or the deadline ends it."""
+        """Send one line per event until the source or the deadline ends the watch."""
         response = _begun("application/json")
         await response.prepare(request)
         last = b""
@@ -54,18 +54,18 @@ class Streams:
             last = error_line(error)
         finally:
             watch.close()
-        await _farewell(request, response, last)
+        await _finish(request, response, last)
         return response
 
     async def log(
         self, request: web.BaseRequest, chunks: AsyncIterator[bytes], limit: int | None
     ) -> web.StreamResponse:
-        """Text as it comes, at most `limit` bytes of it. Raises ApiError only before anything was sent."""
+        """Send text as it arrives, at most `limit` bytes. Raises ApiError only before anything is sent."""
         first = asyncio.ensure_future(_next(chunks))
         response = _begun("text/plain")
         try:
             beginning: set[asyncio.Future[Any]] = {first, hung_up(request)}
-            await asyncio.wait(beginning, timeout=_FIRST_WORD_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(beginning, timeout=_FIRST_OUTPUT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if first.done():
                 first.result()
             await response.prepare(request)
@@ -74,17 +74,17 @@ class Streams:
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
             await _close(chunks)
-        await _farewell(request, response, b"")
+        await _finish(request, response, b"")
         return response
 
     async def hold(self, request: web.BaseRequest, work: Coroutine[object, object, None]) -> None:
-        """Talk with a client in another protocol, until the work is done, the client has gone or the server stops."""
+        """Run an upgraded session until it is done, the client has left, or the server stops."""
         await self._run(request, work, None)
 
     async def _run(
         self, request: web.BaseRequest, work: Coroutine[object, object, None], seconds: float | None
     ) -> None:
-        """Do the work until it is done, time is up, the client has gone or the server stops. Raises what it raises."""
+        """Run the work until it is done, time is up, the client has left, or the server stops. Raises its errors."""
         pump = asyncio.ensure_future(work)
         waiting: set[asyncio.Future[None]] = {pump, hung_up(request)}
         timer = asyncio.ensure_future(self._clock.sleep(seconds)) if seconds is not None else None
@@ -95,16 +95,16 @@ class Streams:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._pumps.discard(pump)
-            mine = [task for task in (pump, timer) if task is not None]
-            for task in mine:
+            tasks = [task for task in (pump, timer) if task is not None]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*mine, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
         if not pump.cancelled():
             pump.result()
 
 
 def hung_up(request: web.BaseRequest) -> asyncio.Future[None]:
-    """Done as soon as the request's client is known to have gone."""
+    """Return a future that is done once the request's client is known to have left."""
     return cast("Connection", request.protocol).hung_up
 
 
@@ -113,10 +113,10 @@ def error_line(error: ApiError) -> bytes:
 
 
 async def single_line(request: web.BaseRequest, line: bytes) -> web.StreamResponse:
-    """A stream that ends as it begins."""
+    """Send a stream of one line."""
     response = _begun("application/json")
     await response.prepare(request)
-    await _farewell(request, response, line)
+    await _finish(request, response, line)
     return response
 
 
@@ -147,19 +147,19 @@ async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
 
 
 async def _close(chunks: AsyncIterator[bytes]) -> None:
-    """A generator that is left in the middle holds on to its file until somebody closes it."""
+    """Close a generator: one that is left unfinished keeps its file open."""
     close = getattr(chunks, "aclose", None)
     if close is not None:
         await close()
 
 
-async def _farewell(request: web.BaseRequest, response: web.StreamResponse, words: bytes) -> None:
+async def _finish(request: web.BaseRequest, response: web.StreamResponse, last: bytes) -> None:
     if hung_up(request).done():
         return
     try:
-        async with asyncio.timeout(_FAREWELL_SECONDS):
-            if words:
-                await response.write(words)
+        async with asyncio.timeout(_CLOSING_SECONDS):
+            if last:
+                await response.write(last)
             await response.write_eof()
     except TimeoutError:
         if request.transport is not None:

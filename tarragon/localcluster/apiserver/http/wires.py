@@ -1,4 +1,4 @@
-"""Connections that have left HTTP behind: bytes both ways, over an upgraded connection or in a WebSocket."""
+"""Bidirectional byte streams: an upgraded HTTP connection, or the messages of a WebSocket."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from aiohttp import WSMsgType, web
 
 BUFFERED = 1 * 2**20
 LARGEST_MESSAGE = 64 * 2**20
-_GONE = "the client has gone"
+_GONE = "the client has left"
 
 
 class Heard(asyncio.Queue[bytes]):
-    """What a client has said and nobody has taken yet. Once there are BUFFERED bytes of it, `put` waits."""
+    """A queue of data received from a client. `put` waits while it holds BUFFERED bytes or more."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -34,7 +34,7 @@ class Heard(asyncio.Queue[bytes]):
 
 
 class Switched(web.StreamResponse):
-    """101: what is written after the headers is neither counted nor chunked."""
+    """A response 101: what is written after the headers is neither counted nor chunked."""
 
     _length_check = False
 
@@ -44,7 +44,7 @@ class Switched(web.StreamResponse):
 
 
 class Upgraded:
-    """A request's connection from `switch` on. aiohttp hands it what comes in, as it does a WebSocket's parser."""
+    """A connection after its upgrade. aiohttp passes incoming data to it, as to a WebSocket's parser."""
 
     def __init__(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
         self._request = request
@@ -102,7 +102,7 @@ class Upgraded:
 
 
 class Tunnel:
-    """Bytes in the binary messages of a WebSocket."""
+    """A byte stream in the binary messages of a WebSocket."""
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
         self._socket = socket

@@ -1,4 +1,4 @@
-"""The frames of SPDY/3.1 as values, and their bytes. No I/O: bytes in, frames out, and the other way round."""
+"""Encodes and decodes the frames of SPDY/3.1. No I/O."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-
-from tarragon.localcluster.apiserver.http.spdy.dictionary import DICTIONARY
 
 VERSION = 3
 FIN = 0x01
@@ -19,9 +17,32 @@ _CONTROL = 0x80000000
 _STREAM = 0x7FFFFFFF
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY, _HEADERS, _WINDOW_UPDATE = 1, 2, 3, 6, 7, 8, 9
 
+# The preset dictionary of header compression. Every implementation must have the same bytes.
+_WORDS = (
+    "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow "
+    "authorization cache-control connection content-base content-encoding content-language content-length "
+    "content-location content-md5 content-range content-type date etag expect expires from host if-match "
+    "if-modified-since if-none-match if-range if-unmodified-since last-modified location max-forwards pragma "
+    "proxy-authenticate proxy-authorization range referer retry-after server te trailer transfer-encoding upgrade "
+    "user-agent vary via warning www-authenticate method get status"
+)
+_PHRASES = ("200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin")
+_TAIL = (
+    "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505"
+    "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden"
+    "404 Not Found500 Internal Server Error501 Not Implemented503 Service Unavailable"
+    "Jan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMT"
+    "chunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,"
+    "publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
+)
+DICTIONARY = b"".join(struct.pack(">I", len(word)) + word.encode() for word in (*_WORDS.split(), *_PHRASES))
+DICTIONARY += _TAIL.encode()
+ADLER32 = 0xE3C6A7C2
+"""The checksum of the dictionary, which every compressed stream contains."""
+
 
 class ProtocolError(Exception):
-    """The other side speaks no SPDY/3.1: nothing that follows can be understood."""
+    """The peer does not speak SPDY/3.1; nothing that follows can be decoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +68,7 @@ class Headers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Of a long frame the decoder makes several: they are handed on as they come."""
+    """Data of a stream. The decoder splits a long frame and passes its parts on as they arrive."""
 
     stream: int
     data: bytes
@@ -84,7 +105,7 @@ Frame = WithHeaders | Data | Reset | Ping | GoAway | WindowUpdate
 
 
 class Encoder:
-    """One direction of a connection. The frames must be sent in the order in which they were encoded."""
+    """Encodes the frames of one direction. They must be sent in the order in which they were encoded."""
 
     def __init__(self) -> None:
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
@@ -120,25 +141,25 @@ def _control(kind: int, body: bytes, *, fin: bool = False) -> bytes:
 
 
 class Decoder:
-    """The other direction. Frames of kinds that nobody here needs (settings) are passed over."""
+    """Decodes the frames of the other direction. Frames that are not needed (SETTINGS) are skipped."""
 
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
         self._rest = b""
         self._at = 0
-        """Where in the rest the next frame begins: to cut each one off would copy all that follows it."""
+        """The offset of the next frame in `_rest`. Cutting off each frame would copy everything after it."""
         self._open: Data | None = None
         self._left = 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """All frames that are complete now. Raises ProtocolError."""
+        """Yield the frames that are now complete. Raises ProtocolError."""
         self._rest, self._at = self._rest[self._at :] + data, 0
         while (frame := self._data() if self._open else self._next()) is not None:
             if not isinstance(frame, _Skipped):
                 yield frame
 
     def _data(self) -> Frame | None:
-        """A piece of the data frame that has begun."""
+        """Return the next part of the data frame that has begun."""
         whole = self._open
         if whole is None or not (self._at < len(self._rest) or not self._left):
             return None
@@ -159,7 +180,7 @@ class Decoder:
             self._open, self._left = Data(stream=head, data=b"", fin=bool(flags & FIN)), length
             return SKIPPED
         if (head >> 16) & 0x7FFF != VERSION or length > LARGEST_CONTROL:
-            raise ProtocolError("this is no frame of SPDY/3")
+            raise ProtocolError("not a frame of SPDY/3")
         if len(self._rest) - self._at < _HEAD.size + length:
             return None
         self._at += _HEAD.size
@@ -170,7 +191,7 @@ class Decoder:
             raise ProtocolError("a frame is shorter than its kind") from error
 
     def _taken(self, size: int) -> bytes:
-        """As much of it as there is."""
+        """Return up to `size` bytes, and move past them."""
         piece = self._rest[self._at : self._at + size]
         self._at += len(piece)
         return piece
@@ -191,7 +212,7 @@ class Decoder:
         return SKIPPED
 
     def _headers(self, block: bytes) -> dict[str, str]:
-        """Names in small letters; of several values of one name, the last."""
+        """Return the headers with lower-case names; of several values of one name, the last."""
         try:
             plain = self._inflate.decompress(block, LARGEST_HEADERS)
         except zlib.error as error:
@@ -202,7 +223,7 @@ class Decoder:
 
 
 class _Skipped:
-    """A frame that says nothing to us."""
+    """A frame that is not needed."""
 
 
 SKIPPED = _Skipped()

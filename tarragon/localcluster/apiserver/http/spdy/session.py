@@ -1,8 +1,7 @@
-"""The server's side of one SPDY connection: streams that the client opens, over any pair of byte streams.
+"""The server's side of a SPDY connection, whose streams the client opens.
 
-There is no flow control between streams: client-go has none, and would never open a window that had closed. What is
-read here is acknowledged all the same, for those who do. A stream that nobody reads holds the connection up when
-BUFFERED bytes of it have gathered.
+There is no flow control per stream: client-go has none, and would never reopen a closed window. Data is acknowledged
+nevertheless, for clients that have it. A stream that is not read blocks the connection once BUFFERED bytes are waiting.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ CANCEL = 5
 REFUSED_STREAM = 3
 MOST_STREAMS = 1000
 AT_ONCE = 256
-"""Frames after which others have their turn: most are taken without ever waiting."""
+"""The number of frames after which other tasks run: most frames are handled without waiting."""
 
 
 class Wire(Protocol):
-    """Bytes to and from the other side."""
+    """A byte stream to the client and back."""
 
     async def read(self) -> bytes:
-        """Empty at the end."""
+        """Return the next data; empty at the end."""
 
     async def write(self, data: bytes) -> None:
-        """Begins at once, so that frames go out in the order of the calls. Raises ConnectionError."""
+        """Send data. It starts immediately, so that frames keep the order of the calls. Raises ConnectionError."""
 
 
 class Stream:
-    """One that the client has opened, with its headers."""
+    """A stream that the client has opened, with its headers."""
 
     def __init__(self, session: Session, number: int, headers: Mapping[str, str]) -> None:
         self.number = number
@@ -61,7 +60,7 @@ class Stream:
         self._is_closed = False
 
     async def read(self) -> bytes:
-        """Empty when the client has said everything, or has gone."""
+        """Return the next data; empty when the client has finished or left."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._chunks or self._is_complete)
             if not self._chunks:
@@ -75,14 +74,14 @@ class Stream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Raises ConnectionError when nobody listens any more."""
+        """Send data. Raises ConnectionError when the stream is closed."""
         for start in range(0, len(data), LARGEST_WRITE):
             if self._is_closed:
                 raise ConnectionResetError("the stream is closed")
             await self._session.send(Data(stream=self.number, data=data[start : start + LARGEST_WRITE]))
 
     async def close(self) -> None:
-        """There is nothing more to say; what the client says is still heard."""
+        """Close our half of the stream; the client may still send."""
         if not self._is_closed:
             self._is_closed = True
             await self._session.send(Data(stream=self.number, data=b"", fin=True))
@@ -100,7 +99,7 @@ class Stream:
         return self._is_closed and self._is_complete
 
     async def take(self, data: bytes) -> None:
-        """From the client."""
+        """Receive data from the client."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._size < BUFFERED or self._is_complete)
             if data and not self._is_complete:
@@ -109,19 +108,19 @@ class Stream:
                 self._changed.notify_all()
 
     async def end(self) -> None:
-        """The client says nothing more."""
+        """Note that the client has closed its half."""
         async with self._changed:
             self._is_complete = True
             self._changed.notify_all()
 
     async def end_both(self) -> None:
-        """The client has reset the stream, or is gone."""
+        """Note that the client has reset the stream, or left."""
         self._is_closed = True
         await self.end()
 
 
 class Session:
-    """Reads as long as the `async with` lasts."""
+    """A connection. It receives frames for as long as its `async with` block lasts."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -145,12 +144,12 @@ class Session:
             await asyncio.gather(self._reading, return_exceptions=True)
 
     async def farewell(self) -> None:
-        """Say that nothing more will come, and return when the client has hung up."""
+        """Send GOAWAY, and return when the client has closed the connection."""
         await self.send(GoAway(last=self._last))
         await self.ended()
 
     async def accept(self) -> Stream | None:
-        """The next stream that the client opens; None when it is gone. The client is told that it is welcome."""
+        """Accept and return the next stream that the client opens; None when the client has left."""
         while not self._new and not self._is_over:
             self._changed.clear()
             await self._changed.wait()
@@ -161,7 +160,7 @@ class Session:
         return stream
 
     async def ended(self) -> None:
-        """Return when the client has gone."""
+        """Return when the client has left."""
         if self._reading is not None:
             await asyncio.wait([self._reading])
 
