@@ -26,10 +26,10 @@ ISSUER = "https://kubernetes.default.svc"
 ACCOUNT_PREFIX = "system:serviceaccount:"
 LEGACY_ISSUER = "kubernetes/serviceaccount"
 LEGACY = "kubernetes.io/serviceaccount/"
-_ABOUT = "kubernetes.io"
+_BINDING = "kubernetes.io"
 _EXTRA = "authentication.kubernetes.io/"
-_REMEMBERED = 2_000
-_BOUND = {"pod": "pods", "secret": "secrets", "node": "nodes"}
+_CACHED_TOKENS = 2_000
+_PLURALS = {"pod": "pods", "secret": "secrets", "node": "nodes"}
 
 Json = dict[str, Any]
 
@@ -69,7 +69,7 @@ class Accounts:
         self.key = key
         self._shelf = shelf
         self._clock = clock
-        self._read: dict[bytes, Claims | None] = {}
+        self._claims_of: dict[bytes, Claims | None] = {}
 
     def issue(self, grant: Grant) -> tuple[str, int]:
         """Return the token, and its expiry in seconds since the epoch. The service account must exist."""
@@ -90,7 +90,7 @@ class Accounts:
             "iat": now,
             "iss": ISSUER,
             "jti": secrets.token_hex(16),
-            _ABOUT: about,
+            _BINDING: about,
             "nbf": now,
             "sub": f"{ACCOUNT_PREFIX}{grant.namespace}:{grant.account}",
         }
@@ -98,13 +98,13 @@ class Accounts:
 
     def lasting(self, namespace: str, account: Mapping[str, Any], secret: str) -> str:
         """Return the token of a Secret, which is valid as long as the Secret contains it."""
-        said = {
+        values = {
             "namespace": namespace,
             "secret.name": secret,
             "service-account.name": account["name"],
             "service-account.uid": account["uid"],
         }
-        claims = {f"{LEGACY}{name}": value for name, value in said.items()}
+        claims = {f"{LEGACY}{name}": value for name, value in values.items()}
         subject = f"{ACCOUNT_PREFIX}{namespace}:{account['name']}"
         return self.key.sign({"iss": LEGACY_ISSUER, **claims, "sub": subject})
 
@@ -114,18 +114,18 @@ class Accounts:
         if claims is None:
             return Refused("invalid bearer token")
         if claims.get("iss") == LEGACY_ISSUER:
-            return self._judge_lasting(token, claims, audiences)
+            return self._judge_secret_token(token, claims, audiences)
         if claims.get("iss") != ISSUER:
             return Refused("invalid bearer token")
         given = claims.get("aud") or []
-        meant = tuple(audience for audience in audiences if audience in given)
-        if not meant:
+        matching = tuple(audience for audience in audiences if audience in given)
+        if not matching:
             lists = (_listed(given), _listed(audiences))
             why = "token audiences {} is invalid for the target audiences {}".format(*lists)
             return Refused(f"[invalid bearer token, {why}]")
-        if why := self._lapse(claims):
+        if why := self._invalidity(claims):
             return Refused(f"[invalid bearer token, {why}]")
-        return Known(_user(claims[_ABOUT], str(claims.get("jti", ""))), meant)
+        return Known(_user(claims[_BINDING], str(claims.get("jti", ""))), matching)
 
     def stored(self, plural: str, namespace: str, name: str) -> Json | None:
         """Return a stored object that a token refers to; None when it does not exist."""
@@ -137,50 +137,50 @@ class Accounts:
 
     def _claims(self, token: str) -> Claims | None:
         """Return the claims of a token. They are cached: to check a signature takes longer than all the rest."""
-        mark = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
-        if mark not in self._read:
-            if len(self._read) >= _REMEMBERED:
-                self._read.clear()
-            self._read[mark] = self.key.read(token)
-        return self._read[mark]
+        digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+        if digest not in self._claims_of:
+            if len(self._claims_of) >= _CACHED_TOKENS:
+                self._claims_of.clear()
+            self._claims_of[digest] = self.key.read(token)
+        return self._claims_of[digest]
 
-    def _lapse(self, claims: Claims) -> str:
+    def _invalidity(self, claims: Claims) -> str:
         """Return why a token of ours is no longer valid; an empty string if it is valid."""
         now = self._clock.now().timestamp()
         if now >= claims.get("exp", 0):
             return "service account token has expired"
         if now < claims.get("nbf", 0) - 60:  # tolerates a clock that was set back
             return "service account token is not valid yet"
-        about = claims.get(_ABOUT) or {}
+        about = claims.get(_BINDING) or {}
         namespace = str(about.get("namespace", ""))
         if not self._is_same("serviceaccounts", namespace, about.get("serviceaccount") or {}):
             return "service account token has been invalidated"
         for kind in ("pod", "secret"):
-            if about.get(kind) and not self._is_same(_BOUND[kind], namespace, about[kind]):
+            if about.get(kind) and not self._is_same(_PLURALS[kind], namespace, about[kind]):
                 return "service account token has been invalidated"
         is_bound_to_node = about.get("node") and not about.get("pod")
         if is_bound_to_node and not self._is_same("nodes", "", about["node"]):
             return "service account token has been invalidated"
         return ""
 
-    def _judge_lasting(self, token: str, claims: Claims, audiences: Sequence[str]) -> Known | Refused:
-        def said(name: str) -> str:
+    def _judge_secret_token(self, token: str, claims: Claims, audiences: Sequence[str]) -> Known | Refused:
+        def claim(name: str) -> str:
             return str(claims.get(f"{LEGACY}{name}", ""))
 
-        namespace, account = said("namespace"), {"name": said("service-account.name")}
-        account["uid"] = said("service-account.uid")
-        secret = self._shelf("secrets").objects.get((namespace, said("secret.name")))
+        namespace, account = claim("namespace"), {"name": claim("service-account.name")}
+        account["uid"] = claim("service-account.uid")
+        secret = self._shelf("secrets").objects.get((namespace, claim("secret.name")))
         stored = decode(secret.body, dict) if secret is not None else {}
-        kept = base64.b64decode((stored.get("data") or {}).get("token", "")).decode(errors="replace")
+        current = base64.b64decode((stored.get("data") or {}).get("token", "")).decode(errors="replace")
         is_ending = bool((stored.get("metadata") or {}).get("deletionTimestamp"))
-        if is_ending or not hmac.compare_digest(kept.encode(), token.encode(errors="surrogateescape")):
+        if is_ending or not hmac.compare_digest(current.encode(), token.encode(errors="surrogateescape")):
             return Refused("[invalid bearer token, service account token has been invalidated]")
         if not self._is_same("serviceaccounts", namespace, account):
             return Refused("[invalid bearer token, service account token has been invalidated]")
-        meant = tuple(audience for audience in audiences if audience == ISSUER)
-        if not meant:
+        matching = tuple(audience for audience in audiences if audience == ISSUER)
+        if not matching:
             return Refused("invalid bearer token")
-        return Known(_user({"namespace": namespace, "serviceaccount": account}, ""), meant)
+        return Known(_user({"namespace": namespace, "serviceaccount": account}, ""), matching)
 
     def _is_same(self, plural: str, namespace: str, named: Mapping[str, Any]) -> bool:
         found = self.stored(plural, namespace, str(named.get("name", "")))

@@ -53,9 +53,9 @@ class PodAccounts:
 
 def _wants_token(spec: Mapping[str, Any], account: Mapping[str, Any]) -> bool:
     """Whether a token is mounted: the pod's setting takes precedence over its account's."""
-    for said in (spec.get("automountServiceAccountToken"), account.get("automountServiceAccountToken")):
-        if said is not None:
-            return bool(said)
+    for wanted in (spec.get("automountServiceAccountToken"), account.get("automountServiceAccountToken")):
+        if wanted is not None:
+            return bool(wanted)
     return True
 
 
