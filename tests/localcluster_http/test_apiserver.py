@@ -275,6 +275,7 @@ async def test_paths_that_nobody_serves_are_not_found(wire: Wire) -> None:
         f"{PODS}/a/nothing",
         "/api/v1/pods/a",
         "/api/v1/namespaces/default/nodes",
+        "/openapi/v2",
         "/openapi/v3/apis/nothing.dev/v1",
         "/metrics/nothing",
     ):

@@ -78,7 +78,7 @@ async def test_the_index_lists_every_group_version(registry: Registry) -> None:
 
 
 async def test_writes_accept_field_validation(registry: Registry) -> None:
-    # Without this kubectl asks for OpenAPI v2, which is not served, and fails.
+    # Without this kubectl asks for OpenAPI v2, which has no schemas.
     for group, path in (
         ("", "/api/v1/namespaces/{namespace}/pods/{name}"),
         ("", "/api/v1/nodes/{name}"),

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.access.both import ACCESS_REVIEWS
 
 from tarragon.kube.core import NAMESPACES, PODS, SERVICES
 from tarragon.kube.meta import Resource
 from tarragon.operator.rbac import permissions
 from tarragon.plan.objects.settings import Settings
-from tests.access.both import ACCESS_REVIEWS
 from tests.real.ground import PATIENCE, TFJOBS, Ground, a_ground, group
 from tools.controlplane import ControlPlane
 

@@ -32,6 +32,13 @@ from tarragon.localcluster.registry.api import Api
 from tarragon.localcluster.registry.computed import ComputedKinds
 
 _AGGREGATED = frozenset(Form("APIGroupDiscoveryList", version) for version in ("v2", "v2beta1"))
+_OPENAPI_V2 = b"\x0a\x032.0"
+"""An OpenAPI v2 document without schemas, in protobuf.
+
+kubectl asks for one when OpenAPI v3 does not know a kind. Without an answer it reports that validation failed, and not
+that the server has no such kind.
+"""
+_OPENAPI_V2_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _KEEP_ALIVE_SECONDS = 120.0
 _LINGER_SECONDS = 2.0
 """How long a client may go on sending its body after an early refusal, before the connection is closed."""
@@ -191,6 +198,8 @@ class ApiServer:
 
     async def _openapi_answer(self, request: web.BaseRequest, place: Sequence[str]) -> web.StreamResponse:
         match place:
+            case ["v2"] if "proto-openapi" in request.headers.get("Accept", ""):
+                return answers.json_bytes(_OPENAPI_V2, headers={"Content-Type": _OPENAPI_V2_TYPE})
             case ["v3"]:
                 return answers.json_value(await self._openapi.index())
             case ["v3", "api", version]:
