@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from tarragon.base.clock import SystemClock
-from tarragon.localcluster.auth.authorizers import Authorization
 from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
 from tarragon.localcluster.daemon.kubeconfig import kubeconfig
 from tarragon.localcluster.home.home import Home

@@ -14,10 +14,12 @@ from tarragon.client.errors import Forbidden
 from tarragon.client.http.client import Http
 from tarragon.client.http.connection import kubeconfig
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
-from tarragon.kube.meta import Key
-from tests.access.both import BINDINGS, RBAC
+from tarragon.kube.meta import Key, Resource
 from tests.cli.test_dependencies import wanting
 from tools.controlplane import ControlPlane
+
+RBAC = "rbac.authorization.k8s.io"
+BINDINGS = Resource(group=RBAC, version="v1", plural="rolebindings", kind="RoleBinding", model=dict[str, Any])
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 

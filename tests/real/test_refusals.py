@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.access.both import ACCESS_REVIEWS
 
 from tarragon.kube.core import NAMESPACES, PODS, SERVICES
 from tarragon.kube.meta import Resource
@@ -20,6 +19,14 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 Json = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
 QUOTAS = Resource(group="", version="v1", plural="resourcequotas", kind="ResourceQuota", model=dict)
+ACCESS_REVIEWS = Resource(
+    group="authorization.k8s.io",
+    version="v1",
+    plural="subjectaccessreviews",
+    kind="SubjectAccessReview",
+    model=dict,
+    namespaced=False,
+)
 LIMITS = Resource(group="", version="v1", plural="limitranges", kind="LimitRange", model=dict)
 ROLES = Resource(group=RBAC, version="v1", plural="clusterroles", kind="ClusterRole", model=dict, namespaced=False)
 BINDINGS = Resource(
