@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import pytest
+
+from tests.cli import forkserver
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +29,10 @@ class Going:
 
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as we do
-        self._process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
+        reading, writing = os.pipe()
+        self._out = open(reading, encoding="utf-8")  # noqa: SIM115 - lives as long as we do
+        with open(writing, "wb") as out, open(os.devnull, "rb") as nothing:
+            self._process = forkserver.start(command, folder, environment, [nothing, out, self._errors])
         self._told = ""
 
     @property
@@ -45,8 +42,7 @@ class Going:
 
     def until(self, word: str) -> None:
         """Return when it has said so on stdout."""
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self._out:
             self._told += line
             if word in line:
                 return
@@ -69,15 +65,12 @@ class Going:
         self._process.send_signal(number)
 
     def stop_reading(self) -> None:
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._out.close()
 
     def ended(self) -> Ended:
-        out = self._process.stdout
-        rest = out.read() if out is not None and not out.closed else ""
+        rest = "" if self._out.closed else self._out.read()
         code = self._process.wait(timeout=60)
-        if out is not None:
-            out.close()
+        self._out.close()
         ended = Ended(code, self._told + rest, self.err)
         self._errors.close()
         return ended
@@ -103,21 +96,22 @@ class Shell:
         return Going(self.command(*words), self.folder, self.environment())
 
     def __call__(self, *words: str, stdin: str = "") -> Ended:
-        ended = subprocess.run(
-            self.command(*words),
-            cwd=self.folder,
-            env=self.environment(),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        return Ended(ended.returncode, ended.stdout, ended.stderr)
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            given.write(stdin.encode())
+            given.seek(0)
+            process = forkserver.start(self.command(*words), self.folder, self.environment(), [given, out, err])
+            code = process.wait(timeout=100)
+            return Ended(code, _text(out), _text(err))
 
     def file(self, name: str, text: str) -> str:
         (self.folder / name).write_text(text)
         return name
+
+
+def _text(file: IO[bytes]) -> str:
+    """All that was written into it, its line ends as a pipe in text mode reads them."""
+    file.seek(0)
+    return file.read().decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 @pytest.fixture

@@ -1,0 +1,234 @@
+"""Starts `tarragon` without importing it anew: a process that has imported everything forks once a command.
+
+A start of the plain program is a second of imports, and the tests start it a thousand times. What is forked is a
+process of its own all the same, with the arguments, environment, folder and files of the caller; only `/proc` shows the
+environment and command of the server. tests/cli/test_forkserver.py compares both ways.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import gc
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Protocol, TextIO
+
+ROOT = Path(__file__).parents[2]
+_PLAIN = ("PYTHON", "LC_", "LANG", "LD_")
+"""A process reads these when it starts: a command for which they differ is started plainly."""
+_ALONE = ("tarragon.__main__", "tarragon.frameworks.tensorflow.programs", "tarragon.plan.objects.programs")
+"""What is run and not imported."""
+
+
+class Process(Protocol):
+    """What a `subprocess.Popen` is to the tests."""
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, number: signal.Signals, /) -> None: ...
+
+
+def start(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], files: Sequence[IO[Any] | int]
+) -> Process:
+    """A command of Python's: `python -P -m MODULE ...`, or an installed script with its arguments.
+
+    `files` are its standard input, output and error.
+    """
+    if _is_plain(environment):
+        stdin, stdout, stderr = files
+        return subprocess.Popen(command, cwd=folder, env=environment, stdin=stdin, stdout=stdout, stderr=stderr)
+    umask = os.umask(0o77)
+    os.umask(umask)
+    request = {"command": command, "folder": str(folder), "environment": dict(environment), "umask": umask}
+    return _server().start(request, [file if isinstance(file, int) else file.fileno() for file in files])
+
+
+def _is_plain(environment: Mapping[str, str]) -> bool:
+    return not hasattr(os, "fork") or _read_at_start(environment) != _read_at_start(os.environ)
+
+
+def _read_at_start(environment: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(_PLAIN)}
+
+
+@functools.cache
+def _server() -> _Server:
+    return _Server()
+
+
+class _Server:
+    """It ends with this process."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", __file__, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # as a pipe it is no terminal, and written in blocks
+                pass_fds=[theirs.fileno()],
+            )
+        atexit.register(self._stop)
+
+    def start(self, request: Mapping[str, Any], files: Sequence[int]) -> Process:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [b"!"], [theirs.fileno(), *files])
+        ours.sendall(json.dumps(request).encode() + b"\n")
+        return _Forked(ours)
+
+    def _stop(self) -> None:
+        self._control.close()
+        self._process.wait()
+
+
+class _Forked:
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lines = connection.makefile("rb")
+        self.pid = int(self._lines.readline())
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self._code is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("tarragon", timeout or 0)
+            self._code = int(self._lines.readline())
+            self._lines.close()
+            self._connection.close()
+        return self._code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+def _main() -> None:
+    """Returns in each process that is to be a command, when the command is done."""
+    sys.path[:] = [path for path in sys.path if Path(path) != Path(__file__).parent]
+    _import_everything()
+    control = socket.socket(fileno=int(sys.argv[1]))
+    connection = _serve(control)
+    if connection is None:
+        return
+    with connection.makefile("rb") as lines:
+        request = json.loads(lines.readline())
+    connection.detach()
+    os.closerange(3, 1024)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    os.umask(request["umask"])
+    time.tzset()
+    sys.stdin, sys.stdout, sys.stderr = _opened(0, "r"), _opened(1, "w"), _opened(2, "w")
+    try:
+        _run(request["command"])
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            _exit_at_once(ended.code or 0)
+        raise
+
+
+def _opened(number: int, mode: str) -> TextIO:
+    """A standard file as Python opens it: whether it can be sought in is known when that is done."""
+    before = (sys.stdin, sys.stdout, sys.stderr)[number]
+    opened = open(number, mode, encoding=before.encoding, errors=before.errors, closefd=False)  # noqa: SIM115 - to stay
+    opened.reconfigure(line_buffering=before.line_buffering)
+    return opened
+
+
+def _exit_at_once(code: int) -> None:
+    """As Python ends, but for taking apart all modules, which takes longer than most commands."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no public name for it
+    with contextlib.suppress(OSError):  # nobody reads it any more: Python has its own way to say so
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code & 0xFF)
+
+
+def _import_everything() -> None:
+    import tarragon
+
+    for module in pkgutil.walk_packages(tarragon.__path__, "tarragon."):
+        if not module.name.startswith(_ALONE):
+            with contextlib.suppress(ImportError):  # tests of what is missing start plainly
+                __import__(module.name)
+    gc.collect()
+    gc.freeze()  # else each child copies what it looks through
+
+
+def _serve(control: socket.socket) -> socket.socket | None:
+    """In a child: the connection on which its request comes, its standard files in place."""
+    running: dict[int, socket.socket] = {}
+    bell, waker = socket.socketpair()
+    waker.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waker.fileno())
+    while True:
+        ready, _, _ = select.select([control, bell], [], [])
+        if bell in ready:
+            bell.recv(4096)
+            _report_ended(running)
+        if control not in ready:
+            continue
+        word, descriptors, _, _ = socket.recv_fds(control, 1, 4)
+        if not word:
+            return None
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number, descriptor in enumerate(descriptors[1:]):
+                os.dup2(descriptor, number)
+            return socket.socket(fileno=descriptors[0])
+        for descriptor in descriptors[1:]:
+            os.close(descriptor)
+        running[pid] = socket.socket(fileno=descriptors[0])
+        running[pid].sendall(b"%d\n" % pid)
+
+
+def _report_ended(running: dict[int, socket.socket]) -> None:
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        with running.pop(pid) as connection, contextlib.suppress(OSError):  # nobody waits for it any more
+            connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+
+
+def _run(command: Sequence[str]) -> None:
+    if "-m" in command:
+        place = command.index("-m") + 1
+        sys.argv[:] = command[place:]
+        runpy.run_module(command[place], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[:] = command
+        runpy.run_path(command[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,80 @@
+"""A command that is forked is what the plain program is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+
+import pytest
+
+from tests.cli.conftest import Ended, Shell
+
+
+def plainly(shell: Shell, *words: str, stdin: str) -> Ended:
+    ended = subprocess.run(
+        shell.command(*words),
+        cwd=shell.folder,
+        env=shell.environment(),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        ("version",),
+        ("list",),
+        ("list", "--nonsense"),
+        ("describe", "nothing"),
+        ("validate", "-"),
+        ("run", "-"),
+        ("submit", "nothing.yaml"),
+        ("convert", "-", "--to", "kubeflow.org/v1"),
+        ("logs", "nothing", "--context", "nowhere"),
+        ("down",),
+        ("completion", "bash"),
+    ],
+    ids=" ".join,
+)
+def test_it_ends_and_says_as_the_plain_program(shell: Shell, words: Sequence[str]) -> None:
+    assert shell(*words, stdin="kind: TFJob") == plainly(shell, *words, stdin="kind: TFJob")
+
+
+def test_it_has_the_environment_the_folder_and_the_mode_of_who_starts_it(shell: Shell) -> None:
+    before = os.umask(0o27)
+    try:
+        going = shell.start("up")
+        going.until("ready")
+    finally:
+        os.umask(before)
+
+    assert (shell.home / "kubeconfig").exists()
+    going.signal(signal.SIGTERM)
+    assert going.ended().code == 0
+
+
+def test_a_signal_ends_it_as_it_ends_the_plain_program(shell: Shell) -> None:
+    going = shell.start("up")
+    going.until("ready")
+
+    assert going.is_going
+    going.signal(signal.SIGKILL)
+
+    assert going.ended().code == -signal.SIGKILL
+    assert not going.is_going
+
+
+def test_python_is_set_by_variables_that_it_reads_when_it_starts(shell: Shell) -> None:
+    shell.file("sitecustomize.py", "print('begins')")
+    path = os.pathsep.join([str(shell.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    otherwise = Shell(folder=shell.folder, home=shell.home, variables={"PYTHONPATH": path})
+
+    assert otherwise("version").out == f"begins\n{shell('version').out}"
