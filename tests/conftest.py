@@ -169,13 +169,19 @@ def group_of(item: pytest.Item) -> str | None:
         # Each starts several TensorFlow processes: one such test at a time is enough for any machine.
         return "tensorflow"
     parts = item.path.relative_to(ROOT).parts
-    if "own_control_plane" in getattr(item, "fixturenames", ()):
+    if {"own_control_plane", "emptied_control_plane"} & set(getattr(item, "fixturenames", ())):
         # Two groups: in one process they take longer than all others together in theirs.
         return "faults" if "real" in parts else "own control plane"
     if item.get_closest_marker("real"):
         # They share a control plane, which takes some seconds to start: one for what asks the API, one for what runs.
         return "real api" if API_TESTS & set(parts) else "real"
     return next((part for part in parts if part in SHARED_CLUSTERS), None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs_in_go_collect_less_garbage() -> None:
+    """A fifth of what a control plane and kubectl compute is that; here memory is cheaper."""
+    os.environ.setdefault("GOGC", "400")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -136,6 +136,7 @@ class ControlPlane:
         self._etcd_peer = f"http://127.0.0.1:{next(ports)}"
         self._port = next(ports)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._audited = 0
         self._authority = _authority()
 
     @classmethod
@@ -216,16 +217,21 @@ class ControlPlane:
     def audit(self) -> list[Json]:
         """Every request so far except those of the control plane itself, as audit events of level Metadata, in order.
 
-        The user name of an unauthenticated request is empty.
+        The user name of an unauthenticated request is empty. `forget_audit` begins anew.
         """
         path = self.folder / "audit.log"
         if not path.exists():
             return []
-        text, end, _ = path.read_text().rpartition("\n")
+        with path.open("rb") as log:
+            log.seek(self._audited)
+            text, end, _ = log.read().decode().rpartition("\n")
         events: list[Json] = [json.loads(line) for line in (text + end).splitlines()]
         for event in events:
             event["user"].setdefault("username", "")
         return events
+
+    def forget_audit(self) -> None:
+        self._audited = (self.folder / "audit.log").stat().st_size
 
     def compact(self) -> None:
         """Compact etcd's whole history, which kube-apiserver otherwise does every five minutes."""

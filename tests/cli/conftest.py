@@ -30,8 +30,8 @@ class Going:
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as we do
         reading, writing = os.pipe()
-        self._out = open(reading, encoding="utf-8")  # noqa: SIM115 - lives as long as we do
-        with open(writing, "wb") as out, open(os.devnull, "rb") as nothing:
+        self._out = os.fdopen(reading, encoding="utf-8")
+        with os.fdopen(writing, "wb") as out, Path(os.devnull).open("rb") as nothing:
             self._process = forkserver.start(command, folder, environment, [nothing, out, self._errors])
         self._told = ""
 

@@ -7,10 +7,12 @@ environment and command of the server. tests/cli/test_forkserver.py compares bot
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import functools
 import gc
+import io
 import json
 import os
 import pkgutil
@@ -18,6 +20,7 @@ import runpy
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -27,6 +30,8 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TextIO
 
 ROOT = Path(__file__).parents[2]
+_STANDARD_ERROR = 2
+_PATIENCE = 90.0
 _PLAIN = ("PYTHON", "LC_", "LANG", "LD_")
 """A process reads these when it starts: a command for which they differ is started plainly."""
 _ALONE = ("tarragon.__main__", "tarragon.frameworks.tensorflow.programs", "tarragon.plan.objects.programs")
@@ -57,6 +62,30 @@ def start(
     os.umask(umask)
     request = {"command": command, "folder": str(folder), "environment": dict(environment), "umask": umask}
     return _server().start(request, [file if isinstance(file, int) else file.fileno() for file in files])
+
+
+class Background:
+    """One that writes into a log, waited for as an `asyncio.subprocess.Process`."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> None:
+        with Path(os.devnull).open("rb") as nothing:
+            self._process = start(command, Path.cwd(), environment, [nothing, log, log])
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.poll()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        return await asyncio.to_thread(self._process.wait, _PATIENCE)
 
 
 def _is_plain(environment: Mapping[str, str]) -> bool:
@@ -101,9 +130,12 @@ class _Server:
 class _Forked:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._lines = connection.makefile("rb")
-        self.pid = int(self._lines.readline())
         self._code: int | None = None
+
+    @functools.cached_property
+    def _pid(self) -> int:
+        """Of the first command it takes a while until there is one: the server has to import everything."""
+        return _received(self._connection)
 
     def poll(self) -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -111,17 +143,27 @@ class _Forked:
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        if self._code is None:
+        if self._code is None and self._pid:
             if not select.select([self._connection], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("tarragon", timeout or 0)
-            self._code = int(self._lines.readline())
-            self._lines.close()
+            self._code = _received(self._connection)
             self._connection.close()
+        assert self._code is not None
         return self._code
 
     def send_signal(self, number: signal.Signals) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            os.kill(self._pid, number)
+
+
+_NUMBER = struct.Struct("!i")
+"""The server tells the pid of each command, and its exit code when it has ended."""
+
+
+def _received(connection: socket.socket) -> int:
+    number: int
+    (number,) = _NUMBER.unpack(connection.recv(_NUMBER.size, socket.MSG_WAITALL))
+    return number
 
 
 def _main() -> None:
@@ -153,9 +195,11 @@ def _main() -> None:
 def _opened(number: int, mode: str) -> TextIO:
     """A standard file as Python opens it: whether it can be sought in is known when that is done."""
     before = (sys.stdin, sys.stdout, sys.stderr)[number]
-    opened = open(number, mode, encoding=before.encoding, errors=before.errors, closefd=False)  # noqa: SIM115 - to stay
-    opened.reconfigure(line_buffering=before.line_buffering)
-    return opened
+    file = io.FileIO(number, mode, closefd=False)
+    buffer = io.BufferedReader(file) if mode == "r" else io.BufferedWriter(file)
+    return io.TextIOWrapper(
+        buffer, encoding=before.encoding, errors=before.errors, line_buffering=number == _STANDARD_ERROR
+    )
 
 
 def _exit_at_once(code: int) -> None:
@@ -208,7 +252,7 @@ def _serve(control: socket.socket) -> socket.socket | None:
         for descriptor in descriptors[1:]:
             os.close(descriptor)
         running[pid] = socket.socket(fileno=descriptors[0])
-        running[pid].sendall(b"%d\n" % pid)
+        running[pid].sendall(_NUMBER.pack(pid))
 
 
 def _report_ended(running: dict[int, socket.socket]) -> None:
@@ -217,7 +261,7 @@ def _report_ended(running: dict[int, socket.socket]) -> None:
         if pid == 0:
             return
         with running.pop(pid) as connection, contextlib.suppress(OSError):  # nobody waits for it any more
-            connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+            connection.sendall(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
 
 
 def _run(command: Sequence[str]) -> None:

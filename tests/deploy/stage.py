@@ -27,6 +27,7 @@ from tarragon.job.encoding import read_status
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import EVENTS, NODES, PODS, Pod
 from tarragon.kube.meta import CustomObject, Key
+from tests.cli import forkserver
 from tools.controlplane import ControlPlane
 
 Json = dict[str, Any]
@@ -80,7 +81,7 @@ class Kubectl:
 
 
 class OperatorProcess:
-    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+    def __init__(self, process: forkserver.Background, log: Path) -> None:
         self.process = process
         self.log = log
         self.is_stopped = False
@@ -152,11 +153,10 @@ class Stage:
         """One more, until the end of the test."""
         log = self.plane.folder / f"operator-{len(self._operators)}-{random.Random().random()}.log"
         with log.open("wb") as out:
-            process = await asyncio.create_subprocess_exec(
-                *[sys.executable, "-m", "tarragon", "operator", "--kubeconfig", str(config), *QUICK, *flags],
-                stdout=out,
-                stderr=out,
-                env={**os.environ, "TARRAGON_HOME": str(self.plane.folder / "home")},
+            process = forkserver.Background(
+                [sys.executable, "-m", "tarragon", "operator", "--kubeconfig", str(config), *QUICK, *flags],
+                {**os.environ, "TARRAGON_HOME": str(self.plane.folder / "home")},
+                out,
             )
         self._operators.append(OperatorProcess(process, log))
         return self._operators[-1]

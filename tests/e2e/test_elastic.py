@@ -15,6 +15,7 @@ import yaml
 from tarragon.job.annotations import RESIZE
 from tests.cli.conftest import Going
 from tests.e2e.kills import Scene
+from tests.e2e.test_training import learned
 from tests.e2e.user import EXAMPLES, User, eventually
 from tests.e2e.watcher import Watcher, living_server
 
@@ -77,7 +78,7 @@ async def test_workers_come_and_go_and_their_steps_add_up_to_the_global_step(use
         status = await scene.status()
         made = dict(watcher.added(JOB))
 
-    assert ended.code == 0, ended.err
+    learned(user, ended, "ps-tf1", "worker-0")
     shares = [int(each) for each in re.findall(r"worker-\d:(\d+)", _only(r"steps by worker: (.+)", ended.out))]
     assert min(shares) > 0
     assert sum(shares) == int(_only(r"done: steps=(\d+) .+", ended.out))

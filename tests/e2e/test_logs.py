@@ -167,6 +167,7 @@ def test_every_line_of_tensorflow_is_json_and_has_its_severity(user: User) -> No
     # The example keeps TensorFlow quiet; here all of it is to be heard.
     quiet, loud = (f'TF_CPP_MIN_LOG_LEVEL, value: "{level}"' for level in (2, 0))
     text = (EXAMPLES / "ps.yaml").read_text().replace(quiet, loud).replace("PodPolicy: Running", "PodPolicy: None")
+    text = text.replace('"--steps", "4000"', '"--steps", "300"')
     start = "kind: TFJob\nmetadata:\n"
     manifest = user.file("ps.yaml", text.replace(start, start + "  annotations: {tarragon.dev/logs: json}\n"))
 

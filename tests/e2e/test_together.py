@@ -11,6 +11,7 @@ import yaml
 
 from tarragon.job.annotations import RESTART
 from tests.e2e.kills import Scene
+from tests.e2e.test_training import learned
 from tests.e2e.user import EXAMPLES, User, eventually
 from tests.e2e.watcher import Watcher, living_server
 
@@ -39,7 +40,7 @@ async def test_a_killed_worker_takes_its_gang_with_it_and_all_go_on_from_the_che
         status = await scene.status()
         made = dict(watcher.added("digits-multiworker"))
 
-    assert ended.code == 0, ended.err
+    learned(user, ended, "multiworker", "worker-0")
     assert made == {"worker-0": 2, "worker-1": 2}
     assert sum(record.total for record in status.restarts.values()) == 1
     resumed = re.findall(r"\[(worker-[01])\] continuing from step (\d+)", ended.out)

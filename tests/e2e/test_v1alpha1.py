@@ -17,7 +17,7 @@ from tests.e2e.user import User
 pytestmark = [pytest.mark.kubectl, pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(300)]
 
 DATA = Path(__file__).parents[1] / "data"
-IMAGE = {"gcr.io/tf-on-k8s-dogfood/*": {"entrypoint": ["python", "-m", "trainer.task"], "workdir": f"{DATA}/programs"}}
+IMAGE = {"gcr.io/tf-on-k8s-dogfood/*": {"entrypoint": ["python", "acting.py"], "workdir": f"{DATA}/programs"}}
 ZERO_VALUES = {"metadata": {"creationTimestamp": None}, "resources": {}, "conditions": None}
 """What Go writes of a field that nobody has set."""
 

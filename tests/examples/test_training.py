@@ -231,6 +231,7 @@ def test_a_chief_that_loses_the_parameter_server_goes_on_from_the_last_checkpoin
     assert sum(steps_by_worker(result.logs["chief-0"])) == 2500
 
 
+@pytest.mark.soak  # tests/e2e/test_elastic.py does the same to them as replicas of a job
 def test_tf1_workers_come_and_go_and_no_step_is_lost_or_counted_twice(tmp_path: Path) -> None:
     with BareJob(manifest("ps-tf1"), tmp_path, {}) as job:
         job.start("ps-0", "worker-0", "worker-1")
@@ -301,10 +302,8 @@ def test_tf1_workers_outlive_the_parameter_server(tmp_path: Path) -> None:
     assert final(result.logs["worker-0"])[1] >= 0.95
 
 
-@pytest.mark.parametrize(
-    ("victim", "survivor"),
-    [("worker-1", "worker-0"), pytest.param("worker-0", "worker-1", marks=pytest.mark.soak)],
-)
+@pytest.mark.soak  # tests/e2e/test_together.py kills one of them as a replica of a job
+@pytest.mark.parametrize(("victim", "survivor"), [("worker-1", "worker-0"), ("worker-0", "worker-1")])
 def test_workers_that_march_together_fall_together_and_go_on_from_the_checkpoint(
     victim: str, survivor: str, tmp_path: Path
 ) -> None:

@@ -37,17 +37,10 @@ async def embedded_cluster(folder: Path) -> Any:
         await cluster.stop()
 
 
-async def played(folder: Path, plane: ControlPlane) -> tuple[list[Answer], list[Answer]]:
-    """The answers of the real server and of the embedded one."""
-    steps = read_script(*SCRIPT)
-    places = []
-    async with embedded_cluster(folder / "home") as ours:
-        for name, config in (("real", yaml.safe_load(plane.kubeconfig.read_text())), ("embedded", ours)):
-            (folder / name).mkdir()
-            places.append(folder / name / "kubeconfig")
-            places[-1].write_text(in_namespace(config, "story"))
-        real, embedded = await asyncio.gather(*(play(steps, place) for place in places))
-    return real, embedded
+@pytest.fixture(scope="module")
+def embedded_answers(tmp_path_factory: pytest.TempPathFactory) -> list[Answer]:
+    """Of the embedded server to the machine's own kubectl: both tests hold another one's against it."""
+    return asyncio.run(alone(tmp_path_factory.mktemp("embedded") / "own", read_script(*SCRIPT), None))
 
 
 @pytest.mark.kubectl
@@ -55,14 +48,16 @@ async def played(folder: Path, plane: ControlPlane) -> tuple[list[Answer], list[
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_kubectl_sees_no_difference_but_those_that_are_allowed(
-    own_control_plane: ControlPlane, tmp_path: Path
+    own_control_plane: ControlPlane, embedded_answers: list[Answer], tmp_path: Path
 ) -> None:
     # One of its own: other tests leave their kinds in the one that all share.
-    real, embedded = await played(tmp_path, own_control_plane)
+    config = tmp_path / "kubeconfig"
+    config.write_text(in_namespace(yaml.safe_load(own_control_plane.kubeconfig.read_text()), "story"))
     allowances = read_allowances(HERE / "differences.yaml")
 
-    wrong = not_allowed(real, embedded, allowances)
+    real = await play(read_script(*SCRIPT), config)
 
+    wrong = not_allowed(real, embedded_answers, allowances)
     assert len(real) > LEAST_STEPS
     assert not wrong, "\n".join(wrong)
     assert [needless for one in allowances for needless in one.needless()] == []
@@ -72,15 +67,15 @@ async def test_kubectl_sees_no_difference_but_those_that_are_allowed(
 @pytest.mark.newest_kubectl
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-async def test_the_newest_kubectl_sees_what_the_machines_own_sees(tmp_path: Path) -> None:
-    steps = read_script(*SCRIPT)
-
-    old, new = await asyncio.gather(
-        *(alone(tmp_path / name, steps, program) for name, program in (("old", None), ("new", NEWEST_KUBECTL)))
-    )
-
+@pytest.mark.xdist_group("own control plane")  # as the one above, with which it shares half of the answers
+async def test_the_newest_kubectl_sees_what_the_machines_own_sees(
+    embedded_answers: list[Answer], tmp_path: Path
+) -> None:
     allowances = read_allowances(HERE / "versions.yaml")
-    wrong = not_allowed(old, new, allowances)
+
+    new = await alone(tmp_path / "new", read_script(*SCRIPT), NEWEST_KUBECTL)
+
+    wrong = not_allowed(embedded_answers, new, allowances)
     assert not wrong, "\n".join(wrong)
     assert [needless for one in allowances for needless in one.needless()] == []
 

@@ -66,6 +66,7 @@ async def play(steps: Sequence[Step], kubeconfig: Path, program: Path | None = N
         "KUBECONFIG": str(kubeconfig),
         "PATH": f"{Path(where).parent}:{os.environ['PATH']}",
         "TMPDIR": str(kubeconfig.parent),
+        "GOGC": "off",  # it ends before it has made much
     }
     return [Answer(step, await _answered(step, str(where), environment)) for step in steps]
 

@@ -21,6 +21,7 @@ from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import micro_timestamp, moment
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES, PODS, SERVICES
 from tarragon.kube.meta import AnyObject, Key
+from tests.cli import forkserver
 from tests.deploy.stage import (
     LEASE_SECONDS,
     PATIENCE,
@@ -263,9 +264,7 @@ async def test_the_variables_of_the_first_operators_are_understood(stage: Stage)
         "HOME": str(stage.plane.folder),
     }
     with log.open("wb") as out:
-        process = await asyncio.create_subprocess_exec(
-            *[sys.executable, "-m", "tarragon", "operator", *QUICK], env=environment, stdout=out, stderr=out
-        )
+        process = forkserver.Background([sys.executable, "-m", "tarragon", "operator", *QUICK], environment, out)
     try:
         await stage.submit("j", PS=group(1), Worker=group(1))
         await stage.until_state("j", "Running")

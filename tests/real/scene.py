@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
+import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -22,8 +24,9 @@ from tarragon.client.informer.reflector import Cache
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.encoding import read_status
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, Pod
-from tarragon.kube.meta import CustomObject, Key
+from tarragon.kube.meta import CustomObject, Key, Resource
 from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
+from tests.cli import forkserver
 from tests.conftest import ROOT
 from tools.controlplane import ControlPlane
 
@@ -36,24 +39,46 @@ def connect(path: Path) -> Http:
     return Http(kubeconfig({}, path=path).server, random.Random(1))
 
 
+async def until_served(http: Http, resource: Resource[Any]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                await http.list(resource)
+            except NotFound:
+                await SystemClock().sleep(0.1)
+            else:
+                return
+
+
 class OperatorProcess:
     """`tarragon operator` as a user starts it. Its log goes to a file beside the control plane's."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
-        self.process = process
+    def __init__(self, process: forkserver.Process, log: Path) -> None:
+        self._process = process
         self._log = log
 
+    @property
+    def is_going(self) -> bool:
+        return self._process.poll() is None
+
     def send(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
+        self._process.send_signal(number)
 
     async def ended(self) -> int:
         """Its exit code."""
-        async with asyncio.timeout(PATIENCE):
-            return await self.process.wait()
+        return await asyncio.to_thread(self._process.wait, PATIENCE)
 
     @property
     def log(self) -> str:
         return self._log.read_text(errors="replace")
+
+
+def start_in(package: Path, command: Sequence[str], out: IO[bytes]) -> forkserver.Process:
+    """What is imported from another folder than ours is not there to be forked."""
+    if package == ROOT:
+        with Path(os.devnull).open("rb") as nothing:
+            return forkserver.start(command, ROOT, os.environ, [nothing, out, out])
+    return subprocess.Popen(command, stdout=out, stderr=out, cwd=package)
 
 
 class Scene:
@@ -78,18 +103,9 @@ class Scene:
         await self.hollow(nodes)
 
     async def install(self) -> None:
-        await self.http.create(CUSTOM_RESOURCE_DEFINITIONS, TENSORFLOW.crd())
-        await self.until_served()
-
-    async def until_served(self) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                try:
-                    await self.http.list(TFJOBS)
-                except NotFound:
-                    await self.clock.sleep(0.1)
-                else:
-                    return
+        with suppress(AlreadyExists):
+            await self.http.create(CUSTOM_RESOURCE_DEFINITIONS, TENSORFLOW.crd())
+        await until_served(self.http, TFJOBS)
 
     async def hollow(self, nodes: int) -> None:
         """That many nodes of 64 CPUs."""
@@ -106,7 +122,7 @@ class Scene:
         command = [sys.executable, "-m", "tarragon", "operator", "--kubeconfig", str(config or self.plane.kubeconfig)]
         command += ["--listen", "127.0.0.1:0", "--log-format", "text", *flags]
         with log.open("wb") as out:
-            process = await asyncio.create_subprocess_exec(*command, stdout=out, stderr=out, cwd=package)
+            process = start_in(package, command, out)
         self.operators.append(OperatorProcess(process, log))
         return self.operators[-1]
 
@@ -162,9 +178,8 @@ class Scene:
 
     async def close(self) -> None:
         for operator in self.operators:
-            if operator.process.returncode is None:
-                operator.process.kill()
-                await operator.process.wait()
+            operator.send(signal.SIGKILL)
+            await operator.ended()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

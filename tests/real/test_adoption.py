@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import sys
 from collections import Counter
 from typing import Any
 
@@ -17,10 +16,11 @@ from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
 from tarragon.kube.meta import Key
 from tests import trainingoperator
+from tests.cli.conftest import Shell
 from tests.conftest import ROOT
 from tests.deploy.stage import Kubectl
+from tests.docs import shell as bash
 from tests.docs.commands import commands_of
-from tests.docs.shell import Shell
 from tests.operator.test_operator import FOREIGN_STATUS
 from tests.real.scene import TFJOBS, Scene, a_scene, tfjob
 from tools.controlplane import ControlPlane
@@ -63,10 +63,10 @@ def done_to_pods(scene: Scene, since: int) -> Counter[str]:
 
 
 async def test_a_job_of_the_training_operator_goes_on_with_us_and_not_a_pod_is_made_or_deleted(
-    own_control_plane: ControlPlane,
+    emptied_control_plane: ControlPlane,
 ) -> None:
-    async with a_scene(own_control_plane) as scene:
-        kubectl = Kubectl(own_control_plane.kubeconfig)
+    async with a_scene(emptied_control_plane) as scene:
+        kubectl = Kubectl(emptied_control_plane.kubeconfig)
         flat = tfjob("flat")
         flat["spec"]["cleanPodPolicy"] = "None"
         pods = {**await begun(scene, tfjob("nested")), **await begun(scene, flat)}
@@ -112,7 +112,7 @@ async def test_every_command_of_the_page_on_taking_over_works_in_the_order_of_th
         pods = await begun(scene, tfjob("mnist"), "team")
         await begun(scene, tfjob("other"), "team")
 
-        with Shell(ROOT, {**os.environ, "KUBECONFIG": str(own_control_plane.kubeconfig)}) as shell:
+        with bash.Shell(ROOT, {**os.environ, "KUBECONFIG": str(own_control_plane.kubeconfig)}) as shell:
             story = commands_of(ROOT / "docs" / "adoption.md")
             for command in story:
                 result = await asyncio.to_thread(shell.run, command.text, timeout=120)
@@ -124,10 +124,10 @@ async def test_every_command_of_the_page_on_taking_over_works_in_the_order_of_th
 
 
 async def test_a_pod_that_is_lost_after_the_take_over_is_replaced_among_the_others(
-    own_control_plane: ControlPlane,
+    emptied_control_plane: ControlPlane,
 ) -> None:
-    async with a_scene(own_control_plane) as scene:
-        kubectl = Kubectl(own_control_plane.kubeconfig)
+    async with a_scene(emptied_control_plane) as scene:
+        kubectl = Kubectl(emptied_control_plane.kubeconfig)
         pods = await begun(scene, tfjob("a"))
         await scene.operator(None, "--no-leader-elect", "--adopt")
         await scene.until(lambda: state_of(scene, "a") == "Running")
@@ -176,11 +176,10 @@ async def test_jobs_keep_their_pods_when_a_foreign_definition_drops_their_record
 
 async def tarragon(scene: Scene, *arguments: str) -> str:
     """What it prints on that cluster."""
-    command = [sys.executable, "-m", "tarragon", "--kubeconfig", str(scene.plane.kubeconfig), *arguments]
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
-    out, _ = await process.communicate()
-    assert process.returncode == 0
-    return out.decode()
+    shell = Shell(folder=ROOT, home=scene.plane.folder / "home", variables={"KUBECONFIG": str(scene.plane.kubeconfig)})
+    ended = await asyncio.to_thread(shell, "--kubeconfig", str(scene.plane.kubeconfig), *arguments)
+    assert ended.code == 0, ended.err
+    return ended.out
 
 
 def foreign() -> Json:

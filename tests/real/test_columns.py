@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tarragon.frameworks.tensorflow.framework import MLKUBE
-from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
 from tests.deploy.stage import Kubectl
 from tests.real.scene import PATIENCE, a_scene
 from tools.controlplane import ControlPlane
@@ -43,9 +41,8 @@ def job(name: str, version: str, spec: Json, kind: str = "TFJob") -> Json:
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-async def test_the_columns_of_every_generation(own_control_plane: ControlPlane) -> None:
-    async with a_scene(own_control_plane) as scene:
-        await scene.http.create(CUSTOM_RESOURCE_DEFINITIONS, MLKUBE.crd())
+async def test_the_columns_of_every_generation(emptied_control_plane: ControlPlane) -> None:
+    async with a_scene(emptied_control_plane) as scene:
         kubectl = Kubectl(scene.plane.kubeconfig)
         await kubectl.established("tfjobs.mlkube.io")
         await scene.operator(None, "--no-leader-elect")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,8 +14,7 @@ import yaml
 
 from tarragon.frameworks.tensorflow.conversion.converting import convert
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-from tarragon.frameworks.tensorflow.framework import MLKUBE
-from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
+from tests.cli.conftest import Shell
 from tests.deploy.stage import Kubectl
 from tests.real.scene import Scene, a_scene
 from tests.real.test_v1alpha1 import manifest
@@ -28,10 +26,8 @@ HOME = "kubeflow.org/v1alpha1"
 
 
 @pytest.fixture
-async def scene(own_control_plane: ControlPlane) -> AsyncIterator[Scene]:
-    async with a_scene(own_control_plane) as scene:
-        await scene.http.create(CUSTOM_RESOURCE_DEFINITIONS, MLKUBE.crd())
-        await Kubectl(scene.plane.kubeconfig).established(MLKUBE.crd()["metadata"]["name"])
+async def scene(emptied_control_plane: ControlPlane) -> AsyncIterator[Scene]:
+    async with a_scene(emptied_control_plane) as scene:
         yield scene
 
 
@@ -51,17 +47,13 @@ def kind_of(job: dict[str, Any]) -> str:
     return f"tfjobs.{version}.{group}"
 
 
-async def diff(scene: Scene, job: dict[str, Any], folder: Path) -> tuple[int | None, str]:
+async def diff(scene: Scene, job: dict[str, Any], folder: Path) -> tuple[int, str]:
     file = folder / "job.yaml"
     file.write_text(yaml.safe_dump(job))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "tarragon", "diff", "--kubeconfig", str(scene.plane.kubeconfig), "-n", "default", str(file)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    said, _ = await process.communicate()
-    return process.returncode, said.decode()
+    shell = Shell(folder=folder, home=folder / "home")
+    config = str(scene.plane.kubeconfig)
+    ended = await asyncio.to_thread(shell, "diff", "--kubeconfig", config, "-n", "default", str(file))
+    return ended.code, ended.out + ended.err
 
 
 async def test_what_convert_writes_runs_as_the_first_manifest_does_and_differs_from_it_in_nothing(

@@ -111,9 +111,9 @@ async def test_an_operator_whose_history_was_compacted_away_sees_what_was_delete
         plane.stop()
 
 
-async def test_connections_that_die_without_a_word_are_noticed(own_control_plane: ControlPlane) -> None:
-    async with a_scene(own_control_plane) as scene, wire_to(own_control_plane) as wire:
-        await scene.operator(through(wire, own_control_plane.kubeconfig), *PATIENT_LEASE)
+async def test_connections_that_die_without_a_word_are_noticed(emptied_control_plane: ControlPlane) -> None:
+    async with a_scene(emptied_control_plane) as scene, wire_to(emptied_control_plane) as wire:
+        await scene.operator(through(wire, emptied_control_plane.kubeconfig), *PATIENT_LEASE)
         await scene.submit(["before"], tfjob)
         before = await settled(scene, running=["before"])
 
@@ -124,10 +124,10 @@ async def test_connections_that_die_without_a_word_are_noticed(own_control_plane
         await untouched(scene, before)
 
 
-async def test_jobs_reach_their_end_though_a_third_of_all_calls_go_wrong(own_control_plane: ControlPlane) -> None:
+async def test_jobs_reach_their_end_though_a_third_of_all_calls_go_wrong(emptied_control_plane: ControlPlane) -> None:
     endless, short = names("endless", 10), names("short", 30)
     trouble = Trouble()
-    async with a_scene(own_control_plane) as scene, troubled(own_control_plane, trouble) as config:
+    async with a_scene(emptied_control_plane) as scene, troubled(emptied_control_plane, trouble) as config:
         await scene.operator(config, *PATIENT_LEASE)
         trouble.share = 0.3
         await scene.submit(endless, tfjob)
@@ -140,10 +140,10 @@ async def test_jobs_reach_their_end_though_a_third_of_all_calls_go_wrong(own_con
 
 
 async def test_when_the_leader_is_killed_the_standby_goes_on_and_no_pod_notices(
-    own_control_plane: ControlPlane,
+    emptied_control_plane: ControlPlane,
 ) -> None:
     endless, short = names("endless", 40), names("short", 20)
-    async with a_scene(own_control_plane) as scene:
+    async with a_scene(emptied_control_plane) as scene:
         leader = await scene.operator(None, *QUICK_LEASE)
         await scene.submit(endless, tfjob)
         before = await settled(scene, running=endless)
@@ -158,9 +158,9 @@ async def test_when_the_leader_is_killed_the_standby_goes_on_and_no_pod_notices(
 
 
 async def test_a_standby_of_the_next_version_takes_over_and_an_older_one_after_it(
-    own_control_plane: ControlPlane, tmp_path: Path
+    emptied_control_plane: ControlPlane, tmp_path: Path
 ) -> None:
-    async with a_scene(own_control_plane) as scene:
+    async with a_scene(emptied_control_plane) as scene:
         old = await scene.operator(None, *QUICK_LEASE)
         await scene.submit(names("endless", 10), tfjob)
         before = await settled(scene, running=names("endless", 10))
@@ -208,14 +208,14 @@ async def test_permissions_that_are_withdrawn_and_given_back_cost_no_job_anythin
 
 @pytest.mark.kubectl
 async def test_a_job_that_is_deleted_in_the_foreground_goes_after_its_pods_and_gets_no_new_ones(
-    own_control_plane: ControlPlane,
+    emptied_control_plane: ControlPlane,
 ) -> None:
-    async with a_scene(own_control_plane) as scene:
+    async with a_scene(emptied_control_plane) as scene:
         await scene.operator()
         await scene.submit(["doomed", "spared"], tfjob)
         before = await settled(scene, running=["doomed", "spared"])
 
-        await kubectl(own_control_plane, "delete", "tfjob", "doomed", "--cascade=foreground", "--timeout=60s")
+        await kubectl(emptied_control_plane, "delete", "tfjob", "doomed", "--cascade=foreground", "--timeout=60s")
 
         assert not pods_of(["doomed"]) & {pod.metadata.name for pod in (await scene.http.list(PODS)).items}
         await is_at_work(scene)

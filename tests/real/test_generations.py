@@ -98,8 +98,8 @@ def succeeded(status: Json, generation: str) -> int:
 
 
 @pytest.fixture
-async def scene(own_control_plane: ControlPlane) -> AsyncIterator[Scene]:
-    async with a_scene(own_control_plane) as scene:
+async def scene(emptied_control_plane: ControlPlane) -> AsyncIterator[Scene]:
+    async with a_scene(emptied_control_plane) as scene:
         yield scene
 
 

@@ -13,7 +13,7 @@ import yaml
 from tarragon.client.port import Selection
 from tarragon.frameworks.tensorflow.framework import MLKUBE
 from tarragon.job.encoding import read_status
-from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
+from tarragon.kube.core import PODS, SERVICES
 from tarragon.kube.meta import Key
 from tests.deploy.stage import Kubectl
 from tests.real.scene import PATIENCE, Scene, a_scene, tfjob
@@ -42,17 +42,14 @@ def of_2017(name: str, master: Json = QUICK, **spec: Any) -> Json:
 
 
 @pytest.fixture
-async def scene(own_control_plane: ControlPlane) -> AsyncIterator[Scene]:
-    async with a_scene(own_control_plane) as scene:
-        await scene.http.create(CUSTOM_RESOURCE_DEFINITIONS, MLKUBE.crd())
+async def scene(emptied_control_plane: ControlPlane) -> AsyncIterator[Scene]:
+    async with a_scene(emptied_control_plane) as scene:
         yield scene
 
 
 @pytest.fixture
-async def kubectl(scene: Scene) -> Kubectl:
-    kubectl = Kubectl(scene.plane.kubeconfig)
-    await kubectl.established("tfjobs.mlkube.io")
-    return kubectl
+def kubectl(scene: Scene) -> Kubectl:
+    return Kubectl(scene.plane.kubeconfig)
 
 
 async def until(scene: Scene, name: str, **fields: str) -> Json:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
+from tarragon.client.errors import AlreadyExists
 from tarragon.client.http.client import Http
 from tarragon.job.encoding import read_status
 from tarragon.job.status import JobStatus
@@ -33,13 +34,15 @@ async def a_victim(plane: ControlPlane) -> AsyncIterator[tuple[Scene, Http]]:
     """The job `va/victim`, which runs, and a client of somebody who may edit `vb` and nothing else."""
     async with a_scene(plane) as scene:
         for name in ("va", "vb"):
-            await scene.http.create(NAMESPACES, {"metadata": {"name": name}})
+            with suppress(AlreadyExists):  # a control plane is emptied of what is in its namespaces
+                await scene.http.create(NAMESPACES, {"metadata": {"name": name}})
             while not await asyncio.to_thread(plane.takes_pods, name):
                 await scene.clock.sleep(0.05)
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": ATTACKER}
         binding = {"metadata": {"name": "edit", "namespace": "vb"}, "roleRef": role, "subjects": [subject]}
-        await scene.http.create(ROLE_BINDINGS, binding)
+        with suppress(AlreadyExists):
+            await scene.http.create(ROLE_BINDINGS, binding)
         await scene.operator(plane.user(OPERATOR, ["system:masters"]), "--no-leader-elect")
         job = tfjob("victim", policy="ExitCode")
         await scene.http.create(TFJOBS, {**job, "metadata": {"name": "victim", "namespace": "va"}})
@@ -94,9 +97,9 @@ async def everything_was_looked_at(scene: Scene) -> None:
 
 
 async def test_who_may_edit_one_namespace_decides_nothing_about_a_job_of_another(
-    own_control_plane: ControlPlane,
+    emptied_control_plane: ControlPlane,
 ) -> None:
-    async with a_victim(own_control_plane) as (scene, attacker):
+    async with a_victim(emptied_control_plane) as (scene, attacker):
         before = uids(scene, "va")
         nowhere = "nowhere.example/v1"
         fates = {"victim-worker-0": {"seconds": "0.1"}, "victim-worker-1": {"seconds": "0.1", "exit-code": "137"}}
@@ -132,10 +135,10 @@ async def test_who_may_edit_one_namespace_decides_nothing_about_a_job_of_another
     ids=["group", "kind", "name"],
 )
 async def test_a_pod_beside_a_job_whose_reference_names_another_object_is_shown_as_nobodys(
-    own_control_plane: ControlPlane, wrong: dict[str, str]
+    emptied_control_plane: ControlPlane, wrong: dict[str, str]
 ) -> None:
     """Of kinds that the garbage collector can't resolve: else it takes the pod."""
-    async with a_victim(own_control_plane) as (scene, _):
+    async with a_victim(emptied_control_plane) as (scene, _):
         key = Key("va", "victim-worker-7")
         await scene.http.create(PODS, forged(scene, key, {"seconds": "0.1", "exit-code": "137"}, **wrong))
         await scene.until(lambda: key in scene.pods.objects and scene.pods.objects[key].status.phase == "Failed")

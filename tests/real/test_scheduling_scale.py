@@ -105,11 +105,11 @@ def group(replicas: int, seconds: float | None, *, gpus: int = 0, cpu: str = "1"
     ("jobs", "nodes", "lost"), [pytest.param(200, 50, 5, marks=pytest.mark.soak), pytest.param(40, 12, 2)]
 )
 async def test_gangs_start_whole_and_end_well_although_nodes_are_lost(
-    own_control_plane: ControlPlane, capsys: pytest.CaptureFixture[str], jobs: int, nodes: int, lost: int
+    emptied_control_plane: ControlPlane, capsys: pytest.CaptureFixture[str], jobs: int, nodes: int, lost: int
 ) -> None:
     dice = random.Random(20261121)
     names = [f"job-{number:03}" for number in range(jobs)]
-    async with a_field(own_control_plane, nodes, lost) as field:
+    async with a_field(emptied_control_plane, nodes, lost) as field:
         await field.operator(None, *IMPATIENT)
         await field.submit(names, lambda name: a_job(name, dice))
         for number in range(lost):

@@ -48,7 +48,7 @@ class Chaos:
             await self.scene.operator(self.config, *QUICK_LEASE)
 
     def alive(self) -> list[OperatorProcess]:
-        return [one for one in self.scene.operators if one.process.returncode is None]
+        return [one for one in self.scene.operators if one.is_going]
 
     async def the_api_server_is_killed(self) -> None:
         self.scene.plane.kill(API_SERVER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import subprocess
 from collections import Counter
 from functools import partial
@@ -44,10 +45,10 @@ def typed(plane: ControlPlane, *words: str) -> None:
 
 
 async def test_operators_that_are_killed_while_a_gang_restarts_leave_no_half_of_it(
-    own_control_plane: ControlPlane,
+    emptied_control_plane: ControlPlane,
 ) -> None:
     moments = random.Random()
-    async with a_scene(own_control_plane) as scene:
+    async with a_scene(emptied_control_plane) as scene:
         mixed: list[Counter[int]] = []
         scene.pods.subscribe(lambda *_: mixed.append(rounds(scene)) if len(rounds(scene)) > 1 else None)
         operator = await scene.operator(None, "--no-leader-elect")
@@ -57,8 +58,8 @@ async def test_operators_that_are_killed_while_a_gang_restarts_leave_no_half_of_
         for number in range(1, KILLS + 1):
             await scene.http.delete(PODS, Key("default", "a-worker-1"), DeleteOptions(grace_seconds=0))
             await scene.clock.sleep(moments.random() / 2)
-            operator.process.kill()
-            await operator.process.wait()
+            operator.send(signal.SIGKILL)
+            await operator.ended()
             operator = await scene.operator(None, "--no-leader-elect")
             await scene.until(lambda number=number: run_in(scene, number, 4))  # type: ignore[misc]
 
@@ -70,13 +71,13 @@ async def test_operators_that_are_killed_while_a_gang_restarts_leave_no_half_of_
 
 @pytest.mark.kubectl
 async def test_kubectl_scale_makes_a_job_grow_by_a_restart_where_its_user_allows_that(
-    own_control_plane: ControlPlane,
+    emptied_control_plane: ControlPlane,
 ) -> None:
-    async with a_scene(own_control_plane) as scene:
+    async with a_scene(emptied_control_plane) as scene:
         await scene.operator(None, "--no-leader-elect")
         await scene.http.create(TFJOBS, job({}, 2))
         await scene.until(lambda: run_in(scene, 0, 3))
-        kubectl = partial(typed, own_control_plane)
+        kubectl = partial(typed, emptied_control_plane)
         await asyncio.to_thread(kubectl, "scale", "tfjob/a", "--replicas=3")
         await asyncio.to_thread(kubectl, "wait", "tfjob/a", "--for=condition=NotGrown", "--timeout=60s")
         assert rounds(scene) == {0: 3}

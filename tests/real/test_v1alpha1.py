@@ -41,8 +41,8 @@ def manifest(name: str = "old", *, seconds: float | None = None, workers: int = 
 
 
 @pytest.fixture
-async def scene(own_control_plane: ControlPlane) -> AsyncIterator[Scene]:
-    async with a_scene(own_control_plane) as scene:
+async def scene(emptied_control_plane: ControlPlane) -> AsyncIterator[Scene]:
+    async with a_scene(emptied_control_plane) as scene:
         yield scene
 
 

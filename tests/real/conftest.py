@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from tarragon.client.errors import NotFound
+from tarragon.client.http.client import Http
+from tarragon.client.port import DeleteOptions
+from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, NODES, PODS, SERVICES
+from tarragon.kube.meta import Key, Resource
+from tests.real.scene import connect, until_served
+from tools.controlplane import ControlPlane
+
+KINDS = (TENSORFLOW, MLKUBE)
+OF_A_TEST: tuple[Resource[Any], ...] = (
+    *(kind.resource.reading(dict) for kind in KINDS),
+    *(each.reading(dict) for each in (PODS, SERVICES, LEASES, EVENTS, NODES)),
+)
+"""What a test leaves, in the order in which it goes."""
+ITS_OWN = {("default", "kubernetes")}
+"""The Service that a control plane makes for itself."""
+
+
+@pytest.fixture(scope="session")
+def control_plane_with_kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    plane = ControlPlane.start(tmp_path_factory.mktemp("with-kinds"))
+    asyncio.run(_install(plane))
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture
+def emptied_control_plane(control_plane_with_kinds: ControlPlane) -> Iterator[ControlPlane]:
+    """A real one that has our kinds, and otherwise looks as new: it is emptied after each test, its audit log too.
+
+    A test may do in it what it likes, but break it and leave objects of other kinds.
+    """
+    yield control_plane_with_kinds
+    asyncio.run(_empty(control_plane_with_kinds))
+    control_plane_with_kinds.forget_audit()
+
+
+async def _install(plane: ControlPlane) -> None:
+    async with connect(plane.kubeconfig) as http:
+        for kind in KINDS:
+            await http.create(CUSTOM_RESOURCE_DEFINITIONS, kind.crd())
+        for kind in KINDS:
+            await until_served(http, kind.resource)
+
+
+async def _empty(plane: ControlPlane) -> None:
+    async with connect(plane.kubeconfig) as http, asyncio.timeout(60):
+        for resource in OF_A_TEST:
+            while left := await _left(http, resource):
+                for key in left:
+                    with suppress(NotFound):
+                        await http.delete(resource, key, DeleteOptions(grace_seconds=0, propagation="Background"))
+
+
+async def _left(http: Http, resource: Resource[Any]) -> list[Key]:
+    found = (await http.list(resource)).items
+    keys = [Key(each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in found]
+    return [key for key in keys if (key.namespace, key.name) not in ITS_OWN and key.namespace != "kube-system"]
