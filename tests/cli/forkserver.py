@@ -2,7 +2,7 @@
 
 A start of the plain program is a second of imports, and the tests start it a thousand times. What is forked is a
 process of its own all the same, with the arguments, environment, folder and files of the caller; only `/proc` shows the
-environment and command of the server. tests/cli/test_forkserver.py compares both ways.
+command of the server, and of the environment the home alone. tests/cli/test_forkserver.py compares both ways.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import ctypes
 import functools
 import gc
 import io
@@ -25,13 +26,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol, TextIO
 
 ROOT = Path(__file__).parents[2]
 _STANDARD_ERROR = 2
 _PATIENCE = 90.0
+_FILES = 1024
 _PLAIN = ("PYTHON", "LC_", "LANG", "LD_")
 """A process reads these when it starts: a command for which they differ is started plainly."""
 _ALONE = ("tarragon.__main__", "tarragon.frameworks.tensorflow.programs", "tarragon.plan.objects.programs")
@@ -89,7 +91,7 @@ class Background:
 
 
 def _is_plain(environment: Mapping[str, str]) -> bool:
-    return not hasattr(os, "fork") or _read_at_start(environment) != _read_at_start(os.environ)
+    return sys.platform != "linux" or _read_at_start(environment) != _read_at_start(os.environ)
 
 
 def _read_at_start(environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -177,24 +179,74 @@ def _main() -> None:
     with connection.makefile("rb") as lines:
         request = json.loads(lines.readline())
     connection.detach()
-    os.closerange(3, 1024)
-    os.environ.clear()
-    os.environ.update(request["environment"])
+    os.closerange(3, _FILES)
     os.chdir(request["folder"])
     os.umask(request["umask"])
+    os.posix_spawn = functools.partial(_spawn, os.posix_spawn)
+    _become(request["command"], request["environment"])
+
+
+def _become(command: Sequence[str], environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    _show(environment)
     time.tzset()
     sys.stdin, sys.stdout, sys.stderr = _opened(0, "r"), _opened(1, "w"), _opened(2, "w")
     try:
-        _run(request["command"])
+        _run(command)
     except SystemExit as ended:
         if ended.code is None or isinstance(ended.code, int):
             _exit_at_once(ended.code or 0)
         raise
 
 
+def _spawn(
+    plainly: Callable[..., int], path: str, command: Sequence[str], environment: Mapping[str, str], **how: Any
+) -> int:
+    """The embedded cluster, which commands start in the background, is forked from them; all else is started."""
+    if list(command[1:5]) != ["-P", "-m", "tarragon", "up"]:
+        return plainly(path, command, environment, **how)
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in how["setsigdef"]:
+            signal.signal(number, signal.SIG_DFL)
+        # Whoever has a number of the command's files may still close it: it must not become another file's.
+        for number in [int(name) for name in os.listdir("/proc/self/fd")]:  # noqa: PTH208 - numbers
+            _open_as(number, os.devnull, os.O_RDWR, 0)
+        for kind, number, *more in how["file_actions"]:
+            if kind == os.POSIX_SPAWN_OPEN:
+                _open_as(number, *more)
+            else:
+                os.dup2(number, *more)
+        asyncio._set_running_loop(None)  # noqa: SLF001 - that of the command, which goes on in the other process
+        _become(command, environment)
+    finally:
+        os._exit(1)
+
+
+def _open_as(number: int, path: str, flags: int, mode: int) -> None:
+    opened = os.open(path, flags, mode)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+
+
+def _show(environment: Mapping[str, str]) -> None:
+    """Write the home where `/proc` looks for the environment: tests know by it what was left running."""
+    first, last = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[47:49])
+    shown = f"TARRAGON_HOME={environment.get('TARRAGON_HOME', '')}".encode()[: last - first - 1]
+    ctypes.memset(first, 0, last - first)
+    ctypes.memmove(first, shown, len(shown))
+
+
 def _opened(number: int, mode: str) -> TextIO:
     """A standard file as Python opens it: whether it can be sought in is known when that is done."""
-    before = (sys.stdin, sys.stdout, sys.stderr)[number]
+    before = (sys.__stdin__, sys.__stdout__, sys.__stderr__)[number]
+    assert before is not None
     file = io.FileIO(number, mode, closefd=False)
     buffer = io.BufferedReader(file) if mode == "r" else io.BufferedWriter(file)
     return io.TextIOWrapper(

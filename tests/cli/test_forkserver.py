@@ -6,9 +6,12 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from tarragon.localcluster.home.home import Home
+from tarragon.localcluster.home.presence import read_server
 from tests.cli.conftest import Ended, Shell
 
 
@@ -78,3 +81,15 @@ def test_python_is_set_by_variables_that_it_reads_when_it_starts(shell: Shell) -
     otherwise = Shell(folder=shell.folder, home=shell.home, variables={"PYTHONPATH": path})
 
     assert otherwise("version").out == f"begins\n{shell('version').out}"
+
+
+def test_a_cluster_that_a_command_starts_outlives_it_and_is_known_by_its_home(shell: Shell) -> None:
+    assert shell("kubeconfig") == plainly(shell, "kubeconfig", stdin="")
+    server = read_server(Home(shell.home))
+
+    assert server is not None
+    assert server.lives()
+    assert os.getsid(server.pid) == server.pid
+    assert os.fsencode(shell.home) in Path(f"/proc/{server.pid}/environ").read_bytes()
+    assert shell("down").code == 0
+    assert not server.lives()
