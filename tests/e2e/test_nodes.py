@@ -125,6 +125,7 @@ def test_pods_of_a_node_that_the_next_start_has_no_more_go_to_the_others(user: U
         assert tarragon_of(user)["restarts"] == {"total": 0}
 
 
+@pytest.mark.soak  # forty seconds of waiting for the pod to go; tests/real/test_nodes.py waits for the same
 def test_a_job_says_what_it_lacks_when_a_node_was_deleted_and_no_other_has_room(user: User) -> None:
     nodes = ("name=a,cpu=1,memory=2Gi", "name=b,cpu=1,memory=2Gi")
     with cluster_of(user, *nodes):

@@ -111,6 +111,7 @@ async def test_an_operator_whose_history_was_compacted_away_sees_what_was_delete
         plane.stop()
 
 
+@pytest.mark.soak  # minutes of the usual patience; tests/client/test_real_server.py proves it with less of that
 async def test_connections_that_die_without_a_word_are_noticed(emptied_control_plane: ControlPlane) -> None:
     async with a_scene(emptied_control_plane) as scene, wire_to(emptied_control_plane) as wire:
         await scene.operator(through(wire, emptied_control_plane.kubeconfig), *PATIENT_LEASE)
