@@ -28,7 +28,7 @@ from tarragon.client.http.connection import kubeconfig
 from tarragon.client.port import Selection
 from tarragon.kube.core import NAMESPACES, NODES
 from tarragon.kube.meta import Resource
-from tests.cli.conftest import Ended, Shell
+from tests.cli.conftest import Ended, Going, Shell
 from tests.cli.tty import Tty
 from tools.controlplane import API_SERVER, ControlPlane
 
@@ -65,19 +65,14 @@ def on_node(name: str, node: str, command: Sequence[str], annotations: Mapping[s
 def program(config: Path, *words: str, until: str = "") -> Iterator[None]:
     """`tarragon …` beside the test, from when it has said that word."""
     command = [sys.executable, "-m", "tarragon", words[0], "--kubeconfig", str(config), *words[1:]]
-    log = config.with_name(f"cli-{words[0]}-{len(list(config.parent.glob('cli-*.log')))}.log")
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE if until else out, stderr=out, text=True)
-        try:
-            if until:
-                assert process.stdout is not None
-                assert any(until in line for line in process.stdout), log.read_text()
-            yield
-        finally:
-            process.terminate()
-            process.wait(60)
-            if process.stdout is not None:
-                process.stdout.close()
+    going = Going(command, Path.cwd(), os.environ)
+    try:
+        if until:
+            going.until(until)
+        yield
+    finally:
+        going.signal(signal.SIGTERM)
+        going.ended()
 
 
 @contextmanager
