@@ -152,5 +152,5 @@ def test_a_manifest_is_validated_for_a_cluster_without_asking_it(outside: Shell)
     assert (here.code, here.err) == (0, "")
     assert (there.code, there.out) == (0, here.out)
     assert there.err.startswith(
-        "warning: line 1: spec.tfReplicaSpecs.Worker.template.spec.containers[0]: names train.py"
+        "warning: line 1: spec.tfReplicaSpecs.Worker.template.spec.containers[0]: uses train.py"
     )

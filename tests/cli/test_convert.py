@@ -147,7 +147,7 @@ def test_a_generation_that_nobody_knows_is_told_the_nearest(shell: Shell, name: 
 def test_a_file_without_a_job_and_a_missing_target_are_told(shell: Shell) -> None:
     claim = TWO.partition("---")[0]
 
-    assert "there is no job in the manifest" in shell("convert", "--to", "kubeflow.org/v1", "-", stdin=claim).err
+    assert "the manifest has no job" in shell("convert", "--to", "kubeflow.org/v1", "-", stdin=claim).err
     assert "Missing option '--to'" in shell("convert", "-", stdin=claim).err
 
 

@@ -172,7 +172,7 @@ def test_a_url_that_leads_nowhere_says_what_the_server_said(shell: Shell, web: s
     ended = shell("validate", f"{web}/other.yaml")
 
     assert ended.code == 2
-    assert ended.err.splitlines() == [f"Error: can't read {web}/other.yaml", "  the server says 404 File not found"]
+    assert ended.err.splitlines() == [f"Error: can't read {web}/other.yaml", "  the server answered 404 File not found"]
 
 
 def test_a_url_of_nobody_says_so(shell: Shell) -> None:

@@ -138,7 +138,7 @@ def test_every_flag_has_a_variable(shell: Shell) -> None:
     as_json = replace(shell, variables={"TARRAGON_VERSION_OUTPUT": "json"})("version")
 
     assert told.code == 1
-    assert "no cluster is known" in told.err
+    assert "no cluster is configured" in told.err
     assert as_json.out.startswith("{")
 
 

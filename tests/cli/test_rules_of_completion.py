@@ -109,7 +109,7 @@ def test_kubectls_own_completion_finds_ours(shell: Shell) -> None:
         return ended.stdout.splitlines()
 
     offered, directive = completed("susp")
-    assert offered.startswith("suspend\tEnd all pods of a job")
+    assert offered.startswith("suspend\tSuspend jobs")
     assert directive == ":4"
     assert completed("run", "")[-1] == ":0"
 

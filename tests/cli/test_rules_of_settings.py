@@ -158,4 +158,4 @@ def test_kubectls_plugin_takes_the_cluster_from_kubectl_not_from_the_file(
     call(["list"])
 
     assert "prod" not in as_plugin
-    assert "prod" in capsys.readouterr().err or "no cluster is known" in as_plugin
+    assert "prod" in capsys.readouterr().err or "no cluster is configured" in as_plugin

@@ -237,7 +237,7 @@ def test_rule_3_wait_ends_with_any_end_and_may_be_for_several_states(shell: Shel
     running = shell("wait", "a", "--for", "Running", "--for", "failed", "--timeout", "60")
     late = shell("wait", "a", "--for", "failed", "--timeout", "0.1", "-o", "json")
     going = shell.start("wait", "a")
-    going.until_err("without a limit")
+    going.until_err("without a time limit")
     shell("delete", "a")
     gone = going.ended()
 

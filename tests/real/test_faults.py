@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 Json = dict[str, Any]
 PERMISSIONS = ROOT / "deploy" / "permissions.yaml"
 MANY = 240.0
-"""Seconds for two hundred jobs, on a machine with other things to do."""
+"""Seconds for eighty jobs, on a machine with other things to do."""
 PATIENT_LEASE = ("--lease-duration", "150", "--renew-deadline", "120")
 """A leader ends when its server is away for longer; how long one takes to come back is a matter of the machine."""
 QUICK_LEASE = ("--lease-duration", "9", "--renew-deadline", "6", "--retry-period", "1")
@@ -64,7 +64,7 @@ async def is_at_work(scene: Scene, name: str = "afterwards") -> None:
 async def test_an_api_server_that_is_killed_and_comes_back_costs_no_job_anything(
     own_control_plane: ControlPlane,
 ) -> None:
-    endless, short = names("endless", 150), names("short", 50)
+    endless, short = names("endless", 60), names("short", 20)
     async with a_scene(own_control_plane, nodes=8) as scene:
         await scene.operator(None, *PATIENT_LEASE)
         await scene.submit(endless, tfjob)
@@ -143,7 +143,7 @@ async def test_jobs_reach_their_end_though_a_third_of_all_calls_go_wrong(emptied
 async def test_when_the_leader_is_killed_the_standby_goes_on_and_no_pod_notices(
     emptied_control_plane: ControlPlane,
 ) -> None:
-    endless, short = names("endless", 40), names("short", 20)
+    endless, short = names("endless", 20), names("short", 10)
     async with a_scene(emptied_control_plane) as scene:
         leader = await scene.operator(None, *QUICK_LEASE)
         await scene.submit(endless, tfjob)
