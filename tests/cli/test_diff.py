@@ -71,7 +71,7 @@ def test_what_kubectl_scale_has_written_beside_a_list_is_shown_with_what_it_mean
 
     assert ended.code == 1
     assert "-  tfReplicaSpecs:" in ended.out
-    assert "in the cluster: spec.tfReplicaSpecs.Worker.replicas: is 1, set by `kubectl scale`, and overrides" in ended.err
+    assert "cluster: spec.tfReplicaSpecs.Worker.replicas: is 1, set by `kubectl scale`, and overrides" in ended.err
 
 
 def test_a_default_that_is_written_out_is_no_difference(shell: Shell) -> None:
