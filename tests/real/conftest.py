@@ -57,9 +57,12 @@ async def _empty(plane: ControlPlane) -> None:
     async with connect(plane.kubeconfig) as http, asyncio.timeout(60):
         for resource in OF_A_TEST:
             while left := await _left(http, resource):
-                for key in left:
-                    with suppress(NotFound):
-                        await http.delete(resource, key, DeleteOptions(grace_seconds=0, propagation="Background"))
+                await asyncio.gather(*(_delete(http, resource, key) for key in left))
+
+
+async def _delete(http: Http, resource: Resource[Any], key: Key) -> None:
+    with suppress(NotFound):
+        await http.delete(resource, key, DeleteOptions(grace_seconds=0, propagation="Background"))
 
 
 async def _left(http: Http, resource: Resource[Any]) -> list[Key]:
