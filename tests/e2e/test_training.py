@@ -46,9 +46,8 @@ def learned(user: User, ended: Ended, name: str, leader: str) -> str:
     """The example has learned, says so last, and its checkpoint is as good as it says. The folder of that."""
     assert ended.code == 0, ended.out + ended.err
     told = only(rf"Succeeded  digits-{name} in .*  accuracy (\d\.\d+)(  .*)?", ended.out.splitlines())
-    folder = re.findall(r"^checkpoints and TensorBoard files: (.+)$", "\n".join(log_of(leader, ended)), re.MULTILINE)[
-        -1
-    ]
+    begun = "checkpoints and TensorBoard files: "
+    *_, folder = (line.removeprefix(begun) for line in log_of(leader, ended) if line.startswith(begun))
     done = only(r"done: (steps=(\d+) loss=\d\.\d+ accuracy=(\d\.\d+))", log_of(leader, ended))
     evaluated = only("evaluated: (.+)", evaluate(folder))
 
