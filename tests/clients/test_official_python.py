@@ -156,7 +156,7 @@ def objects_from_yaml(api: Any, namespace: str) -> None:
 def what_is_served_is_found(api: Any, namespace: str) -> None:
     assert "v1" in client.CoreApi(api).get_api_versions().versions
     groups = {group.name for group in client.ApisApi(api).get_api_versions().groups}
-    assert {"apiextensions.k8s.io", "coordination.k8s.io", "events.k8s.io", "policy"} <= groups
+    assert {"apiextensions.k8s.io", "coordination.k8s.io", "events.k8s.io"} <= groups
     assert client.VersionApi(api).get_code().major == "1"
 
 

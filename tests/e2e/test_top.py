@@ -149,6 +149,6 @@ def test_a_dumb_terminal_is_none_to_draw_on(tmp_path: Path) -> None:
 
 def test_where_no_cluster_runs_it_says_how_one_is_started(tmp_path: Path) -> None:
     with top(User(folder=tmp_path, home=tmp_path / "home")) as tty:
-        tty.until("starts it")  # however long the path before it is, and wherever the line breaks
+        tty.until("is not running")  # however long the path before it is, and wherever the line breaks
         tty.type("q")
         assert tty.ended() == 0

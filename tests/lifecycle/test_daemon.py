@@ -203,7 +203,7 @@ async def test_the_error_of_a_failed_start_has_the_servers_log(home: Home) -> No
         await up(home, "fail")
 
     assert failed.value.what == "the local cluster did not start"
-    assert "exit code 3" in failed.value.why
+    assert "exited with code 3" in failed.value.why
     assert "it is a bad day" in failed.value.why
     assert str(home.log) in failed.value.remedy
     assert (await up(home)).lives(), "and the next attempt may well succeed"

@@ -18,7 +18,7 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
         (["--renew-deadline", "20"], "the renew deadline of 20 s must be below the lease duration of 15 s"),
         (["--retry-period", "9"], "the retry period of 9 s must be well below the renew deadline of 10 s"),
         (["--retry-period", "0"], "the retry period of 0 s must be well below the renew deadline of 10 s"),
-        (["--namespace", "Not_A_Name"], "'Not_A_Name' is no name of a namespace"),
+        (["--namespace", "Not_A_Name"], "'Not_A_Name' is not a valid namespace name"),
         (["--listen", "8080"], "'8080' is not HOST:PORT; write for example :8080, 127.0.0.1:0 or off"),
         (["--listen", "a:99999"], "'a:99999' is not HOST:PORT"),
         (["--aged", "1e12"], "1e12 is not between 0 and 31536000 seconds (one year)"),

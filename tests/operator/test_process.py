@@ -35,7 +35,7 @@ OTHERS = "1ca428e5.training-operator.kubeflow.org"
 
 STUCK = """
 import asyncio, time
-from tarragon.operator.process import asked_to_end
+from tarragon.operator.manager.process import asked_to_end
 
 async def main():
     with asked_to_end():

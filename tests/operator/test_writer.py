@@ -25,6 +25,7 @@ from tarragon.scheduling.api.decision import (
     Wait,
 )
 from tarragon.scheduling.api.snapshot import Gang, Snapshot
+from tarragon.scheduling.state.memory import Memory
 
 
 class Counting(Unmeasured):
@@ -52,7 +53,7 @@ class Queue:
         world = self.shelves.world()
         self.admitter = Admitter(self.shelves, self.clock, world, self._policy, conduct)  # type: ignore[arg-type]
 
-    def _policy(self, snapshot: Snapshot) -> Sequence[Decision]:
+    def _policy(self, snapshot: Snapshot, _: Memory) -> Sequence[Decision]:
         return [Wait(gang.name, *self.said(place, gang)) for place, gang in enumerate(snapshot.waiting)]
 
     def all_say(self, code: str, message: str = "in other words") -> None:

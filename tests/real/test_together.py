@@ -14,6 +14,7 @@ import pytest
 
 from tarragon.client.port import DeleteOptions
 from tarragon.job.annotations import RESIZE, RESTART
+from tarragon.job.encoding import read_status
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tarragon.plan.objects.generation_label import round_of
@@ -37,7 +38,13 @@ def rounds(scene: Scene) -> Counter[int]:
 
 
 def run_in(scene: Scene, number: int, size: int) -> bool:
-    return rounds(scene) == {number: size} and scene.state("a") == "Running"
+    """Whether all replicas run in this round, and the operator has recorded that the gang is complete, if it restarts
+    as one: a pod that is lost before is only created again.
+    """
+    found = scene.jobs.objects.get(Key("default", "a"))
+    status = read_status(None if found is None else found.status)
+    is_complete = status.gang is None or (status.gang.round == number and status.gang.is_whole)
+    return is_complete and status.ready == size and rounds(scene) == {number: size}
 
 
 def typed(plane: ControlPlane, *words: str) -> None:
