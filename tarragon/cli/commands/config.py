@@ -34,12 +34,12 @@ def command() -> None:
 
 @command.command("view", cls=_Subcommand)
 @click.option("--show-origin", "with_origin", is_flag=True, help="also show where each value comes from")
-@click.option("--all", "shows_defaults", is_flag=True, help="also show settings at their defaults")
+@click.option("--all", "everything", is_flag=True, help="also show settings at their defaults")
 @click.option(
     "-o", "--output", "form", type=click.Choice(FORMS), default="table", help="output format; table by default"
 )
 @click.pass_context
-def view(ctx: click.Context, *, with_origin: bool, shows_defaults: bool, form: str) -> None:
+def view(ctx: click.Context, *, with_origin: bool, everything: bool, form: str) -> None:
     """Show the settings from the environment and the file."""
     from tarragon.cli.jobview.schema import config
     from tarragon.cli.options.config_file import configuration
@@ -48,7 +48,7 @@ def view(ctx: click.Context, *, with_origin: bool, shows_defaults: bool, form: s
     from tarragon.cli.output.words import table
 
     found = configuration()
-    shown = [each for each in settings(ctx.find_root(), found, os.environ) if shows_defaults or not each.is_default]
+    shown = [each for each in settings(ctx.find_root(), found, os.environ) if everything or not each.is_default]
     if form in TEXTS:
         click.echo(TEXTS[form](config(found.path, shown)))
         return
