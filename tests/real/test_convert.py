@@ -70,7 +70,7 @@ async def test_what_convert_writes_runs_as_the_first_manifest_does_and_differs_f
         await kubectl("wait", kind_of(job), name, done, "--timeout=50s")
     made = scene.made()
     assert set(made.values()) == {1}
-    kinds = Counter(kind for pod in made for kind in re.findall("master|worker|ps", pod))
+    kinds = Counter(kind for pod in made for kind in re.findall(r"\b(master|worker|ps)-", pod))
     assert kinds == {"master": 8, "worker": 16, "ps": 8}
     for generation, job in jobs.items():
         assert await diff(scene, job, tmp_path) == (0, ""), generation
