@@ -27,11 +27,11 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.support.shelves import NODES, PODS, TFJOBS, Shelves, a_job, a_node, a_pod  # noqa: E402
+from bench.support.shelves import NODES, PODS, TFJOBS, DictCluster, a_job, a_node, a_pod  # noqa: E402
 from tarragon.base import logs  # noqa: E402
-from tarragon.base.clock import ManualClock  # noqa: E402
+from tarragon.base.clock import FakeClock  # noqa: E402
 from tarragon.kube.meta import Key  # noqa: E402
-from tarragon.operator.scheduler.cycle import Admitter  # noqa: E402
+from tarragon.operator.scheduler.cycle import GangScheduler  # noqa: E402
 from tarragon.scheduling.api.decision import Decision  # noqa: E402
 from tarragon.scheduling.api.snapshot import Snapshot  # noqa: E402
 from tarragon.scheduling.policies import POLICIES  # noqa: E402
@@ -68,7 +68,7 @@ class Timed:
         return decisions
 
 
-class Server(Shelves):
+class Server(DictCluster):
     """A server that measures the CPU time of its writes and of the cache updates, which are not part of a cycle."""
 
     worked = 0.0
@@ -88,7 +88,7 @@ class Fleet:
         self._size = size
         self._free = [(f"node-{number:05}", gpu) for number in range(size.nodes) for gpu in range(8)]
         self._number = 0
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.shelves = Server(self.clock)
         for number in range(size.nodes):
             zone = {"topology.kubernetes.io/zone": f"z{number % 4}"}
@@ -99,7 +99,7 @@ class Fleet:
         for _ in range(size.waiting):
             self._submit()
         self.policy = Timed(POLICIES[policy])
-        self.admitter = Admitter(self.shelves, self.clock, self.shelves.world(), self.policy)  # type: ignore[arg-type]
+        self.admitter = GangScheduler(self.shelves, self.clock, self.shelves.new_informers(), self.policy)  # type: ignore[arg-type]
 
     def _name(self) -> str:
         self._number += 1
@@ -159,10 +159,10 @@ async def measure(size: Size, rounds: int, policy: str) -> Mapping[str, Sequence
     gc.collect()
     gc.freeze()
     began = time.thread_time()
-    await fleet.admitter.round()
+    await fleet.admitter.run_cycle()
     first = (time.thread_time() - began) * 1000
     while written := len(fleet.shelves.patched):
-        await fleet.admitter.round()
+        await fleet.admitter.run_cycle()
         if len(fleet.shelves.patched) == written:
             break
     times: list[float] = []
@@ -173,7 +173,7 @@ async def measure(size: Size, rounds: int, policy: str) -> Mapping[str, Sequence
         fleet.something_happens()
         before, elsewhere = len(fleet.shelves.patched), fleet.policy.worked + fleet.shelves.worked
         began, busy = time.perf_counter(), time.thread_time()
-        await fleet.admitter.round()
+        await fleet.admitter.run_cycle()
         worked.append((time.thread_time() - busy) * 1000)
         shares.append(worked[-1] - (fleet.policy.worked + fleet.shelves.worked - elsewhere) * 1000)
         times.append((time.perf_counter() - began) * 1000)

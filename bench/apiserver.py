@@ -35,13 +35,13 @@ sys.path.insert(0, str(ROOT))
 
 from tarragon.base.clock import SystemClock  # noqa: E402
 from tarragon.client.errors import NotFound  # noqa: E402
-from tarragon.client.http.client import Http  # noqa: E402
-from tarragon.client.http.transport import Server  # noqa: E402
-from tarragon.client.port import DeleteOptions, Selection  # noqa: E402
+from tarragon.client.http.client import HttpClient  # noqa: E402
+from tarragon.client.http.transport import RestConfig  # noqa: E402
+from tarragon.client.port import DeleteOptions, Selector  # noqa: E402
 from tarragon.kube.core import NAMESPACES, PODS  # noqa: E402
 from tarragon.kube.meta import Key  # noqa: E402
-from tarragon.localcluster.apiserver.apiserver import ApiServer, Front  # noqa: E402
-from tarragon.localcluster.daemon.certificates import certificates  # noqa: E402
+from tarragon.localcluster.apiserver.apiserver import ApiServer, ServerConfig  # noqa: E402
+from tarragon.localcluster.daemon.certificates import ensure_certificates  # noqa: E402
 from tarragon.localcluster.home.home import Home  # noqa: E402
 from tarragon.localcluster.registry.api import Api  # noqa: E402
 
@@ -92,7 +92,7 @@ def pod(number: int) -> dict[str, Any]:
 class Bench:
     """The steps of the benchmark, which run one after the other through one client."""
 
-    def __init__(self, http: Http, clients: int, objects: int, server_cpu: Callable[[], float | None]) -> None:
+    def __init__(self, http: HttpClient, clients: int, objects: int, server_cpu: Callable[[], float | None]) -> None:
         self._http = http
         self._clients = clients
         self._objects = objects
@@ -100,7 +100,7 @@ class Bench:
 
     async def run(self) -> list[Row]:
         await self._ensure_namespace()
-        start = (await self._http.list(PODS, Selection(NAMESPACE))).resource_version
+        start = (await self._http.list(PODS, Selector(NAMESPACE))).resource_version
         return [
             await self._each("create a pod", lambda n: self._http.create(PODS, pod(n))),
             await self._each(
@@ -111,7 +111,7 @@ class Bench:
             await self._measured("list all (pods)", self._objects, self._list),
             await self._measured("watch from before (events)", 2 * self._objects, lambda: self._watch(start)),
             await self._each(
-                "delete it", lambda n: self._http.delete(PODS, self._key(n), DeleteOptions(grace_seconds=0))
+                "delete it", lambda n: self._http.delete(PODS, self._key(n), DeleteOptions(grace_period_seconds=0))
             ),
         ]
 
@@ -137,12 +137,12 @@ class Bench:
         return await self._measured(what, self._objects, all_clients)
 
     async def _list(self) -> None:
-        listing = await self._http.list(PODS, Selection(NAMESPACE))
+        listing = await self._http.list(PODS, Selector(NAMESPACE))
         assert len(listing.items) == self._objects
 
     async def _watch(self, since: str) -> None:
         count = 0
-        async for event in self._http.watch(PODS, Selection(NAMESPACE), since):
+        async for event in self._http.watch(PODS, Selector(NAMESPACE), since):
             count += event.type != "BOOKMARK"
             if count == 2 * self._objects:
                 return
@@ -174,11 +174,11 @@ async def serve(folder: Path) -> None:
     clock = SystemClock()
     home = Home(folder)
     home.prepare()
-    files = certificates(home, clock.now())
+    files = ensure_certificates(home, clock.now())
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(files.chain, files.key)
-    api = await Api.open(home.store, clock)
-    server = ApiServer(api, clock, Front(token=TOKEN, tls=tls))
+    api = await Api.open(home.store_path, clock)
+    server = ApiServer(api, clock, ServerConfig(token=TOKEN, tls=tls))
     await server.start()
     gc.freeze()  # as the background server does
     gc.set_threshold(50_000, 20, 50)
@@ -189,7 +189,7 @@ async def serve(folder: Path) -> None:
 
 
 @asynccontextmanager
-async def embedded() -> AsyncIterator[tuple[Server, Callable[[], float]]]:
+async def embedded() -> AsyncIterator[tuple[RestConfig, Callable[[], float]]]:
     # Not in /tmp, which may be in memory, where nothing would be durable.
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=ROOT) as folder:
         process = await asyncio.create_subprocess_exec(
@@ -204,7 +204,7 @@ async def embedded() -> AsyncIterator[tuple[Server, Callable[[], float]]]:
         assert process.stdout is not None
         url, authority = (await process.stdout.readline()).decode().split()
         try:
-            yield Server(url=url, ca_data=read(authority), token=TOKEN), lambda: cpu_of(process.pid)
+            yield RestConfig(url=url, ca_data=read(authority), token=TOKEN), lambda: cpu_of(process.pid)
         finally:
             process.stdin.close()
             await process.wait()
@@ -214,12 +214,12 @@ def read(path: str) -> bytes:
     return Path(path).read_bytes()
 
 
-def server_of(kubeconfig: Path) -> Server:
+def server_of(kubeconfig: Path) -> RestConfig:
     config = yaml.safe_load(kubeconfig.read_text())
     context = next(each["context"] for each in config["contexts"] if each["name"] == config["current-context"])
     cluster = next(each["cluster"] for each in config["clusters"] if each["name"] == context["cluster"])
     user = next(each["user"] for each in config["users"] if each["name"] == context["user"])
-    return Server(
+    return RestConfig(
         url=cluster["server"],
         ca_data=pem(cluster, "certificate-authority"),
         token=user.get("token", ""),
@@ -235,8 +235,8 @@ def pem(part: Mapping[str, Any], name: str) -> bytes:
     return read(part[name]) if name in part else b""
 
 
-async def measure(server: Server, options: argparse.Namespace, cpu: Callable[[], float | None]) -> list[Row]:
-    async with Http(server, random.Random(1)) as http:
+async def measure(server: RestConfig, options: argparse.Namespace, cpu: Callable[[], float | None]) -> list[Row]:
+    async with HttpClient(server, random.Random(1)) as http:
         return await Bench(http, options.clients, options.objects, cpu).run()
 
 

@@ -65,7 +65,7 @@ class Replica:
     exit_codes: list[int] = field(default_factory=list)
 
 
-class BareJob:
+class PlainProcesses:
     """The replicas of one job. Leaving the context stops all replicas that still run."""
 
     def __init__(self, manifest: Path, folder: Path, options: Mapping[str, str], restarts: int = 0) -> None:
@@ -87,7 +87,7 @@ class BareJob:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end()
+        self.stop()
 
     @property
     def names(self) -> Sequence[str]:
@@ -136,7 +136,7 @@ class BareJob:
         """The number of lines that the replica has printed so far."""
         return len(self._replicas[name].log)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop all running replicas with SIGTERM, and after five seconds with SIGKILL."""
         with self._changed:
             self._ending = True
@@ -267,7 +267,7 @@ def free_ports(count: int) -> Sequence[int]:
     raise OSError(f"fewer than {count} ports from {PORTS.start} to {PORTS.stop - 1} are free; stop what uses them")
 
 
-def replicas_asked_for(manifest: Path) -> Sequence[str]:
+def requested_replicas(manifest: Path) -> Sequence[str]:
     (job,) = (document for document in yaml.safe_load_all(manifest.read_text()) if document["kind"] == "TFJob")
     specs = job["spec"]["tfReplicaSpecs"]
     return [f"{kind.lower()}-{index}" for kind, spec in specs.items() for index in range(spec["replicas"])]
@@ -275,11 +275,11 @@ def replicas_asked_for(manifest: Path) -> Sequence[str]:
 
 def run_bare(manifest: Path, folder: Path, options: Mapping[str, str], timeout: float = 110) -> Result:
     """Run the job as a shell script would: start all replicas, wait for the leader, stop the others."""
-    with BareJob(manifest, folder, options) as job:
-        job.start(*replicas_asked_for(manifest))
+    with PlainProcesses(manifest, folder, options) as job:
+        job.start(*requested_replicas(manifest))
         job.wait(job.leader, timeout)
         done = job.result()
-        job.end()
+        job.stop()
         ended = job.result()
     return Result(seconds=done.seconds, exit_codes=ended.exit_codes, logs=ended.logs)
 

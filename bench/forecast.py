@@ -24,7 +24,7 @@ from rich.table import Table
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.support.replay import PHILLY, Asked, Job, Replay, coverage, philly, synthetic  # noqa: E402
+from bench.support.replay import PHILLY, ForecastResult, Replay, TraceJob, coverage, philly, synthetic  # noqa: E402
 from tarragon.scheduling.explain.forecast import Forecast  # noqa: E402
 
 
@@ -33,15 +33,15 @@ def main() -> None:
     parser.add_argument("--traces", default=os.environ.get("TARRAGON_TRACES", ""), help="the folder with the traces")
     table = Table("jobs", "asked", "forecast", "in the band", "before it", "no upper end", "seconds a forecast")
     for what, asked, seconds in measured(parser.parse_args().traces):
-        forecasts = [each for each in asked if isinstance(each.told, Forecast)]
+        forecasts = [each for each in asked if isinstance(each.forecast, Forecast)]
         early = sum(each.is_early for each in forecasts)
-        endless = sum(each.told.latest is None for each in forecasts if isinstance(each.told, Forecast))
+        endless = sum(each.forecast.latest is None for each in forecasts if isinstance(each.forecast, Forecast))
         share = f"{100 * coverage(asked):.0f} %"
         table.add_row(what, str(len(asked)), str(len(forecasts)), share, str(early), str(endless), f"{seconds:.3f}")
     Console(width=110).print(table)
 
 
-def measured(traces: str) -> Iterator[tuple[str, Sequence[Asked], float]]:
+def measured(traces: str) -> Iterator[tuple[str, Sequence[ForecastResult], float]]:
     for seed in (1, 2, 3):
         yield ("synthetic", *timed(Replay(nodes=4, every=15), synthetic(600, seed, 170)))
     if traces:
@@ -49,7 +49,7 @@ def measured(traces: str) -> Iterator[tuple[str, Sequence[Asked], float]]:
             yield (f"philly {cluster}", *timed(Replay(nodes=nodes, every=every), philly(Path(traces), cluster, most)))
 
 
-def timed(replay: Replay, jobs: Sequence[Job]) -> tuple[Sequence[Asked], float]:
+def timed(replay: Replay, jobs: Sequence[TraceJob]) -> tuple[Sequence[ForecastResult], float]:
     """The forecasts of a replay, and the seconds per forecast, which include the replay itself."""
     begin = time.perf_counter()
     asked = replay.of(jobs)

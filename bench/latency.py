@@ -28,16 +28,16 @@ sys.path.insert(0, str(ROOT))
 from bench.support.copies import a_template, copy, name, succeeds  # noqa: E402
 from bench.support.plane import (  # noqa: E402
     TFJOBS,
-    Plane,
-    a_plane,
-    an_operator,
+    BenchCluster,
+    bench_cluster,
     load,
+    operator_process,
     percentile,
     run,
     until,
 )
-from tarragon.client.port import Selection  # noqa: E402
-from tarragon.client.streams import closed_after  # noqa: E402
+from tarragon.client.port import Selector  # noqa: E402
+from tarragon.client.streams import closing_stream  # noqa: E402
 from tarragon.kube.core import PODS  # noqa: E402
 from tarragon.kube.meta import Key  # noqa: E402
 
@@ -49,21 +49,21 @@ GOAL = 0.25
 class Watchers:
     """Watches that record when each job's status first counted a success and when each pod was first seen succeeded."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: BenchCluster) -> None:
         self._plane = plane
         self.counted: dict[str, float] = {}
         self.shown: dict[str, float] = {}
 
     async def jobs(self) -> None:
-        since = (await self._plane.client.list(TFJOBS, Selection(NAMESPACE))).resource_version
-        async with closed_after(self._plane.client.watch(TFJOBS, Selection(NAMESPACE), since)) as events:
+        since = (await self._plane.client.list(TFJOBS, Selector(NAMESPACE))).resource_version
+        async with closing_stream(self._plane.client.watch(TFJOBS, Selector(NAMESPACE), since)) as events:
             async for event in events:
                 if event.object is not None and successes(event.object.status):
                     self.counted.setdefault(event.object.metadata.name, time.monotonic())
 
     async def pods(self) -> None:
-        since = (await self._plane.client.list(PODS, Selection(NAMESPACE))).resource_version
-        async with closed_after(self._plane.client.watch(PODS, Selection(NAMESPACE), since)) as events:
+        since = (await self._plane.client.list(PODS, Selector(NAMESPACE))).resource_version
+        async with closing_stream(self._plane.client.watch(PODS, Selector(NAMESPACE), since)) as events:
             async for event in events:
                 if event.object is not None and event.object.status.phase == "Succeeded":
                     self.shown.setdefault(event.object.metadata.name, time.monotonic())
@@ -74,16 +74,16 @@ def successes(status: object) -> int:
     return int(counts.get("succeeded", 0))
 
 
-async def fill(plane: Plane, jobs: int) -> None:
+async def fill(plane: BenchCluster, jobs: int) -> None:
     """Create running jobs. No operator runs on return, so that the next one finds all of them at its start."""
     namespace = await plane.namespace(NAMESPACE)
-    async with an_operator(plane) as operator:
+    async with operator_process(plane) as operator:
         await operator.ready()
         template = await a_template(plane, operator, namespace, WORKERS)
     await copy(plane, template, range(1, jobs))
 
 
-async def change(plane: Plane, jobs: Sequence[int], rate: float) -> dict[str, float]:
+async def change(plane: BenchCluster, jobs: Sequence[int], rate: float) -> dict[str, float]:
     """Let a pod of each job succeed, at a constant rate. Returns the time of each change by job."""
     began: dict[str, float] = {}
     start = time.monotonic()
@@ -98,9 +98,9 @@ async def change(plane: Plane, jobs: Sequence[int], rate: float) -> dict[str, fl
 
 
 async def measure(jobs: int, changes: int, rate: float) -> None:
-    async with a_plane() as plane:
+    async with bench_cluster() as plane:
         await fill(plane, jobs)
-        async with an_operator(plane) as operator:
+        async with operator_process(plane) as operator:
             await operator.ready()
             await operator.idle(120)
             watchers = Watchers(plane)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench.support.copies import a_template, copy, name, succeeds  # noqa: E402
-from bench.support.plane import TFJOBS, OperatorProcess, Plane, a_plane, an_operator, load, run, until  # noqa: E402
+from bench.support.plane import TFJOBS, BenchCluster, OperatorProcess, bench_cluster, load, operator_process, run, until  # noqa: E402
 from tarragon.kube.meta import Key  # noqa: E402
 
 WORKERS = 3
@@ -77,16 +77,16 @@ async def rest(operator: OperatorProcess, seconds: float) -> str:
 
 async def measure(jobs: int, seconds: float) -> None:
     results = Results()
-    async with a_plane() as plane:
+    async with bench_cluster() as plane:
         namespace = await plane.namespace(NAMESPACE)
-        async with an_operator(plane) as operator:
+        async with operator_process(plane) as operator:
             await operator.ready()
             await operator.idle()
             results.memory("idle", operator, "idle")
             results.say("CPU at rest, idle", await rest(operator, min(seconds, 10)))
             template = await a_template(plane, operator, namespace, WORKERS)
         await copy(plane, template, range(1, FEW))
-        async with an_operator(plane) as operator:
+        async with operator_process(plane) as operator:
             await knows(operator, FEW)
             results.memory(f"{FEW:,} jobs", operator, "few")
         await copy(plane, template, range(FEW, jobs))
@@ -94,12 +94,12 @@ async def measure(jobs: int, seconds: float) -> None:
     results.show()
 
 
-async def come_back(plane: Plane, results: Results, jobs: int, seconds: float) -> None:
+async def come_back(plane: BenchCluster, results: Results, jobs: int, seconds: float) -> None:
     """Measure a restart. The changed job is in the middle of the list, neither its first nor its last."""
     number = jobs // 2
     await succeeds(plane, Key(NAMESPACE, f"{name(number)}-worker-1"))
     began = time.monotonic()
-    async with an_operator(plane) as operator:
+    async with operator_process(plane) as operator:
         ready = asyncio.create_task(when(operator.is_ready))
         acted = asyncio.create_task(when(lambda: is_counted(plane, number)))
         results.say("restart: ready", f"{await ready - began:.1f} s, {operator.cpu():.1f} s of CPU")
@@ -117,7 +117,7 @@ async def when(holds: object) -> float:
     return time.monotonic()
 
 
-async def is_counted(plane: Plane, number: int) -> bool:
+async def is_counted(plane: BenchCluster, number: int) -> bool:
     found = await plane.client.get(TFJOBS, Key(NAMESPACE, name(number)))
     counts: Mapping[str, int] = found.status["replicaStatuses"]["Worker"]
     return counts.get("succeeded", 0) == 1

@@ -31,8 +31,8 @@ sys.path.insert(0, str(ROOT))
 from bench.support.plane import load  # noqa: E402
 from tarragon.base.resources import NVIDIA_GPU  # noqa: E402
 from tarragon.job.model import Replica, ReplicaType  # noqa: E402
-from tarragon.scheduling.api.decision import Place  # noqa: E402
-from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, Snapshot  # noqa: E402
+from tarragon.scheduling.api.decision import Admit  # noqa: E402
+from tarragon.scheduling.api.snapshot import Demand, NodeState, Snapshot, WaitingGang  # noqa: E402
 from tarragon.scheduling.policies import POLICIES  # noqa: E402
 from tarragon.scheduling.state.memory import Memory  # noqa: E402
 
@@ -81,18 +81,24 @@ def by_policy(name: str) -> Callable[[Instance, random.Random], Sequence[Nodes]]
         ]
         eligible = frozenset(state.name for state in states)
         waiting = [
-            Gang(
+            WaitingGang(
                 name=f"{number:03}",
-                queued=NOON,
+                queued_at=NOON,
                 demands=[
-                    Demand(type=ReplicaType.WORKER, each={NVIDIA_GPU: 1}, minimum=size, wish=size, eligible=eligible)
+                    Demand(
+                        type=ReplicaType.WORKER,
+                        resources={NVIDIA_GPU: 1},
+                        minimum=size,
+                        requested=size,
+                        eligible_nodes=eligible,
+                    )
                 ],
             )
             for number, size in enumerate(given.gangs)
         ]
         found: dict[str, Mapping[Replica, str]] = {}
         for decision in POLICIES[name](Snapshot(now=NOON, nodes=states, waiting=waiting), Memory()):
-            if isinstance(decision, Place):
+            if isinstance(decision, Admit):
                 found[decision.gang] = decision.nodes
         return [[int(node) for node in found[gang.name].values()] for gang in waiting]
 

@@ -29,12 +29,23 @@ from rich.table import Table
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.support.calls import Recorded, Recorder  # noqa: E402
-from bench.support.plane import TFJOBS, Plane, a_plane, an_operator, cpu_of, each, job, load, run, until  # noqa: E402
+from bench.support.calls import RecordedJob, Recorder  # noqa: E402
+from bench.support.plane import (  # noqa: E402
+    TFJOBS,
+    BenchCluster,
+    bench_cluster,
+    cpu_of,
+    each,
+    job,
+    load,
+    operator_process,
+    run,
+    until,
+)
 from tarragon.base.clock import SystemClock  # noqa: E402
-from tarragon.client.port import Selection  # noqa: E402
+from tarragon.client.port import Selector  # noqa: E402
 from tarragon.kube.core import PODS  # noqa: E402
-from tarragon.operator.manager.operator import Operator, Options  # noqa: E402
+from tarragon.operator.manager.operator import Operator, OperatorOptions  # noqa: E402
 
 WORKERS = 4
 REPLICAS = WORKERS + 1
@@ -55,11 +66,11 @@ class Run:
         return self.jobs / self.seconds
 
 
-async def recorded(plane: Plane) -> Recorded:
+async def recorded(plane: BenchCluster) -> RecordedJob:
     """Record all writes of the operator for one job."""
     namespace = await plane.namespace("recorded")
     recorder = Recorder(plane.client)
-    operator = asyncio.create_task(Operator(recorder, SystemClock(), Options()).run())
+    operator = asyncio.create_task(Operator(recorder, SystemClock(), OperatorOptions()).run())
     await plane.client.create(TFJOBS, job(namespace, FIRST, WORKERS))
     written = -1
 
@@ -70,11 +81,11 @@ async def recorded(plane: Plane) -> Recorded:
 
     await until(rests, "the first job is made", pause=1.0)
     operator.cancel()
-    return Recorded(FIRST, namespace, list(recorder.calls))
+    return RecordedJob(FIRST, namespace, list(recorder.calls))
 
 
-async def ours(plane: Plane, namespace: str, jobs: int) -> Run:
-    async with an_operator(plane) as operator:
+async def ours(plane: BenchCluster, namespace: str, jobs: int) -> Run:
+    async with operator_process(plane) as operator:
         await operator.ready()
         await operator.idle()
         before = operator.cpu()
@@ -90,7 +101,7 @@ async def ours(plane: Plane, namespace: str, jobs: int) -> Run:
     return await audited(plane, namespace, jobs, spent)
 
 
-async def bare(plane: Plane, namespace: str, like: Run, calls: Recorded) -> Run:
+async def bare(plane: BenchCluster, namespace: str, like: Run, calls: RecordedJob) -> Run:
     plan = {
         "calls": [(call.kind, call.method, call.path, call.body) for call in calls.calls],
         "job": calls.job,
@@ -137,20 +148,20 @@ def a_job(namespace: str, number: int) -> dict[str, object]:
     return job(namespace, name(number), WORKERS)
 
 
-async def require_all(plane: Plane, namespace: str, jobs: int) -> None:
-    pods = await plane.client.list(PODS, Selection(namespace))
-    found = await plane.client.list(TFJOBS, Selection(namespace))
+async def require_all(plane: BenchCluster, namespace: str, jobs: int) -> None:
+    pods = await plane.client.list(PODS, Selector(namespace))
+    found = await plane.client.list(TFJOBS, Selector(namespace))
     without = [each.metadata.name for each in found.items if not (each.status or {}).get("conditions")]
     if len(pods.items) != jobs * REPLICAS or without:
         raise RuntimeError(f"{namespace}: {len(pods.items)} pods, {len(without)} jobs without a status")
 
 
-async def audited(plane: Plane, namespace: str, jobs: int, cpu: float) -> Run:
+async def audited(plane: BenchCluster, namespace: str, jobs: int, cpu: float) -> Run:
     """The times and calls in the audit log. A run is identified by its namespace."""
     calls: Counter[tuple[str, str]] = Counter()
     begins: list[dt.datetime] = []
     ends: list[dt.datetime] = []
-    for event in await asyncio.to_thread(plane.control_plane.audit):
+    for event in await asyncio.to_thread(plane.control_plane.audit_events):
         about = event.get("objectRef", {})
         if about.get("namespace") != namespace or event["verb"] not in {"create", "patch", "update", "delete"}:
             continue
@@ -190,14 +201,14 @@ def show(operator: Sequence[Run], client: Sequence[Run]) -> None:
 
 async def measure(jobs: int, rounds: int) -> None:
     """Measure each run on a new control plane, so that objects of an earlier run cause no work."""
-    async with a_plane() as plane:
+    async with bench_cluster() as plane:
         calls = await recorded(plane)
     operator: list[Run] = []
     client: list[Run] = []
     for _ in range(rounds):
-        async with a_plane() as plane:
+        async with bench_cluster() as plane:
             operator.append(await ours(plane, await plane.namespace("operator"), jobs))
-        async with a_plane() as plane:
+        async with bench_cluster() as plane:
             client.append(await bare(plane, await plane.namespace("client"), operator[-1], calls))
     show(operator, client)
 

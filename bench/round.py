@@ -28,9 +28,9 @@ from rich.table import Table
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.support.crowd import Crowd  # noqa: E402
+from bench.support.crowd import RandomCluster  # noqa: E402
 from bench.support.plane import load  # noqa: E402
-from tarragon.scheduling.api.decision import Place, Resize, Wait  # noqa: E402
+from tarragon.scheduling.api.decision import Admit, Defer, Resize  # noqa: E402
 from tarragon.scheduling.policies import POLICIES  # noqa: E402
 from tarragon.scheduling.state.memory import Memory  # noqa: E402
 
@@ -65,7 +65,7 @@ def percentile(times: Sequence[float], part: float) -> float:
 
 
 def measured(policy: str, scene: Scene, rounds: int, seed: int) -> Measured:
-    crowd, memory = Crowd.of(scene.nodes, scene.waiting, scene.running, seed), Memory()
+    crowd, memory = RandomCluster.of(scene.nodes, scene.waiting, scene.running, seed), Memory()
     times: list[float] = []
     cpu: list[float] = []
     decided: Counter[str] = Counter()
@@ -77,15 +77,15 @@ def measured(policy: str, scene: Scene, rounds: int, seed: int) -> Measured:
         cpu.append((time.thread_time() - began) * 1000)
         if len(times) > 1:
             decided.update(
-                kind.__name__ for one in decisions for kind in (Place, Resize, Wait) if isinstance(one, kind)
+                kind.__name__ for one in decisions for kind in (Admit, Resize, Defer) if isinstance(one, kind)
             )
-        crowd.happens(decisions, CHANGES, scene.waiting - len(crowd.waiting) + CHANGES, PAUSE)
+        crowd.advance(decisions, CHANGES, scene.waiting - len(crowd.waiting) + CHANGES, PAUSE)
     return Measured(times[0], sorted(times[1:]), sorted(cpu[1:]), decided)
 
 
 def held(policy: str, scene: Scene, seed: int) -> str:
     """The memory of a cycle in addition to the snapshot: its peak, and what is left afterwards."""
-    crowd, memory = Crowd.of(scene.nodes, scene.waiting, scene.running, seed), Memory()
+    crowd, memory = RandomCluster.of(scene.nodes, scene.waiting, scene.running, seed), Memory()
     snapshot = crowd.snapshot()
     process = psutil.Process()
     resident = process.memory_info().rss / 2**20

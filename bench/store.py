@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tarragon.base.clock import SystemClock  # noqa: E402
-from tarragon.localcluster.api.requests import ListOptions, Patch, PatchType, WatchOptions  # noqa: E402
+from tarragon.localcluster.api.requests import ListOptions, PatchBody, PatchType, WatchOptions  # noqa: E402
 from tarragon.localcluster.registry.api import Api  # noqa: E402
 
 PODS = ("", "v1", "pods")
@@ -67,7 +67,9 @@ class Bench:
     async def report(self, number: int) -> None:
         target = self.api.target(PODS, NAMESPACE, f"job-worker-{number:05}", "status")
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        await self.api.patch(target, Patch(PatchType.MERGE, {"status": {"phase": "Running", "conditions": [ready]}}))
+        await self.api.patch(
+            target, PatchBody(PatchType.MERGE, {"status": {"phase": "Running", "conditions": [ready]}})
+        )
 
     async def delete(self, number: int) -> None:
         await self.api.delete(self.api.target(PODS, NAMESPACE, f"job-worker-{number:05}"))

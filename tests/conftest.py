@@ -137,7 +137,7 @@ NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
         "helm": lacks_helm,
         "jq": lacks_jq,
         "rsyslog": lacks_rsyslog,
-        "real": controlplane.lacks,
+        "real": controlplane.missing_reason,
     }
 )
 

@@ -84,11 +84,11 @@ _IDENTITIES: Mapping[str, tuple[str, Sequence[str]]] = MappingProxyType(
 )
 
 
-class NoControlPlane(Exception):
+class ControlPlaneUnavailableError(Exception):
     """The programs are missing, or one of them did not start; the message says what to do."""
 
 
-def lacks() -> str | None:
+def missing_reason() -> str | None:
     """The reason why no control plane can be started on this machine, or None."""
     given = os.environ.get(ASSETS)
     if given:
@@ -104,7 +104,7 @@ def binaries() -> Path:
     if given:
         return Path(given)
     if not SHARED.is_dir():
-        raise NoControlPlane(ADVICE)
+        raise ControlPlaneUnavailableError(ADVICE)
     unpacked = ROOT / ".tools" / "kubernetes"
     unpacked.mkdir(parents=True, exist_ok=True)
     with (unpacked / ".lock").open("w") as lock:
@@ -150,7 +150,7 @@ class ControlPlane:
         try:
             control_plane._prepare()
             for name in _ORDER:
-                control_plane.start_again(name)
+                control_plane.restart(name)
         except BaseException:
             control_plane.stop()
             raise
@@ -179,13 +179,13 @@ class ControlPlane:
         """Kill a server, such as `kube-apiserver`, with SIGKILL."""
         self._stop_server(name, signal.SIGKILL)
 
-    def start_again(self, name: str) -> None:
+    def restart(self, name: str) -> None:
         """Start a server that was killed, on the same port; it answers on return."""
         if name in {CONTROLLERS, SCHEDULER} and not self._full:
             return
         program = self._binaries / name
         if not program.exists():
-            raise NoControlPlane(f"{program} does not exist; {ADVICE}")
+            raise ControlPlaneUnavailableError(f"{program} does not exist; {ADVICE}")
         with (self.folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 [program, *self._flags(name)],
@@ -201,9 +201,9 @@ class ControlPlane:
             self._wait_until(name, lambda: self.get("/readyz") == b"ok")
             self._wait_until(name, lambda: bool(self.get("/api/v1/namespaces/default")))
         elif name == CONTROLLERS:
-            self._wait_until(name, lambda: self.takes_pods("default"))
+            self._wait_until(name, lambda: self.has_service_account("default"))
 
-    def takes_pods(self, namespace: str) -> bool:
+    def has_service_account(self, namespace: str) -> bool:
         """Whether the default service account of a namespace exists, with its token Secret in old versions."""
         account = self.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
         return b'"secrets"' in account if self.minor < _NO_SECRET_OF_TOKENS_SINCE else bool(account)
@@ -214,7 +214,7 @@ class ControlPlane:
         self._write_kubeconfig(path, name, groups)
         return path
 
-    def audit(self) -> list[Json]:
+    def audit_events(self) -> list[Json]:
         """Every request so far except those of the control plane itself, as audit events of level Metadata, in order.
 
         The user name of an unauthenticated request is empty. `forget_audit` begins anew.
@@ -359,7 +359,9 @@ class ControlPlane:
         while not answers():
             if self._running[name].poll() is not None or time.monotonic() > end:
                 log = (self.folder / f"{name}.log").read_text(errors="replace").splitlines()
-                raise NoControlPlane(f"{name} did not start; its last log lines:\n" + "\n".join(log[-20:]))
+                raise ControlPlaneUnavailableError(
+                    f"{name} did not start; its last log lines:\n" + "\n".join(log[-20:])
+                )
             time.sleep(0.05)
 
     def _stop_server(self, name: str, number: signal.Signals) -> None:
@@ -395,7 +397,7 @@ def _minor(folder: Path) -> int:
     output = subprocess.run([folder / API_SERVER, "--version"], capture_output=True, text=True, check=True, timeout=60)
     version = re.search(r"v1\.(\d+)", output.stdout)
     if version is None:
-        raise NoControlPlane(f"{folder / API_SERVER} does not print its version: {output.stdout!r}")
+        raise ControlPlaneUnavailableError(f"{folder / API_SERVER} does not print its version: {output.stdout!r}")
     return int(version[1])
 
 
@@ -497,7 +499,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         plane = ControlPlane.start(options.folder.absolute(), full=not options.plain, arguments=flags)
-    except NoControlPlane as error:
+    except ControlPlaneUnavailableError as error:
         sys.exit(f"controlplane: {error}")
     print(f"ready  {plane.url}  export KUBECONFIG={plane.kubeconfig}", flush=True)
     try:

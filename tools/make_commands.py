@@ -14,9 +14,9 @@ from pathlib import Path
 
 import click
 
-from tarragon.cli.main import root
+from tarragon.cli.main import root_command
 from tarragon.cli.options.command_tree import COMMANDS
-from tarragon.cli.options.config_file import known_flags
+from tarragon.cli.options.config_file import flags_of
 from tools.written import write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "commands.md"
@@ -38,7 +38,7 @@ def page() -> Iterator[str]:
     yield HEAD
     yield "## Options of every command"
     yield ""
-    yield from options("TARRAGON", root)
+    yield from options("TARRAGON", root_command)
     for name, module in COMMANDS.items():
         command: object = import_module(module).command
         if isinstance(command, click.Command):
@@ -60,7 +60,7 @@ def section(name: str, command: click.Command) -> Iterator[str]:
 def usage(name: str, command: click.Command) -> str:
     arguments = [param.make_metavar(click.Context(command)) for param in command.params if is_argument(param)]
     kinds = ["COMMAND"] if isinstance(command, click.Group) else []
-    return " ".join([name, *(["[OPTIONS]"] if known_flags(command) else []), *arguments, *kinds])
+    return " ".join([name, *(["[OPTIONS]"] if flags_of(command) else []), *arguments, *kinds])
 
 
 def is_argument(param: click.Parameter) -> bool:
@@ -80,7 +80,7 @@ def paragraphs(text: str) -> Iterator[str]:
 
 
 def options(prefix: str, command: click.Command) -> Iterator[str]:
-    flags = known_flags(command)
+    flags = flags_of(command)
     if not flags:
         return
     yield "| option | | variable |"
@@ -91,7 +91,7 @@ def options(prefix: str, command: click.Command) -> Iterator[str]:
 
 
 def flag_names(option: click.Option) -> str:
-    context = click.Context(root)
+    context = click.Context(root_command)
     value = "" if option.is_flag else f" {option.make_metavar(context)}"
     return (
         ", ".join(f"`{each}`" for each in option.opts[:-1])

@@ -15,14 +15,14 @@ from typing import Any
 import yaml
 
 from tarragon.frameworks.catalog import FRAMEWORKS
-from tarragon.frameworks.tensorflow.fields import Spec
-from tarragon.operator.rbac import FOR_EVERYBODY, Permission, Scope, permissions
+from tarragon.frameworks.tensorflow.fields import SpecField
+from tarragon.operator.rbac import FOR_AUTHENTICATED_USERS, Permission, Scope, permissions
 from tools.written import write_or_check
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 HEAD = "# Written by tools/make_deploy.py; do not edit.\n"
-HOME = "tarragon-system"
-NAMESPACED = "default"
+OPERATOR_NAMESPACE = "tarragon-system"
+NAMESPACE_PLACEHOLDER = "default"
 """A namespace that kustomize replaces, because the subject of a binding must have one."""
 OF_EACH = "# Install this in each namespace whose jobs the operator manages.\n"
 RBAC = "rbac.authorization.k8s.io"
@@ -41,7 +41,9 @@ OF_NO_ROLE = "# Not aggregated to another role: bind it to the users who need it
 
 Rule = tuple[Mapping[str, Any], str]
 
-_LEAST, _MOST = (f"self.{name.value.replace('-', '__dash__')}" for name in (Spec.MIN_INSTANCES, Spec.MAX_INSTANCES))
+_LEAST, _MOST = (
+    f"self.{name.value.replace('-', '__dash__')}" for name in (SpecField.MIN_INSTANCES, SpecField.MAX_INSTANCES)
+)
 
 # Rules that an API server of 1.25 or newer checks before the operator does. Jobs of every generation must pass.
 CEL_RULES: Mapping[str, str] = {
@@ -61,25 +63,33 @@ def main(arguments: list[str]) -> int:
 def rendered() -> Iterator[tuple[Path, str]]:
     yield DEPLOY / "permissions.yaml", HEAD + documents(cluster_wide())
     yield DEPLOY / "users.yaml", HEAD + documents(of_users())
-    yield DEPLOY / "namespaced" / "role.yaml", HEAD + OF_EACH + role("Role", "tarragon", rules_of(_of(Scope.JOBS)))
+    yield (
+        DEPLOY / "namespaced" / "role.yaml",
+        HEAD + OF_EACH + role("Role", "tarragon", rules_of(_of(Scope.JOB_NAMESPACES))),
+    )
     yield DEPLOY / "namespaced" / "permissions.yaml", HEAD + documents(in_its_own_namespace())
     yield DEPLOY / "namespaced" / "tarragon.yaml", HEAD + in_its_namespace((DEPLOY / "tarragon.yaml").read_text())
     yield DEPLOY / "components" / "rules" / "kustomization.yaml", HEAD + cel_component()
 
 
 def cluster_wide() -> Iterator[str]:
-    yield role("ClusterRole", "tarragon", rules_of(_of(Scope.JOBS, Scope.CLUSTER)))
-    yield binding("ClusterRole", "tarragon", HOME)
-    yield role("Role", "tarragon-leader", rules_of(_of(Scope.HOME, Scope.PLACING)), HOME)
-    yield binding("Role", "tarragon-leader", HOME)
-    yield role("Role", "tarragon-rules", rules_of([FOR_EVERYBODY]), HOME)
-    yield binding("Role", "tarragon-rules", HOME, EVERYBODY)
+    yield role("ClusterRole", "tarragon", rules_of(_of(Scope.JOB_NAMESPACES, Scope.CLUSTER)))
+    yield binding("ClusterRole", "tarragon", OPERATOR_NAMESPACE)
+    yield role(
+        "Role",
+        "tarragon-leader",
+        rules_of(_of(Scope.OPERATOR_NAMESPACE, Scope.OPERATOR_NAMESPACE_IF_CLUSTER_WIDE)),
+        OPERATOR_NAMESPACE,
+    )
+    yield binding("Role", "tarragon-leader", OPERATOR_NAMESPACE)
+    yield role("Role", "tarragon-rules", rules_of([FOR_AUTHENTICATED_USERS]), OPERATOR_NAMESPACE)
+    yield binding("Role", "tarragon-rules", OPERATOR_NAMESPACE, EVERYBODY)
 
 
 def in_its_own_namespace() -> Iterator[str]:
-    yield binding("Role", "tarragon", NAMESPACED)
-    yield role("Role", "tarragon-leader", rules_of(_of(Scope.HOME)))
-    yield binding("Role", "tarragon-leader", NAMESPACED)
+    yield binding("Role", "tarragon", NAMESPACE_PLACEHOLDER)
+    yield role("Role", "tarragon-leader", rules_of(_of(Scope.OPERATOR_NAMESPACE)))
+    yield binding("Role", "tarragon-leader", NAMESPACE_PLACEHOLDER)
 
 
 def of_users() -> Iterator[str]:
@@ -129,7 +139,7 @@ def role(
 def binding(kind: str, name: str, home: str, subject: Mapping[str, str] | None = None) -> str:
     """A binding of a role to a subject, by default to the operator's own service account."""
     own = {"kind": "ServiceAccount", "name": "tarragon", "namespace": home}
-    namespace = "" if kind == "ClusterRole" or home == NAMESPACED else home
+    namespace = "" if kind == "ClusterRole" or home == NAMESPACE_PLACEHOLDER else home
     return _yaml(
         {
             "apiVersion": f"{RBAC}/v1",
@@ -143,7 +153,7 @@ def binding(kind: str, name: str, home: str, subject: Mapping[str, str] | None =
 
 def in_its_namespace(text: str) -> str:
     """The operator's manifest without head and namespace, with the option that limits it to its own namespace."""
-    body = text[text.index("apiVersion:") :].replace(f"  namespace: {HOME}\n", "")
+    body = text[text.index("apiVersion:") :].replace(f"  namespace: {OPERATOR_NAMESPACE}\n", "")
     here = "        - name: MY_POD_NAMESPACE\n          valueFrom:\n            fieldRef:\n"
     here += "              apiVersion: v1\n              fieldPath: metadata.namespace\n"
     return body.replace("        env:\n", f"        env:\n{here}").replace(

@@ -18,7 +18,7 @@ from typing import Any
 
 import kubernetes_validate
 
-from tarragon.localcluster.kinds.registry import Registry
+from tarragon.localcluster.kinds.registry import KindRegistry
 
 VERSION = "1.32.0"
 TARGET = Path(__file__).parent.parent / "tarragon" / "localcluster" / "kinds" / "openapi.json.gz"
@@ -60,7 +60,7 @@ def source() -> dict[str, Any]:
 
 def served() -> set[tuple[str, str, str]]:
     """The (group, version, kind) of every built-in kind that is part of Kubernetes."""
-    kinds = {(kind.group, kind.version, kind.kind) for kind in Registry() if not kind.is_custom}
+    kinds = {(kind.group, kind.version, kind.kind) for kind in KindRegistry() if not kind.is_custom}
     return {kind for kind in kinds if kind[0] not in FROM_ELSEWHERE}
 
 

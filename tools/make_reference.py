@@ -18,7 +18,11 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.frameworks.tensorflow import default_server
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-from tarragon.frameworks.tensorflow.reference import CONDITIONS, KNOWN_BY, OF_STATUS
+from tarragon.frameworks.tensorflow.reference import (
+    CONDITION_DESCRIPTIONS,
+    RECOGNITION_DESCRIPTIONS,
+    STATUS_DESCRIPTIONS,
+)
 from tarragon.frameworks.tensorflow.schema import schema
 from tarragon.job.model import TrainingJob
 from tarragon.job.status import JobStatus
@@ -56,24 +60,24 @@ BY_TYPE: Mapping[str, Any] = {"string": "a", "integer": 1, "boolean": True, "obj
 
 # The default of a field in a job that does not set it, by the last part of the field's path.
 DEFAULTS: Mapping[str, Callable[[TrainingJob], str]] = {
-    "replicas": lambda job: str(job.groups[0].wish),
-    "restartPolicy": lambda job: job.groups[0].restart_policy.value,
-    "tfPort": lambda job: str(job.groups[0].port),
-    "tf_port": lambda job: str(job.groups[0].port),
-    "tfReplicaType": lambda job: job.groups[-1].type.value.upper(),
-    "tf_replica_type": lambda job: job.groups[-1].type.value.upper(),
-    "cleanPodPolicy": lambda job: job.run_policy.clean_pods.value,
-    "ttlSecondsAfterFinished": lambda job: "never" if job.run_policy.ttl_after_finished is None else "",
-    "activeDeadlineSeconds": lambda job: "no limit" if job.run_policy.active_deadline is None else "",
+    "replicas": lambda job: str(job.replica_specs[0].replicas),
+    "restartPolicy": lambda job: job.replica_specs[0].restart_policy.value,
+    "tfPort": lambda job: str(job.replica_specs[0].port),
+    "tf_port": lambda job: str(job.replica_specs[0].port),
+    "tfReplicaType": lambda job: job.replica_specs[-1].type.value.upper(),
+    "tf_replica_type": lambda job: job.replica_specs[-1].type.value.upper(),
+    "cleanPodPolicy": lambda job: job.run_policy.clean_pod_policy.value,
+    "ttlSecondsAfterFinished": lambda job: "never" if job.run_policy.ttl_seconds_after_finished is None else "",
+    "activeDeadlineSeconds": lambda job: "no limit" if job.run_policy.active_deadline_seconds is None else "",
     "backoffLimit": lambda job: "no limit" if job.run_policy.backoff_limit is None else "",
     "suspend": lambda job: str(job.run_policy.suspend).lower(),
     "successPolicy": lambda job: job.success_policy.value or "empty",
-    "enableDynamicWorker": lambda job: str(job.sparse_cluster).lower(),
-    "max-instances": lambda job: "not elastic" if job.elastic is None else "",
-    "min-instances": lambda job: "not elastic" if job.elastic is None else "",
+    "enableDynamicWorker": lambda job: str(job.enable_dynamic_worker).lower(),
+    "max-instances": lambda job: "not elastic" if job.elastic_policy is None else "",
+    "min-instances": lambda job: "not elastic" if job.elastic_policy is None else "",
     "RuntimeId": lambda job: f"{len(job.runtime_id)} characters, from the job's uid",
     "tfImage": lambda _: f"`{default_server.IMAGE}`",
-    "terminationPolicy": lambda job: "MASTER 0" if job.decider is None else "",
+    "terminationPolicy": lambda job: "MASTER 0" if job.named_chief is None else "",
     "serviceType": lambda _: "ClusterIP",
 }
 
@@ -107,8 +111,8 @@ def pages() -> Iterator[tuple[Path, str]]:
 def page(framework: Framework) -> Iterator[str]:
     dialects = [dialect for name in GENERATIONS for dialect in framework.dialects if dialect.name == name]
     whole = schema()
-    fields = [field for field in walked(whole) if field.path.startswith("spec.")]
-    fates = {dialect.name: {field.path: fate(dialect, field) for field in fields} for dialect in dialects}
+    fields = [field for field in schema_fields(whole) if field.path.startswith("spec.")]
+    fates = {dialect.name: {field.path: field_support(dialect, field) for field in fields} for dialect in dialects}
     fields = [field for field in fields if any(fates[name][field.path] != UNKNOWN for name in fates)]
     yield from (HEAD, "", f"# {framework.kind} of {framework.resource.group}", "", whole["description"], "")
     explain = f"kubectl explain {framework.resource.plural}.{framework.resource.group}.spec"
@@ -131,10 +135,12 @@ def generations(dialects: Sequence[Dialect]) -> Iterator[str]:
     rows = []
     for dialect in dialects:
         job = read(dialect, plain(dialect))
-        clean, restart = job.run_policy.clean_pods.value, job.groups[0].restart_policy.value
+        clean, restart = job.run_policy.clean_pod_policy.value, job.replica_specs[0].restart_policy.value
         if GENERATIONS[dialect.name].is_list:
             restart = "from the template"
-        rows.append((short(dialect), f"`{dialect.api_version}`", KNOWN_BY[dialect.name], clean, restart))
+        rows.append(
+            (short(dialect), f"`{dialect.api_version}`", RECOGNITION_DESCRIPTIONS[dialect.name], clean, restart)
+        )
     heads = ("generation", "apiVersion", "recognized by", "default cleanPodPolicy", "default restartPolicy")
     yield from table(heads, rows)
 
@@ -143,19 +149,20 @@ def statuses(dialects: Sequence[Dialect], whole: Mapping[str, Any]) -> Iterator[
     """The status fields of each generation, as its dialect writes them."""
     rows = []
     for dialect in dialects:
-        written = dialect.status(read(dialect, plain(dialect)), JobStatus())
+        written = dialect.status_fields(read(dialect, plain(dialect)), JobStatus())
         names = [*written, *(("startTime", "completionTime") if dialect.has_conditions else ())]
         rows.append((short(dialect), ", ".join(f"`{name}`" for name in names)))
     yield from table(("generation", "fields"), rows)
     yield ""
     shown_names = {name for _, names in rows for name in re.findall(r"`(.+?)`", names)}
     yield from table(
-        ("field", "meaning"), ((f"`{name}`", OF_STATUS[name]) for name in OF_STATUS if name in shown_names)
+        ("field", "meaning"),
+        ((f"`{name}`", STATUS_DESCRIPTIONS[name]) for name in STATUS_DESCRIPTIONS if name in shown_names),
     )
     yield from ("", "Conditions. Generations without a field for them have them in `tarragon.record`:", "")
-    yield from table(("condition", "while true"), CONDITIONS.items())
+    yield from table(("condition", "while true"), CONDITION_DESCRIPTIONS.items())
     yield from ("", "The field `tarragon` has everything for which a generation has no field of its own.", "")
-    ours = [field for field in walked(whole) if field.path.startswith("status.tarragon.")]
+    ours = [field for field in schema_fields(whole) if field.path.startswith("status.tarragon.")]
     yield from table(("field", "type", "meaning"), ((f"`{one.shown}`", kind(one), description(one)) for one in ours))
 
 
@@ -166,14 +173,14 @@ def default(dialects: Sequence[Dialect], field: Field) -> str:
         return ""
     generations_of: dict[str, list[str]] = {}
     for dialect in dialects:
-        if fate(dialect, field) == TAKEN:
+        if field_support(dialect, field) == TAKEN:
             generations_of.setdefault(find(read(dialect, plain(dialect))), []).append(short(dialect))
     if len(generations_of) == 1:
         return next(iter(generations_of))
     return "; ".join(f"{value}: {', '.join(names)}" for value, names in generations_of.items())
 
 
-def fate(dialect: Dialect, field: Field) -> str:
+def field_support(dialect: Dialect, field: Field) -> str:
     """Whether a generation accepts the field, ignores it, or does not have it."""
     is_list = GENERATIONS[dialect.name].is_list
     if not is_list and field.path.startswith(LISTS):
@@ -184,7 +191,7 @@ def fate(dialect: Dialect, field: Field) -> str:
     steps = field.path.replace(".*", ".Worker").replace("[]", ".0").split(".")
     put(manifest, steps, SAMPLES.get(field.name) or BY_TYPE.get(field.schema.get("type", ""), {}))
     place = field.path.replace(".*", ".Worker").replace("[]", "[0]")
-    reading = dialect.read(manifest)
+    reading = dialect.decode(manifest)
     if any(place.startswith(one.path) for one in reading.unknown):
         return UNKNOWN
     return IDLE if any(place.startswith(one.path) and "no effect" in str(one) for one in reading.warnings) else TAKEN
@@ -212,19 +219,19 @@ def plain(dialect: Dialect) -> dict[str, Any]:
 
 
 def read(dialect: Dialect, manifest: Mapping[str, Any]) -> TrainingJob:
-    job = dialect.read(manifest).job
+    job = dialect.decode(manifest).job
     assert job is not None, manifest  # noqa: S101 - the manifest is ours
     return job
 
 
-def walked(found: Mapping[str, Any], path: str = "") -> Iterator[Field]:
+def schema_fields(found: Mapping[str, Any], path: str = "") -> Iterator[Field]:
     """Every field of a schema, depth first."""
     for name, below in found.get("properties", {}).items():
         place = f"{path}.{name}" if path else name
         yield Field(place, below)
         for mark, inner in (("", below), (".*", below.get("additionalProperties")), ("[]", below.get("items"))):
             if isinstance(inner, dict):
-                yield from walked(inner, place + mark)
+                yield from schema_fields(inner, place + mark)
 
 
 def kind(field: Field) -> str:

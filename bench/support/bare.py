@@ -16,13 +16,13 @@ from typing import Any
 
 import aiohttp
 
-from bench.support.calls import Recorded, Written
+from bench.support.calls import RecordedJob, RecordedWrite
 
 JOBS_AT_ONCE = 16
 CONNECTIONS = 32
 
 
-async def make(session: aiohttp.ClientSession, url: str, call: Written) -> None:
+async def make(session: aiohttp.ClientSession, url: str, call: RecordedWrite) -> None:
     is_patch = call.method == "PATCH"
     headers = {"Content-Type": "application/merge-patch+json" if is_patch else "application/json"}
     async with session.request(call.method, url + call.path, data=call.body.encode(), headers=headers) as answer:
@@ -32,8 +32,8 @@ async def make(session: aiohttp.ClientSession, url: str, call: Written) -> None:
 
 
 async def run(plan: dict[str, Any], names: asyncio.Queue[str | None]) -> None:
-    calls = [Written(tuple(kind), method, path, body) for kind, method, path, body in plan["calls"]]
-    recorded = Recorded(plan["job"], plan["namespace"], calls)
+    calls = [RecordedWrite(tuple(kind), method, path, body) for kind, method, path, body in plan["calls"]]
+    recorded = RecordedJob(plan["job"], plan["namespace"], calls)
     totals = {(verb, resource): count for verb, resource, count in plan["totals"]}
     folder = plan["folder"]
     tls = ssl.create_default_context(cafile=f"{folder}/ca.crt")

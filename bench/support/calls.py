@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tarragon.client.middleware.middleware import Passing
-from tarragon.client.port import Cluster
+from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.port import Client
 from tarragon.kube.codec import encode
 from tarragon.kube.core import LEASES
 from tarragon.kube.meta import Key, Resource
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class RecordedWrite:
     """One write. `kind` is its verb and resource, as metrics count it."""
 
     kind: tuple[str, str]
@@ -24,22 +24,22 @@ class Written:
     path: str
     body: str
 
-    def of(self, job: str, namespace: str, recorded: Recorded) -> Written:
+    def of(self, job: str, namespace: str, recorded: RecordedJob) -> RecordedWrite:
         """The same write for another job. The recorded name must not occur in any other word."""
 
         def moved(text: str) -> str:
             return text.replace(recorded.job, job).replace(recorded.namespace, namespace)
 
-        return Written(self.kind, self.method, moved(self.path), moved(self.body))
+        return RecordedWrite(self.kind, self.method, moved(self.path), moved(self.body))
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedJob:
     job: str
     namespace: str
-    calls: Sequence[Written]
+    calls: Sequence[RecordedWrite]
 
-    def steps(self, number: int, jobs: int, totals: Mapping[tuple[str, str], int]) -> Iterator[list[Written]]:
+    def steps(self, number: int, jobs: int, totals: Mapping[tuple[str, str], int]) -> Iterator[list[RecordedWrite]]:
         """The calls of job `number` of `jobs`, in batches. Over all jobs, the calls of each kind add up to the totals.
 
         As in the operator, creates run in batches of four, then eight and so on, and all other calls one by one.
@@ -51,7 +51,7 @@ class Recorded:
             count = left.get(call.kind, 0) if is_last else min(1, left.get(call.kind, 0))
             left[call.kind] = left.get(call.kind, 0) - count
             calls += [call] * count
-        batch: list[Written] = []
+        batch: list[RecordedWrite] = []
         size = 4
         for call in calls:
             together = call.kind in {("create", "pods"), ("create", "services")}
@@ -67,12 +67,12 @@ class Recorded:
             yield batch
 
 
-class Recorder(Passing):
+class Recorder(DelegatingClient):
     """A cluster client that records every write except those of leases, without resourceVersion and uid."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Client) -> None:
         super().__init__(cluster)
-        self.calls: list[Written] = []
+        self.calls: list[RecordedWrite] = []
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
         path = resource.path(body["metadata"].get("namespace", ""))
@@ -90,4 +90,4 @@ class Recorder(Passing):
 
     def _record(self, kind: tuple[str, str], method: str, path: str, body: Mapping[str, Any]) -> None:
         if kind[1] != LEASES.full_name:
-            self.calls.append(Written(kind, method, path, encode(body).decode()))
+            self.calls.append(RecordedWrite(kind, method, path, encode(body).decode()))

@@ -15,8 +15,18 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from bench.support.plane import NODE_COUNT, TFJOBS, OperatorProcess, Plane, each, heartbeat, job, node_name, until
-from tarragon.client.port import Selection
+from bench.support.plane import (
+    NODE_COUNT,
+    TFJOBS,
+    BenchCluster,
+    OperatorProcess,
+    each,
+    heartbeat,
+    job,
+    node_name,
+    until,
+)
+from tarragon.client.port import Selector
 from tarragon.kube.codec import encode
 from tarragon.kube.core import PODS, SERVICES
 from tarragon.kube.meta import Key
@@ -64,10 +74,10 @@ def name(number: int) -> str:
     return f"job-{number:05}"
 
 
-async def a_template(plane: Plane, operator: OperatorProcess, namespace: str, workers: int) -> Template:
+async def a_template(plane: BenchCluster, operator: OperatorProcess, namespace: str, workers: int) -> Template:
     """Let the operator create a job, mark its pods as running, and read all its objects."""
     await plane.client.create(TFJOBS, job(namespace, name(0), workers))
-    selection = Selection(namespace)
+    selection = Selector(namespace)
 
     async def made() -> bool:
         return len((await plane.client.list(PODS, selection)).items) == workers + 1
@@ -83,7 +93,7 @@ async def a_template(plane: Plane, operator: OperatorProcess, namespace: str, wo
     await until(is_running, "the first job runs")
     await operator.idle()
     owner = await plane.client.get(TFJOBS, Key(namespace, name(0)))
-    services = (await plane.client.list(SERVICES.reading(dict), selection)).items
+    services = (await plane.client.list(SERVICES.with_model(dict), selection)).items
     uids = [owner.metadata.uid, *(pod.metadata.uid for pod in pods)]
     nodes = sorted({pod.spec.node_name for pod in pods})
     stored: list[tuple[str, bytes]] = []
@@ -99,7 +109,7 @@ def as_new(service: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": metadata, "spec": service["spec"]}
 
 
-async def runs(plane: Plane, pod: Key) -> None:
+async def runs(plane: BenchCluster, pod: Key) -> None:
     """Mark a pod as running, as a kubelet does."""
     moment = heartbeat()["lastTransitionTime"]
     kinds = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
@@ -115,7 +125,7 @@ async def runs(plane: Plane, pod: Key) -> None:
     await plane.client.patch(PODS, pod, {"status": status}, subresource="status")
 
 
-async def succeeds(plane: Plane, pod: Key) -> None:
+async def succeeds(plane: BenchCluster, pod: Key) -> None:
     moment = heartbeat()["lastTransitionTime"]
     ended = {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}
     status = {"phase": "Succeeded", "containerStatuses": [container_status({"terminated": ended}, is_ready=False)]}
@@ -135,7 +145,7 @@ def container_status(state: dict[str, Any], *, is_ready: bool) -> dict[str, Any]
     }
 
 
-async def copy(plane: Plane, template: Template, numbers: range) -> None:
+async def copy(plane: BenchCluster, template: Template, numbers: range) -> None:
     """Write the copies with these numbers. A job is written after its pods and services, so that none is missing."""
     async with aiohttp.ClientSession() as session:
 
@@ -156,13 +166,15 @@ async def copy(plane: Plane, template: Template, numbers: range) -> None:
             await each(numbers[start : start + _TOGETHER], owner, _AT_ONCE)
 
 
-async def _read(plane: Plane, session: aiohttp.ClientSession, prefix: str) -> list[tuple[str, bytes]]:
+async def _read(plane: BenchCluster, session: aiohttp.ClientSession, prefix: str) -> list[tuple[str, bytes]]:
     end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
     found = await _request(plane, session, "range", {"key": coded(prefix.encode()), "range_end": coded(end.encode())})
     return [(base64.b64decode(kv["key"]).decode(), base64.b64decode(kv["value"])) for kv in found.get("kvs", [])]
 
 
-async def _request(plane: Plane, session: aiohttp.ClientSession, what: str, body: dict[str, Any]) -> dict[str, Any]:
+async def _request(
+    plane: BenchCluster, session: aiohttp.ClientSession, what: str, body: dict[str, Any]
+) -> dict[str, Any]:
     async with session.post(f"{plane.control_plane.etcd_url}/v3/kv/{what}", json=body) as answer:
         found: dict[str, Any] = await answer.json()
         if answer.status != 200:

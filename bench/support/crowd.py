@@ -7,14 +7,14 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS, Resources, minus, total
+from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS, Resources, add_resources, subtract
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.api.decision import Decision, Evict, Place, Resize
-from tarragon.scheduling.api.rules import Rules
-from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
-from tarragon.scheduling.placement.fit import place
+from tarragon.scheduling.api.decision import Admit, Decision, Evict, Resize
+from tarragon.scheduling.api.rules import SchedulingRules
+from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.placement.fit import assign
 from tarragon.scheduling.state.inventory import Inventory
-from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.state.ledger import NodeLedger
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 GIBI = 2**30 * 1000
@@ -38,7 +38,7 @@ def nodes_of(count: int) -> list[NodeState]:
     for number in range(count):
         model, amounts = kinds[number * 7 % len(kinds)]
         where = (f"zone-{number // ZONE}", f"rack-{number // RACK}")
-        states.append(NodeState(name=f"{number:05}-{model}", capacity=amounts, free=amounts, domains=where))
+        states.append(NodeState(name=f"{number:05}-{model}", capacity=amounts, free=amounts, topology=where))
     return states
 
 
@@ -61,67 +61,73 @@ class Shapes:
         least = max(1, size // chance.choice([2, 4])) if chance.random() < 0.33 else size
         workers = Demand(
             type=ReplicaType.WORKER,
-            each=each,
+            resources=each,
             minimum=least,
-            wish=size,
+            requested=size,
             maximum=2 * size if least < size else 0,
-            eligible=chance.choice(self._on) if gpus else self._everywhere,
+            eligible_nodes=chance.choice(self._on) if gpus else self._everywhere,
         )
         servers = chance.choice([0, 0, 1, 1, 2, 4]) if size > 1 else 0
         if not servers:
             return [workers]
         small = {CPU: chance.choice([1, 2, 4]) * 1000, MEMORY: 8 * GIBI, PODS: 1000}
         return [
-            Demand(type=ReplicaType.PS, each=small, minimum=servers, wish=servers, eligible=self._everywhere),
+            Demand(
+                type=ReplicaType.PS,
+                resources=small,
+                minimum=servers,
+                requested=servers,
+                eligible_nodes=self._everywhere,
+            ),
             workers,
         ]
 
 
 @dataclass(slots=True, kw_only=True)
-class Crowd:
+class RandomCluster:
     """The state of the cluster between cycles: decisions are applied, gangs finish, and others are submitted."""
 
     chance: random.Random
     shapes: Shapes
     inventory: Inventory
-    rules: Rules = field(default_factory=Rules)
+    rules: SchedulingRules = field(default_factory=SchedulingRules)
     now: dt.datetime = NOON
-    waiting: dict[str, Gang] = field(default_factory=dict)
+    waiting: dict[str, WaitingGang] = field(default_factory=dict)
     running: dict[str, RunningGang] = field(default_factory=dict)
     made: int = 0
 
     @classmethod
-    def of(cls, nodes: int, waiting: int, running: int, seed: int) -> Crowd:
+    def of(cls, nodes: int, waiting: int, running: int, seed: int) -> RandomCluster:
         chance = random.Random(seed)
         states = nodes_of(nodes)
         crowd = cls(chance=chance, shapes=Shapes(states, chance), inventory=Inventory.of(states))
-        ledger = Ledger.of_free(crowd.inventory)
+        ledger = NodeLedger.of_free(crowd.inventory)
         failures = 0
         while len(crowd.running) < running and failures < FULL:
-            gang = crowd.come()
-            found = place(gang.demands, ledger)
+            gang = crowd.submit()
+            found = assign(gang.demands, ledger)
             failures = 0 if found is not None else failures + 1
             if found is not None:
-                crowd.starts(gang, found)
+                crowd.admit(gang, found)
         crowd.waiting.clear()
         left = {
             name: {kind: crowd.others_leave(amount) for kind, amount in ledger.free(name).items()} for name in ledger
         }
-        crowd.inventory = crowd.inventory.changed(crowd.states(left))
+        crowd.inventory = crowd.inventory.with_states(crowd.states(left))
         for _ in range(waiting):
-            crowd.come(ago=chance.uniform(0, 86400))
+            crowd.submit(ago=chance.uniform(0, 86400))
         return crowd
 
     def others_leave(self, amount: int) -> int:
         """The amount that is left by pods of no gang, which fill most of the cluster."""
         return amount // 1000 * self.chance.choice([0, 0, 0, 0, 0, 0, 0, 250, 500, 1000])
 
-    def come(self, ago: float = 0.0) -> Gang:
+    def submit(self, ago: float = 0.0) -> WaitingGang:
         self.made += 1
         name = f"ns-{self.made % QUEUES}/job-{self.made:07}"
-        gang = Gang(
+        gang = WaitingGang(
             name=name,
-            queued=self.now - dt.timedelta(seconds=ago),
+            queued_at=self.now - dt.timedelta(seconds=ago),
             demands=self.chance.choice(self.shapes.shapes),
             priority=self.chance.choice([0] * 18 + [10, 100]),
             queue=f"ns-{self.made % QUEUES}",
@@ -129,19 +135,19 @@ class Crowd:
         self.waiting[name] = gang
         return gang
 
-    def starts(self, gang: Gang, nodes: Mapping[Replica, str]) -> None:
+    def admit(self, gang: WaitingGang, nodes: Mapping[Replica, str]) -> None:
         self.waiting.pop(gang.name)
-        elastic = any(demand.minimum < demand.wish for demand in gang.demands)
-        wished = {demand.type: demand.wish for demand in gang.demands}
+        elastic = any(demand.minimum < demand.requested for demand in gang.demands)
+        wished = {demand.type: demand.requested for demand in gang.demands}
         self.running[gang.name] = RunningGang(
             name=gang.name,
             demands=gang.demands,
             nodes=nodes,
-            elastic=elastic,
+            is_elastic=elastic,
             priority=gang.priority,
             queue=gang.queue,
-            admitted=self.now,
-            wished=wished,
+            admitted_at=self.now,
+            last_requested=wished,
         )
 
     def snapshot(self) -> Snapshot:
@@ -153,20 +159,24 @@ class Crowd:
             rules=self.rules,
         )
 
-    def happens(self, decisions: Sequence[Decision], ending: int, coming: int, seconds: float) -> None:
+    def advance(self, decisions: Sequence[Decision], ending: int, coming: int, seconds: float) -> None:
         """Apply the decisions; then `ending` gangs finish and `coming` gangs are submitted."""
         before = dict(self.running)
         for decision in decisions:
             match decision:
-                case Place():
-                    self.starts(self.waiting[decision.gang], decision.nodes)
+                case Admit():
+                    self.admit(self.waiting[decision.gang], decision.nodes)
                 case Resize():
                     gang = self.running[decision.gang]
-                    self.running[decision.gang] = replace(gang, nodes=decision.nodes, resized=self.now)
+                    self.running[decision.gang] = replace(gang, nodes=decision.nodes, resized_at=self.now)
                 case Evict():
                     gang = self.running.pop(decision.gang)
-                    self.waiting[gang.name] = Gang(
-                        name=gang.name, queued=self.now, demands=gang.demands, priority=gang.priority, queue=gang.queue
+                    self.waiting[gang.name] = WaitingGang(
+                        name=gang.name,
+                        queued_at=self.now,
+                        demands=gang.demands,
+                        priority=gang.priority,
+                        queue=gang.queue,
                     )
                 case _:
                     pass
@@ -175,7 +185,7 @@ class Crowd:
         self._settle(before)
         self.now += dt.timedelta(seconds=seconds)
         for _ in range(coming):
-            self.come()
+            self.submit()
 
     def _settle(self, before: Mapping[str, RunningGang]) -> None:
         """Update the free resources of nodes whose gangs have changed."""
@@ -187,14 +197,14 @@ class Crowd:
                     if gang is not None:
                         self._add(gang, sign, free)
         if free:
-            self.inventory = self.inventory.changed(self.states(free))
+            self.inventory = self.inventory.with_states(self.states(free))
 
     def _add(self, gang: RunningGang, sign: int, free: dict[str, Resources]) -> None:
-        each = {demand.type: demand.each for demand in gang.demands}
+        each = {demand.type: demand.resources for demand in gang.demands}
         for replica, node in gang.nodes.items():
             current = free.get(node) or self.inventory.states[self.inventory.row_of[node]].free
             amounts = each[replica.type]
-            free[node] = total([current, amounts]) if sign > 0 else minus(current, amounts)
+            free[node] = add_resources([current, amounts]) if sign > 0 else subtract(current, amounts)
 
     def states(self, free: Mapping[str, Resources]) -> list[NodeState]:
         states, row_of = self.inventory.states, self.inventory.row_of

@@ -20,14 +20,14 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from tarragon.client.errors import AlreadyExists, ApiError
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.http.transport import Server
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.transport import RestConfig
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
 from tarragon.kube.meta import Key
-from tools.controlplane import ControlPlane, lacks
+from tools.controlplane import ControlPlane, missing_reason
 
 Json = dict[str, Any]
 
@@ -36,10 +36,10 @@ NODE_COUNT = 100
 PATIENCE = 30.0
 
 
-class Plane:
+class BenchCluster:
     """A control plane and a client of its API server."""
 
-    def __init__(self, control_plane: ControlPlane, server: Server, client: Http) -> None:
+    def __init__(self, control_plane: ControlPlane, server: RestConfig, client: HttpClient) -> None:
         self.control_plane = control_plane
         self.server = server
         self.client = client
@@ -51,14 +51,14 @@ class Plane:
 
 
 @asynccontextmanager
-async def a_plane() -> AsyncIterator[Plane]:
+async def bench_cluster() -> AsyncIterator[BenchCluster]:
     """A control plane of etcd and kube-apiserver only, because other controllers would disturb the measurements."""
     with tempfile.TemporaryDirectory(prefix="tarragon-bench-") as folder:
         control_plane = await asyncio.to_thread(ControlPlane.start, Path(folder), full=False)
         try:
-            server = kubeconfig({}, path=control_plane.kubeconfig).server
-            async with Http(server, random.Random(1)) as client:
-                plane = Plane(control_plane, server, client)
+            server = load_kubeconfig({}, path=control_plane.kubeconfig).rest_config
+            async with HttpClient(server, random.Random(1)) as client:
+                plane = BenchCluster(control_plane, server, client)
                 for framework in FRAMEWORKS:
                     await client.create(CUSTOM_RESOURCE_DEFINITIONS, framework.crd())
                 await until(lambda: served(client), "the kinds of jobs are served")
@@ -68,7 +68,7 @@ async def a_plane() -> AsyncIterator[Plane]:
             await asyncio.to_thread(control_plane.stop)
 
 
-async def served(client: Http) -> bool:
+async def served(client: HttpClient) -> bool:
     try:
         await client.list(TFJOBS)
     except ApiError:
@@ -80,7 +80,7 @@ def node_name(number: int) -> str:
     return f"node-{number:03}"
 
 
-async def a_node(client: Http, number: int) -> None:
+async def a_node(client: HttpClient, number: int) -> None:
     """Create a node with capacity for hundreds of pods, so that no job has to wait."""
     key = Key("", node_name(number))
     await client.create(NODES, {"metadata": {"name": key.name, "labels": {"kubernetes.io/hostname": key.name}}})
@@ -194,7 +194,7 @@ class OperatorProcess:
 
 
 @asynccontextmanager
-async def an_operator(plane: Plane, *options: str) -> AsyncIterator[OperatorProcess]:
+async def operator_process(plane: BenchCluster, *options: str) -> AsyncIterator[OperatorProcess]:
     """Start an operator, without waiting until it is ready."""
     port = 20_000 + random.Random().randrange(10_000)
     log = plane.control_plane.folder / f"operator-{port}.log"
@@ -271,7 +271,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 def run(measure: Callable[[], Awaitable[None]], seconds: float) -> None:
     """Run a benchmark with a time limit. Without a control plane it only prints the reason."""
-    reason = lacks()
+    reason = missing_reason()
     if reason is not None:
         print(f"not measured: {reason}")
         return

@@ -15,21 +15,21 @@ from pathlib import Path
 
 from tarragon.base.resources import NVIDIA_GPU
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.api.decision import Place
-from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
-from tarragon.scheduling.explain.forecast import Forecast, Outlook, Unknown, forecast
-from tarragon.scheduling.explain.runtime_estimates import Lengths, Life
+from tarragon.scheduling.api.decision import Admit
+from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.explain.forecast import Forecast, NoForecast, RunTimeModel, forecast
+from tarragon.scheduling.explain.runtime_estimates import RunTime, RunTimeEstimates
 from tarragon.scheduling.policies.fifo import fifo
 from tarragon.scheduling.state.memory import Memory
 
 BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 GPUS_A_NODE = 8
-LOOKED_AT = 10
+QUEUE_FRONT = 10
 """The number of gangs at the front of the queue that are scheduled; gangs behind them never start first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class TraceJob:
     """A job of a trace. Times are in seconds since its beginning. `gpus` are on one node, or all GPUs of several."""
 
     name: str
@@ -40,23 +40,23 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ForecastResult:
     """The forecast of a gang at a moment, and the time at which the gang started."""
 
     job: str
     at: float
-    told: Forecast | Unknown
+    forecast: Forecast | NoForecast
     started: float
 
     @property
     def is_early(self) -> bool:
-        return isinstance(self.told, Forecast) and _at(self.started) < self.told.earliest
+        return isinstance(self.forecast, Forecast) and _at(self.started) < self.forecast.earliest
 
     @property
     def is_covered(self) -> bool:
-        if isinstance(self.told, Unknown) or self.is_early:
+        if isinstance(self.forecast, NoForecast) or self.is_early:
             return False
-        return self.told.latest is None or _at(self.started) <= self.told.latest
+        return self.forecast.latest is None or _at(self.started) <= self.forecast.latest
 
 
 @dataclass(slots=True)
@@ -65,14 +65,14 @@ class Replay:
 
     nodes: int
     every: int
-    _jobs: dict[str, Job] = field(default_factory=dict)
+    _jobs: dict[str, TraceJob] = field(default_factory=dict)
     _free: dict[str, int] = field(default_factory=dict)
-    _waiting: dict[str, Gang] = field(default_factory=dict)
+    _waiting: dict[str, WaitingGang] = field(default_factory=dict)
     _running: dict[str, RunningGang] = field(default_factory=dict)
-    _finished: list[Life] = field(default_factory=list)
-    _asked: list[tuple[str, float, Forecast | Unknown]] = field(default_factory=list)
+    _finished: list[RunTime] = field(default_factory=list)
+    _asked: list[tuple[str, float, Forecast | NoForecast]] = field(default_factory=list)
 
-    def of(self, jobs: Sequence[Job]) -> Sequence[Asked]:
+    def of(self, jobs: Sequence[TraceJob]) -> Sequence[ForecastResult]:
         """Replay the jobs. Returns the forecasts of jobs that have started."""
         self._jobs = {job.name: job for job in jobs}
         names = [f"node-{number:04}" for number in range(self.nodes)]
@@ -92,37 +92,37 @@ class Replay:
                 if event_count % self.every == 0:
                     self._ask(now, event_count)
         return [
-            Asked(job=name, at=at, told=told, started=started[name])
+            ForecastResult(job=name, at=at, forecast=told, started=started[name])
             for name, at, told in self._asked
             if name in started
         ]
 
-    def _submit(self, job: Job) -> None:
+    def _submit(self, job: TraceJob) -> None:
         replicas, each = max(1, job.gpus // GPUS_A_NODE), min(job.gpus, GPUS_A_NODE)
         demand = Demand(
             type=ReplicaType.WORKER,
-            each={NVIDIA_GPU: each},
+            resources={NVIDIA_GPU: each},
             minimum=replicas,
-            wish=replicas,
-            eligible=frozenset(self._free),
+            requested=replicas,
+            eligible_nodes=frozenset(self._free),
         )
-        self._waiting[job.name] = Gang(name=job.name, queued=_at(job.came), demands=[demand])
+        self._waiting[job.name] = WaitingGang(name=job.name, queued_at=_at(job.came), demands=[demand])
 
     def _end(self, name: str) -> None:
         gang = self._running.pop(name)
         self._move(gang.nodes, gang.demands, 1)
         job = self._jobs[name]
-        self._finished.append(Life(seconds=job.seconds, is_over=True, kinds=job.kinds))
+        self._finished.append(RunTime(seconds=job.seconds, is_finished=True, kinds=job.kinds))
 
     def _start(self, now: float) -> Iterator[str]:
-        front = list(self._waiting.values())[:LOOKED_AT]
+        front = list(self._waiting.values())[:QUEUE_FRONT]
         if not front:
             return
         for decision in fifo(Snapshot(now=_at(now), nodes=self._states(), waiting=front), Memory()):
-            if isinstance(decision, Place):
+            if isinstance(decision, Admit):
                 gang = self._waiting.pop(decision.gang)
                 self._running[gang.name] = RunningGang(
-                    name=gang.name, demands=gang.demands, nodes=decision.nodes, elastic=False, admitted=_at(now)
+                    name=gang.name, demands=gang.demands, nodes=decision.nodes, is_elastic=False, admitted_at=_at(now)
                 )
                 self._move(decision.nodes, gang.demands, -1)
                 yield gang.name
@@ -130,19 +130,21 @@ class Replay:
     def _move(self, nodes: Mapping[Replica, str], demands: Sequence[Demand], sign: int) -> None:
         [demand] = demands
         for node in nodes.values():
-            self._free[node] += sign * demand.each[NVIDIA_GPU]
+            self._free[node] += sign * demand.resources[NVIDIA_GPU]
 
     def _states(self) -> Sequence[NodeState]:
         capacity = {NVIDIA_GPU: GPUS_A_NODE}
         return [NodeState(name=name, capacity=capacity, free={NVIDIA_GPU: free}) for name, free in self._free.items()]
 
     def _ask(self, now: float, number: int) -> None:
-        front = list(self._waiting)[:LOOKED_AT]
+        front = list(self._waiting)[:QUEUE_FRONT]
         name = front[number * 7 % len(front)]
         ages = [
-            Life(seconds=(_at(now) - gang.admitted).total_seconds(), is_over=False, kinds=self._kinds(gang.name))
+            RunTime(
+                seconds=(_at(now) - gang.admitted_at).total_seconds(), is_finished=False, kinds=self._kinds(gang.name)
+            )
             for gang in self._running.values()
-            if gang.admitted is not None
+            if gang.admitted_at is not None
         ]
         kinds = {name: self._kinds(name) for name in [*self._waiting, *self._running]}
         state = Snapshot(
@@ -151,23 +153,23 @@ class Replay:
             waiting=list(self._waiting.values()),
             running=list(self._running.values()),
         )
-        outlook = Outlook(lengths=Lengths([*self._finished, *ages]), kinds=kinds)
+        outlook = RunTimeModel(estimates=RunTimeEstimates([*self._finished, *ages]), kinds_by_gang=kinds)
         self._asked.append((name, now, forecast(name, state, outlook, fifo)))
 
     def _kinds(self, name: str) -> Sequence[Hashable]:
         return self._jobs[name].kinds
 
 
-def coverage(asked: Sequence[Asked]) -> float:
+def coverage(asked: Sequence[ForecastResult]) -> float:
     """The share of forecasts in whose band the job started."""
-    forecasts = [each for each in asked if isinstance(each.told, Forecast)]
+    forecasts = [each for each in asked if isinstance(each.forecast, Forecast)]
     return sum(each.is_covered for each in forecasts) / max(1, len(forecasts))
 
 
-def synthetic(number: int, seed: int, apart: float) -> Sequence[Job]:
+def synthetic(number: int, seed: int, apart: float) -> Sequence[TraceJob]:
     """Random jobs of five families. Most jobs are short, some run for days; runtimes depend on the family."""
     rng = random.Random(seed)
-    jobs: list[Job] = []
+    jobs: list[TraceJob] = []
     came = 0.0
     for index in range(number):
         came += rng.expovariate(1 / apart)
@@ -175,7 +177,7 @@ def synthetic(number: int, seed: int, apart: float) -> Sequence[Job]:
         gpus = rng.choices((1, 2, 4, 8, 16), (40, 25, 15, 15, 5))[0]
         seconds = math.exp(rng.gauss(5.5 + family * 0.7, 1.2))
         kinds = (("family", family, gpus), ("family", family), ("gpus", gpus))
-        jobs.append(Job(name=f"job-{index:05}", came=came, gpus=gpus, seconds=seconds, kinds=kinds))
+        jobs.append(TraceJob(name=f"job-{index:05}", came=came, gpus=gpus, seconds=seconds, kinds=kinds))
     return jobs
 
 
@@ -187,12 +189,12 @@ PHILLY: Mapping[str, tuple[int, int, int]] = {
 """Virtual clusters of the trace: the number of nodes, the events between two forecasts, and the number of jobs."""
 
 
-def philly(folder: Path, cluster: str, most: int) -> Sequence[Job]:
+def philly(folder: Path, cluster: str, most: int) -> Sequence[TraceJob]:
     """The first jobs of a virtual cluster, without jobs that ran for no time."""
     with gzip.open(folder / "philly_2weeks.csv.gz", "rt") as rows:
         cluster_rows = (row for row in csv.DictReader(rows) if row["vc"] == cluster and float(row["duration_s"]) > 0)
         return [
-            Job(
+            TraceJob(
                 name=f"job-{int(row['job']):06}",
                 came=float(row["submit_s"]),
                 gpus=int(row["gpus"]),

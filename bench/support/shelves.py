@@ -1,6 +1,6 @@
 """A cluster in a dictionary, which fills an operator's caches directly, for measuring scheduling without an API server.
 
-Caches see a write immediately, or with `lags` at the next call of `tell`, like a slow watch.
+Caches see a write immediately, or with `is_lagging` at the next call of `deliver_events`, like a slow watch.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import msgspec
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import Conflict, NotFound
-from tarragon.client.informer.reflector import Cache
+from tarragon.client.informer.reflector import Informer
 from tarragon.client.port import WatchEvent
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key, Resource
-from tarragon.kube.patch import merged
-from tarragon.operator.informers.informers import World
-from tarragon.plan.objects.settings import Settings
+from tarragon.kube.patch import apply_merge_patch
+from tarragon.operator.informers.informers import Informers
+from tarragon.plan.objects.settings import OperatorSettings
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -31,23 +31,23 @@ TFJOBS = FRAMEWORKS[0].resource
 
 
 @dataclass(slots=True)
-class Shelves:
-    """The objects of a cluster. With `lags`, caches see changes only at the next call of `tell`."""
+class DictCluster:
+    """The objects of a cluster. With `is_lagging`, caches see changes only at the next call of `deliver_events`."""
 
     clock: Clock
-    lags: bool = False
+    is_lagging: bool = False
     objects: dict[tuple[str, Key], Json] = field(default_factory=dict)
-    worlds: list[World] = field(default_factory=list)
+    informers: list[Informers] = field(default_factory=list)
     patched: list[str] = field(default_factory=list)
     _version: int = 0
     _pending_events: list[tuple[str, WatchEvent[msgspec.Raw]]] = field(default_factory=list)
 
-    def world(self) -> World:
+    def new_informers(self) -> Informers:
         """The caches of another operator, filled with the existing objects."""
-        world = World(self, FRAMEWORKS, self.clock, Settings(), random.Random(1))  # type: ignore[arg-type]
+        world = Informers(self, FRAMEWORKS, self.clock, OperatorSettings(), random.Random(1))  # type: ignore[arg-type]
         for (plural, _), found in self.objects.items():
             self._tell(world, plural, _event("ADDED", found))
-        self.worlds.append(world)
+        self.informers.append(world)
         return world
 
     def put(self, resource: Resource[Any], body: Json) -> None:
@@ -82,27 +82,27 @@ class Shelves:
         if patch["metadata"]["resourceVersion"] != existing["metadata"]["resourceVersion"]:
             raise Conflict({"message": f"{resource.plural} {key} has been modified"})
         self.patched.append(key.name)
-        self.put(resource, merged(existing, patch))
+        self.put(resource, apply_merge_patch(existing, patch))
         return decode(encode(self.objects[resource.plural, key]), resource.model)
 
-    def tell(self) -> None:
+    def deliver_events(self) -> None:
         """Deliver all pending changes to the caches."""
         events, self._pending_events = self._pending_events, []
         for plural, event in events:
-            for world in self.worlds:
+            for world in self.informers:
                 self._tell(world, plural, event)
 
     def _record(self, plural: str, event: WatchEvent[msgspec.Raw]) -> None:
         self._pending_events.append((plural, event))
-        if not self.lags:
-            self.tell()
+        if not self.is_lagging:
+            self.deliver_events()
 
-    def _tell(self, world: World, plural: str, event: WatchEvent[msgspec.Raw]) -> None:
+    def _tell(self, world: Informers, plural: str, event: WatchEvent[msgspec.Raw]) -> None:
         version = None if event.object is None else decode(bytes(event.object), dict).get("apiVersion")
         for cache in world.caches:
             if cache.resource.plural != plural or version not in {None, cache.resource.api_version}:
                 continue  # Kinds of two groups may have the same plural.
-            if isinstance(cache, Cache):
+            if isinstance(cache, Informer):
                 cache._take(event)  # noqa: SLF001 - as its watch does
 
 
@@ -154,4 +154,4 @@ def a_pod(job: Json, replica: str, node: str, **status: Any) -> Json:
     }
 
 
-__all__ = ["NODES", "PODS", "TFJOBS", "Shelves", "a_job", "a_node", "a_pod"]
+__all__ = ["NODES", "PODS", "TFJOBS", "DictCluster", "a_job", "a_node", "a_pod"]

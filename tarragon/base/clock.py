@@ -45,7 +45,7 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
-class ManualClock:
+class FakeClock:
     """A clock for tests that only moves by `advance`. It ships with the protocol, as trio's MockClock does."""
 
     def __init__(self, start: dt.datetime | None = None) -> None:
@@ -84,7 +84,7 @@ class ManualClock:
         return self._sleepers[0][0] if self._sleepers else None
 
 
-async def within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
+async def with_timeout(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
     """Await the work with a timeout in seconds of the clock. Cancels it and raises TimeoutError when that has passed.
 
     Unlike this, asyncio.timeout uses the time of the event loop, which stops while the machine is suspended.

@@ -34,9 +34,9 @@ class TarragonError(Exception):
 
     def __init__(self, what: str, *, why: str = "", remedy: str = "") -> None:
         super().__init__(what)
-        self.what = what
-        self.why = why
+        self.summary = what
+        self.cause = why
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return "\n".join(line for line in (self.what, self.why, self.remedy) if line)
+        return "\n".join(line for line in (self.summary, self.cause, self.remedy) if line)

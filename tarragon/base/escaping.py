@@ -2,8 +2,8 @@
 
 Names, messages and file names come from others. On a terminal, an escape sequence in one of them could set the window
 title, write to the clipboard, or hide or overwrite output; a bidirectional override could reverse it. `EscapingStream`
-therefore passes no control character. Tarragon's own styles begin with `ESC`, a marker that only this process knows,
-and the stream replaces it with the control character.
+therefore passes no control character. Tarragon's own styles begin with `STYLE_ESCAPE`, a marker that only this process
+knows, and the stream replaces it with the control character.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import TextIO, cast
 
-ESC = f"\ufdd0{os.urandom(8).hex()}"
+STYLE_ESCAPE = f"\ufdd0{os.urandom(8).hex()}"
 """Begins one of Tarragon's own escape sequences. It is random for each process, so that no other text contains it."""
 
 _CONTROLS = re.compile(
@@ -46,21 +46,21 @@ class EscapingStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        return self.verbatim(escaped(text))
+        return self.write_verbatim(escaped(text))
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
             self.write(line)
 
-    def verbatim(self, text: str) -> int:
+    def write_verbatim(self, text: str) -> int:
         """Write text unescaped, for programs that read it. Tarragon's own styles still apply."""
-        return self._stream.write(text.replace(ESC, "\x1b"))
+        return self._stream.write(text.replace(STYLE_ESCAPE, "\x1b"))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
 
-def escaping(stream: TextIO) -> TextIO:
+def escaping_stream(stream: TextIO) -> TextIO:
     """The stream wrapped in an EscapingStream, unless it is one already."""
     return stream if isinstance(stream, EscapingStream) else cast("TextIO", EscapingStream(stream))
 
@@ -68,6 +68,6 @@ def escaping(stream: TextIO) -> TextIO:
 def write_verbatim(stream: TextIO, text: str) -> None:
     """Write text unescaped to a pipe or a file. Never use it for a terminal."""
     if isinstance(stream, EscapingStream):
-        stream.verbatim(text)
+        stream.write_verbatim(text)
     else:
         stream.write(text)

@@ -11,14 +11,14 @@ from typing import Literal, TextIO
 import structlog
 from structlog.typing import Processor
 
-from tarragon.base.escaping import ESC, escaping
+from tarragon.base.escaping import STYLE_ESCAPE, escaping_stream
 
-Form = Literal["json", "text"]
+LogFormat = Literal["json", "text"]
 
 
-def configure(form: Form, level: str = "info", stream: TextIO = sys.stderr) -> None:
+def configure(form: LogFormat, level: str = "info", stream: TextIO = sys.stderr) -> None:
     """Configure logging; call it once, when a program starts. Logs of libraries (aiohttp, asyncio) are included."""
-    stream = escaping(stream)
+    stream = escaping_stream(stream)
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: Sequence[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -67,4 +67,4 @@ class _Console(structlog.dev.ConsoleRenderer):
 
 
 def _unescaped(style: str) -> str:
-    return style.replace("\x1b", ESC)
+    return style.replace("\x1b", STYLE_ESCAPE)

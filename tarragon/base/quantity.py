@@ -34,8 +34,8 @@ _FORM = re.compile(
 
 
 @lru_cache(maxsize=4096, typed=True)  # the same few spellings recur; typed, because True == 1 but only 1 is valid
-def milli(text: str | float) -> int:
-    """A quantity in thousandths, rounded up: `milli("1.5") == 1500`, `milli("8Gi") == 8 * 2**30 * 1000`.
+def parse_milli(text: str | float) -> int:
+    """A quantity in thousandths, rounded up: `parse_milli("1.5") == 1500`, `parse_milli("8Gi") == 8 * 2**30 * 1000`.
 
     Raises ValueError for anything that kube-apiserver would reject as a quantity.
     """
@@ -49,8 +49,10 @@ def milli(text: str | float) -> int:
     return -((-scaled.numerator) // scaled.denominator)
 
 
-def text(milli_units: int) -> str:
-    """The shortest spelling of an amount in thousandths: `text(1500) == "1500m"`, `text(8 * 2**30 * 1000) == "8Gi"`."""
+def format_milli(milli_units: int) -> str:
+    """The shortest spelling of an amount in thousandths: `format_milli(1500) == "1500m"`, `format_milli(8 * 2**30 *
+    1000) == "8Gi"`.
+    """
     if milli_units % 1000:
         return f"{milli_units}m"
     whole = milli_units // 1000

@@ -1,6 +1,6 @@
 """Arithmetic with amounts of several resources, such as the requests of a pod and the allocatable of a node.
 
-Amounts are a mapping from resource name to thousandths (`base.quantity.milli`). A missing name is zero.
+Amounts are a mapping from resource name to thousandths (`base.quantity.parse_milli`). A missing name is zero.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PODS = "pods"
 NVIDIA_GPU = "nvidia.com/gpu"
 
 
-def total(vectors: Iterable[Resources]) -> dict[str, int]:
+def add_resources(vectors: Iterable[Resources]) -> dict[str, int]:
     """The sum for each resource."""
     result: dict[str, int] = {}
     for vector in vectors:
@@ -24,12 +24,12 @@ def total(vectors: Iterable[Resources]) -> dict[str, int]:
     return result
 
 
-def minus(have: Resources, used: Resources) -> dict[str, int]:
+def subtract(have: Resources, used: Resources) -> dict[str, int]:
     """`have` minus `used`. The result is negative where a node is overcommitted."""
     return {name: have.get(name, 0) - used.get(name, 0) for name in have.keys() | used.keys()}
 
 
-def largest(left: Resources, right: Resources) -> dict[str, int]:
+def maximum(left: Resources, right: Resources) -> dict[str, int]:
     """The maximum for each resource: the requests of containers that run one after the other."""
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in left.keys() | right.keys()}
 

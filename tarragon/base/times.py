@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 
-FIRST = dt.datetime.min.replace(tzinfo=dt.UTC)
-LAST = dt.datetime.max.replace(tzinfo=dt.UTC)
+MIN_TIME = dt.datetime.min.replace(tzinfo=dt.UTC)
+MAX_TIME = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
-def later(start: dt.datetime, seconds: float) -> dt.datetime:
+def add_seconds(start: dt.datetime, seconds: float) -> dt.datetime:
     """`start` plus that many seconds, which may be negative; FIRST or LAST if the result is out of range."""
     try:
         return start + dt.timedelta(seconds=seconds)
     except OverflowError:
-        return LAST if seconds > 0 else FIRST
+        return MAX_TIME if seconds > 0 else MIN_TIME

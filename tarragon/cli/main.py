@@ -11,15 +11,15 @@ from typing import NoReturn
 import click
 
 from tarragon.base.errors import TarragonError
-from tarragon.cli.options.command_tree import Tree, reader_went
-from tarragon.cli.options.error_output import bug, is_verbose, words
-from tarragon.cli.options.settings import Settings, global_options
+from tarragon.cli.options.command_tree import RootGroup, handle_broken_pipe
+from tarragon.cli.options.error_output import error_text, is_verbose, report_bug
+from tarragon.cli.options.settings import GlobalOptions, global_options
 from tarragon.cli.output.terminal import escape_output
 
 INTERRUPTED = 130
 _COMPLETION_VARIABLE = "_TARRAGON_COMPLETE"
 """Set in the environment by the completion script of a shell."""
-_DEFAULTS = Settings()
+_DEFAULTS = GlobalOptions()
 
 
 @click.pass_context
@@ -29,7 +29,7 @@ def _print_help(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-root = Tree(
+root_command = RootGroup(
     name="tarragon",
     params=global_options(),
     callback=_print_help,
@@ -43,25 +43,25 @@ def main() -> NoReturn:
         _silence_errors()
     else:
         _install_handlers()
-    sys.exit(call(sys.argv[1:]))
+    sys.exit(run_command(sys.argv[1:]))
 
 
 def plugin() -> NoReturn:
     """Run as `kubectl tarragon`: the same commands, on kubectl's current context."""
     _install_handlers()
-    sys.exit(call(sys.argv[1:], Settings(is_plugin=True)))
+    sys.exit(run_command(sys.argv[1:], GlobalOptions(is_plugin=True)))
 
 
 def complete_plugin() -> NoReturn:
     """Run as `kubectl_complete-tarragon`, which kubectl calls to complete `kubectl tarragon`."""
     _silence_errors()
-    sys.exit(completions(sys.argv[1:], Settings(is_plugin=True)))
+    sys.exit(print_completions(sys.argv[1:], GlobalOptions(is_plugin=True)))
 
 
 def _install_handlers() -> None:
     """Deliver Ctrl-C to the command as KeyboardInterrupt, and escape control characters in output to a terminal."""
     escape_output()
-    sys.excepthook = bug
+    sys.excepthook = report_bug
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -74,11 +74,11 @@ def _silence_errors() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def completions(args: Sequence[str], settings: Settings) -> int:
+def print_completions(args: Sequence[str], settings: GlobalOptions) -> int:
     """Print one completion a line, then the directive for kubectl: `:4` no file names, `:0` complete file names."""
     from click.shell_completion import ShellComplete
 
-    completer = ShellComplete(root, {"obj": settings}, settings.program, _COMPLETION_VARIABLE)
+    completer = ShellComplete(root_command, {"obj": settings}, settings.program, _COMPLETION_VARIABLE)
     found = completer.get_completions(list(args[:-1]), args[-1] if args else "")
     names = [item for item in found if item.type == "plain"]
     for item in names:
@@ -87,17 +87,17 @@ def completions(args: Sequence[str], settings: Settings) -> int:
     return 0
 
 
-def call(args: Sequence[str], settings: Settings = _DEFAULTS) -> int:
+def run_command(args: Sequence[str], settings: GlobalOptions = _DEFAULTS) -> int:
     """Run one command line and return its exit code. Expected errors are printed; others go to `sys.excepthook`."""
     try:
-        code = root.main(args=list(args), prog_name=settings.program, standalone_mode=False, obj=settings)
+        code = root_command.main(args=list(args), prog_name=settings.program, standalone_mode=False, obj=settings)
         sys.stdout.flush()
     except TarragonError as error:
         if is_verbose(args):
             import traceback
 
             traceback.print_exception(error)
-        click.echo(words(error), err=True)
+        click.echo(error_text(error), err=True)
         return error.exit_code
     except click.ClickException as error:
         error.show()
@@ -105,5 +105,5 @@ def call(args: Sequence[str], settings: Settings = _DEFAULTS) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        return reader_went()
+        return handle_broken_pipe()
     return code if isinstance(code, int) else 0

@@ -67,14 +67,14 @@ class Unauthorized(ApiError):
     """401."""
 
 
-class NoCredentials(Unauthorized):
+class CredentialsError(Unauthorized):
     """401 without a request: an exec plugin or a credentials file failed. The message is for users."""
 
     def __init__(self, what: str, *, why: str = "", remedy: str = "") -> None:
         super().__init__(
             {"kind": "Status", "status": "Failure", "code": 401, "reason": "Unauthorized", "message": what}
         )
-        self.why = why
+        self.cause = why
         self.remedy = remedy
 
 
@@ -82,7 +82,7 @@ class Forbidden(ApiError):
     """403."""
 
 
-class Expired(ApiError):
+class ResourceExpired(ApiError):
     """410."""
 
 
@@ -98,20 +98,24 @@ class Unreachable(Unavailable):
     """No connection could be made, or no response came in time. An immediate retry is useless."""
 
 
-_BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expired": Expired, "Gone": Expired}
+_BY_REASON: dict[str, type[ApiError]] = {
+    "AlreadyExists": AlreadyExists,
+    "Expired": ResourceExpired,
+    "Gone": ResourceExpired,
+}
 _BY_CODE: dict[int, type[ApiError]] = {
     400: BadRequest,
     401: Unauthorized,
     403: Forbidden,
     404: NotFound,
     409: Conflict,
-    410: Expired,
+    410: ResourceExpired,
     422: Invalid,
     429: TooManyRequests,
 }
 
 
-def from_status(status: dict[str, Any]) -> ApiError:
+def error_from_status(status: dict[str, Any]) -> ApiError:
     """The error for a metav1.Status, by its reason first, because one HTTP code stands for several errors."""
     code = int(status.get("code") or 500)
     kind = _BY_REASON.get(str(status.get("reason") or "")) or _BY_CODE.get(code)

@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tarragon.base.clock import Clock, within
+from tarragon.base.clock import Clock, with_timeout
 from tarragon.base.errors import TarragonError
 from tarragon.client.errors import AlreadyExists, ApiError, Conflict, NotFound
-from tarragon.client.port import Cluster
-from tarragon.kube.codec import micro_timestamp
+from tarragon.client.port import Client
+from tarragon.kube.codec import format_micro_time
 from tarragon.kube.core import LEASES
-from tarragon.kube.meta import Key, ObjectMeta, Struct
+from tarragon.kube.meta import Key, ObjectMeta, PartialObject
 
 JITTER = 0.2
 """The maximum fraction by which pauses are prolonged, so that standbys do not all ask at the same moment."""
@@ -29,7 +29,7 @@ class LeaseLost(TarragonError):
     """The process is not, or no longer, the leader. A former leader must exit: it can't know what it has missed."""
 
 
-class LeaseSpec(Struct, frozen=True):
+class LeaseSpec(PartialObject, frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     lease_transitions: int | None = None
@@ -37,7 +37,7 @@ class LeaseSpec(Struct, frozen=True):
     renew_time: str | None = None
 
 
-class Held(Struct, frozen=True):
+class Lease(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()
 
@@ -46,53 +46,59 @@ class Held(Struct, frozen=True):
         return self.spec.holder_identity or ""
 
 
-HELD = LEASES.reading(Held)
+TYPED_LEASES = LEASES.with_model(Lease)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class LeaderElectionConfig:
     """The timing of an election in seconds. The defaults are those of the Kubernetes controllers."""
 
-    duration: float = 15.0
+    lease_duration: float = 15.0
     """A lease that did not change for this long may be taken over."""
-    deadline: float = 10.0
+    renew_deadline: float = 10.0
     """A leader that sent its last successful renewal this long ago stops writing and exits."""
-    retry: float = 2.0
+    retry_period: float = 2.0
     """The time between two renewals, and between two checks by a standby."""
 
     @property
-    def fault(self) -> str:
+    def validation_error(self) -> str:
         """Why these terms would allow two leaders at once; empty if they are safe."""
-        if not 0 < self.retry * (1 + JITTER) < self.deadline:
-            return f"the retry period of {self.retry:g} s must be well below the renew deadline of {self.deadline:g} s"
-        if not self.deadline < self.duration:
-            return f"the renew deadline of {self.deadline:g} s must be below the lease duration of {self.duration:g} s"
+        if not 0 < self.retry_period * (1 + JITTER) < self.renew_deadline:
+            return (
+                f"the retry period of {self.retry_period:g} s must be well below the renew "
+                f"deadline of {self.renew_deadline:g} s"
+            )
+        if not self.renew_deadline < self.lease_duration:
+            return (
+                f"the renew deadline of {self.renew_deadline:g} s must be below the lease "
+                f"duration of {self.lease_duration:g} s"
+            )
         return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class LeaseLock:
     """The Lease to acquire and the identity to use, which must be unique to this process, even across restarts."""
 
     key: Key
     identity: str
-    terms: Terms = field(default_factory=Terms)
+    config: LeaderElectionConfig = field(default_factory=LeaderElectionConfig)
 
 
-class Lease:
+class LeaderElector:
     """A candidate for leadership.
 
-    Call `acquire`, then `keep` in a task of its own until it raises, `check` before each write, and `release` at the
+    Call `acquire`, then `renew` in a task of its own until it raises, `check` before each write, and `release` at the
     end.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, claim: Claim, jitter: random.Random) -> None:
+    def __init__(self, cluster: Client, clock: Clock, claim: LeaseLock, jitter: random.Random) -> None:
         self._cluster = cluster
         self._clock = clock
         self._claim = claim
-        self._terms = claim.terms
+        self._terms = claim.config
         self._jitter = jitter
-        self._stored: Held | None = None
+        self._stored: Lease | None = None
         """The lease as last seen or, by the leader, as last written."""
         self._changed_at = 0.0
         self._renewed_at: float | None = None
@@ -114,28 +120,28 @@ class Lease:
         """The seconds for which this process may still write; negative if it may not, or never held the lease."""
         if self._renewed_at is None:
             return -math.inf
-        return self._renewed_at + self._terms.deadline - self._clock.monotonic()
+        return self._renewed_at + self._terms.renew_deadline - self._clock.monotonic()
 
     @property
-    def is_held(self) -> bool:
+    def is_leader(self) -> bool:
         return self.seconds_left > 0
 
     def check(self) -> None:
         """Raise LeaseLost unless this process is the leader now."""
-        if self.is_held:
+        if self.is_leader:
             return
         if self._renewed_at is None:
             raise LeaseLost(f"{self._claim.identity} does not hold the lease {self._claim.key}", why=self._why())
         raise LeaseLost(
             f"{self._claim.identity} has lost the lease {self._claim.key}",
-            why=f"the last successful renewal was {self._terms.deadline - self.seconds_left:.1f} s ago",
+            why=f"the last successful renewal was {self._terms.renew_deadline - self.seconds_left:.1f} s ago",
         )
 
-    def on_trouble(self, handler: Callable[[Exception], None]) -> None:
+    def on_error(self, handler: Callable[[Exception], None]) -> None:
         """Call `handler` whenever the server fails. The next attempt follows automatically."""
         self._on_trouble.append(handler)
 
-    def on_holder(self, handler: Callable[[str], None]) -> None:
+    def on_new_leader(self, handler: Callable[[str], None]) -> None:
         """Call `handler` with each new holder that is seen, including this process."""
         self._on_holder.append(handler)
 
@@ -144,7 +150,7 @@ class Lease:
         while not await self._attempt(self._take_if_free()):
             await self._clock.sleep(self._pause())
 
-    async def keep(self) -> None:
+    async def renew(self) -> None:
         """Renew the lease until it is lost. Raises LeaseLost."""
         while True:
             await self._clock.sleep(self._pause())
@@ -154,13 +160,13 @@ class Lease:
 
     async def release(self) -> None:
         """Give up the lease, so that a standby can take over at once. Afterwards `check` always raises."""
-        was_held, self._renewed_at = self.is_held, None
+        was_held, self._renewed_at = self.is_leader, None
         if was_held or self._last_attempt is not None:
             await self._attempt(self._free())
 
     async def _free(self) -> bool:
         """Clear the holder if it is this process. Reads the lease first: a cancelled write may have succeeded."""
-        found = await self._cluster.get(HELD, self._claim.key)
+        found = await self._cluster.get(TYPED_LEASES, self._claim.key)
         if found.holder != self._claim.identity or self._last_attempt is None:
             return False
         if found.spec.acquire_time != self._last_attempt[0].acquire_time:
@@ -170,7 +176,7 @@ class Lease:
     async def _attempt(self, work: Awaitable[bool]) -> bool:
         """Run one attempt, for at most half the deadline: one that hangs on a dead connection must not be the last."""
         try:
-            return await within(self._clock, self._terms.deadline / 2, work)
+            return await with_timeout(self._clock, self._terms.renew_deadline / 2, work)
         except (Conflict, AlreadyExists):
             return False  # Another process was faster; the next attempt shows which.
         except (ApiError, TimeoutError) as error:
@@ -180,14 +186,14 @@ class Lease:
 
     async def _take_if_free(self) -> bool:
         try:
-            found = await self._cluster.get(HELD, self._claim.key)
+            found = await self._cluster.get(TYPED_LEASES, self._claim.key)
         except NotFound:
             return await self._create()
         self._observe(found)
         if self._last_attempt is not None and found.spec == self._last_attempt[0]:
             # The response to this process' own write was lost, not the write. If too old, treat it like any other's.
             self._renewed_at = self._last_attempt[1]
-            if self.is_held:
+            if self.is_leader:
                 return True
             self._renewed_at = None
         if found.holder and self._clock.monotonic() - self._changed_at < self._duration_of(found):
@@ -197,7 +203,7 @@ class Lease:
             found,
             LeaseSpec(
                 holder_identity=self._claim.identity,
-                lease_duration_seconds=math.ceil(self._terms.duration),
+                lease_duration_seconds=math.ceil(self._terms.lease_duration),
                 lease_transitions=(found.spec.lease_transitions or 0) + 1,
                 acquire_time=now,
                 renew_time=now,
@@ -208,7 +214,7 @@ class Lease:
         now = self._now()
         spec = LeaseSpec(
             holder_identity=self._claim.identity,
-            lease_duration_seconds=math.ceil(self._terms.duration),
+            lease_duration_seconds=math.ceil(self._terms.lease_duration),
             lease_transitions=0,
             acquire_time=now,
             renew_time=now,
@@ -216,14 +222,14 @@ class Lease:
         sent = self._clock.monotonic()
         self._last_attempt = spec, sent
         body = {
-            "apiVersion": HELD.api_version,
-            "kind": HELD.kind,
+            "apiVersion": TYPED_LEASES.api_version,
+            "kind": TYPED_LEASES.kind,
             "metadata": {"name": self._claim.key.name, "namespace": self._claim.key.namespace},
             "spec": _fields(spec),
         }
-        self._observe(await self._cluster.create(HELD, body))
+        self._observe(await self._cluster.create(TYPED_LEASES, body))
         self._renewed_at = sent
-        return self.is_held
+        return self.is_leader
 
     async def _renew(self) -> bool:
         stored = self._stored
@@ -234,7 +240,7 @@ class Lease:
         except NotFound:
             return await self._create()
         except Conflict:
-            found = await self._cluster.get(HELD, self._claim.key)
+            found = await self._cluster.get(TYPED_LEASES, self._claim.key)
         self._observe(found)
         if found.holder != self._claim.identity:
             self._renewed_at = None
@@ -242,23 +248,23 @@ class Lease:
         # The lease was modified otherwise, such as labelled, or the response to the last renewal was lost.
         return await self._write(found, LeaseSpec(renew_time=self._now()))
 
-    async def _write(self, found: Held, spec: LeaseSpec) -> bool:
+    async def _write(self, found: Lease, spec: LeaseSpec) -> bool:
         sent = self._clock.monotonic()
         if spec.holder_identity:
             self._last_attempt = spec, sent
         await self._patch(found, _fields(spec))
         self._renewed_at = sent
-        return self.is_held
+        return self.is_leader
 
-    async def _patch(self, found: Held, spec: dict[str, Any]) -> bool:
+    async def _patch(self, found: Lease, spec: dict[str, Any]) -> bool:
         patch = {
             "metadata": {"resourceVersion": found.metadata.resource_version, "uid": found.metadata.uid},
             "spec": spec,
         }
-        self._observe(await self._cluster.patch(HELD, self._claim.key, patch))
+        self._observe(await self._cluster.patch(TYPED_LEASES, self._claim.key, patch))
         return True
 
-    def _observe(self, found: Held) -> None:
+    def _observe(self, found: Lease) -> None:
         before = self._stored
         self._stored = found
         if before is None or found.spec != before.spec:
@@ -267,16 +273,16 @@ class Lease:
             for handler in self._on_holder:
                 handler(found.holder)
 
-    def _duration_of(self, found: Held) -> float:
+    def _duration_of(self, found: Lease) -> float:
         """The duration by the holder's own terms, which may differ from ours."""
-        return float(found.spec.lease_duration_seconds or self._terms.duration)
+        return float(found.spec.lease_duration_seconds or self._terms.lease_duration)
 
     def _pause(self) -> float:
-        return self._terms.retry * (1 + JITTER * self._jitter.random())
+        return self._terms.retry_period * (1 + JITTER * self._jitter.random())
 
     def _now(self) -> str:
         """The wall time for the record. No process decides on it."""
-        return micro_timestamp(self._clock.now())
+        return format_micro_time(self._clock.now())
 
     def _why(self) -> str:
         if self.holder and self.holder != self._claim.identity:

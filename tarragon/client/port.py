@@ -1,4 +1,4 @@
-"""`Cluster`: the Kubernetes API as the operator, the kubelet and the command line use it.
+"""`Client`: the Kubernetes API as the operator, the kubelet and the command line use it.
 
 The in-process API and the HTTP client pass the same contract tests, the latter against the embedded server and against
 a real kube-apiserver, which is authoritative. Every failed call raises one of `tarragon.client.errors`.
@@ -18,19 +18,19 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class Selector:
     """Selects objects of a kind; by default all of them. Label and field selectors have kubectl's syntax."""
 
     namespace: str = ""
-    labels: str = ""
-    fields: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
 
 
-EVERYTHING = Selection()
+ALL_OBJECTS = Selector()
 
 
 @dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
+class ObjectList(Generic[T]):
     """A consistent list of objects. A watch from `resource_version` continues without a gap."""
 
     items: Sequence[T]
@@ -52,11 +52,11 @@ class DeleteOptions:
 
     uid: str = ""
     resource_version: str = ""
-    grace_seconds: int | None = None
-    propagation: Literal["Background", "Foreground", "Orphan"] | None = None
+    grace_period_seconds: int | None = None
+    propagation_policy: Literal["Background", "Foreground", "Orphan"] | None = None
 
 
-PLAIN_DELETE = DeleteOptions()
+DEFAULT_DELETE = DeleteOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,24 +71,24 @@ class LogOptions:
     since_seconds: int | None = None
 
 
-WHOLE_LOG = LogOptions()
+DEFAULT_LOG = LogOptions()
 
 
-class Cluster(Protocol):
+class Client(Protocol):
     """A Kubernetes API."""
 
     async def get(self, resource: Resource[T], key: Key) -> T:
         """Get one object. Raises NotFound."""
         ...
 
-    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+    async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]:
         """List all pages, in the order of namespaces and names.
 
         Items of built-in kinds have no kind and apiVersion, because a real server leaves them out of lists.
         """
         ...
 
-    def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+    def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
         """Watch all changes after `since`, until the server ends the watch.
 
         That is normal; watch again from the last version seen. Raises Expired, at once or later, if the history no
@@ -112,14 +112,14 @@ class Cluster(Protocol):
         """
         ...
 
-    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = DEFAULT_DELETE) -> None:
         """Delete an object. Raises NotFound, and Conflict if a precondition does not hold.
 
         A grace period or finalizers delay the removal.
         """
         ...
 
-    def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
+    def pod_log(self, key: Key, options: LogOptions = DEFAULT_LOG) -> AsyncIterator[bytes]:
         """Stream a container's output in chunks that don't end at line ends; nothing while the pod is not bound.
 
         Raises NotFound, and BadRequest for a container that does not exist or has not started.

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def closed_after(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+async def closing_stream(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
     """Close the stream at the end of the block. An abandoned stream would keep its connection until it is collected."""
     try:
         yield stream

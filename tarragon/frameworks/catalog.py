@@ -6,7 +6,7 @@ from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.meta import Json
-from tarragon.kube.reader import described, nearest
+from tarragon.kube.reader import describe_value, nearest_name
 
 FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW, MLKUBE)
 """If two kinds have the same name, a name without a group means the first one."""
@@ -26,19 +26,19 @@ def framework_of(api_version: Json, kind: Json) -> Framework | None:
     return None
 
 
-def misspelled(api_version: Json, kind: Json) -> Problem | None:
+def misspelled_kind(api_version: Json, kind: Json) -> Problem | None:
     """A Problem for an object that was probably meant to be a job; None for valid jobs and other objects."""
     if not isinstance(kind, str):
         return None
     framework = framework_of(api_version, kind)
     if framework is not None:
         return _wrong_version(framework, str(api_version)) or _wrong_capitals(framework, str(api_version), kind)
-    meant = kind if any(kind == framework.kind for framework in FRAMEWORKS) else nearest(kind, kinds())
+    meant = kind if any(kind == framework.kind for framework in FRAMEWORKS) else nearest_name(kind, kinds())
     if meant is None:
         return None
     of_kind = next(framework for framework in FRAMEWORKS if framework.kind == meant)
     if kind.lower() == meant.lower():
-        stated = api_version if isinstance(api_version, str) else described(api_version)
+        stated = api_version if isinstance(api_version, str) else describe_value(api_version)
         remedy = _RENAMED.get(stated, f"write {of_kind.resource.api_version}")
         return Problem("apiVersion", f"{meant} has no apiVersion {stated}", remedy)
     return Problem("kind", f"unknown kind {kind}", f"did you mean {meant}?")
@@ -59,7 +59,7 @@ def _wrong_version(framework: Framework, api_version: str) -> Problem | None:
     return Problem(
         "apiVersion",
         f"{framework.kind} has no version {api_version}",
-        f"write {nearest(api_version, known) or framework.resource.api_version}",
+        f"write {nearest_name(api_version, known) or framework.resource.api_version}",
     )
 
 

@@ -9,41 +9,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.podrules import Placed, all_containers
+from tarragon.frameworks.podrules import WithPath, all_containers
 from tarragon.job.model import TrainingJob
 from tarragon.kube.meta import Json, JsonObject
-from tarragon.kube.reader import joined
+from tarragon.kube.reader import join_path
 
-SWITCH = "DRAGON_KUBESHARE"
+DRAGON_ANNOTATION = "DRAGON_KUBESHARE"
 DOMAINS = frozenset({"kubeshare", "sharedgpu"})
 """Prefixes of annotations and labels, and of resources, which some users write instead by mistake."""
 
 
-def names_a_fraction(name: str) -> bool:
+def is_fraction_name(name: str) -> bool:
     """Whether an annotation, label, resource or environment variable of this name requests a fraction."""
     domain, slash, _ = name.partition("/")
-    return name == SWITCH or (bool(slash) and domain in DOMAINS)
+    return name == DRAGON_ANNOTATION or (bool(slash) and domain in DOMAINS)
 
 
-def asks_for_fractions(job: TrainingJob) -> Iterator[Problem]:
+def no_gpu_fractions(job: TrainingJob) -> Iterator[Problem]:
     """A Problem for each request for a fraction of a GPU."""
     for path, fields in _candidates(job):
         for name, value in fields.items():
-            if names_a_fraction(name) and not _is_off(name, value):
-                yield _problem(joined(path, name))
+            if is_fraction_name(name) and not _is_off(name, value):
+                yield _problem(join_path(path, name))
     for path, container in all_containers(job):
         for index, variable in enumerate(container.get("env", [])):
-            if variable.get("name") == SWITCH and not _is_off(SWITCH, _value(variable)):
+            if variable.get("name") == DRAGON_ANNOTATION and not _is_off(DRAGON_ANNOTATION, _value(variable)):
                 yield _problem(f"{path}.env[{index}]")
 
 
-def _candidates(job: TrainingJob) -> Iterator[Placed]:
+def _candidates(job: TrainingJob) -> Iterator[WithPath]:
     yield "metadata.labels", job.labels
     yield "metadata.annotations", job.annotations
-    for group in job.groups:
+    for group in job.replica_specs:
         metadata = group.template.get("metadata", {})
         for kind in ("labels", "annotations"):
-            yield f"{group.path}.template.metadata.{kind}", metadata.get(kind, {})
+            yield f"{group.field_path}.template.metadata.{kind}", metadata.get(kind, {})
     for path, container in all_containers(job):
         for kind in ("limits", "requests"):
             yield f"{path}.resources.{kind}", container.get("resources", {}).get(kind, {})
@@ -56,7 +56,7 @@ def _value(variable: JsonObject) -> Json:
 
 def _is_off(name: str, value: Json) -> bool:
     """Whether the value turns the feature off, so that DRAGON treats the job as an ordinary one."""
-    return name == SWITCH and str(value).lower() in {"", "false"}
+    return name == DRAGON_ANNOTATION and str(value).lower() in {"", "false"}
 
 
 def _problem(path: str) -> Problem:

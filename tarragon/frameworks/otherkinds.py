@@ -17,7 +17,7 @@ _RELATIVES = frozenset({"argoproj.io", "serving.kserve.io", "sparkoperator.k8s.i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class UnsupportedKinds:
     """Kinds with the same message."""
 
     kinds: tuple[str, ...]
@@ -27,8 +27,8 @@ class Row:
     """Whether other projects use the same names. If so, the group must be one of Kubeflow or a related project."""
 
 
-TABLE: tuple[Row, ...] = (
-    Row(
+UNSUPPORTED_KINDS: tuple[UnsupportedKinds, ...] = (
+    UnsupportedKinds(
         kinds=(
             "MPIJob",
             "PyTorchJob",
@@ -46,14 +46,14 @@ TABLE: tuple[Row, ...] = (
         remedy=RUNS,
         is_common=False,
     ),
-    Row(kinds=("TrainingRuntime", "ClusterTrainingRuntime"), message=NOT_YET, remedy=RUNS),
-    Row(kinds=("SharePod",), message=NOT_YET, remedy=f"{RUNS}, on whole GPUs", is_common=False),
-    Row(
+    UnsupportedKinds(kinds=("TrainingRuntime", "ClusterTrainingRuntime"), message=NOT_YET, remedy=RUNS),
+    UnsupportedKinds(kinds=("SharePod",), message=NOT_YET, remedy=f"{RUNS}, on whole GPUs", is_common=False),
+    UnsupportedKinds(
         kinds=("Experiment", "Suggestion", "Trial", "StudyJob"),
         message=NOT_YET,
         remedy=f"{RUNS}: submit one for each set of parameters",
     ),
-    Row(
+    UnsupportedKinds(
         kinds=(
             "Notebook",
             "Tensorboard",
@@ -82,19 +82,19 @@ TABLE: tuple[Row, ...] = (
 )
 
 
-def other_kind(api_version: str, kind: str) -> Problem | None:
+def unsupported_kind_problem(api_version: str, kind: str) -> Problem | None:
     """A Problem for a kind in the table, else None. Kinds are compared without case and quoted as written."""
     group = api_version.rpartition("/")[0]
-    for row in TABLE:
+    for row in UNSUPPORTED_KINDS:
         if kind.lower() in _lower(row.kinds) and (not row.is_common or _is_of_kubeflow(group)):
             return Problem("kind", f"{kind} ({api_version}) {row.message}", row.remedy)
     return None
 
 
-def not_yet(word: str) -> str | None:
+def unsupported_job_kind(word: str) -> str | None:
     """The unsupported kind of job that `word` names in one of kubectl's forms: `mpijob`, `mpijobs`."""
     name = word.lower().partition(".")[0]
-    for row in TABLE:
+    for row in UNSUPPORTED_KINDS:
         for kind in row.kinds if row.message == NOT_YET else ():
             if name in {kind.lower(), f"{kind.lower()}s"}:
                 return kind

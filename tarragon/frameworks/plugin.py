@@ -12,25 +12,36 @@ from hashlib import sha256
 from tarragon.base.errors import Problem
 from tarragon.job import classic
 from tarragon.job.exitcode import ExitCodeTable
-from tarragon.job.member import Member
+from tarragon.job.member import ReplicaState
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
-from tarragon.job.phase import Signal
+from tarragon.job.phase import JobSignal
 from tarragon.job.status import JobStatus
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Resource
-from tarragon.kube.names import LONGEST_LABEL
+from tarragon.kube.names import DNS_LABEL_MAX_LENGTH
 
-__all__ = ["Dialect", "Framework", "Manifest", "Names", "Reading", "Rule", "Sight", "Size", "Verdict", "Wiring"]
+__all__ = [
+    "DecodedManifest",
+    "Dialect",
+    "DiscoveryConfig",
+    "Framework",
+    "GangSize",
+    "JobObservation",
+    "Manifest",
+    "ObjectNames",
+    "Rule",
+    "Verdict",
+]
 
 Manifest = JsonObject
 """A job as the user wrote it: parsed YAML or JSON of unknown structure."""
 
-Size = Mapping[ReplicaType, int]
+GangSize = Mapping[ReplicaType, int]
 
 Rule = Callable[[TrainingJob], Iterator[Problem]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class DecodedManifest:
     """A manifest decoded by a dialect. If there are problems, the job is only a guess, used to find more problems."""
 
     job: TrainingJob | None
@@ -44,25 +55,25 @@ class Reading:
 def tensorboard_name(job: TrainingJob) -> str:
     """The name of a job's TensorBoard. A name beyond the limit of Services is truncated and gets a hash."""
     name, suffix = job.key.name, "-tensorboard"
-    if len(name) + len(suffix) > LONGEST_LABEL:
+    if len(name) + len(suffix) > DNS_LABEL_MAX_LENGTH:
         digest = sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
-        name = f"{name[: LONGEST_LABEL - len(suffix) - 9]}-{digest}"
+        name = f"{name[: DNS_LABEL_MAX_LENGTH - len(suffix) - 9]}-{digest}"
     return name + suffix
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ObjectNames:
     """The object names of a generation, and the reverse: the replica of a pod's name, or None."""
 
     pod: Callable[[TrainingJob, Replica], str]
     service: Callable[[TrainingJob, Replica], str]
-    replica: Callable[[TrainingJob, str], Replica | None]
+    replica_of: Callable[[TrainingJob, str], Replica | None]
     tensorboard: Callable[[TrainingJob], str] = tensorboard_name
     """The name of the TensorBoard's pod and Service. It is not the name of any replica."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wiring:
+class DiscoveryConfig:
     """Environment and command by which a replica finds the others. An empty `container` means all containers."""
 
     container: str
@@ -85,29 +96,29 @@ class Dialect:
 
     name: str
     api_version: str
-    recognise: Callable[[Manifest], bool]
+    matches: Callable[[Manifest], bool]
     """Whether a manifest's structure matches this generation. If several match, the API version decides."""
-    read: Callable[[Manifest], Reading]
-    names: Names
+    decode: Callable[[Manifest], DecodedManifest]
+    names: ObjectNames
     labels: Callable[[TrainingJob, Replica], dict[str, str]]
     selector: Callable[[TrainingJob], dict[str, str]]
     """Labels that all pods and services of the job have, and those of no other job."""
     worker_selector: Callable[[TrainingJob], dict[str, str]]
     """Labels of the pods that the scale subresource counts."""
-    wire: Callable[[TrainingJob, Size, str], Callable[[Replica], Wiring | None]]
+    discovery_config: Callable[[TrainingJob, GangSize, str], Callable[[Replica], DiscoveryConfig | None]]
     """The wiring for a gang size and a cluster domain. What all replicas share is computed once, in the first call."""
-    status: Callable[[TrainingJob, JobStatus], dict[str, Json]]
+    status_fields: Callable[[TrainingJob, JobStatus], dict[str, Json]]
     """The complete status fields of the generation (without `tarragon`). Fields that are missing here are removed."""
     has_conditions: bool = True
     """Whether these fields contain conditions, counts and times. If not, `status.tarragon.record` does."""
-    had_batch_jobs: bool = False
+    used_batch_jobs: bool = False
     """Whether the original operator created its pods by batch Jobs, which continue without it."""
-    refused: Callable[[JobStatus], dict[str, Json]] = classic.refused
+    invalid_job_fields: Callable[[JobStatus], dict[str, Json]] = classic.invalid_job_fields
     """The status fields of a job that can't be decoded."""
-    written_back: Callable[[TrainingJob, JsonObject], dict[str, Json]] = _nothing
+    default_fields: Callable[[TrainingJob, JsonObject], dict[str, Json]] = _nothing
     """Fields that the original operator filled into the spec and that users look for. They are written together with
     the generation annotation. The second argument is the spec as it is."""
-    lasting: Callable[[TrainingJob], dict[str, str]] = _no_annotations
+    persistent_annotations: Callable[[TrainingJob], dict[str, str]] = _no_annotations
     """Annotations for what must not change with the spec once the job has started; written together with the
     generation annotation."""
     rules: Sequence[Rule] = ()
@@ -122,22 +133,22 @@ class Dialect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """The input of `Framework.judge`: the job, its admitted size, the state of each replica, the recorded status."""
+class JobObservation:
+    """The input of `Framework.evaluate`: the job, its admitted size, the state of each replica, the recorded status."""
 
     job: TrainingJob
-    size: Size
-    members: Mapping[Replica, Member]
+    size: GangSize
+    replica_states: Mapping[Replica, ReplicaState]
     status: JobStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The result of `Framework.judge`: at most one signal with a message, and the replicas that caused a failure."""
+    """The result of `Framework.evaluate`: at most one signal with a message, and the replicas that caused a failure."""
 
-    signal: Signal | None
+    signal: JobSignal | None
     message: str = ""
-    failures: Sequence[Replica] = field(default=())
+    failed_replicas: Sequence[Replica] = field(default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,23 +160,23 @@ class Framework:
     dialects: Sequence[Dialect]
     rules: Sequence[Rule]
     """Validation rules. All of them run, and all problems are reported."""
-    cautions: Sequence[Rule]
+    warning_rules: Sequence[Rule]
     """Rules for legal values that are probably mistakes. Their problems are warnings."""
-    unsupported: Sequence[Rule]
+    unsupported_rules: Sequence[Rule]
     """Rules for what the API allows and Tarragon does not support yet. They keep a job from starting; a job that has
     started is not stopped."""
     main_container: str
     """The container whose exit code counts for the replica, whatever sidecars do; empty for the first one."""
     port_name: str
     """The port of the main container that every replica's Service exposes; added if it is missing."""
-    service_size: Callable[[TrainingJob, Size], Size]
+    service_size: Callable[[TrainingJob, GangSize], GangSize]
     """The number of replicas that need Services; for an elastic job, all that may ever exist."""
-    objects: Callable[[TrainingJob], Iterator[JsonObject]]
+    config_maps: Callable[[TrainingJob], Iterator[JsonObject]]
     """The ConfigMaps that the pods mount, without owner and namespace. They never change; their names contain the uid
     of the job."""
-    judge: Callable[[Sight], Verdict]
+    evaluate: Callable[[JobObservation], Verdict]
     start_order: Sequence[ReplicaType]
     crd: Callable[[], dict[str, Json]]
     """The CustomResourceDefinition of the kind."""
-    is_optional: bool = False
+    is_crd_optional: bool = False
     """Whether the CRD may be missing in a cluster."""

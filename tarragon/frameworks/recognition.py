@@ -10,8 +10,8 @@ from tarragon.frameworks.plugin import Dialect, Framework, Manifest
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.meta import Json, JsonObject
 
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-OURSELVES = "tarragon"
+LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+FIELD_MANAGER_PREFIX = "tarragon"
 """The prefix of Tarragon's field managers."""
 
 
@@ -25,7 +25,7 @@ def dialect_of(framework: Framework, manifest: Manifest) -> Dialect | Problem:
     if annotation is not None:
         return _annotated(framework, annotation)
     fallback = framework.dialects[-1]
-    candidates = [dialect for dialect in framework.dialects if dialect.recognise(manifest)]
+    candidates = [dialect for dialect in framework.dialects if dialect.matches(manifest)]
     if len(candidates) == 1:
         return candidates[0]
     origin = _origin(framework, manifest, metadata)
@@ -53,7 +53,7 @@ def _origin(framework: Framework, manifest: Manifest, metadata: JsonObject) -> J
 
 
 def _last_applied(metadata: JsonObject) -> Json:
-    text = _map(metadata.get("annotations")).get(LAST_APPLIED)
+    text = _map(metadata.get("annotations")).get(LAST_APPLIED_ANNOTATION)
     try:
         return _map(json.loads(text)).get("apiVersion") if isinstance(text, str) else None
     except (ValueError, RecursionError):
@@ -69,7 +69,7 @@ def _first_written(metadata: JsonObject) -> Json:
 def _writers_of_spec(entries: Json) -> Iterator[JsonObject]:
     for entry in entries if isinstance(entries, Sequence) and not isinstance(entries, str) else ():
         fields = _map(entry)
-        is_ours = str(fields.get("manager", "")).startswith(OURSELVES)
+        is_ours = str(fields.get("manager", "")).startswith(FIELD_MANAGER_PREFIX)
         if not is_ours and "f:spec" in _map(fields.get("fieldsV1")):
             yield fields
 

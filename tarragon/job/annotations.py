@@ -14,34 +14,34 @@ from tarragon.job.model import (
     RUNTIME_ID_ANNOTATION,
     TrainingJob,
 )
-from tarragon.job.tensorboard import ENDS_WITH_JOB, FOLDER, IMAGE
-from tarragon.kube.reader import joined, nearest
+from tarragon.job.tensorboard import ENDS_WITH_JOB_ANNOTATION, IMAGE_ANNOTATION, LOG_DIR_ANNOTATION
+from tarragon.kube.reader import join_path, nearest_name
 
-RESTART = "tarragon.dev/restart"
+RESTART_ANNOTATION = "tarragon.dev/restart"
 """`gang`: when one replica must be replaced, all unfinished replicas are replaced together."""
-RESIZE = "tarragon.dev/resize"
+RESIZE_ANNOTATION = "tarragon.dev/resize"
 """`restart`: a job that can't grow while it runs is restarted at its new size; an elastic job, at each resize."""
-CHECKPOINT_SECONDS = "tarragon.dev/checkpoint-seconds"
+CHECKPOINT_SECONDS_ANNOTATION = "tarragon.dev/checkpoint-seconds"
 """`30`: the seconds that pods get to save a checkpoint after they were asked to leave."""
-RETRYABLE = "tarragon.dev/retryable-exit-codes"
+RETRYABLE_EXIT_CODES_ANNOTATION = "tarragon.dev/retryable-exit-codes"
 """`1,42`: exit codes that restartPolicy ExitCode retries in addition to those of its table."""
-LOGS = "tarragon.dev/logs"
+LOGS_ANNOTATION = "tarragon.dev/logs"
 """`json` or `text`: the log format of the replicas. It overrides the default of the installation."""
-IDEMPOTENCY_KEY = "tarragon.dev/idempotency-key"
+IDEMPOTENCY_KEY_ANNOTATION = "tarragon.dev/idempotency-key"
 """The value of `submit --idempotency-key`. Submitting again with the same key refers to the same job."""
 
-OURS = "tarragon.dev/"
-KNOWN = frozenset(
+ANNOTATION_PREFIX = "tarragon.dev/"
+JOB_ANNOTATIONS = frozenset(
     {
-        RESTART,
-        RESIZE,
-        CHECKPOINT_SECONDS,
-        RETRYABLE,
-        LOGS,
-        IDEMPOTENCY_KEY,
-        FOLDER,
-        IMAGE,
-        ENDS_WITH_JOB,
+        RESTART_ANNOTATION,
+        RESIZE_ANNOTATION,
+        CHECKPOINT_SECONDS_ANNOTATION,
+        RETRYABLE_EXIT_CODES_ANNOTATION,
+        LOGS_ANNOTATION,
+        IDEMPOTENCY_KEY_ANNOTATION,
+        LOG_DIR_ANNOTATION,
+        IMAGE_ANNOTATION,
+        ENDS_WITH_JOB_ANNOTATION,
         ADOPT_ANNOTATION,
         GENERATION_ANNOTATION,
         MANIFEST_ANNOTATION,
@@ -53,84 +53,88 @@ ANNOTATIONS = "metadata.annotations"
 
 GANG = "gang"
 BY_RESTART = "restart"
-MEANINGS: Mapping[str, Sequence[str]] = MappingProxyType(
-    {RESTART: (GANG,), RESIZE: (BY_RESTART,), LOGS: ("json", "text")}
+SUPPORTED_VALUES: Mapping[str, Sequence[str]] = MappingProxyType(
+    {RESTART_ANNOTATION: (GANG,), RESIZE_ANNOTATION: (BY_RESTART,), LOGS_ANNOTATION: ("json", "text")}
 )
 """The supported values of each annotation that has a fixed set of them."""
 LAST_EXIT_CODE = 255
-LONGEST_SAVING = 3600
-"""The maximum of `CHECKPOINT_SECONDS`: for so long a preempted pod may block its resources."""
-LONGEST_NUMBER = 20
+MAX_CHECKPOINT_SECONDS = 3600
+"""The maximum of `CHECKPOINT_SECONDS_ANNOTATION`: for so long a preempted pod may block its resources."""
+MAX_DIGITS = 20
 
 
-def restarts_together(job: TrainingJob) -> bool:
+def restarts_as_gang(job: TrainingJob) -> bool:
     """Whether the gang restarts as a whole.
 
     With MultiWorkerMirroredStrategy all workers wait for each other in every step, so replacing one does not help.
     """
-    return job.annotations.get(RESTART) == GANG
+    return job.annotations.get(RESTART_ANNOTATION) == GANG
 
 
 def resizes_by_restart(job: TrainingJob) -> bool:
     """Whether the job is restarted in order to grow, because its running replicas reject additional ones."""
-    return job.annotations.get(RESIZE) == BY_RESTART
+    return job.annotations.get(RESIZE_ANNOTATION) == BY_RESTART
 
 
 def is_elastic_by_restart(job: TrainingJob) -> bool:
     """Whether every resize of an elastic job restarts it, because each replica is configured for one exact size."""
-    return job.elastic is not None and (resizes_by_restart(job) or restarts_together(job))
+    return job.elastic_policy is not None and (resizes_by_restart(job) or restarts_as_gang(job))
 
 
-def seconds_to_save(job: TrainingJob) -> int:
+def checkpoint_seconds(job: TrainingJob) -> int:
     """The seconds to save a checkpoint; 0 if the annotation is missing or invalid.
 
     With 0 a pod gets only SIGTERM and its termination grace period.
     """
-    value = job.annotations.get(CHECKPOINT_SECONDS, "0")
+    value = job.annotations.get(CHECKPOINT_SECONDS_ANNOTATION, "0")
     return int(value) if _is_checkpoint_time(value) else 0
 
 
-def retryable_codes(job: TrainingJob) -> frozenset[int]:
+def retryable_exit_codes(job: TrainingJob) -> frozenset[int]:
     """The additional retryable exit codes. Invalid ones are ignored."""
     return frozenset(int(code) for code in _codes(job) if _is_exit_code(code))
 
 
-def annotations_are_understood(job: TrainingJob) -> Iterator[Problem]:
+def validate_annotations(job: TrainingJob) -> Iterator[Problem]:
     """Report invalid values of annotations. Otherwise they would have no effect, and users would notice too late."""
-    for name, supported in MEANINGS.items():
+    for name, supported in SUPPORTED_VALUES.items():
         value = job.annotations.get(name, supported[0])
         if value not in supported:
             message = f"unsupported value {value!r}"
-            yield Problem(joined(ANNOTATIONS, name), message, f"write {' or '.join(supported)}, or remove it")
+            yield Problem(join_path(ANNOTATIONS, name), message, f"write {' or '.join(supported)}, or remove it")
     invalid = [code for code in _codes(job) if not _is_exit_code(code)]
     if invalid:
         message = f"must be exit codes from 1 to {LAST_EXIT_CODE}, not {invalid[0]!r}"
-        yield Problem(joined(ANNOTATIONS, RETRYABLE), message, "write for example 1,42")
-    seconds = job.annotations.get(CHECKPOINT_SECONDS, "0")
+        yield Problem(join_path(ANNOTATIONS, RETRYABLE_EXIT_CODES_ANNOTATION), message, "write for example 1,42")
+    seconds = job.annotations.get(CHECKPOINT_SECONDS_ANNOTATION, "0")
     if not _is_checkpoint_time(seconds):
-        message = f"must be a number of seconds from 0 to {LONGEST_SAVING}, not {seconds!r}"
-        yield Problem(joined(ANNOTATIONS, CHECKPOINT_SECONDS), message, 'write for example "30"')
+        message = f"must be a number of seconds from 0 to {MAX_CHECKPOINT_SECONDS}, not {seconds!r}"
+        yield Problem(join_path(ANNOTATIONS, CHECKPOINT_SECONDS_ANNOTATION), message, 'write for example "30"')
 
 
-def in_words_that_count(problem: Problem) -> Problem:
+def with_supported_values(problem: Problem) -> Problem:
     """Name the supported values in the remedy for an annotation that is not a string.
 
     An unquoted `yes` is a boolean in YAML. The general remedy, to quote it, would give another unsupported value.
     """
-    supported = next((values for name, values in MEANINGS.items() if problem.path == joined(ANNOTATIONS, name)), ())
+    supported = next(
+        (values for name, values in SUPPORTED_VALUES.items() if problem.path == join_path(ANNOTATIONS, name)), ()
+    )
     if not supported:
         return problem
     return replace(problem, remedy=f"write {' or '.join(map(_quoted, supported))}, or remove it")
 
 
-def annotations_are_spelled(job: TrainingJob) -> Iterator[Problem]:
+def warn_about_misspelled_annotations(job: TrainingJob) -> Iterator[Problem]:
     """Warn of annotations that look misspelled. A warning only: later versions or other tools may define them."""
     for name in job.annotations:
         group, _, own = name.partition("/")
-        if f"{group}/" == OURS and name not in KNOWN and not own.endswith("-extra"):
-            suggestion = nearest(own, (known.removeprefix(OURS) for known in KNOWN))
+        if f"{group}/" == ANNOTATION_PREFIX and name not in JOB_ANNOTATIONS and not own.endswith("-extra"):
+            suggestion = nearest_name(own, (known.removeprefix(ANNOTATION_PREFIX) for known in JOB_ANNOTATIONS))
             if suggestion is not None:
-                yield Problem(joined(ANNOTATIONS, name), "unknown annotation", f"did you mean {OURS}{suggestion}?")
+                yield Problem(
+                    join_path(ANNOTATIONS, name), "unknown annotation", f"did you mean {ANNOTATION_PREFIX}{suggestion}?"
+                )
 
 
 def _quoted(word: str) -> str:
@@ -138,14 +142,14 @@ def _quoted(word: str) -> str:
 
 
 def _codes(job: TrainingJob) -> list[str]:
-    value = job.annotations.get(RETRYABLE)
+    value = job.annotations.get(RETRYABLE_EXIT_CODES_ANNOTATION)
     return [] if value is None else [code.strip() for code in value.split(",")]
 
 
 def _is_checkpoint_time(value: str) -> bool:
-    is_number = value.isascii() and value.isdecimal() and len(value) < LONGEST_NUMBER
-    return is_number and int(value) <= LONGEST_SAVING
+    is_number = value.isascii() and value.isdecimal() and len(value) < MAX_DIGITS
+    return is_number and int(value) <= MAX_CHECKPOINT_SECONDS
 
 
 def _is_exit_code(code: str) -> bool:
-    return code.isascii() and code.isdecimal() and len(code) < LONGEST_NUMBER and 1 <= int(code) <= LAST_EXIT_CODE
+    return code.isascii() and code.isdecimal() and len(code) < MAX_DIGITS and 1 <= int(code) <= LAST_EXIT_CODE

@@ -7,34 +7,34 @@ from collections.abc import Iterable, Mapping
 
 from tarragon.job.model import ReplicaType, TrainingJob
 from tarragon.job.phase import Phase
-from tarragon.job.status import Condition, JobStatus, ReplicaCounts
-from tarragon.kube.codec import moment, timestamp
+from tarragon.job.status import Condition, JobStatus, ReplicaStatus
+from tarragon.kube.codec import format_time, parse_time
 from tarragon.kube.meta import Json
 
-NEVER = dt.datetime.fromtimestamp(0, dt.UTC)
+UNKNOWN_TIME = dt.datetime.fromtimestamp(0, dt.UTC)
 """Stands for the time of a condition that has no valid time."""
 _LAST_PHASES = frozenset({"CleanUp", "Done", "Failed"})
 """Values of `status.phase` in generations without conditions that mean that the job has finished."""
 
 
-def write(_: TrainingJob, status: JobStatus) -> dict[str, Json]:
+def status_fields(_: TrainingJob, status: JobStatus) -> dict[str, Json]:
     """The status fields as clients of the training operator expect them."""
     fields: dict[str, Json] = {
         "conditions": [condition_fields(condition) for condition in status.conditions],
-        "replicaStatuses": {kind.value: _counted(counts) for kind, counts in status.counts.items()},
+        "replicaStatuses": {kind.value: _counted(counts) for kind, counts in status.replica_statuses.items()},
     }
-    if status.started is not None:
-        fields["startTime"] = timestamp(status.started)
-    if status.completed is not None:
-        fields["completionTime"] = timestamp(status.completed)
+    if status.start_time is not None:
+        fields["startTime"] = format_time(status.start_time)
+    if status.completion_time is not None:
+        fields["completionTime"] = format_time(status.completion_time)
     return fields
 
 
-def refused(status: JobStatus) -> dict[str, Json]:
+def invalid_job_fields(status: JobStatus) -> dict[str, Json]:
     """The status fields of an invalid job, which has no replicas to count."""
     fields: dict[str, Json] = {"conditions": [condition_fields(condition) for condition in status.conditions]}
-    if status.completed is not None:
-        fields["completionTime"] = timestamp(status.completed)
+    if status.completion_time is not None:
+        fields["completionTime"] = format_time(status.completion_time)
     return fields
 
 
@@ -44,35 +44,35 @@ def condition_fields(condition: Condition) -> dict[str, str]:
         "status": "True" if condition.is_true else "False",
         "reason": condition.reason,
         "message": condition.message,
-        "lastUpdateTime": timestamp(condition.updated),
-        "lastTransitionTime": timestamp(condition.changed),
+        "lastUpdateTime": format_time(condition.last_update_time),
+        "lastTransitionTime": format_time(condition.last_transition_time),
     }
 
 
-def conditions(found: Json) -> tuple[Condition, ...]:
+def decode_conditions(found: Json) -> tuple[Condition, ...]:
     """Decode conditions. Items that are invalid or have no type are skipped."""
     items = found if isinstance(found, list | tuple) else ()
     return tuple(_condition(item) for item in items if isinstance(item, Mapping) and _text(item, "type"))
 
 
-def counts(found: Json) -> dict[ReplicaType, ReplicaCounts]:
+def decode_replica_statuses(found: Json) -> dict[ReplicaType, ReplicaStatus]:
     if not isinstance(found, Mapping):
         return {}
     return {
-        kind: ReplicaCounts(**{name: _count(found[kind.value], name) for name in ("active", "succeeded", "failed")})
+        kind: ReplicaStatus(**{name: _count(found[kind.value], name) for name in ("active", "succeeded", "failed")})
         for kind in ReplicaType
         if isinstance(found.get(kind.value), Mapping)
     }
 
 
-def time(found: Json) -> dt.datetime | None:
+def decode_time(found: Json) -> dt.datetime | None:
     try:
-        return moment(found) if isinstance(found, str) else None
+        return parse_time(found) if isinstance(found, str) else None
     except (ValueError, OverflowError):
         return None
 
 
-def phase(known: Iterable[Condition], state: Json) -> Phase:
+def phase_of(known: Iterable[Condition], state: Json) -> Phase:
     """Derive the phase from the conditions. `state`, which is for humans, counts only if no condition is conclusive."""
     true = {condition.type for condition in known if condition.is_true}
     for candidate in (Phase.FAILED, Phase.SUCCEEDED, Phase.SUSPENDED, Phase.RESTARTING, Phase.RUNNING):
@@ -83,27 +83,27 @@ def phase(known: Iterable[Condition], state: Json) -> Phase:
     return next((candidate for candidate in Phase if candidate.value == state), Phase.CREATED)
 
 
-def end(shown: Mapping[str, Json]) -> str:
-    """The final state in a status without conditions, from `phase` and `state`; empty if the job is not finished."""
+def final_state(shown: Mapping[str, Json]) -> str:
+    """The final state in a status without conditions, from `phase_of` and `state`; empty if the job is not finished."""
     state = _text(shown, "state")
     is_over = _text(shown, "phase") in _LAST_PHASES and state in {Phase.SUCCEEDED, Phase.FAILED}
     return state if is_over else ""
 
 
 def _condition(item: Mapping[str, Json]) -> Condition:
-    changed = time(item.get("lastTransitionTime"))
-    updated = time(item.get("lastUpdateTime"))
+    changed = decode_time(item.get("lastTransitionTime"))
+    updated = decode_time(item.get("lastUpdateTime"))
     return Condition(
         type=_text(item, "type"),
         is_true=item.get("status") == "True",
         reason=_text(item, "reason"),
         message=_text(item, "message"),
-        updated=updated or changed or NEVER,
-        changed=changed or updated or NEVER,
+        last_update_time=updated or changed or UNKNOWN_TIME,
+        last_transition_time=changed or updated or UNKNOWN_TIME,
     )
 
 
-def _counted(found: ReplicaCounts) -> dict[str, int]:
+def _counted(found: ReplicaStatus) -> dict[str, int]:
     return {"active": found.active, "succeeded": found.succeeded, "failed": found.failed}
 
 

@@ -22,7 +22,7 @@ FAILED = "Failed"
 
 ADMITTED = "Admitted"
 """False while the gang waits, with the wait code as the reason; True once the gang is admitted."""
-ADMISSION_REFUSED = "AdmissionRefused"
+ADMISSION_DISCARDED = "AdmissionRefused"
 """True once an admission that the scheduler did not write was found in the job's status and discarded."""
 BLOCKED = "Blocked"
 """True while something outside the job keeps a replica from being created, bound or started."""
@@ -36,7 +36,7 @@ RESIZED = "Resized"
 """True once a job was resized. The message says what changed last, and why."""
 STALLED = "Stalled"
 """True while replicas don't start or are not ready for a cause that does not cost the gang its admission."""
-SPEC_REFUSED = "SpecRefused"
+SPEC_INVALID = "SpecRefused"
 """True while an edit of a started job is invalid. The job continues with its last valid spec."""
 
 RESUMED = "Resumed"
@@ -45,12 +45,12 @@ INVALID = "Invalid"
 
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
 DEADLINE_EXCEEDED = "DeadlineExceeded"
-LIMITS = frozenset({BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED})
+LIMIT_EXCEEDED_REASONS = frozenset({BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED})
 """Reasons of a failure that all generations spell the same."""
 
-CLASSIC = frozenset({CREATED, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED, FAILED})
+TRAINING_OPERATOR_CONDITIONS = frozenset({CREATED, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED, FAILED})
 
-FINAL = frozenset({SUCCEEDED, FAILED})
+FINISHED = frozenset({SUCCEEDED, FAILED})
 _EXCLUDES = {RUNNING: RESTARTING, RESTARTING: RUNNING}
 _ACTIVE = frozenset({RUNNING, RESTARTING})
 
@@ -58,7 +58,7 @@ Conditions = tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ConditionUpdate:
     """The desired state of one condition, without its timestamps."""
 
     type: str
@@ -67,31 +67,38 @@ class Said:
     message: str
 
 
-def with_condition(known: Conditions, said: Said, now: dt.datetime) -> Conditions:
+def set_condition(known: Conditions, said: ConditionUpdate, now: dt.datetime) -> Conditions:
     """Set one condition and return the new conditions, by the rules of this module."""
     before = next((condition for condition in known if condition.type == said.type), None)
     if _is_final(known, said) or _is_unchanged(before, said):
         return known
-    changed = before.changed if before is not None and before.is_true == said.is_true else now
+    changed = before.last_transition_time if before is not None and before.is_true == said.is_true else now
     new = Condition(
-        type=said.type, is_true=said.is_true, reason=said.reason, message=said.message, updated=now, changed=changed
+        type=said.type,
+        is_true=said.is_true,
+        reason=said.reason,
+        message=said.message,
+        last_update_time=now,
+        last_transition_time=changed,
     )
-    if said.type not in CLASSIC:
+    if said.type not in TRAINING_OPERATOR_CONDITIONS:
         return (new, *(condition for condition in known if condition.type != said.type))
     kept = (condition for condition in known if condition.type not in {said.type, _excluded(said)})
     return (*(_turned_off(condition, said, now) for condition in kept), new)
 
 
-def without_condition(known: Conditions, kind: str) -> Conditions:
+def remove_condition(known: Conditions, kind: str) -> Conditions:
     """The conditions without the one of that type: for Tarragon's own conditions that no longer hold."""
     return tuple(condition for condition in known if condition.type != kind)
 
 
-def _is_final(known: Conditions, said: Said) -> bool:
-    return said.type in CLASSIC and any(condition.is_true and condition.type in FINAL for condition in known)
+def _is_final(known: Conditions, said: ConditionUpdate) -> bool:
+    return said.type in TRAINING_OPERATOR_CONDITIONS and any(
+        condition.is_true and condition.type in FINISHED for condition in known
+    )
 
 
-def _is_unchanged(before: Condition | None, said: Said) -> bool:
+def _is_unchanged(before: Condition | None, said: ConditionUpdate) -> bool:
     return before is not None and (before.is_true, before.reason, before.message) == (
         said.is_true,
         said.reason,
@@ -99,14 +106,19 @@ def _is_unchanged(before: Condition | None, said: Said) -> bool:
     )
 
 
-def _excluded(said: Said) -> str | None:
+def _excluded(said: ConditionUpdate) -> str | None:
     return _EXCLUDES.get(said.type) if said.is_true else None
 
 
-def _turned_off(condition: Condition, said: Said, now: dt.datetime) -> Condition:
-    stops_job = said.is_true and said.type in {*FINAL, SUSPENDED}
+def _turned_off(condition: Condition, said: ConditionUpdate, now: dt.datetime) -> Condition:
+    stops_job = said.is_true and said.type in {*FINISHED, SUSPENDED}
     if not stops_job or condition.type not in _ACTIVE or not condition.is_true:
         return condition
     return Condition(
-        type=condition.type, is_true=False, reason=said.reason, message=said.message, updated=now, changed=now
+        type=condition.type,
+        is_true=False,
+        reason=said.reason,
+        message=said.message,
+        last_update_time=now,
+        last_transition_time=now,
     )

@@ -11,28 +11,28 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tarragon.job import classic
-from tarragon.job.indexes import MOST, by_type, indexes, ranges, replicas
+from tarragon.job.indexes import MAX_REPLICAS, format_ranges, format_replicas, parse_ranges, parse_replicas
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
-from tarragon.job.restarts import read_restarts, restart_fields
+from tarragon.job.restarts import decode_restarts, encode_restarts
 from tarragon.job.status import (
     Admission,
+    AdmissionBackoff,
+    Blocker,
+    DiscardedAdmission,
     FirstFailure,
-    Gang,
+    GangIncarnation,
     JobStatus,
-    Obstacle,
     Provenance,
-    RefusedAdmission,
-    Retry,
-    Wait,
+    WaitReason,
 )
-from tarragon.kube.codec import micro_timestamp, timestamp
+from tarragon.kube.codec import format_micro_time, format_time
 from tarragon.kube.meta import Json
 
 T = TypeVar("T")
 
-LONGEST_MESSAGE = 2048
+MAX_MESSAGE_LENGTH = 2048
 """The maximum number of characters of a message in the status."""
 
 
@@ -61,7 +61,7 @@ _FIELDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class StatusSummary:
     """The part of `status.tarragon` for humans and the scale subresource. The operator never decides on it."""
 
     generation: str
@@ -73,14 +73,14 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recalled:
+class DecodedStatus:
     """A decoded status, and a note for each of its fields that was invalid and counts as absent."""
 
     status: JobStatus
     notes: tuple[str, ...] = ()
 
 
-def state_word(status: JobStatus, *, waits: bool) -> str:
+def display_state(status: JobStatus, *, waits: bool) -> str:
     """The state of a job for humans. `waits` says that the gang needs an admission and has none."""
     if status.phase.is_final or status.phase is Phase.SUSPENDED:
         return status.phase.value
@@ -89,32 +89,32 @@ def state_word(status: JobStatus, *, waits: bool) -> str:
     return "Starting" if status.phase is Phase.CREATED else status.phase.value
 
 
-def tarragon_fields(status: JobStatus, summary: Summary) -> dict[str, Json]:
+def encode_status(status: JobStatus, summary: StatusSummary) -> dict[str, Json]:
     """Encode everything but the admission, which the scheduler writes."""
     fields: dict[str, Json] = {
         "generation": summary.generation,
         "observedGeneration": summary.observed_generation,
         "state": summary.state,
-        "ready": f"{status.ready}/{summary.total}",
+        "ready": f"{status.running_replicas}/{summary.total}",
         "replicas": summary.workers,
         "selector": summary.selector,
-        "restarts": restart_fields(status.restarts),
+        "restarts": encode_restarts(status.restarts),
     }
     why = reason_of(status)
-    if why.word:
-        fields |= {"reason": why.word, "message": why.message}
-    if status.finished:
-        fields["finished"] = by_type(status.finished)
-    if status.size:
-        fields["size"] = {kind.value: number for kind, number in status.size.items()}
-    if status.obstacle is not None:
+    if why.reason:
+        fields |= {"reason": why.reason, "message": why.message}
+    if status.succeeded_replicas:
+        fields["finished"] = format_replicas(status.succeeded_replicas)
+    if status.reported_size:
+        fields["size"] = {kind.value: number for kind, number in status.reported_size.items()}
+    if status.blocker is not None:
         fields["obstacle"] = {
-            "since": micro_timestamp(status.obstacle.since),
-            "reason": status.obstacle.reason,
-            "message": status.obstacle.message[:LONGEST_MESSAGE],
+            "since": format_micro_time(status.blocker.since),
+            "reason": status.blocker.reason,
+            "message": status.blocker.message[:MAX_MESSAGE_LENGTH],
         }
-    if status.gang is not None:
-        fields["gang"] = _gang_fields(status.gang)
+    if status.gang_incarnation is not None:
+        fields["gang"] = _gang_fields(status.gang_incarnation)
     if status.first_failure is not None:
         fields["failure"] = _failure_fields(status.first_failure)
     if status.provenance is not None:
@@ -122,27 +122,30 @@ def tarragon_fields(status: JobStatus, summary: Summary) -> dict[str, Json]:
     return fields
 
 
-def foreign_fields(ours: Mapping[str, Json]) -> dict[str, Json]:
+def unknown_fields(ours: Mapping[str, Json]) -> dict[str, Json]:
     """The fields of `status.tarragon` that this version does not know: a later version wrote them and may return."""
     return {name: value for name, value in ours.items() if name not in _FIELDS}
 
 
-def admission_fields(admission: Admission) -> dict[str, Json]:
+def encode_admission(admission: Admission) -> dict[str, Json]:
     """Encode an admission. Replicas are grouped by type and node, which keeps large gangs small."""
-    fields: dict[str, Json] = {"queued": micro_timestamp(admission.queued)}
-    if admission.admitted is not None:
-        fields["admitted"] = micro_timestamp(admission.admitted)
+    fields: dict[str, Json] = {"queued": format_micro_time(admission.queued_at)}
+    if admission.admitted_at is not None:
+        fields["admitted"] = format_micro_time(admission.admitted_at)
     if admission.size:
         fields["size"] = {kind.value: number for kind, number in admission.size.items()}
     if admission.nodes:
         fields["nodes"] = _placement_fields(admission.nodes)
     if admission.wait is not None:
         fields["wait"] = {"code": admission.wait.code, "message": admission.wait.message}
-    if admission.retry is not None:
-        fields["retry"] = {"count": admission.retry.count, "after": micro_timestamp(admission.retry.after)}
-    if admission.refused is not None:
-        message = admission.refused.message[:LONGEST_MESSAGE]
-        fields["refused"] = {"at": micro_timestamp(admission.refused.at), "message": message}
+    if admission.backoff is not None:
+        fields["retry"] = {
+            "count": admission.backoff.attempts,
+            "after": format_micro_time(admission.backoff.not_before),
+        }
+    if admission.discarded is not None:
+        message = admission.discarded.message[:MAX_MESSAGE_LENGTH]
+        fields["refused"] = {"at": format_micro_time(admission.discarded.at), "message": message}
     return {**fields, **_resize_fields(admission)}
 
 
@@ -155,23 +158,23 @@ def raw_admission(status: Json) -> dict[str, Json]:
 
 def _resize_fields(admission: Admission) -> dict[str, Json]:
     fields: dict[str, Json] = {}
-    if admission.resized is not None:
-        fields["resized"] = micro_timestamp(admission.resized)
-    if admission.reason:
-        fields["reason"] = admission.reason
-    if admission.wish:
-        fields["wish"] = {kind.value: number for kind, number in admission.wish.items()}
-    if admission.moves:
-        fields["moves"] = [timestamp(at) for at in admission.moves]
+    if admission.resized_at is not None:
+        fields["resized"] = format_micro_time(admission.resized_at)
+    if admission.resize_reason:
+        fields["reason"] = admission.resize_reason
+    if admission.requested_size:
+        fields["wish"] = {kind.value: number for kind, number in admission.requested_size.items()}
+    if admission.reassigned_at:
+        fields["moves"] = [format_time(at) for at in admission.reassigned_at]
     return fields
 
 
-def read_status(raw: Json) -> JobStatus:
+def decode_status(raw: Json) -> JobStatus:
     """Decode a status. Invalid fields count as absent."""
-    return recall(raw).status
+    return decode_status_and_notes(raw).status
 
 
-def recall(raw: Json) -> Recalled:
+def decode_status_and_notes(raw: Json) -> DecodedStatus:
     """Decode a whole status of any generation, and note invalid fields. Never raises."""
     fields = raw if isinstance(raw, Mapping) else {}
     ours = fields.get("tarragon")
@@ -190,24 +193,26 @@ def recall(raw: Json) -> Recalled:
 
     # Generations before v1alpha2 have no fields for these; there they are in `record`.
     shown = ours["record"] if isinstance(ours.get("record"), Mapping) else fields
-    conditions = classic.conditions(shown.get("conditions"))
+    conditions = classic.decode_conditions(shown.get("conditions"))
     status = JobStatus(
-        phase=classic.phase(conditions, ours.get("state", classic.end(fields))),
+        phase=classic.phase_of(conditions, ours.get("state", classic.final_state(fields))),
         conditions=conditions,
-        counts=classic.counts(shown.get("replicaStatuses") or shown.get("tfReplicaStatuses")),
-        started=classic.time(shown.get("startTime")),
-        completed=classic.time(shown.get("completionTime")),
+        replica_statuses=classic.decode_replica_statuses(
+            shown.get("replicaStatuses") or shown.get("tfReplicaStatuses")
+        ),
+        start_time=classic.decode_time(shown.get("startTime")),
+        completion_time=classic.decode_time(shown.get("completionTime")),
         admission=read("admission", _read_admission, None),
-        restarts=read("restarts", read_restarts, {}),
-        finished=read("finished", replicas, frozenset()),
-        ready=read("ready", _read_ready, 0),
-        obstacle=read("obstacle", _read_obstacle, None),
+        restarts=read("restarts", decode_restarts, {}),
+        succeeded_replicas=read("finished", parse_replicas, frozenset()),
+        running_replicas=read("ready", _read_ready, 0),
+        blocker=read("obstacle", _read_obstacle, None),
         first_failure=read("failure", _read_failure, None),
         provenance=read("provenance", _read_provenance, None),
-        gang=read("gang", _read_gang, None),
-        size=read("size", _read_size, {}),
+        gang_incarnation=read("gang", _read_gang, None),
+        reported_size=read("size", _read_size, {}),
     )
-    return Recalled(status=status, notes=tuple(notes))
+    return DecodedStatus(status=status, notes=tuple(notes))
 
 
 def _placement_fields(nodes: Mapping[Replica, str]) -> dict[str, dict[str, str]]:
@@ -215,7 +220,7 @@ def _placement_fields(nodes: Mapping[Replica, str]) -> dict[str, dict[str, str]]
     for replica, node in nodes.items():
         found.setdefault(replica.type, {}).setdefault(node, []).append(replica.index)
     return {
-        kind.value: {node: ranges(found[kind][node]) for node in sorted(found[kind])}
+        kind.value: {node: format_ranges(found[kind][node]) for node in sorted(found[kind])}
         for kind in ReplicaType
         if kind in found
     }
@@ -228,55 +233,59 @@ def _read_admission(found: Json) -> Admission:
     resized = found.get("resized")
     refused = found.get("refused")
     return Admission(
-        queued=_time(found["queued"]),
-        admitted=None if admitted is None else _time(admitted),
+        queued_at=_time(found["queued"]),
+        admitted_at=None if admitted is None else _time(admitted),
         size=_read_size(found.get("size", {})),
         nodes={
             Replica(ReplicaType(kind), index): str(node)
             for kind, placed in found.get("nodes", {}).items()
             for node, text in placed.items()
-            for index in sorted(indexes(text))
+            for index in sorted(parse_ranges(text))
         },
-        wait=None if wait is None else Wait(code=str(wait["code"]), message=str(wait.get("message", ""))),
-        retry=None if retry is None else Retry(count=_number(retry["count"]), after=_time(retry["after"])),
-        resized=None if resized is None else _time(resized),
-        reason=str(found.get("reason", "")),
-        wish=_read_size(found.get("wish", {})),
-        moves=tuple(_time(at) for at in found.get("moves", [])),
-        refused=None if refused is None else _read_refused(refused),
+        wait=None if wait is None else WaitReason(code=str(wait["code"]), message=str(wait.get("message", ""))),
+        backoff=None
+        if retry is None
+        else AdmissionBackoff(attempts=_number(retry["count"]), not_before=_time(retry["after"])),
+        resized_at=None if resized is None else _time(resized),
+        resize_reason=str(found.get("reason", "")),
+        requested_size=_read_size(found.get("wish", {})),
+        reassigned_at=tuple(_time(at) for at in found.get("moves", [])),
+        discarded=None if refused is None else _read_refused(refused),
     )
 
 
-def _read_refused(found: Json) -> RefusedAdmission:
-    return RefusedAdmission(at=_time(found["at"]), message=str(found.get("message", "")))
+def _read_refused(found: Json) -> DiscardedAdmission:
+    return DiscardedAdmission(at=_time(found["at"]), message=str(found.get("message", "")))
 
 
 def _read_size(found: Json) -> dict[ReplicaType, int]:
     return {ReplicaType(kind): _number(number) for kind, number in found.items()}
 
 
-def _read_obstacle(found: Json) -> Obstacle:
-    return Obstacle(since=_time(found["since"]), reason=str(found["reason"]), message=str(found.get("message", "")))
+def _read_obstacle(found: Json) -> Blocker:
+    return Blocker(since=_time(found["since"]), reason=str(found["reason"]), message=str(found.get("message", "")))
 
 
-def _gang_fields(gang: Gang) -> dict[str, Json]:
+def _gang_fields(gang: GangIncarnation) -> dict[str, Json]:
     size = {kind.value: number for kind, number in gang.size.items()}
-    fields: dict[str, Json] = {"round": gang.round, "size": size, "whole": gang.is_whole}
-    return {**fields, "saves": True} if gang.saves else fields
+    fields: dict[str, Json] = {"round": gang.number, "size": size, "whole": gang.was_complete}
+    return {**fields, "saves": True} if gang.may_checkpoint else fields
 
 
-def _read_gang(found: Json) -> Gang:
+def _read_gang(found: Json) -> GangIncarnation:
     size = _read_size(found.get("size", {}))
     saves = found.get("saves") is True
-    return Gang(round=_number(found["round"]), size=size, is_whole=found.get("whole") is True, saves=saves)
+    return GangIncarnation(
+        number=_number(found["round"]), size=size, was_complete=found.get("whole") is True, may_checkpoint=saves
+    )
 
 
 def _failure_fields(failure: FirstFailure) -> dict[str, Json]:
     fields: dict[str, Json] = {
         "replica": {"type": failure.replica.type.value, "index": failure.replica.index},
         "reason": failure.reason,
-        "message": failure.message[-LONGEST_MESSAGE:],
-        "at": timestamp(failure.at),
+        "message": failure.message[-MAX_MESSAGE_LENGTH:],
+        "at": format_time(failure.at),
     }
     return fields if failure.exit_code is None else {**fields, "exitCode": failure.exit_code}
 
@@ -294,16 +303,16 @@ def _read_failure(found: Json) -> FirstFailure:
 
 
 def _provenance_fields(provenance: Provenance) -> dict[str, Json]:
-    fields: dict[str, Json] = {"manifest": provenance.manifest, "operator": provenance.operator}
-    return {**fields, "images": dict(sorted(provenance.images.items()))} if provenance.images else fields
+    fields: dict[str, Json] = {"manifest": provenance.manifest_digest, "operator": provenance.operator_version}
+    return {**fields, "images": dict(sorted(provenance.image_digests.items()))} if provenance.image_digests else fields
 
 
 def _read_provenance(found: Json) -> Provenance:
     images = found.get("images", {})
     return Provenance(
-        manifest=str(found["manifest"]),
-        operator=str(found["operator"]),
-        images={str(image): str(digests) for image, digests in images.items()},
+        manifest_digest=str(found["manifest"]),
+        operator_version=str(found["operator"]),
+        image_digests={str(image): str(digests) for image, digests in images.items()},
     )
 
 
@@ -312,7 +321,7 @@ def _read_ready(found: Json) -> int:
 
 
 def _time(found: Json) -> dt.datetime:
-    time = classic.time(found)
+    time = classic.decode_time(found)
     if time is None:
         raise ValueError(f"{found!r} is not a time")
     return time
@@ -321,6 +330,6 @@ def _time(found: Json) -> dt.datetime:
 def _number(found: Json) -> int:
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
         raise ValueError(f"{found!r} is not a number")
-    if found > MOST:
-        raise ValueError(f"more than {MOST} replicas")
+    if found > MAX_REPLICAS:
+        raise ValueError(f"more than {MAX_REPLICAS} replicas")
     return found

@@ -19,22 +19,22 @@ class ExitCodeTable:
     """Classifies exit codes. Codes from 1 to 127 come from the program and are permanent unless listed."""
 
     retryable: frozenset[int]
-    others_from_128: ExitClass
+    default_for_signals: ExitClass
     permanent_reasons: frozenset[str] = frozenset()
     """Reasons of the kubelet that make an end permanent, whatever its code."""
-    wished: frozenset[int] = frozenset()
+    user_retryable: frozenset[int] = frozenset()
     """Codes that the job's annotation declares retryable. This overrides everything else."""
 
     def __call__(self, code: int, reason: str = "") -> ExitClass:
         if code == 0:
             return ExitClass.CLEAN
-        if code in self.wished:
+        if code in self.user_retryable:
             return ExitClass.RETRYABLE
         if reason in self.permanent_reasons:
             return ExitClass.PERMANENT
         if code in self.retryable:
             return ExitClass.RETRYABLE
-        return self.others_from_128 if code >= 128 else ExitClass.PERMANENT  # noqa: PLR2004 - 128+n: ended by signal n
+        return self.default_for_signals if code >= 128 else ExitClass.PERMANENT  # noqa: PLR2004 - 128+n: ended by signal n
 
 
 SINCE_TRAINING_OPERATOR_1_5 = ExitCodeTable(frozenset({130, 137, 138, 143}), ExitClass.RETRYABLE)
@@ -43,7 +43,7 @@ SINCE_TRAINING_OPERATOR_1_5 = ExitCodeTable(frozenset({130, 137, 138, 143}), Exi
 UP_TO_TRAINING_OPERATOR_1_4 = ExitCodeTable(frozenset({130, 137, 138, 143}), ExitClass.PERMANENT)
 """v1alpha2 to early v1: unlisted codes are permanent, including 139 (SIGSEGV)."""
 
-OF_V1ALPHA1 = replace(UP_TO_TRAINING_OPERATOR_1_4, permanent_reasons=frozenset({"OOMKilled"}))
+V1ALPHA1 = replace(UP_TO_TRAINING_OPERATOR_1_4, permanent_reasons=frozenset({"OOMKilled"}))
 """v1alpha1, as its README says. OOMKilled is permanent: a program that exceeds its memory limit will do so again."""
 
-OF_MLKUBE = replace(SINCE_TRAINING_OPERATOR_1_5, permanent_reasons=frozenset({"OOMKilled"}))
+MLKUBE = replace(SINCE_TRAINING_OPERATOR_1_5, permanent_reasons=frozenset({"OOMKilled"}))

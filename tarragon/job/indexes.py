@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.kube.meta import Json
 
-MOST = 100_000
+MAX_REPLICAS = 100_000
 """Larger sets are rejected, because users can edit the status and `0-999999999` would exhaust the memory."""
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
-def ranges(indexes: Iterable[int]) -> str:
+def format_ranges(indexes: Iterable[int]) -> str:
     """`{0, 1, 2, 5}` -> `0-2,5`."""
     spans: list[tuple[int, int]] = []
     for index in sorted(set(indexes)):
@@ -25,12 +25,12 @@ def ranges(indexes: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
-def indexes(text: Json) -> frozenset[int]:
-    """Parse what `ranges` wrote. Raises ValueError or TypeError for anything else."""
+def parse_ranges(text: Json) -> frozenset[int]:
+    """Parse what `format_ranges` wrote. Raises ValueError or TypeError for anything else."""
     if not isinstance(text, str):
         raise TypeError("index ranges must be a string such as 0-3,5")
     found: set[int] = set()
-    left = MOST
+    left = MAX_REPLICAS
     for part in filter(None, text.split(",")):
         match = _RANGE.fullmatch(part)
         if match is None:
@@ -38,26 +38,26 @@ def indexes(text: Json) -> frozenset[int]:
         first, last = int(match[1]), int(match[2] or match[1])
         left -= 1 + max(0, last - first)
         if left < 0:
-            raise ValueError(f"more than {MOST} replicas")
+            raise ValueError(f"more than {MAX_REPLICAS} replicas")
         found.update(range(first, last + 1))
     return frozenset(found)
 
 
-def by_type(replicas: Iterable[Replica]) -> dict[str, str]:
+def format_replicas(replicas: Iterable[Replica]) -> dict[str, str]:
     """`{"Worker": "0-3,5"}`, in the order of ReplicaType."""
     found: dict[ReplicaType, list[int]] = {}
     for replica in replicas:
         found.setdefault(replica.type, []).append(replica.index)
-    return {kind.value: ranges(found[kind]) for kind in ReplicaType if kind in found}
+    return {kind.value: format_ranges(found[kind]) for kind in ReplicaType if kind in found}
 
 
-def replicas(texts: Json) -> frozenset[Replica]:
-    """Parse what `by_type` wrote. Raises ValueError or TypeError for anything else."""
+def parse_replicas(texts: Json) -> frozenset[Replica]:
+    """Parse what `format_replicas` wrote. Raises ValueError or TypeError for anything else."""
     if not isinstance(texts, Mapping):
         raise TypeError("replicas must be a map from type to index ranges")
-    return frozenset(Replica(ReplicaType(kind), index) for kind, text in texts.items() for index in indexes(text))
+    return frozenset(Replica(ReplicaType(kind), index) for kind, text in texts.items() for index in parse_ranges(text))
 
 
-def words(members: Iterable[Replica]) -> str:
+def describe_replicas(members: Iterable[Replica]) -> str:
     """The replicas for humans: `worker 0-3,5, ps 0`."""
-    return ", ".join(f"{ReplicaType(kind).word} {text}" for kind, text in by_type(members).items())
+    return ", ".join(f"{ReplicaType(kind).lower_name} {text}" for kind, text in format_replicas(members).items())

@@ -11,25 +11,25 @@ import datetime as dt
 from tarragon.job import classic
 from tarragon.kube.core import ContainerStatus, Pod
 
-LEAVING = "tarragon.dev/leaving"
+EVICTION_TIME_ANNOTATION = "tarragon.dev/leaving"
 """On a pod: when the operator deletes it, unless it ends earlier."""
-CHECKPOINT = "tarragon.dev/checkpoint"
+CHECKPOINT_REQUEST_ANNOTATION = "tarragon.dev/checkpoint"
 """On a pod: when it was last asked to write a checkpoint. The chief's pod gets it too."""
 
 
-def leaves_at(pod: Pod) -> dt.datetime | None:
+def eviction_time(pod: Pod) -> dt.datetime | None:
     """When the pod will be deleted; None if there is no valid annotation, and then the pod gets a new one."""
-    return classic.time(pod.metadata.annotations.get(LEAVING))
+    return classic.decode_time(pod.metadata.annotations.get(EVICTION_TIME_ANNOTATION))
 
 
-def asked_to_save_at(pod: Pod) -> dt.datetime | None:
-    return classic.time(pod.metadata.annotations.get(CHECKPOINT))
+def checkpoint_requested_at(pod: Pod) -> dt.datetime | None:
+    return classic.decode_time(pod.metadata.annotations.get(CHECKPOINT_REQUEST_ANNOTATION))
 
 
-def left_by_itself(pod: Pod, main: ContainerStatus | None) -> bool:
+def exited_after_notice(pod: Pod, main: ContainerStatus | None) -> bool:
     """Whether the program has ended since the pod was asked to leave, even if the kubelet has restarted it."""
-    asked = asked_to_save_at(pod)
-    if leaves_at(pod) is None or asked is None:
+    asked = checkpoint_requested_at(pod)
+    if eviction_time(pod) is None or asked is None:
         return False
     ended = None if main is None else main.state.terminated or main.last_state.terminated
     if ended is None or ended.finished_at is None:

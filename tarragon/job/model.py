@@ -30,7 +30,7 @@ class ReplicaType(StrEnum):
     LAUNCHER = "Launcher"
 
     @property
-    def word(self) -> str:
+    def lower_name(self) -> str:
         """The lower-case form, as used in object names, labels and TF_CONFIG."""
         return self.value.lower()
 
@@ -44,7 +44,7 @@ class RestartPolicy(StrEnum):
     EXIT_CODE = "ExitCode"
 
     @property
-    def of_pod(self) -> str:
+    def pod_restart_policy(self) -> str:
         """The restartPolicy of the pods. Kubernetes has no ExitCode: such a pod ends, and the operator replaces it."""
         return "Never" if self is RestartPolicy.EXIT_CODE else self.value
 
@@ -72,29 +72,29 @@ class Replica:
     index: int
 
     def __str__(self) -> str:
-        return f"{self.type.word}-{self.index}"
+        return f"{self.type.lower_name}-{self.index}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaGroup:
-    """All replicas of one type. `wish` is the number that the user requested; the actual size is in the admission."""
+class ReplicaSpec:
+    """All replicas of one type. `replicas` is the requested number; the actual size is in the admission."""
 
     type: ReplicaType
-    wish: int
+    replicas: int
     restart_policy: RestartPolicy
     template: JsonObject
     """The PodTemplateSpec as the user wrote it, without nulls. Treat it as immutable."""
     port: int = 2222
-    pod_policy: str = ""
+    pod_restart_policy_override: str = ""
     """The restartPolicy of the pods where it does not follow from `restart_policy`, as before v1alpha2."""
     is_default_server: bool = False
     """The manifest has no template for these replicas, so they run TensorFlow's standard server; see the wiring."""
-    path: str = ""
+    field_path: str = ""
     """The path of the group in the manifest, in the user's spelling. Problems quote it."""
 
     @property
-    def restart_policy_of_pods(self) -> str:
-        return self.pod_policy or self.restart_policy.of_pod
+    def pod_restart_policy(self) -> str:
+        return self.pod_restart_policy_override or self.restart_policy.pod_restart_policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,39 +105,39 @@ class SchedulingPolicy:
     priority_class: str = ""
     min_available: int | None = None
     min_resources: Mapping[str, str | int | float] = field(default_factory=dict)
-    timeout: int | None = None
+    schedule_timeout_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPolicy:
     """Limits and clean-up of the whole job. Times are in seconds; None means no limit."""
 
-    clean_pods: CleanPodPolicy
-    ttl_after_finished: int | None = None
-    active_deadline: int | None = None
+    clean_pod_policy: CleanPodPolicy
+    ttl_seconds_after_finished: int | None = None
+    active_deadline_seconds: int | None = None
     backoff_limit: int | None = None
     suspend: bool = False
     managed_by: str = ""
     """The controller that manages the job; empty if the manifest names none."""
-    scheduling: SchedulingPolicy = field(default_factory=SchedulingPolicy)
+    scheduling_policy: SchedulingPolicy = field(default_factory=SchedulingPolicy)
 
 
 @dataclass(frozen=True, slots=True)
-class Elastic:
-    """The number of workers that a job may run with, `minimum` and `maximum` included."""
+class ElasticPolicy:
+    """The number of workers that a job may run with, `min_replicas` and `max_replicas` included."""
 
-    minimum: int
-    maximum: int
+    min_replicas: int
+    max_replicas: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TensorBoard:
+class TensorBoardSpec:
     """A TensorBoard that runs beside the job. mlkube.io has a field for it; later generations use annotations."""
 
     log_dir: str
     image: str
     volumes: Sequence[JsonObject] = ()
-    mounts: Sequence[JsonObject] = ()
+    volume_mounts: Sequence[JsonObject] = ()
     service_type: str = "ClusterIP"
     ends_with_job: bool = False
     """By default TensorBoard serves until the job is deleted, because users look at results after training."""
@@ -149,28 +149,28 @@ class TrainingJob:
 
     kind: str
     api_version: str
-    generation: str
+    dialect: str
     key: Key
     uid: str
-    created: dt.datetime | None
-    groups: tuple[ReplicaGroup, ...]
+    creation_time: dt.datetime | None
+    replica_specs: tuple[ReplicaSpec, ...]
     run_policy: RunPolicy
     success_policy: SuccessPolicy = SuccessPolicy.WORKER_ZERO
-    elastic: Elastic | None = None
-    sparse_cluster: bool = False
+    elastic_policy: ElasticPolicy | None = None
+    enable_dynamic_worker: bool = False
     """enableDynamicWorker: each worker's TF_CONFIG lists only that worker and the parameter servers."""
     runtime_id: str = ""
     """Part of the object names of v1alpha1 and mlkube.io, so that a recreated job does not collide with the old one."""
-    chief_policy: RestartPolicy | None = None
+    chief_restart_policy: RestartPolicy | None = None
     """The restart policy of the chief, where it differs from the policy of the chief's replica type."""
-    decider: Replica | None = None
+    named_chief: Replica | None = None
     """The replica that terminationPolicy names as the chief, where that is not the default one."""
-    tensorboard: TensorBoard | None = None
+    tensorboard: TensorBoardSpec | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def as_owner(self) -> OwnerIdentity:
+    def owner_identity(self) -> OwnerIdentity:
         """The identity of the job in the controller reference of its pods, services and other children."""
         return OwnerIdentity(
             namespace=self.key.namespace,
@@ -180,8 +180,8 @@ class TrainingJob:
             uid=self.uid,
         )
 
-    def group(self, kind: ReplicaType) -> ReplicaGroup | None:
-        for group in self.groups:  # a loop, not a generator: this is the hottest function of the model
+    def replica_spec(self, kind: ReplicaType) -> ReplicaSpec | None:
+        for group in self.replica_specs:  # a loop, not a generator: this is the hottest function of the model
             if group.type is kind:
                 return group
         return None
@@ -189,32 +189,32 @@ class TrainingJob:
     @property
     def chief(self) -> Replica | None:
         """The replica that decides the job: the one in terminationPolicy, else chief, master, launcher or worker 0."""
-        if self.decider is not None:
-            return self.decider
+        if self.named_chief is not None:
+            return self.named_chief
         for kind in (ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER, ReplicaType.WORKER):
-            group = self.group(kind)
-            if group is not None and group.wish > 0:
+            group = self.replica_spec(kind)
+            if group is not None and group.replicas > 0:
                 return Replica(kind, 0)
         return None
 
     @property
     def has_chief(self) -> bool:
         """Whether a chief is named or has a type of its own; False where worker 0 decides for lack of one."""
-        return self.decider is not None or (self.chief is not None and self.chief.type is not ReplicaType.WORKER)
+        return self.named_chief is not None or (self.chief is not None and self.chief.type is not ReplicaType.WORKER)
 
-    def policy_of(self, replica: Replica) -> RestartPolicy:
+    def restart_policy_of(self, replica: Replica) -> RestartPolicy:
         """What happens after this replica fails."""
-        if self.chief_policy is not None and replica == self.chief:
-            return self.chief_policy
-        group = self.group(replica.type)
+        if self.chief_restart_policy is not None and replica == self.chief:
+            return self.chief_restart_policy
+        group = self.replica_spec(replica.type)
         return group.restart_policy if group is not None else RestartPolicy.NEVER
 
-    def wished(self) -> Mapping[ReplicaType, int]:
+    def requested_size(self) -> Mapping[ReplicaType, int]:
         """The number of replicas of each type that the user requested."""
-        return {group.type: group.wish for group in self.groups}
+        return {group.type: group.replicas for group in self.replica_specs}
 
-    def replicas(self, size: Mapping[ReplicaType, int]) -> Iterator[Replica]:
+    def replicas_of_size(self, size: Mapping[ReplicaType, int]) -> Iterator[Replica]:
         """All replicas of a gang of that size, by group and index."""
-        for group in self.groups:
+        for group in self.replica_specs:
             for index in range(size.get(group.type, 0)):
                 yield Replica(group.type, index)

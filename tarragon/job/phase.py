@@ -20,53 +20,53 @@ class Phase(StrEnum):
         return self in {Phase.SUCCEEDED, Phase.FAILED}
 
 
-class Signal(StrEnum):
+class JobSignal(StrEnum):
     """What the replicas, the user or a limit mean for the job. At most one applies at a time: the most severe."""
 
     STARTED = "Started"
-    LOST = "Lost"
+    REPLICA_LOST = "Lost"
     SUSPENDED = "Suspended"
     RESUMED = "Resumed"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
 
 
-_ENDS = {Signal.SUCCEEDED: Phase.SUCCEEDED, Signal.FAILED: Phase.FAILED}
+_ENDS = {JobSignal.SUCCEEDED: Phase.SUCCEEDED, JobSignal.FAILED: Phase.FAILED}
 
-TRANSITIONS: dict[Phase, dict[Signal, Phase]] = {
+TRANSITIONS: dict[Phase, dict[JobSignal, Phase]] = {
     Phase.CREATED: {
         **_ENDS,
-        Signal.STARTED: Phase.RUNNING,
-        Signal.LOST: Phase.RESTARTING,
-        Signal.SUSPENDED: Phase.SUSPENDED,
-        Signal.RESUMED: Phase.CREATED,
+        JobSignal.STARTED: Phase.RUNNING,
+        JobSignal.REPLICA_LOST: Phase.RESTARTING,
+        JobSignal.SUSPENDED: Phase.SUSPENDED,
+        JobSignal.RESUMED: Phase.CREATED,
     },
     Phase.RUNNING: {
         **_ENDS,
-        Signal.STARTED: Phase.RUNNING,
-        Signal.LOST: Phase.RESTARTING,
-        Signal.SUSPENDED: Phase.SUSPENDED,
-        Signal.RESUMED: Phase.RUNNING,
+        JobSignal.STARTED: Phase.RUNNING,
+        JobSignal.REPLICA_LOST: Phase.RESTARTING,
+        JobSignal.SUSPENDED: Phase.SUSPENDED,
+        JobSignal.RESUMED: Phase.RUNNING,
     },
     Phase.RESTARTING: {
         **_ENDS,
-        Signal.STARTED: Phase.RUNNING,
-        Signal.LOST: Phase.RESTARTING,
-        Signal.SUSPENDED: Phase.SUSPENDED,
-        Signal.RESUMED: Phase.RESTARTING,
+        JobSignal.STARTED: Phase.RUNNING,
+        JobSignal.REPLICA_LOST: Phase.RESTARTING,
+        JobSignal.SUSPENDED: Phase.SUSPENDED,
+        JobSignal.RESUMED: Phase.RESTARTING,
     },
     Phase.SUSPENDED: {
         **_ENDS,
-        Signal.STARTED: Phase.SUSPENDED,
-        Signal.LOST: Phase.SUSPENDED,
-        Signal.SUSPENDED: Phase.SUSPENDED,
-        Signal.RESUMED: Phase.CREATED,
+        JobSignal.STARTED: Phase.SUSPENDED,
+        JobSignal.REPLICA_LOST: Phase.SUSPENDED,
+        JobSignal.SUSPENDED: Phase.SUSPENDED,
+        JobSignal.RESUMED: Phase.CREATED,
     },
-    Phase.SUCCEEDED: dict.fromkeys(Signal, Phase.SUCCEEDED),
-    Phase.FAILED: dict.fromkeys(Signal, Phase.FAILED),
+    Phase.SUCCEEDED: dict.fromkeys(JobSignal, Phase.SUCCEEDED),
+    Phase.FAILED: dict.fromkeys(JobSignal, Phase.FAILED),
 }
 
 
-def after(phase: Phase, signal: Signal | None) -> Phase:
+def next_phase(phase: Phase, signal: JobSignal | None) -> Phase:
     """The next phase; without a signal, the same phase."""
     return phase if signal is None else TRANSITIONS[phase][signal]

@@ -9,48 +9,50 @@ from tarragon.job import conditions
 from tarragon.job.phase import Phase
 from tarragon.job.status import FirstFailure, JobStatus
 
-LONGEST = 1024
+MAX_MESSAGE_LENGTH = 1024
 _LAST_LINE = 200
 _OUT_OF_MEMORY = "OOMKilled"
 _SIGNAL_OF_EXIT_CODE = MappingProxyType({129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"})
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class StatusReason:
     """The reason for a job's state. Both fields are empty while the job needs no explanation."""
 
-    word: str = ""
+    reason: str = ""
     message: str = ""
 
 
-def reason_of(status: JobStatus) -> Reason:
+def reason_of(status: JobStatus) -> StatusReason:
     found = _reason(status)
-    message = found.message if len(found.message) <= LONGEST else found.message[: LONGEST - 1] + "…"
-    return Reason(found.word, message)
+    message = (
+        found.message if len(found.message) <= MAX_MESSAGE_LENGTH else found.message[: MAX_MESSAGE_LENGTH - 1] + "…"
+    )
+    return StatusReason(found.reason, message)
 
 
-def _reason(status: JobStatus) -> Reason:
+def _reason(status: JobStatus) -> StatusReason:
     if status.phase is Phase.FAILED:
         return _failure(status)
     if status.phase in {Phase.SUCCEEDED, Phase.SUSPENDED}:
-        return Reason()
+        return StatusReason()
     admission = status.admission
-    if admission is not None and admission.admitted is None and admission.wait is not None:
-        return Reason(admission.wait.code, admission.wait.message)
-    if status.obstacle is not None:
-        return Reason(status.obstacle.reason, status.obstacle.message)
+    if admission is not None and admission.admitted_at is None and admission.wait is not None:
+        return StatusReason(admission.wait.code, admission.wait.message)
+    if status.blocker is not None:
+        return StatusReason(status.blocker.reason, status.blocker.message)
     said = status.condition(conditions.STALLED) or status.condition(conditions.NOT_GROWN)
-    return Reason() if said is None or not said.is_true else Reason(said.reason, said.message)
+    return StatusReason() if said is None or not said.is_true else StatusReason(said.reason, said.message)
 
 
-def _failure(status: JobStatus) -> Reason:
+def _failure(status: JobStatus) -> StatusReason:
     """The limit that the job exceeded, if any; otherwise how the first failed replica ended."""
     failed, first = status.condition(conditions.FAILED), status.first_failure
     if first is None:
-        return Reason() if failed is None else Reason(failed.reason, failed.message)
-    if failed is not None and failed.reason in conditions.LIMITS:
-        return Reason(failed.reason, f"{failed.message}; {_end(first)}")
-    return Reason(first.reason or conditions.FAILED, _end(first))
+        return StatusReason() if failed is None else StatusReason(failed.reason, failed.message)
+    if failed is not None and failed.reason in conditions.LIMIT_EXCEEDED_REASONS:
+        return StatusReason(failed.reason, f"{failed.message}; {_end(first)}")
+    return StatusReason(first.reason or conditions.FAILED, _end(first))
 
 
 def _killed(first: FirstFailure) -> str:

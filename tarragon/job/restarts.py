@@ -6,60 +6,68 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tarragon.job import classic
-from tarragon.job.indexes import by_type, replicas
+from tarragon.job.indexes import format_replicas, parse_replicas
 from tarragon.job.model import Replica
 from tarragon.job.status import RestartRecord
-from tarragon.kube.codec import timestamp
+from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json
 
-MOST_DETAILS = 500
+MAX_DETAILED_RECORDS = 500
 """Only this many replicas, those that ended last, keep all details. The others keep their counts."""
 
 
-def restart_fields(records: Mapping[Replica, RestartRecord]) -> dict[str, Json]:
+def encode_restarts(records: Mapping[Replica, RestartRecord]) -> dict[str, Json]:
     """Encode the records. `total` is for the printer column and includes disruptions."""
     groups: dict[RestartRecord, list[Replica]] = {}
     for replica, record in sorted(_trimmed(records).items()):
         groups.setdefault(record, []).append(replica)
     fields: dict[str, Json] = {"total": sum(record.total for record in records.values())}
     if groups:
-        fields["replicas"] = [{"of": by_type(members), **_record_fields(record)} for record, members in groups.items()]
+        fields["replicas"] = [
+            {"of": format_replicas(members), **_record_fields(record)} for record, members in groups.items()
+        ]
     return fields
 
 
-def read_restarts(found: Json) -> dict[Replica, RestartRecord]:
-    """Decode what `restart_fields` wrote. Raises ValueError, TypeError, KeyError or AttributeError otherwise."""
+def decode_restarts(found: Json) -> dict[Replica, RestartRecord]:
+    """Decode what `encode_restarts` wrote. Raises ValueError, TypeError, KeyError or AttributeError otherwise."""
     return {
-        replica: _read_record(entry) for entry in found.get("replicas", []) for replica in sorted(replicas(entry["of"]))
+        replica: _read_record(entry)
+        for entry in found.get("replicas", [])
+        for replica in sorted(parse_replicas(entry["of"]))
     }
 
 
 def _trimmed(records: Mapping[Replica, RestartRecord]) -> Mapping[Replica, RestartRecord]:
-    if len(records) <= MOST_DETAILS:
+    if len(records) <= MAX_DETAILED_RECORDS:
         return records
-    latest = set(sorted(records, key=lambda replica: records[replica].at or classic.NEVER)[-MOST_DETAILS:])
+    latest = set(
+        sorted(records, key=lambda replica: records[replica].ended_at or classic.UNKNOWN_TIME)[-MAX_DETAILED_RECORDS:]
+    )
     return {
-        replica: record if replica in latest else replace(record, exit_code=None, reason="", at=None, refused_by="")
+        replica: record
+        if replica in latest
+        else replace(record, exit_code=None, reason="", ended_at=None, rejected_by_node="")
         for replica, record in records.items()
     }
 
 
 def _record_fields(record: RestartRecord) -> dict[str, Json]:
     fields: dict[str, Json] = {
-        "count": record.count,
+        "count": record.pod_restarts,
         "disruptions": record.disruptions,
-        "inPlace": record.in_place,
-        "uid": record.uid,
-        "inPlaceOfUid": record.in_place_of_uid,
-        "ended": record.has_ended,
+        "inPlace": record.container_restarts,
+        "uid": record.pod_uid,
+        "inPlaceOfUid": record.container_restarts_of_pod,
+        "ended": record.is_pod_end_counted,
         "reason": record.reason,
-        "refusedBy": record.refused_by,
+        "refusedBy": record.rejected_by_node,
     }
     nonempty = {name: value for name, value in fields.items() if value}
     if record.exit_code is not None:
         nonempty["exitCode"] = record.exit_code
-    if record.at is not None:
-        nonempty["at"] = timestamp(record.at)
+    if record.ended_at is not None:
+        nonempty["at"] = format_time(record.ended_at)
     return nonempty
 
 
@@ -67,16 +75,16 @@ def _read_record(entry: Mapping[str, Json]) -> RestartRecord:
     count, disruptions, in_place, of_uid = _counts(entry, ("count", "disruptions", "inPlace", "inPlaceOfUid"))
     code = entry.get("exitCode")
     return RestartRecord(
-        count=count,
+        pod_restarts=count,
         disruptions=disruptions,
-        in_place=in_place,
-        uid=str(entry.get("uid", "")),
-        in_place_of_uid=of_uid,
-        has_ended=entry.get("ended") is True,
+        container_restarts=in_place,
+        pod_uid=str(entry.get("uid", "")),
+        container_restarts_of_pod=of_uid,
+        is_pod_end_counted=entry.get("ended") is True,
         exit_code=code if isinstance(code, int) else None,
         reason=str(entry.get("reason", "")),
-        at=classic.time(entry.get("at")),
-        refused_by=str(entry.get("refusedBy", "")),
+        ended_at=classic.decode_time(entry.get("at")),
+        rejected_by_node=str(entry.get("refusedBy", "")),
     )
 
 

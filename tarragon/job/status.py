@@ -14,7 +14,7 @@ from tarragon.job.phase import Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class WaitReason:
     """Why a gang has not been admitted. `code` is stable and documented; `message` is for humans."""
 
     code: str
@@ -22,25 +22,25 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class AdmissionBackoff:
     """The backoff of a gang that lost its admission `count` times in a row because its pods could not be created.
 
-    The gang is not admitted again before `after`.
+    The gang is not admitted again before `not_before`.
     """
 
-    count: int
-    after: dt.datetime
+    attempts: int
+    not_before: dt.datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedAdmission:
+class DiscardedAdmission:
     """An admission that the scheduler did not write, and that was discarded: when, and why."""
 
     at: dt.datetime
     message: str
 
 
-NOWHERE = ""
+UNASSIGNED = ""
 """Stands for the node of a replica that has no node yet although its gang is already running."""
 
 
@@ -48,27 +48,27 @@ NOWHERE = ""
 class Admission:
     """The admission of a gang: its size and placement. An admitted gang has a node in `nodes` for each replica."""
 
-    queued: dt.datetime
-    admitted: dt.datetime | None = None
+    queued_at: dt.datetime
+    admitted_at: dt.datetime | None = None
     size: Mapping[ReplicaType, int] = field(default_factory=dict)
     nodes: Mapping[Replica, str] = field(default_factory=dict)
-    wait: Wait | None = None
+    wait: WaitReason | None = None
     """Why the gang is not admitted; for an admitted gang, why it does not grow."""
-    retry: Retry | None = None
-    resized: dt.datetime | None = None
+    backoff: AdmissionBackoff | None = None
+    resized_at: dt.datetime | None = None
     """When the gang was last resized; None if it still has its original size."""
-    reason: str = ""
+    resize_reason: str = ""
     """Why the gang was last resized."""
-    wish: Mapping[ReplicaType, int] = field(default_factory=dict)
+    requested_size: Mapping[ReplicaType, int] = field(default_factory=dict)
     """The requested number of replicas when the size was decided; empty means the same as `size`."""
-    moves: tuple[dt.datetime, ...] = ()
+    reassigned_at: tuple[dt.datetime, ...] = ()
     """The latest times at which replicas were assigned another node because a kubelet had rejected them."""
-    refused: RefusedAdmission | None = None
+    discarded: DiscardedAdmission | None = None
     """The last admission found here that the scheduler did not write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class Blocker:
     """What keeps replicas from being created, bound or started, and since when. `message` quotes its source."""
 
     since: dt.datetime
@@ -78,47 +78,49 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRecord:
-    """How often a replica was restarted: with a new pod (`count`) or by the kubelet in the same pod (`in_place`).
+    """How often a replica was restarted: with a new pod (`count`) or by the kubelet in the same pod
+    (`container_restarts`).
 
-    `uid` is the last pod that was counted; `in_place_of_uid` and `has_ended` keep it from being counted twice.
+    `pod_uid` is the last pod that was counted; `container_restarts_of_pod` and `is_pod_end_counted` keep it from being
+    counted twice.
     """
 
-    count: int = 0
+    pod_restarts: int = 0
     disruptions: int = 0
     """The part of `count` that the infrastructure caused; it does not count against backoffLimit."""
-    in_place: int = 0
-    uid: str = ""
-    in_place_of_uid: int = 0
-    """The part of `in_place` that belongs to the pod `uid`."""
-    has_ended: bool = False
-    """Whether `count` includes the end of the pod `uid`. If so, that pod is to be deleted and replaced."""
+    container_restarts: int = 0
+    pod_uid: str = ""
+    container_restarts_of_pod: int = 0
+    """The part of `container_restarts` that belongs to the pod `pod_uid`."""
+    is_pod_end_counted: bool = False
+    """Whether `count` includes the end of the pod `pod_uid`. If so, that pod is to be deleted and replaced."""
     exit_code: int | None = None
     reason: str = ""
-    at: dt.datetime | None = None
-    refused_by: str = ""
+    ended_at: dt.datetime | None = None
+    rejected_by_node: str = ""
     """The node whose kubelet rejected the last pod that ended."""
 
     @property
     def total(self) -> int:
-        return self.count + self.in_place
+        return self.pod_restarts + self.container_restarts
 
     @property
-    def by_program(self) -> int:
+    def counted_for_backoff_limit(self) -> int:
         """The restarts that count against backoffLimit: all but disruptions."""
         return self.total - self.disruptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gang:
+class GangIncarnation:
     """The current incarnation of a gang whose replicas can only be recreated or resized all together."""
 
-    round: int = 0
+    number: int = 0
     """How often the whole gang was recreated."""
     size: Mapping[ReplicaType, int] = field(default_factory=dict)
     """The gang size that the replicas were configured with; empty while the job is not admitted."""
-    is_whole: bool = False
+    was_complete: bool = False
     """Whether all pods have existed at once. From then on, a missing pod was lost and is not merely pending."""
-    saves: bool = False
+    may_checkpoint: bool = False
     """Whether the previous incarnation ended only because of a resize, so that its pods may save a checkpoint first."""
 
 
@@ -137,28 +139,30 @@ class FirstFailure:
 class Provenance:
     """What the job ran: recorded when the job is first seen; only image digests are added later."""
 
-    manifest: str
+    manifest_digest: str
     """The digest of the spec as submitted."""
-    operator: str
+    operator_version: str
     """The version of the operator that first handled the job."""
-    images: Mapping[str, str] = field(default_factory=dict)
+    image_digests: Mapping[str, str] = field(default_factory=dict)
     """Image names as in the manifest, each with its digest; space-separated digests if a tag has moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A condition as in v1alpha2 and later. `changed` is lastTransitionTime, `updated` is lastUpdateTime."""
+    """A condition as in v1alpha2 and later. `last_transition_time` is lastTransitionTime, `last_update_time` is
+    lastUpdateTime.
+    """
 
     type: str
     is_true: bool
     reason: str
     message: str
-    updated: dt.datetime
-    changed: dt.datetime
+    last_update_time: dt.datetime
+    last_transition_time: dt.datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaCounts:
+class ReplicaStatus:
     active: int = 0
     succeeded: int = 0
     failed: int = 0
@@ -170,28 +174,28 @@ class JobStatus:
 
     phase: Phase = Phase.CREATED
     conditions: tuple[Condition, ...] = ()
-    counts: Mapping[ReplicaType, ReplicaCounts] = field(default_factory=dict)
-    started: dt.datetime | None = None
-    completed: dt.datetime | None = None
+    replica_statuses: Mapping[ReplicaType, ReplicaStatus] = field(default_factory=dict)
+    start_time: dt.datetime | None = None
+    completion_time: dt.datetime | None = None
     admission: Admission | None = None
     restarts: Mapping[Replica, RestartRecord] = field(default_factory=dict)
-    finished: frozenset[Replica] = frozenset()
+    succeeded_replicas: frozenset[Replica] = frozenset()
     """Replicas that succeeded. They are not restarted, even if their pods are gone."""
-    ready: int = 0
+    running_replicas: int = 0
     """The number of replicas that are running now."""
-    obstacle: Obstacle | None = None
+    blocker: Blocker | None = None
     """If the obstacle persists, the scheduler revokes the gang's admission."""
     first_failure: FirstFailure | None = None
     provenance: Provenance | None = None
-    gang: Gang | None = None
+    gang_incarnation: GangIncarnation | None = None
     """Set only for jobs whose replicas are restarted or resized together."""
 
-    size: Mapping[ReplicaType, int] = field(default_factory=dict)
+    reported_size: Mapping[ReplicaType, int] = field(default_factory=dict)
     """The size last reported to the user; empty while the job is not admitted."""
 
     @property
     def is_admitted(self) -> bool:
-        return self.admission is not None and self.admission.admitted is not None
+        return self.admission is not None and self.admission.admitted_at is not None
 
     def condition(self, kind: str) -> Condition | None:
         return next((condition for condition in self.conditions if condition.type == kind), None)

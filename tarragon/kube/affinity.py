@@ -7,32 +7,32 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tarragon.kube.meta import Struct
-from tarragon.kube.selectors import Predicate, from_match_labels
+from tarragon.kube.meta import PartialObject
+from tarragon.kube.selectors import Predicate, label_selector_as_predicate
 
-S = TypeVar("S", bound=Struct)
+S = TypeVar("S", bound=PartialObject)
 
 _VALUES = frozenset({"In", "NotIn"})
 _OPERATORS = _VALUES | {"Exists", "DoesNotExist"}
 
 
-class LabelRequirement(Struct, frozen=True):
+class LabelSelectorRequirement(PartialObject, frozen=True):
     key: str
     operator: str
     values: list[str] = []
 
 
-class LabelSelector(Struct, frozen=True):
+class LabelSelector(PartialObject, frozen=True):
     """A metav1.LabelSelector. An empty one selects everything, a missing one nothing."""
 
     match_labels: dict[str, str] = {}
-    match_expressions: list[LabelRequirement] = []
+    match_expressions: list[LabelSelectorRequirement] = []
 
     def predicate(self) -> Predicate:
-        return from_match_labels(msgspec.to_builtins(self))
+        return label_selector_as_predicate(msgspec.to_builtins(self))
 
     @property
-    def choices(self) -> list[list[tuple[str, str]]]:
+    def exact_label_sets(self) -> list[list[tuple[str, str]]]:
         """For each requirement with explicit values, the labels of which every selected object has one; for indexes."""
         exact = [[(key, value)] for key, value in self.match_labels.items()]
         return exact + [
@@ -40,7 +40,7 @@ class LabelSelector(Struct, frozen=True):
         ]
 
 
-class PodAffinityTerm(Struct, frozen=True):
+class PodAffinityTerm(PartialObject, frozen=True):
     topology_key: str
     label_selector: LabelSelector | None = None
     namespaces: list[str] = []
@@ -49,12 +49,12 @@ class PodAffinityTerm(Struct, frozen=True):
     mismatch_label_keys: list[str] = []
 
 
-class WeightedPodAffinityTerm(Struct, frozen=True):
+class WeightedPodAffinityTerm(PartialObject, frozen=True):
     weight: int
     pod_affinity_term: PodAffinityTerm
 
 
-class PodAffinity(Struct, frozen=True):
+class PodAffinity(PartialObject, frozen=True):
     """A podAffinity or podAntiAffinity."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] = []
@@ -69,28 +69,28 @@ class PodAffinity(Struct, frozen=True):
         return self.preferred_during_scheduling_ignored_during_execution
 
 
-class PreferredNodes(Struct, frozen=True):
+class PreferredSchedulingTerm(PartialObject, frozen=True):
     weight: int
     preference: dict[str, Any]
 
 
-class NodeAffinity(Struct, frozen=True):
+class NodeAffinity(PartialObject, frozen=True):
     """The preferences of a nodeAffinity. Its requirements are decoded by the node predicates."""
 
-    preferred_during_scheduling_ignored_during_execution: list[PreferredNodes] = []
+    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] = []
 
     @property
-    def preferred(self) -> list[PreferredNodes]:
+    def preferred(self) -> list[PreferredSchedulingTerm]:
         return self.preferred_during_scheduling_ignored_during_execution
 
 
-class Affinity(Struct, frozen=True):
+class Affinity(PartialObject, frozen=True):
     node_affinity: NodeAffinity = NodeAffinity()
     pod_affinity: PodAffinity = PodAffinity()
     pod_anti_affinity: PodAffinity = PodAffinity()
 
 
-class SpreadConstraint(Struct, frozen=True):
+class TopologySpreadConstraint(PartialObject, frozen=True):
     """One of the topologySpreadConstraints."""
 
     max_skew: int
@@ -110,16 +110,16 @@ class SpreadConstraint(Struct, frozen=True):
 _NONE = Affinity()
 
 
-def affinity(found: object) -> Affinity:
+def decode_affinity(found: object) -> Affinity:
     """Decode an affinity. An invalid one counts as none, because no API server accepts such a pod."""
     if not isinstance(found, Mapping):
         return _NONE
     return _read(found, Affinity) or _NONE
 
 
-def spread_constraints(found: object) -> list[SpreadConstraint]:
+def decode_spread_constraints(found: object) -> list[TopologySpreadConstraint]:
     several = found if isinstance(found, list | tuple) else []
-    return [read for one in several if (read := _read(one, SpreadConstraint)) is not None]
+    return [read for one in several if (read := _read(one, TopologySpreadConstraint)) is not None]
 
 
 def _read(found: object, model: type[S]) -> S | None:
@@ -130,11 +130,11 @@ def _read(found: object, model: type[S]) -> S | None:
     return read if all(one.operator in _OPERATORS for one in _requirements(read)) else None
 
 
-def _requirements(found: object) -> Iterator[LabelRequirement]:
+def _requirements(found: object) -> Iterator[LabelSelectorRequirement]:
     """The requirements of all selectors in a decoded value."""
-    if isinstance(found, LabelRequirement):
+    if isinstance(found, LabelSelectorRequirement):
         yield found
-    elif isinstance(found, Struct):
+    elif isinstance(found, PartialObject):
         for name in found.__struct_fields__:
             yield from _requirements(getattr(found, name))
     elif isinstance(found, list):

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tarragon.base.times import FIRST, LAST
-from tarragon.kube.nesting import MAX_DEPTH, limited, within_limit
+from tarragon.base.times import MAX_TIME, MIN_TIME
+from tarragon.kube.nesting import MAX_DEPTH, truncate_depth, with_limited_depth
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
@@ -25,14 +25,14 @@ def decode(data: bytes | str, model: type[T]) -> T:
     """Decode JSON. Raises msgspec.DecodeError (bad JSON) or msgspec.ValidationError (wrong type, with its path).
 
     Nothing else is raised for any text. Deep nesting is not an error: for a model without a schema, values deeper than
-    `nesting.MAX_DEPTH` are replaced by `nesting.LEFT_OUT`; for a Struct, unknown fields are skipped.
+    `nesting.MAX_DEPTH` are replaced by `nesting.TOO_DEEP_PLACEHOLDER`; for a Struct, unknown fields are skipped.
     """
     decoder = _decoders.get(model)
     if decoder is None:
         # Creating a decoder compiles its type. The number of types is bounded by the number of Structs.
         decoder = _decoders[model] = msgspec.json.Decoder(model)
     if model in _WITHOUT_SCHEMA:
-        data = within_limit(_as_bytes(data))
+        data = with_limited_depth(_as_bytes(data))
     decoded: T
     try:
         decoded = _decoded(data, decoder)
@@ -54,7 +54,7 @@ def _decoded(data: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
 def _decoded_with_limit(data: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
     """Decode a text with limited depth, after the decoder reached the recursion limit of Python."""
     try:
-        return _decoded(limited(_as_bytes(data), MAX_DEPTH + _ENVELOPE_DEPTH), decoder)
+        return _decoded(truncate_depth(_as_bytes(data), MAX_DEPTH + _ENVELOPE_DEPTH), decoder)
     except RecursionError as error:
         raise msgspec.DecodeError("the text is nested too deeply") from error
 
@@ -68,19 +68,19 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
-def timestamp(moment: dt.datetime) -> str:
+def format_time(moment: dt.datetime) -> str:
     """A metav1.Time in whole seconds: `2026-11-21T10:00:00Z`."""
     return f"{_in_utc(moment).isoformat()[:19]}Z"  # takes half a microsecond; strftime takes four
 
 
-def micro_timestamp(moment: dt.datetime) -> str:
+def format_micro_time(moment: dt.datetime) -> str:
     """A metav1.MicroTime, as in leases and events."""
     # Not strftime: it writes the year 1 with one digit, which API servers reject.
     return f"{_in_utc(moment).isoformat(timespec='microseconds')[:26]}Z"
 
 
-def moment(text: str) -> dt.datetime:
-    """Parse what `timestamp` or `micro_timestamp` wrote. Raises ValueError for anything else."""
+def parse_time(text: str) -> dt.datetime:
+    """Parse what `format_time` or `format_micro_time` wrote. Raises ValueError for anything else."""
     parsed = dt.datetime.fromisoformat(text)
     if parsed.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; write it as 2026-11-21T10:00:00Z")
@@ -95,4 +95,4 @@ def _in_utc(moment: dt.datetime) -> dt.datetime:
     try:
         return moment.astimezone(dt.UTC)
     except OverflowError:
-        return FIRST if moment.year == dt.MINYEAR else LAST
+        return MIN_TIME if moment.year == dt.MINYEAR else MAX_TIME

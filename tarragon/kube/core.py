@@ -7,22 +7,22 @@ from typing import Any
 
 import msgspec
 
-from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Resource, Struct
+from tarragon.kube.meta import Key, ObjectMeta, PartialObject, PartialObjectMetadata, Resource
 
 
-class ResourceRequirements(Struct, frozen=True):
+class ResourceRequirements(PartialObject, frozen=True):
     requests: dict[str, str | int | float] = {}
     limits: dict[str, str | int | float] = {}
 
 
-class ContainerPort(Struct, frozen=True):
+class ContainerPort(PartialObject, frozen=True):
     container_port: int = 0
     name: str = ""
     host_port: int = 0
     protocol: str = "TCP"
 
 
-class Container(Struct, frozen=True):
+class Container(PartialObject, frozen=True):
     name: str = ""
     image: str = ""
     restart_policy: str = ""
@@ -30,7 +30,7 @@ class Container(Struct, frozen=True):
     ports: list[ContainerPort] = []
 
 
-class Toleration(Struct, frozen=True):
+class Toleration(PartialObject, frozen=True):
     key: str = ""
     operator: str = "Equal"
     value: str = ""
@@ -38,7 +38,7 @@ class Toleration(Struct, frozen=True):
     toleration_seconds: int | None = None
 
 
-class PodSpec(Struct, frozen=True):
+class PodSpec(PartialObject, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
     host_network: bool = False
@@ -55,7 +55,7 @@ class PodSpec(Struct, frozen=True):
     priority_class_name: str = ""
 
 
-class Terminated(Struct, frozen=True):
+class ContainerStateTerminated(PartialObject, frozen=True):
     exit_code: int = 0
     signal: int = 0
     reason: str = ""
@@ -64,22 +64,22 @@ class Terminated(Struct, frozen=True):
     finished_at: dt.datetime | None = None
 
 
-class Waiting(Struct, frozen=True):
+class ContainerStateWaiting(PartialObject, frozen=True):
     reason: str = ""
     message: str = ""
 
 
-class Running(Struct, frozen=True):
+class ContainerStateRunning(PartialObject, frozen=True):
     started_at: dt.datetime | None = None
 
 
-class ContainerState(Struct, frozen=True):
-    waiting: Waiting | None = None
-    running: Running | None = None
-    terminated: Terminated | None = None
+class ContainerState(PartialObject, frozen=True):
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
 
 
-class ContainerStatus(Struct, frozen=True):
+class ContainerStatus(PartialObject, frozen=True):
     name: str = ""
     ready: bool = False
     started: bool | None = None
@@ -91,7 +91,7 @@ class ContainerStatus(Struct, frozen=True):
     last_state: ContainerState = ContainerState()
 
 
-class PodCondition(Struct, frozen=True):
+class PodCondition(PartialObject, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -99,7 +99,7 @@ class PodCondition(Struct, frozen=True):
     last_transition_time: dt.datetime | None = None
 
 
-class PodStatus(Struct, frozen=True):
+class PodStatus(PartialObject, frozen=True):
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
@@ -111,7 +111,7 @@ class PodStatus(Struct, frozen=True):
     init_container_statuses: list[ContainerStatus] = []
 
 
-class Pod(Struct, frozen=True):
+class Pod(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -128,24 +128,24 @@ class Pod(Struct, frozen=True):
         return next((condition for condition in self.status.conditions if condition.type == kind), None)
 
 
-class Taint(Struct, frozen=True):
+class Taint(PartialObject, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
-class NodeSpec(Struct, frozen=True):
+class NodeSpec(PartialObject, frozen=True):
     unschedulable: bool = False
     taints: list[Taint] = []
 
 
-class NodeStatus(Struct, frozen=True):
+class NodeStatus(PartialObject, frozen=True):
     capacity: dict[str, str | int | float] = {}
     allocatable: dict[str, str | int | float] = {}
     conditions: list[PodCondition] = []
 
 
-class Node(Struct, frozen=True):
+class Node(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -161,24 +161,24 @@ class Node(Struct, frozen=True):
         return next(times, None)
 
 
-class ServicePort(Struct, frozen=True):
+class ServicePort(PartialObject, frozen=True):
     name: str = ""
     port: int = 0
     target_port: int | str | None = None
 
 
-class ServiceSpec(Struct, frozen=True):
+class ServiceSpec(PartialObject, frozen=True):
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
     ports: list[ServicePort] = []
     selector: dict[str, str] = {}
 
 
-class Service(Struct, frozen=True):
+class Service(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
 
 
-class SlimMeta(Struct, frozen=True):
+class MinimalMeta(PartialObject, frozen=True):
     """Minimal metadata, for kinds with many objects."""
 
     name: str = ""
@@ -191,54 +191,54 @@ class SlimMeta(Struct, frozen=True):
         return Key(self.namespace, self.name)
 
 
-class ClaimSpec(Struct, frozen=True):
+class PersistentVolumeClaimSpec(PartialObject, frozen=True):
     storage_class_name: str = ""
     volume_name: str = ""
     access_modes: list[str] = []
     resources: ResourceRequirements = ResourceRequirements()
 
 
-class ClaimStatus(Struct, frozen=True):
+class PersistentVolumeClaimStatus(PartialObject, frozen=True):
     phase: str = ""
 
 
-class PersistentVolumeClaim(Struct, frozen=True):
-    metadata: SlimMeta = SlimMeta()
-    spec: ClaimSpec = ClaimSpec()
-    status: ClaimStatus = ClaimStatus()
+class PersistentVolumeClaim(PartialObject, frozen=True):
+    metadata: MinimalMeta = MinimalMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
     @property
     def is_bound(self) -> bool:
         return self.status.phase == "Bound"
 
 
-class VolumeNodeAffinity(Struct, frozen=True):
+class VolumeNodeAffinity(PartialObject, frozen=True):
     required: Any = None
 
 
-class VolumeSpec(Struct, frozen=True):
+class PersistentVolumeSpec(PartialObject, frozen=True):
     storage_class_name: str = ""
     access_modes: list[str] = []
     capacity: dict[str, str | int | float] = {}
-    claim_ref: SlimMeta | None = None
+    claim_ref: MinimalMeta | None = None
     node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
 
 
-class PersistentVolume(Struct, frozen=True):
-    metadata: SlimMeta = SlimMeta()
-    spec: VolumeSpec = VolumeSpec()
-    status: ClaimStatus = ClaimStatus()
+class PersistentVolume(PartialObject, frozen=True):
+    metadata: MinimalMeta = MinimalMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
 
-class StorageClass(Struct, frozen=True):
-    metadata: SlimMeta = SlimMeta()
+class StorageClass(PartialObject, frozen=True):
+    metadata: MinimalMeta = MinimalMeta()
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     allowed_topologies: list[Any] = []
 
 
-class PriorityClass(Struct, frozen=True):
-    metadata: SlimMeta = SlimMeta()
+class PriorityClass(PartialObject, frozen=True):
+    metadata: MinimalMeta = MinimalMeta()
     value: int = 0
     global_default: bool = False
     preemption_policy: str = ""
@@ -247,12 +247,14 @@ class PriorityClass(Struct, frozen=True):
 PODS = Resource(group="", version="v1", plural="pods", kind="Pod", model=Pod)
 NODES = Resource(group="", version="v1", plural="nodes", kind="Node", model=Node, namespaced=False)
 SERVICES = Resource(group="", version="v1", plural="services", kind="Service", model=Service)
-CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", model=AnyObject)
-SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", model=AnyObject)
-EVENTS = Resource(group="", version="v1", plural="events", kind="Event", model=AnyObject)
-NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", model=AnyObject, namespaced=False)
+CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", model=PartialObjectMetadata)
+SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", model=PartialObjectMetadata)
+EVENTS = Resource(group="", version="v1", plural="events", kind="Event", model=PartialObjectMetadata)
+NAMESPACES = Resource(
+    group="", version="v1", plural="namespaces", kind="Namespace", model=PartialObjectMetadata, namespaced=False
+)
 PERSISTENT_VOLUME_CLAIMS = Resource(
-    group="", version="v1", plural="persistentvolumeclaims", kind="PersistentVolumeClaim", model=AnyObject
+    group="", version="v1", plural="persistentvolumeclaims", kind="PersistentVolumeClaim", model=PartialObjectMetadata
 )
 PERSISTENT_VOLUMES = Resource(
     group="",
@@ -278,14 +280,16 @@ PRIORITY_CLASSES = Resource(
     model=PriorityClass,
     namespaced=False,
 )
-SERVICE_ACCOUNTS = Resource(group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", model=AnyObject)
-ENDPOINTS = Resource(group="", version="v1", plural="endpoints", kind="Endpoints", model=AnyObject)
+SERVICE_ACCOUNTS = Resource(
+    group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", model=PartialObjectMetadata
+)
+ENDPOINTS = Resource(group="", version="v1", plural="endpoints", kind="Endpoints", model=PartialObjectMetadata)
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     group="apiextensions.k8s.io",
     version="v1",
     plural="customresourcedefinitions",
     kind="CustomResourceDefinition",
-    model=AnyObject,
+    model=PartialObjectMetadata,
     namespaced=False,
 )
-LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", model=AnyObject)
+LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", model=PartialObjectMetadata)

@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tarragon.kube.codec import timestamp
+from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Key
 
 MESSAGE_LIMIT = 1024
@@ -28,23 +28,24 @@ class ObjectReference:
 class Event:
     """An event about an object. `reason` is a CamelCase word for programs; the message is for humans."""
 
-    about: ObjectReference
+    involved_object: ObjectReference
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
-    once: bool = False
+    is_lasting_state: bool = False
     """Whether repetitions are dropped, because the event reports a lasting state."""
 
     @property
     def name(self) -> str:
         """The name, derived from object and content: creating a repetition fails, and then the first one is counted."""
-        content = f"{self.about.uid}/{self.type}/{self.reason}/{self.message}"
-        return f"{self.about.key.name[:200]}.{hashlib.sha256(content.encode(errors='surrogatepass')).hexdigest()[:16]}"
+        content = f"{self.involved_object.uid}/{self.type}/{self.reason}/{self.message}"
+        digest = hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
+        return f"{self.involved_object.key.name[:200]}.{digest[:16]}"
 
 
-def body(event: Event, now: dt.datetime, component: str) -> dict[str, Any]:
+def event_object(event: Event, now: dt.datetime, component: str) -> dict[str, Any]:
     """The Event object to create. On AlreadyExists, patch `count` and `lastTimestamp` instead."""
-    about = event.about
+    about = event.involved_object
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -61,7 +62,7 @@ def body(event: Event, now: dt.datetime, component: str) -> dict[str, Any]:
         "message": event.message.encode(errors="replace")[:MESSAGE_LIMIT].decode(errors="ignore"),
         "source": {"component": component},
         "reportingComponent": component,
-        "firstTimestamp": timestamp(now),
-        "lastTimestamp": timestamp(now),
+        "firstTimestamp": format_time(now),
+        "lastTimestamp": format_time(now),
         "count": 1,
     }

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from tarragon.kube.codec import decode
-from tarragon.kube.nesting import MAX_DEPTH, is_within, within_limit
+from tarragon.kube.nesting import MAX_DEPTH, is_depth_within, with_limited_depth
 
 Json: TypeAlias = Any
 """A JSON value of unknown structure. Only this alias and the readers use Any."""
@@ -22,7 +22,7 @@ Json: TypeAlias = Any
 JsonObject: TypeAlias = Mapping[str, Any]
 """A JSON object. Treat it as immutable."""
 
-NULL = msgspec.Raw(b"null")
+RAW_NULL = msgspec.Raw(b"null")
 """A missing part."""
 
 T = TypeVar("T")
@@ -64,11 +64,11 @@ class Resource(Generic[T]):
         """The name as in kubectl's messages: `pods`, `tfjobs.kubeflow.org`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
-    def reading(self, model: type[U]) -> Resource[U]:
+    def with_model(self, model: type[U]) -> Resource[U]:
         """The same resource, decoded into another type."""
         return replace(self, model=model)  # type: ignore[return-value, arg-type]
 
-    def as_owner(self, metadata: ObjectMeta) -> OwnerIdentity:
+    def owner_identity(self, metadata: ObjectMeta) -> OwnerIdentity:
         """The identity of an object of this kind in the owner references of others."""
         return OwnerIdentity(
             namespace=metadata.namespace, group=self.group, kind=self.kind, name=metadata.name, uid=metadata.uid
@@ -84,7 +84,7 @@ class Resource(Generic[T]):
         return "/".join(parts)
 
 
-class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+class PartialObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """The base of all partial types: camelCase in JSON, Python's names in code.
 
     Decoded JSON has no cycles, so these objects are exempt from garbage collection: there may be 100,000 of them.
@@ -116,7 +116,7 @@ class OwnerIdentity(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return Key(self.namespace, self.name)
 
 
-class OwnerReference(Struct, frozen=True):
+class OwnerReference(PartialObject, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -131,7 +131,7 @@ class OwnerReference(Struct, frozen=True):
         )
 
 
-class ManagedField(Struct, frozen=True):
+class ManagedFieldsEntry(PartialObject, frozen=True):
     manager: str = ""
     operation: str = ""
     api_version: str = ""
@@ -140,7 +140,7 @@ class ManagedField(Struct, frozen=True):
     fields_v1: Any = msgspec.field(default=None, name="fieldsV1")
 
 
-class ObjectMeta(Struct, frozen=True):
+class ObjectMeta(PartialObject, frozen=True):
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
@@ -160,25 +160,25 @@ class ObjectMeta(Struct, frozen=True):
         return Key(self.namespace, self.name)
 
     @property
-    def is_ending(self) -> bool:
+    def is_being_deleted(self) -> bool:
         """Whether the object is being deleted: its grace period is not over, or it has a finalizer."""
         return self.deletion_timestamp is not None
 
     @property
-    def controller(self) -> OwnerReference | None:
+    def controller_ref(self) -> OwnerReference | None:
         """The owner reference with `controller: true`, if any."""
         return next((owner for owner in self.owner_references if owner.controller), None)
 
     @property
-    def controlled_by(self) -> OwnerIdentity | None:
-        """The identity of the controller, if any. A job controls an object if this equals the job's `as_owner`."""
+    def controller_identity(self) -> OwnerIdentity | None:
+        """The identity of the controller, if any. It is the `owner_identity` of the job that controls the object."""
         for owner in self.owner_references:  # a loop, not a generator: this runs for each of 40,000 pods
             if owner.controller:
                 return owner.identity(self.namespace)
         return None
 
 
-class AnyObject(Struct, frozen=True):
+class PartialObjectMetadata(PartialObject, frozen=True):
     """The metadata of an object of any kind."""
 
     api_version: str = ""
@@ -186,33 +186,34 @@ class AnyObject(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class CustomMeta(ObjectMeta, frozen=True):
+class CustomObjectMeta(ObjectMeta, frozen=True):
     """Metadata with managedFields, which are often larger than the object and are decoded on access."""
 
-    raw_managed_fields: msgspec.Raw = msgspec.field(default=NULL, name="managedFields")
+    raw_managed_fields: msgspec.Raw = msgspec.field(default=RAW_NULL, name="managedFields")
 
     @property
-    def managed_fields(self) -> list[ManagedField]:
+    def managed_fields(self) -> list[ManagedFieldsEntry]:
         """The managed fields; empty if they can't be decoded."""
-        entries: type[list[ManagedField] | None] = list[ManagedField] | None  # type: ignore[assignment]
+        entries: type[list[ManagedFieldsEntry] | None] = list[ManagedFieldsEntry] | None  # type: ignore[assignment]
         try:
-            return decode(within_limit(bytes(self.raw_managed_fields)), entries) or []
+            return decode(with_limited_depth(bytes(self.raw_managed_fields)), entries) or []
         except msgspec.DecodeError:
             return []
 
 
-class CustomObject(Struct, frozen=True):
+class CustomObject(PartialObject, frozen=True):
     """A custom object. Its spec and status may have any structure, so readers must check every step.
 
     Both are kept encoded, which takes a tenth of the memory, and decoded on each access: keep the decoded value while
-    you need it. Decoding never raises. Values deeper than `nesting.MAX_DEPTH` are replaced by `nesting.LEFT_OUT`.
+    you need it. Decoding never raises. Values deeper than `nesting.MAX_DEPTH` are replaced by
+    `nesting.TOO_DEEP_PLACEHOLDER`.
     """
 
     api_version: str = ""
     kind: str = ""
-    metadata: CustomMeta = CustomMeta()
-    raw_spec: msgspec.Raw = msgspec.field(default=NULL, name="spec")
-    raw_status: msgspec.Raw = msgspec.field(default=NULL, name="status")
+    metadata: CustomObjectMeta = CustomObjectMeta()
+    raw_spec: msgspec.Raw = msgspec.field(default=RAW_NULL, name="spec")
+    raw_status: msgspec.Raw = msgspec.field(default=RAW_NULL, name="status")
 
     def __post_init__(self) -> None:
         # Copy the Raw parts: each is a view that would keep the whole text in memory.
@@ -220,7 +221,7 @@ class CustomObject(Struct, frozen=True):
             force_setattr(self, part, getattr(self, part).copy())
 
     @property
-    def as_owner(self) -> OwnerIdentity:
+    def owner_identity(self) -> OwnerIdentity:
         """The identity of this object in the controller references of its children."""
         return OwnerIdentity(
             namespace=self.metadata.namespace,
@@ -232,13 +233,13 @@ class CustomObject(Struct, frozen=True):
 
     @property
     def spec(self) -> Json:
-        """The decoded spec; None if it can't be decoded, and then `spec_fault` says why."""
+        """The decoded spec; None if it can't be decoded, and then `spec_error` says why."""
         return _read(self.raw_spec)
 
     @property
-    def spec_fault(self) -> str:
+    def spec_error(self) -> str:
         """Why the spec can't be decoded completely; empty if it can."""
-        if not is_within(bytes(self.raw_spec), MAX_DEPTH):
+        if not is_depth_within(bytes(self.raw_spec), MAX_DEPTH):
             return f"is nested deeper than {MAX_DEPTH} levels"
         try:
             decode(bytes(self.raw_spec), object)

@@ -12,10 +12,10 @@ from itertools import accumulate
 MAX_DEPTH = 128
 """The maximum number of levels that are decoded. Kubernetes' own objects have about 30."""
 
-MANIFEST_DEPTH = 100
+MAX_MANIFEST_DEPTH = 100
 """The maximum depth of a manifest. What a server adds (`managedFields`) then stays within MAX_DEPTH."""
 
-LEFT_OUT = f"(left out: nested more than {MAX_DEPTH} levels deep)"
+TOO_DEEP_PLACEHOLDER = f"(left out: nested more than {MAX_DEPTH} levels deep)"
 """Replaces values that are nested too deeply."""
 
 # Possessive quantifiers, and \Z as the end of a string, keep the time linear for any text.
@@ -23,10 +23,10 @@ _TOKENS = re.compile(rb'[\[{\]}]|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 _OPENING, _CLOSING = b"[{", b"]}"
 _NOT_STRUCTURAL = bytes(byte for byte in range(256) if byte not in _OPENING + _CLOSING + b'"')
 _STEPS = [(byte in _OPENING) - (byte in _CLOSING) for byte in range(256)]
-_REPLACEMENT = f'"{LEFT_OUT}"'.encode()
+_REPLACEMENT = f'"{TOO_DEEP_PLACEHOLDER}"'.encode()
 
 
-def is_within(data: bytes, levels: int) -> bool:
+def is_depth_within(data: bytes, levels: int) -> bool:
     """Whether the JSON text has at most that many levels. Takes at most half the time of decoding it."""
     if data.count(b"{") + data.count(b"[") <= levels:
         return True
@@ -48,12 +48,12 @@ def _brackets(data: bytes) -> bytes:
     return b"".join(structure.split(b'"')[::2])
 
 
-def within_limit(data: bytes) -> bytes:
-    """The JSON text, `limited` to MAX_DEPTH if it is deeper."""
-    return data if is_within(data, MAX_DEPTH) else limited(data, MAX_DEPTH)
+def with_limited_depth(data: bytes) -> bytes:
+    """The JSON text, `truncate_depth` to MAX_DEPTH if it is deeper."""
+    return data if is_depth_within(data, MAX_DEPTH) else truncate_depth(data, MAX_DEPTH)
 
 
-def limited(data: bytes, levels: int) -> bytes:
+def truncate_depth(data: bytes, levels: int) -> bytes:
     """The JSON text with LEFT_OUT in place of every object and list that is deeper than that many levels.
 
     Takes about a quarter of a second for the largest object that etcd stores. Invalid JSON stays invalid.

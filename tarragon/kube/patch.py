@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def merged(target: Any, patch: Any) -> Any:
+def apply_merge_patch(target: Any, patch: Any) -> Any:
     """Apply a patch. Neither argument is modified; parts that the patch does not touch are shared, not copied."""
     if not isinstance(patch, Mapping):
         return patch
@@ -15,11 +15,11 @@ def merged(target: Any, patch: Any) -> Any:
         if change is None:
             result.pop(name, None)
         else:
-            result[name] = merged(result.get(name), change)
+            result[name] = apply_merge_patch(result.get(name), change)
     return result
 
 
-def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def create_merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """The patch that turns `before` into `after`; empty if they are equal. Lists are replaced as a whole."""
     patch: dict[str, Any] = {name: None for name in before if name not in after}
     for name, value in after.items():
@@ -27,7 +27,7 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
         if name in before and old == value:
             continue
         if isinstance(value, Mapping) and isinstance(old, Mapping):
-            patch[name] = difference(old, value)
+            patch[name] = create_merge_patch(old, value)
         else:
             patch[name] = value
     return patch

@@ -23,14 +23,14 @@ _FEW = 12
 
 
 @dataclass(slots=True)
-class Notes:
+class CollectedProblems:
     """The problems found in one manifest. They are collected while it is read and don't change afterwards."""
 
     problems: list[Problem] = field(default_factory=list)
     unknown: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
-    def add(self, others: Notes) -> None:
+    def add(self, others: CollectedProblems) -> None:
         """Add the problems that were collected separately."""
         self.problems += others.problems
         self.unknown += others.unknown
@@ -38,7 +38,7 @@ class Notes:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class FieldReader:
     """A value of a manifest. A missing value and null are the same; for both, methods return the caller's default.
 
     The path is only assembled on demand, because few values have problems.
@@ -46,13 +46,13 @@ class Reader:
 
     value: Json
     name: str | int
-    notes: Notes
-    parent: Reader | None = None
+    notes: CollectedProblems
+    parent: FieldReader | None = None
 
     @property
     def path(self) -> str:
         above = self.parent.path if self.parent is not None else ""
-        return joined(above, self.name) if isinstance(self.name, str) else f"{above}[{self.name}]"
+        return join_path(above, self.name) if isinstance(self.name, str) else f"{above}[{self.name}]"
 
     @property
     def is_missing(self) -> bool:
@@ -63,15 +63,15 @@ class Reader:
         if isinstance(self.value, dict):
             return True
         if not self.is_missing:
-            self.problem(f"must be a map of fields, not {described(self.value)}")
+            self.add_problem(f"must be a map of fields, not {describe_value(self.value)}")
         return False
 
-    def field(self, name: str) -> Reader:
+    def field(self, name: str) -> FieldReader:
         """The field of that name. It is missing if the value is not a map; check that once with `is_map`."""
         found = self.value.get(name) if isinstance(self.value, dict) else None
-        return Reader(found, name, self.notes, self)
+        return FieldReader(found, name, self.notes, self)
 
-    def fields(self) -> Iterator[tuple[str, Reader]]:
+    def fields(self) -> Iterator[tuple[str, FieldReader]]:
         """The entries of a map. A value that is not a map has none and is a problem."""
         if not self.is_map():
             return
@@ -79,68 +79,72 @@ class Reader:
             if isinstance(name, str):
                 yield name, self.field(name)
             else:
-                self.problem(f"has the key {name!r}, but keys must be text", "put it in quotes")
+                self.add_problem(f"has the key {name!r}, but keys must be text", "put it in quotes")
 
-    def items(self) -> Iterator[Reader]:
+    def items(self) -> Iterator[FieldReader]:
         """The items of a list. A value that is not a list has none and is a problem."""
         if self.is_missing:
             return
         if not isinstance(self.value, list | tuple):
-            self.problem(f"must be a list, not {described(self.value)}", "begin each item with a dash")
+            self.add_problem(f"must be a list, not {describe_value(self.value)}", "begin each item with a dash")
             return
         for index, item in enumerate(self.value):
-            yield Reader(item, index, self.notes, self)
+            yield FieldReader(item, index, self.notes, self)
 
-    def text(self, missing: str = "") -> str:
+    def string(self, missing: str = "") -> str:
         if self.is_missing:
             return missing
         if isinstance(self.value, str):
             return self.value
         remedy = f'write it in quotes: "{_plain(self.value)}"' if isinstance(self.value, bool | int | float) else ""
-        self.problem(f"must be text, not {described(self.value)}", remedy)
+        self.add_problem(f"must be text, not {describe_value(self.value)}", remedy)
         return missing
 
-    def whole(self, minimum: int = 0, maximum: int = INT32) -> int | None:
+    def integer(self, minimum: int = 0, maximum: int = INT32) -> int | None:
         """The value as an integer within bounds; None if it is missing or, with a problem, invalid."""
         value = self.value
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
-            self.problem(f"must be a whole number, not {described(value)}", _as_number(value))
+            self.add_problem(f"must be a whole number, not {describe_value(value)}", _as_number(value))
         elif value < minimum:
-            self.problem(f"must be {minimum} or more, not {_plain(value)}")
+            self.add_problem(f"must be {minimum} or more, not {_plain(value)}")
         elif value > maximum:
-            self.problem(f"must be {maximum} or less, not {_plain(value)}")
+            self.add_problem(f"must be {maximum} or less, not {_plain(value)}")
         else:
             return value
         return None
 
-    def truth(self) -> bool:
+    def boolean(self) -> bool:
         """The value as a boolean; False if it is missing."""
         if self.is_missing or isinstance(self.value, bool):
             return bool(self.value)
         remedy = f"write {self.value.lower()} without quotes" if str(self.value).lower() in {"true", "false"} else ""
-        self.problem(f"must be true or false, not {described(self.value)}", remedy)
+        self.add_problem(f"must be true or false, not {describe_value(self.value)}", remedy)
         return False
 
-    def one_of(self, choices: type[E], missing: E) -> E:
+    def enum(self, choices: type[E], missing: E) -> E:
         if self.is_missing:
             return missing
         if not isinstance(self.value, str):
-            self.problem(f"must be {_alternatives(choice.value for choice in choices)}, not {described(self.value)}")
+            self.add_problem(
+                f"must be {_alternatives(choice.value for choice in choices)}, not {describe_value(self.value)}"
+            )
             return missing
         for choice in choices:
             if choice.value == self.value:
                 return choice
         words = [choice.value for choice in choices if choice.value]
-        self.problem(f"must be {_alternatives(words)}, not {described(self.value)}", suggestion(self.value, words))
+        self.add_problem(
+            f"must be {_alternatives(words)}, not {describe_value(self.value)}", suggestion(self.value, words)
+        )
         return missing
 
-    def texts(self) -> dict[str, str]:
+    def string_map(self) -> dict[str, str]:
         """The value as a map of strings, such as labels."""
-        return {name: value.text() for name, value in self.fields()}
+        return {name: value.string() for name, value in self.fields()}
 
-    def only(self, known: Collection[str]) -> None:
+    def note_unknown_fields(self, known: Collection[str]) -> None:
         """Note every field that is not in `known`."""
         if not isinstance(self.value, dict):
             return
@@ -148,26 +152,26 @@ class Reader:
             if name not in known and isinstance(name, str):
                 names = sorted(known)
                 remedy = suggestion(name, names) or (f"known fields: {', '.join(names)}" if len(names) <= _FEW else "")
-                self.field(name).note_unknown(remedy)
+                self.field(name).add_unknown_field(remedy)
 
-    def problem(self, message: str, remedy: str = "") -> None:
+    def add_problem(self, message: str, remedy: str = "") -> None:
         self.notes.problems.append(Problem(self.path, message, remedy))
 
-    def note_unknown(self, remedy: str = "") -> None:
+    def add_unknown_field(self, remedy: str = "") -> None:
         self.notes.unknown.append(Problem(self.path, "unknown field", remedy))
 
-    def warn(self, message: str, remedy: str = "") -> None:
+    def add_warning(self, message: str, remedy: str = "") -> None:
         self.notes.warnings.append(Problem(self.path, message, remedy))
 
 
-def joined(path: str, name: str) -> str:
+def join_path(path: str, name: str) -> str:
     """The path of a field, as users write it."""
     if not path:
         return name
     return f"{path}.{name}" if _PLAIN_NAME.fullmatch(name) else f'{path}["{_cut(name)}"]'
 
 
-def described(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """A description of the value for messages: `the text "3"`, `3.5`, `a list`."""
     match value:
         case None:
@@ -186,7 +190,7 @@ def described(value: Any) -> str:
             return f"a {type(value).__name__}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant. Wrong capitalization is the most frequent mistake, so it comes first."""
     names = list(known)
     folded = {candidate.lower(): candidate for candidate in names}
@@ -198,7 +202,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """A remedy that suggests the nearest known name; empty if none is near."""
-    meant = nearest(name, known)
+    meant = nearest_name(name, known)
     return f"did you mean {meant}?" if meant else ""
 
 

@@ -26,24 +26,24 @@ _ESCAPED = re.compile(r"\\(.?)|[,=]", re.DOTALL)
 _TERM = re.compile(r"(?:\\.|[^\\,]|\\$)+", re.DOTALL)
 
 
-def everything(_: Mapping[str, str]) -> bool:
+def matches_everything(_: Mapping[str, str]) -> bool:
     """The predicate of the empty selector."""
     return True
 
 
-def label_selector(text: str) -> Predicate:
+def parse_label_selector(text: str) -> Predicate:
     """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; a comma means AND. Raises ValueError with the invalid part."""
     requirements = list(_Parser(text).requirements())
     if not requirements:
-        return everything
+        return matches_everything
     return lambda labels: all(holds(labels) for holds in requirements)
 
 
-def field_selector(text: str) -> Predicate:
+def parse_field_selector(text: str) -> Predicate:
     """Parse `metadata.name=a,status.phase!=Running`, for a flat map from path to string; missing paths are empty."""
     terms = field_terms(text)
     if not terms:
-        return everything
+        return matches_everything
     return lambda fields: all((fields.get(path, "") == value) is equal for path, equal, value in terms)
 
 
@@ -63,12 +63,12 @@ def field_paths(text: str) -> set[str]:
     return {path for path, _, _ in field_terms(text)}
 
 
-def refuse_label(name: str, value: str) -> None:
+def validate_label(name: str, value: str) -> None:
     """Raise ValueError if the label is invalid."""
     _check_value(_key(name), value)
 
 
-def from_match_labels(selector: Mapping[str, Any]) -> Predicate:
+def label_selector_as_predicate(selector: Mapping[str, Any]) -> Predicate:
     """The predicate of a metav1.LabelSelector with matchLabels and matchExpressions."""
     requirements = [_one_of(name, {value}) for name, value in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or []:

@@ -27,7 +27,7 @@ class UnknownTagError(ValueError):
     """A tag for which JSON has no value."""
 
 
-def scalar(text: str, tag: str | None, *, is_plain: bool) -> Json:
+def resolve_scalar(text: str, tag: str | None, *, is_plain: bool) -> Json:
     """The value of a scalar. Quoted text is a string, plain text is resolved, and a tag overrides both."""
     if tag is None or tag == "!":
         return _resolved(text) if is_plain and tag is None else text

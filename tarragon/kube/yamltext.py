@@ -13,13 +13,13 @@ import yaml
 
 from tarragon.base.errors import Problem
 from tarragon.kube.meta import Json
-from tarragon.kube.nesting import MANIFEST_DEPTH
-from tarragon.kube.reader import joined
-from tarragon.kube.yamlscalars import UnknownTagError, scalar
+from tarragon.kube.nesting import MAX_MANIFEST_DEPTH
+from tarragon.kube.reader import join_path
+from tarragon.kube.yamlscalars import UnknownTagError, resolve_scalar
 
-LARGEST_TEXT = 8 * 2**20
+MAX_TEXT_LENGTH = 8 * 2**20
 """The maximum length in characters: several times the 1.5 MB that etcd accepts for an object."""
-MOST_VALUES = 200_000
+MAX_VALUES = 200_000
 """The maximum number of values in a document after its anchors are expanded."""
 
 MERGE = "<<"
@@ -66,8 +66,8 @@ class _Open:
 
 def read_yaml(text: str) -> tuple[list[YamlDocument], list[Problem]]:
     """Read all non-empty documents, and all problems. Never raises."""
-    if len(text) > LARGEST_TEXT:
-        return [], [Problem("", f"has {len(text)} characters, more than the maximum of {LARGEST_TEXT}")]
+    if len(text) > MAX_TEXT_LENGTH:
+        return [], [Problem("", f"has {len(text)} characters, more than the maximum of {MAX_TEXT_LENGTH}")]
     documents: list[YamlDocument] = []
     problems: list[Problem] = []
     try:
@@ -119,8 +119,8 @@ class _Builder:
     def _begin(self, event: Any, line: int) -> None:
         if self._expects_key():
             raise _FaultyError(line, "a key must be text, not a map or a list")
-        if len(self._open) >= MANIFEST_DEPTH:
-            raise _FaultyError(line, f"is nested deeper than {MANIFEST_DEPTH} levels")
+        if len(self._open) >= MAX_MANIFEST_DEPTH:
+            raise _FaultyError(line, f"is nested deeper than {MAX_MANIFEST_DEPTH} levels")
         if event.tag not in {None, "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}:
             raise _FaultyError(line, f"unsupported tag {event.tag}", "remove it")
         value: dict[str, Json] | list[Json] = {} if isinstance(event, yaml.MappingStartEvent) else []
@@ -145,7 +145,7 @@ class _Builder:
             self._key(event, line)
             return
         try:
-            value = scalar(event.value, event.tag, is_plain=event.implicit[0])
+            value = resolve_scalar(event.value, event.tag, is_plain=event.implicit[0])
         except UnknownTagError as error:
             raise _FaultyError(line, str(error), "remove it") from error
         self._put(value, 1, line, event.anchor)
@@ -172,8 +172,8 @@ class _Builder:
             return
         top = self._open[-1]
         top.size += size
-        if top.size > MOST_VALUES:
-            raise _FaultyError(line, f"has more than {MOST_VALUES} values once its anchors are expanded")
+        if top.size > MAX_VALUES:
+            raise _FaultyError(line, f"has more than {MAX_VALUES} values once its anchors are expanded")
         if isinstance(top.value, list):
             top.value.append(value)
         elif top.key is not None:
@@ -188,7 +188,7 @@ class _Builder:
         if not self._open:
             return ""
         top = self._open[-1]
-        return f"{top.path}[{len(top.value)}]" if isinstance(top.value, list) else joined(top.path, top.key or "")
+        return f"{top.path}[{len(top.value)}]" if isinstance(top.value, list) else join_path(top.path, top.key or "")
 
 
 def _with_merged(value: dict[str, Json], line: int) -> dict[str, Json]:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from tarragon.base.quantity import milli
-from tarragon.base.resources import PODS, Resources, largest, total
+from tarragon.base.quantity import parse_milli
+from tarragon.base.resources import PODS, Resources, add_resources, maximum
 from tarragon.kube.core import Container, Node, Pod, Taint, Toleration
 
-OVERCOMMIT = "tarragon.dev/overcommit"
+OVERCOMMIT_ANNOTATION = "tarragon.dev/overcommit"
 """Node annotation: comma-separated resources (such as `cpu`) that may be overcommitted."""
 HOST_PORTS = "hostPorts"
 """A value of the annotation: host ports of pods on the node never conflict."""
@@ -19,7 +19,7 @@ _REPELLING_EFFECTS = {"NoSchedule", "NoExecute"}
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-def wanted(pod: Pod) -> dict[str, int]:
+def requests_of_pod(pod: Pod) -> dict[str, int]:
     """The resource requests of a pod in thousandths: the sum of its containers or the largest init container.
 
     Restartable init containers (sidecars) keep running, so they are added to all containers that start after them.
@@ -28,21 +28,21 @@ def wanted(pod: Pod) -> dict[str, int]:
     sidecars: dict[str, int] = {}
     for container in pod.spec.init_containers:
         if container.restart_policy == "Always":
-            sidecars = total([sidecars, _requests(container)])
-            needed = largest(needed, sidecars)
+            sidecars = add_resources([sidecars, _requests(container)])
+            needed = maximum(needed, sidecars)
         else:
-            needed = largest(needed, total([sidecars, _requests(container)]))
-    running = total([sidecars, *map(_requests, pod.spec.containers)])
+            needed = maximum(needed, add_resources([sidecars, _requests(container)]))
+    running = add_resources([sidecars, *map(_requests, pod.spec.containers)])
     overhead = _amounts(pod.spec.overhead)
-    return total([largest(needed, running), overhead, {PODS: 1000}])
+    return add_resources([maximum(needed, running), overhead, {PODS: 1000}])
 
 
-def offered(node: Node) -> dict[str, int]:
+def node_allocatable(node: Node) -> dict[str, int]:
     """The allocatable resources of a node in thousandths; its capacity if it reports no allocatable."""
     return _amounts(node.status.allocatable or node.status.capacity)
 
 
-def obstacles(pod: Pod, node: Node, free: Resources) -> list[str]:
+def filter_reasons(pod: Pod, node: Node, free: Resources) -> list[str]:
     """The reasons why the pod does not fit the node; empty if it fits.
 
     As in kube-scheduler, resources are checked last, and only they give more than one reason.
@@ -56,15 +56,15 @@ def obstacles(pod: Pod, node: Node, free: Resources) -> list[str]:
             return [f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"]
     if not _matches_node_affinity(pod, node):
         return ["node(s) didn't match Pod's node affinity/selector"]
-    overcommitted = {name.strip() for name in node.metadata.annotations.get(OVERCOMMIT, "").split(",")}
+    overcommitted = {name.strip() for name in node.metadata.annotations.get(OVERCOMMIT_ANNOTATION, "").split(",")}
     return [
         "Too many pods" if name == PODS else f"Insufficient {name}"
-        for name, amount in sorted(wanted(pod).items())
+        for name, amount in sorted(requests_of_pod(pod).items())
         if amount > max(0, free.get(name, 0)) and name not in overcommitted
     ]
 
 
-def verdict(nodes: int, reasons: Iterable[str]) -> str:
+def unschedulable_message(nodes: int, reasons: Iterable[str]) -> str:
     """A summary of all nodes with counted reasons: `0/1 nodes are available: 1 Insufficient memory.`, for instance."""
     if not nodes:
         return "no nodes available to schedule pods"
@@ -83,7 +83,7 @@ def _amounts(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
 
 def _amount(quantity: str | float) -> int:
     try:
-        return milli(quantity)
+        return parse_milli(quantity)
     except ValueError:
         # The API rejects such quantities. If one is stored nevertheless, it must not block all other pods.
         return 0

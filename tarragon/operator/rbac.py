@@ -27,8 +27,8 @@ from tarragon.kube.core import (
 )
 from tarragon.kube.meta import Json, Resource
 from tarragon.operator.coexistence.rivals import DEPLOYMENTS, LOCKS
-from tarragon.plan.config.published import RULES, SHARES
-from tarragon.plan.objects.podgroup_kinds import BY_SCHEDULER, KINDS
+from tarragon.plan.config.published import RULES_CONFIG_MAP, SHARES_CONFIG_MAP
+from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER, POD_GROUP_KINDS
 
 LEASE_NAME = "tarragon"
 """Name of the leader's Lease in the operator's own namespace."""
@@ -39,11 +39,11 @@ class Scope(Enum):
 
     CLUSTER = "cluster"
     """In the whole cluster, for instance to place pods. An installation for some namespaces does without."""
-    JOBS = "jobs"
+    JOB_NAMESPACES = "jobs"
     """In every namespace whose jobs are managed."""
-    HOME = "home"
+    OPERATOR_NAMESPACE = "home"
     """In the operator's own namespace."""
-    PLACING = "placing"
+    OPERATOR_NAMESPACE_IF_CLUSTER_WIDE = "placing"
     """In the operator's own namespace, only if it watches the whole cluster."""
 
 
@@ -57,12 +57,12 @@ class Permission:
     scope: Scope
     reason: str
     names: tuple[str, ...] = ()
-    without: str = ""
+    consequence: str = ""
     """What does not work without the permission; empty if nothing works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PermissionQuestion:
     """An access review of one verb. An empty `namespace` means all namespaces, an empty `name` all objects."""
 
     permission: Permission
@@ -77,7 +77,7 @@ class Question:
         return f"{self.verb} {full}{f' {self.name}' if self.name else ''}{suffix}"
 
     @property
-    def body(self) -> dict[str, Json]:
+    def access_review(self) -> dict[str, Json]:
         """The SelfSubjectAccessReview to create; the response contains `status.allowed`."""
         resource, _, subresource = self.permission.resource.partition("/")
         attributes = {
@@ -100,24 +100,24 @@ def permissions(frameworks: Sequence[Framework] = FRAMEWORKS) -> tuple[Permissio
     return (*(each for framework in frameworks for each in _job_permissions(framework)), *_SHARED)
 
 
-def questions(namespaces: Sequence[str], home: str) -> Iterator[Question]:
+def questions(namespaces: Sequence[str], home: str) -> Iterator[PermissionQuestion]:
     """One question per verb, object name and namespace. Empty `namespaces` means that all jobs are managed."""
     for permission in permissions():
         for namespace in _namespaces(permission, namespaces, home):
             for verb in permission.verbs:
                 for name in permission.names or ("",):
-                    yield Question(permission=permission, verb=verb, namespace=namespace, name=name)
+                    yield PermissionQuestion(permission=permission, verb=verb, namespace=namespace, name=name)
 
 
 def _namespaces(permission: Permission, namespaces: Sequence[str], home: str) -> Sequence[str]:
     match permission.scope:
         case Scope.CLUSTER:
             return [] if namespaces else [""]
-        case Scope.JOBS:
+        case Scope.JOB_NAMESPACES:
             return namespaces or [""]
-        case Scope.HOME:
+        case Scope.OPERATOR_NAMESPACE:
             return [home]
-        case Scope.PLACING:
+        case Scope.OPERATOR_NAMESPACE_IF_CLUSTER_WIDE:
             return [] if namespaces else [home]
 
 
@@ -148,7 +148,7 @@ def _job_permissions(framework: Framework) -> Iterator[Permission]:
 
 def _needs(kind: Resource[Json], verbs: tuple[str, ...], reason: str, *, subresource: str = "") -> Permission:
     resource = f"{kind.plural}/{subresource}" if subresource else kind.plural
-    return Permission(group=kind.group, resource=resource, verbs=verbs, scope=Scope.JOBS, reason=reason)
+    return Permission(group=kind.group, resource=resource, verbs=verbs, scope=Scope.JOB_NAMESPACES, reason=reason)
 
 
 _SHARED = (
@@ -159,9 +159,9 @@ _SHARED = (
         group=PODS.group,
         resource=PODS.plural,
         verbs=("patch",),
-        scope=Scope.JOBS,
+        scope=Scope.JOB_NAMESPACES,
         reason="to annotate a pod before its eviction with the time until which it may save a checkpoint",
-        without="replicas are evicted without notice, whatever tarragon.dev/checkpoint-seconds says",
+        consequence="replicas are evicted without notice, whatever tarragon.dev/checkpoint-seconds says",
     ),
     _needs(SERVICES, ("list", "watch"), "to see which replicas have their service"),
     _needs(SERVICES, ("create", "delete"), "to give each replica a DNS name, and to remove it"),
@@ -171,17 +171,17 @@ _SHARED = (
         group=EVENTS.group,
         resource=EVENTS.plural,
         verbs=("create",),
-        scope=Scope.JOBS,
+        scope=Scope.JOB_NAMESPACES,
         reason="to record events about jobs",
-        without="jobs have no events, only their status",
+        consequence="jobs have no events, only their status",
     ),
     Permission(
         group=EVENTS.group,
         resource=EVENTS.plural,
         verbs=("patch",),
-        scope=Scope.JOBS,
+        scope=Scope.JOB_NAMESPACES,
         reason="to increment the count of a repeated event instead of creating another one",
-        without="repeated events are not counted",
+        consequence="repeated events are not counted",
     ),
     Permission(
         group=NODES.group,
@@ -189,7 +189,7 @@ _SHARED = (
         verbs=("list", "watch"),
         scope=Scope.CLUSTER,
         reason="to place gangs by the capacity of each node",
-        without="placement is left to kube-scheduler: no gangs, no queue",
+        consequence="placement is left to kube-scheduler: no gangs, no queue",
     ),
     *(
         Permission(
@@ -198,7 +198,8 @@ _SHARED = (
             verbs=("list", "watch"),
             scope=Scope.CLUSTER,
             reason=reason,
-            without="replicas with claims are bound by kube-scheduler, maybe to nodes that their volumes cannot reach",
+            consequence="replicas with claims are bound by kube-scheduler, maybe to nodes that their volumes cannot "
+            "reach",
         )
         for kind, reason in (
             (PERSISTENT_VOLUME_CLAIMS, "to leave pods with unbound claims (WaitForFirstConsumer) to kube-scheduler"),
@@ -212,18 +213,18 @@ _SHARED = (
         verbs=("list", "watch"),
         scope=Scope.CLUSTER,
         reason="to order gangs by priority, and to know which gangs may preempt others",
-        without="all jobs have equal priority, whatever class they name",
+        consequence="all jobs have equal priority, whatever class they name",
     ),
     *(
         Permission(
             group=kind.resource.group,
             resource=kind.resource.plural,
             verbs=("list", "watch", "create", "get", "patch", "delete"),
-            scope=Scope.JOBS,
+            scope=Scope.JOB_NAMESPACES,
             reason=f"to manage the PodGroup of jobs whose pods are scheduled by {scheduler}",
-            without=f"{scheduler} starts such jobs pod by pod, or not at all",
+            consequence=f"{scheduler} starts such jobs pod by pod, or not at all",
         )
-        for scheduler, kind in ((name, KINDS[kind]) for name, kind in BY_SCHEDULER.items())
+        for scheduler, kind in ((name, POD_GROUP_KINDS[kind]) for name, kind in DEFAULT_KIND_BY_SCHEDULER.items())
     ),
     *(
         Permission(
@@ -233,7 +234,7 @@ _SHARED = (
             scope=Scope.CLUSTER,
             reason=f"to detect, by {what}, whether another training operator already manages jobs here",
             names=names,
-            without="jobs of another training operator may be managed twice, with every pod created twice",
+            consequence="jobs of another training operator may be managed twice, with every pod created twice",
         )
         for kind, what, names in (
             (LEASES, "the Lease that it holds", tuple(LOCKS)),
@@ -245,37 +246,37 @@ _SHARED = (
         group=LEASES.group,
         resource=LEASES.plural,
         verbs=("create",),
-        scope=Scope.HOME,
+        scope=Scope.OPERATOR_NAMESPACE,
         reason="to create the Lease for leader election; a role cannot restrict create by name",
-        without="an operator leads only with --no-leader-elect, alone",
+        consequence="an operator leads only with --no-leader-elect, alone",
     ),
     Permission(
         group=LEASES.group,
         resource=LEASES.plural,
         verbs=("get", "patch"),
-        scope=Scope.HOME,
+        scope=Scope.OPERATOR_NAMESPACE,
         reason="to acquire, renew and release that Lease",
         names=(LEASE_NAME,),
-        without="an operator leads only with --no-leader-elect, alone",
+        consequence="an operator leads only with --no-leader-elect, alone",
     ),
     Permission(
         group=CONFIG_MAPS.group,
         resource=CONFIG_MAPS.plural,
         verbs=("get", "patch"),
-        scope=Scope.PLACING,
+        scope=Scope.OPERATOR_NAMESPACE_IF_CLUSTER_WIDE,
         reason="to publish the scheduling policy and rules, and to update them; creating them is covered by the"
         " permission to create scripts",
-        names=(RULES, SHARES),
-        without="`tarragon why` assumes the default policy and rules",
+        names=(RULES_CONFIG_MAP, SHARES_CONFIG_MAP),
+        consequence="`tarragon why` assumes the default policy and rules",
     ),
 )
 
-FOR_EVERYBODY = Permission(
+FOR_AUTHENTICATED_USERS = Permission(
     group=CONFIG_MAPS.group,
     resource=CONFIG_MAPS.plural,
     verbs=("get",),
-    scope=Scope.PLACING,
+    scope=Scope.OPERATOR_NAMESPACE_IF_CLUSTER_WIDE,
     reason="to read the scheduling policy and rules, as `tarragon why` does",
-    names=(RULES,),
+    names=(RULES_CONFIG_MAP,),
 )
 """Permission of every authenticated user, not of the operator; the data names no namespace and no job."""

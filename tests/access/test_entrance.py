@@ -15,12 +15,12 @@ import aiohttp
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.client.http.client import Http
-from tarragon.client.http.transport import Server
-from tarragon.client.port import Selection
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.transport import RestConfig
+from tarragon.client.port import Selector
 from tarragon.kube.core import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
+from tarragon.localcluster.daemon.cluster import LocalCluster, LocalClusterSettings
 from tarragon.localcluster.home.home import Home
 
 Json = dict[str, Any]
@@ -57,7 +57,7 @@ class Door:
 async def opened(folder: Path) -> AsyncIterator[Door]:
     home = Home(folder)
     home.prepare()
-    cluster = await LocalCluster.start(Settings(home=home), SystemClock())
+    cluster = await LocalCluster.start(LocalClusterSettings(home=home), SystemClock())
     try:
         async with aiohttp.ClientSession() as session:
             yield Door(cluster, home, session)
@@ -180,7 +180,7 @@ async def test_a_secret_for_an_account_is_filled_with_a_token_and_goes_with_the_
     await client.create(SECRETS, {**body, "type": "kubernetes.io/service-account-token"})
     token = ""
     async with asyncio.timeout(60):
-        async for event in client.watch(SECRETS.reading(dict), Selection(fields="metadata.name=kept"), "0"):
+        async for event in client.watch(SECRETS.with_model(dict), Selector(field_selector="metadata.name=kept"), "0"):
             filled: Json = event.object or {}
             if event.type == "DELETED":
                 break
@@ -201,8 +201,8 @@ async def test_an_account_is_known_after_the_server_was_started_again(tmp_path: 
 
     async with opened(tmp_path / "home") as door:
         assert (await whoami(door, token=token))["username"] == "system:serviceaccount:team:robot"
-        server = Server(url=door.cluster.url, ca_data=door.home.ca.read_bytes(), token=token)
-        async with Http(server, random.Random(1)) as http:
+        server = RestConfig(url=door.cluster.url, ca_data=door.home.ca.read_bytes(), token=token)
+        async with HttpClient(server, random.Random(1)) as http:
             assert (await http.get(NAMESPACES, Key("", "default"))).metadata.name == "default"
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.client.port import Selection
+from tarragon.client.port import Selector
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key, Resource
-from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
+from tarragon.localcluster.daemon.cluster import LocalCluster, LocalClusterSettings
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.kubelet.node.node import NodeSettings, this_machine
+from tarragon.localcluster.kubelet.node.node import NodeSettings, machine_capacity
 
 Json = dict[str, Any]
 PODS: Resource[Json] = Resource(group="", version="v1", plural="pods", kind="Pod", model=dict, namespaced=True)
@@ -46,15 +46,15 @@ async def running(folder: Path, *, has_node: bool = False) -> AsyncIterator[Loca
     home = Home(folder / "home")
     home.prepare()
     node = NodeSettings(
-        name="n", folder=home.nodes / "n", capacity=this_machine(), registry=home.folder / "claimed-ports"
+        name="n", folder=home.nodes / "n", capacity=machine_capacity(), port_registry=home.folder / "claimed-ports"
     )
-    settings = Settings(home=home, nodes=[node] if has_node else [])
+    settings = LocalClusterSettings(home=home, nodes=[node] if has_node else [])
     cluster = await LocalCluster.start(settings, SystemClock())
     try:
         yield cluster
     finally:
         if has_node:
-            await cluster.end_pods()
+            await cluster.stop_pods()
         await cluster.stop()
 
 
@@ -148,7 +148,7 @@ async def test_a_program_in_a_pod_uses_the_api_with_the_token_of_its_account(tmp
 
 
 async def until_ended(cluster: LocalCluster, name: str) -> Json:
-    selection = Selection(namespace="default", fields=f"metadata.name={name}")
+    selection = Selector(namespace="default", field_selector=f"metadata.name={name}")
     async with asyncio.timeout(60):
         async for event in cluster.client.watch(PODS, selection, "0"):
             pod = event.object or {}
@@ -158,18 +158,18 @@ async def until_ended(cluster: LocalCluster, name: str) -> Json:
 
 
 async def test_every_namespace_has_the_certificate_by_which_pods_know_the_server(cluster: LocalCluster) -> None:
-    maps = CONFIG_MAPS.reading(dict)
+    maps = CONFIG_MAPS.with_model(dict)
     await cluster.client.create(NAMESPACES, {"metadata": {"name": "team"}})
     found: set[str] = set()
     async with asyncio.timeout(60):
-        async for event in cluster.client.watch(maps, Selection(fields="metadata.name=kube-root-ca.crt"), "0"):
+        async for event in cluster.client.watch(maps, Selector(field_selector="metadata.name=kube-root-ca.crt"), "0"):
             if event.object and event.object["data"]["ca.crt"].startswith("-----BEGIN CERTIFICATE-----"):
                 found.add(event.object["metadata"]["namespace"])
             if {"default", "kube-system", "team"} <= found:
                 break
     await cluster.client.patch(maps, Key("team", "kube-root-ca.crt"), {"data": {"ca.crt": "spoilt", "more": "x"}})
     async with asyncio.timeout(60):
-        async for event in cluster.client.watch(maps, Selection("team"), "0"):
+        async for event in cluster.client.watch(maps, Selector("team"), "0"):
             if event.object and event.object["data"].get("ca.crt", "").startswith("-----BEGIN"):
                 assert event.object["data"].keys() == {"ca.crt"}
                 break

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.client.errors import ApiError
 from tarragon.kube.codec import decode
-from tarragon.localcluster.api.identity import OWNER
-from tarragon.localcluster.auth.accounts import ISSUER, Accounts, Grant, Known, Refused
+from tarragon.localcluster.api.identity import HOME_OWNER
+from tarragon.localcluster.auth.accounts import ISSUER, Authenticated, InvalidToken, TokenAuthority, TokenSpec
 from tarragon.localcluster.auth.keys import SigningKey
 from tarragon.localcluster.auth.token_requests import TokenRequests
 from tarragon.localcluster.registry.api import Api
@@ -31,8 +31,8 @@ class Stage:
     """A cluster with the account `robot`, and nobody but its key between its tokens and the API."""
 
     api: Api
-    accounts: Accounts
-    clock: ManualClock
+    accounts: TokenAuthority
+    clock: FakeClock
 
     async def make(self, plural: str, name: str, **content: Any) -> Json:
         target = self.api.target(("", "v1", plural), "default")
@@ -43,21 +43,21 @@ class Stage:
 
     async def request(self, name: str = "robot", **spec: Any) -> str:
         target = self.api.target(("", "v1", "serviceaccounts"), "default", name, "token")
-        answer = await TokenRequests(self.accounts).create(target, {"spec": spec}, OWNER)
+        answer = await TokenRequests(self.accounts).create(target, {"spec": spec}, HOME_OWNER)
         return str(answer["status"]["token"])
 
     def whose(self, token: str) -> str:
         """The user's name, or why there is none."""
-        judged = self.accounts.judge(token)
-        return judged.user.name if isinstance(judged, Known) else judged.why
+        judged = self.accounts.verify(token)
+        return judged.user.name if isinstance(judged, Authenticated) else judged.why
 
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    clock = ManualClock()
+    clock = FakeClock()
     api = await Api.open(tmp_path / "state.db", clock)
     try:
-        made = Stage(api, Accounts(api.shelf, SigningKey(tmp_path / "sa.key"), clock), clock)
+        made = Stage(api, TokenAuthority(api.committed_objects, SigningKey(tmp_path / "sa.key"), clock), clock)
         await made.make("serviceaccounts", "robot")
         yield made
     finally:
@@ -69,9 +69,9 @@ INVALIDATED = "[invalid bearer token, service account token has been invalidated
 
 
 async def test_a_token_is_its_accounts_and_says_so_with_groups_and_uid(stage: Stage) -> None:
-    judged = stage.accounts.judge(await stage.request())
+    judged = stage.accounts.verify(await stage.request())
 
-    assert isinstance(judged, Known)
+    assert isinstance(judged, Authenticated)
     assert judged.user.name == ROBOT
     assert judged.user.groups == (
         "system:serviceaccounts",
@@ -121,9 +121,9 @@ async def test_a_pods_token_says_which_pod_uses_it(stage: Stage) -> None:
     containers = [{"name": "main", "image": "x"}]
     pod = await stage.make("pods", "thing", spec={"serviceAccountName": "robot", "containers": containers})
 
-    judged = stage.accounts.judge(await stage.request(boundObjectRef={"kind": "Pod", "name": "thing"}))
+    judged = stage.accounts.verify(await stage.request(boundObjectRef={"kind": "Pod", "name": "thing"}))
 
-    assert isinstance(judged, Known)
+    assert isinstance(judged, Authenticated)
     assert judged.user.extra["authentication.kubernetes.io/pod-name"] == ("thing",)
     assert judged.user.extra["authentication.kubernetes.io/pod-uid"] == (pod["metadata"]["uid"],)
 
@@ -131,12 +131,12 @@ async def test_a_pods_token_says_which_pod_uses_it(stage: Stage) -> None:
 async def test_a_token_for_somebody_else_is_none_for_the_api_server(stage: Stage) -> None:
     token = await stage.request(audiences=["vault", "mail"])
 
-    elsewhere = stage.accounts.judge(token, ["mail", "web"])
+    elsewhere = stage.accounts.verify(token, ["mail", "web"])
 
     assert stage.whose(token) == (
         f'[invalid bearer token, token audiences ["vault" "mail"] is invalid for the target audiences ["{ISSUER}"]]'
     )
-    assert isinstance(elsewhere, Known)
+    assert isinstance(elsewhere, Authenticated)
     assert elsewhere.audiences == ("mail",)
 
 
@@ -175,7 +175,7 @@ async def test_an_account_that_is_not_there_gets_no_token(stage: Stage) -> None:
 async def test_the_token_of_a_secret_counts_as_long_as_the_secret_has_it(stage: Stage) -> None:
     account = stage.accounts.stored("serviceaccounts", "default", "robot")
     assert account is not None
-    token = stage.accounts.lasting("default", account["metadata"], "kept")
+    token = stage.accounts.issue_for_secret("default", account["metadata"], "kept")
     nowhere = stage.whose(token)
     await stage.make("secrets", "kept", data={"token": base64.b64encode(token.encode()).decode()})
     kept = stage.whose(token)
@@ -187,12 +187,12 @@ async def test_the_token_of_a_secret_counts_as_long_as_the_secret_has_it(stage: 
 
 async def test_the_key_is_for_its_owner_alone_and_stays(stage: Stage, tmp_path: Path) -> None:
     token = await stage.request()
-    again = Accounts(stage.api.shelf, SigningKey(tmp_path / "sa.key"), stage.clock)
-    other = Accounts(stage.api.shelf, SigningKey(tmp_path / "other.key"), stage.clock)
+    again = TokenAuthority(stage.api.committed_objects, SigningKey(tmp_path / "sa.key"), stage.clock)
+    other = TokenAuthority(stage.api.committed_objects, SigningKey(tmp_path / "other.key"), stage.clock)
 
     assert stat.S_IMODE((tmp_path / "sa.key").stat().st_mode) == 0o600
-    assert isinstance(again.judge(token), Known)
-    assert other.judge(token) == Refused("invalid bearer token")
+    assert isinstance(again.verify(token), Authenticated)
+    assert other.verify(token) == InvalidToken("invalid bearer token")
 
 
 async def test_a_token_that_says_it_needs_no_signature_is_refused(stage: Stage) -> None:
@@ -230,7 +230,7 @@ def test_nonsense_is_no_token(key: SigningKey, text: str) -> None:
 async def test_what_a_request_asked_is_told_with_the_token(stage: Stage) -> None:
     target = stage.api.target(("", "v1", "serviceaccounts"), "default", "robot", "token")
 
-    answer = await TokenRequests(stage.accounts).create(target, {"spec": {"expirationSeconds": 900}}, OWNER)
+    answer = await TokenRequests(stage.accounts).create(target, {"spec": {"expirationSeconds": 900}}, HOME_OWNER)
 
     assert answer["kind"] == "TokenRequest"
     assert answer["spec"] == {"audiences": [ISSUER], "expirationSeconds": 900, "boundObjectRef": None}
@@ -238,7 +238,7 @@ async def test_what_a_request_asked_is_told_with_the_token(stage: Stage) -> None
 
 
 async def test_a_grant_needs_an_account_that_is_there(stage: Stage) -> None:
-    token, end = stage.accounts.issue(Grant(namespace="default", account="robot", seconds=700))
+    token, end = stage.accounts.issue(TokenSpec(namespace="default", account="robot", seconds=700))
 
     assert stage.whose(token) == ROBOT
     assert end == int(stage.clock.now().timestamp()) + 700

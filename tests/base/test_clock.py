@@ -3,11 +3,11 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 
-from tarragon.base.clock import ManualClock, SystemClock
+from tarragon.base.clock import FakeClock, SystemClock
 
 
 async def test_a_sleeper_wakes_when_its_time_has_come_and_not_before() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     woken: list[str] = []
 
     async def sleeper(name: str, seconds: float) -> None:
@@ -28,7 +28,7 @@ async def test_a_sleeper_wakes_when_its_time_has_come_and_not_before() -> None:
 
 
 async def test_both_times_move_together() -> None:
-    clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+    clock = FakeClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     clock.advance(90)
     assert clock.now() == dt.datetime(2026, 1, 1, 0, 1, 30, tzinfo=dt.UTC)
     assert clock.monotonic() == 90
@@ -42,4 +42,4 @@ def test_the_machines_clock_is_aware_and_in_utc() -> None:
 
 async def settle() -> None:
     for _ in range(5):
-        await ManualClock().sleep(0)
+        await FakeClock().sleep(0)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.base.escaping import ESC, escaped, escaped_line, escaping, write_verbatim
+from tarragon.base.escaping import STYLE_ESCAPE, escaped, escaped_line, escaping_stream, write_verbatim
 from tests.cli.tty import Tty
 
 ANY_TEXT = st.text(st.characters(codec=None))
@@ -22,7 +22,7 @@ INVISIBLE = {*"\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u206
 
 def written(text: str) -> str:
     stream = io.StringIO()
-    escaping(stream).write(text)
+    escaping_stream(stream).write(text)
     return stream.getvalue()
 
 
@@ -53,12 +53,12 @@ def test_text_of_all_languages_stays_as_it_is(text: str) -> None:
 
 
 def test_an_escape_sequence_is_shown_and_a_style_of_our_own_is_put_in() -> None:
-    assert written(f"{ESC}[31m\x1b]0;title\x07{ESC}[0m") == "\x1b[31m\\u001b]0;title\\u0007\x1b[0m"
+    assert written(f"{STYLE_ESCAPE}[31m\x1b]0;title\x07{STYLE_ESCAPE}[0m") == "\x1b[31m\\u001b]0;title\\u0007\x1b[0m"
 
 
 def test_what_programs_read_is_written_as_it_is() -> None:
     stream = io.StringIO()
-    write_verbatim(escaping(stream), f"{ESC}[31m\x1b]0;title\x07")
+    write_verbatim(escaping_stream(stream), f"{STYLE_ESCAPE}[31m\x1b]0;title\x07")
 
     assert stream.getvalue() == "\x1b[31m\x1b]0;title\x07"
 

@@ -25,20 +25,20 @@ from tarragon.base import quantity
     ],
 )
 def test_a_quantity_is_read_as_exact_thousandths(text: str | float, milli: int) -> None:
-    assert quantity.milli(text) == milli
+    assert quantity.parse_milli(text) == milli
 
 
 @pytest.mark.parametrize(("text", "milli"), [("1n", 1), ("0.0001", 1), ("1500u", 2), ("-0.0001", 0)])
 def test_what_is_finer_than_a_thousandth_rounds_up_as_kubernetes_does(text: str, milli: int) -> None:
-    assert quantity.milli(text) == milli
+    assert quantity.parse_milli(text) == milli
 
 
 @pytest.mark.parametrize("text", ["", "four", "1 Gi", "1gi", "1e", "0x10", "1e9999999", "NaN", "1_000", "--1"])
 def test_what_is_no_quantity_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="write for example 500m, 2, 8Gi"):
-        quantity.milli(text)
+        quantity.parse_milli(text)
 
 
 @given(st.integers(min_value=0, max_value=2**80))
 def test_what_is_written_reads_back_the_same(milli: int) -> None:
-    assert quantity.milli(quantity.text(milli)) == milli
+    assert quantity.parse_milli(quantity.format_milli(milli)) == milli

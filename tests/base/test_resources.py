@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tarragon.base.resources import fits, largest, minus, shortage, total
+from tarragon.base.resources import add_resources, fits, maximum, shortage, subtract
 
 
 def test_a_resource_that_nobody_asks_for_is_never_short() -> None:
@@ -16,6 +16,6 @@ def test_an_oversold_node_is_short_of_no_more_than_what_is_asked() -> None:
 
 
 def test_sums_and_differences_go_name_by_name() -> None:
-    assert total([{"cpu": 1}, {"cpu": 2, "memory": 3}]) == {"cpu": 3, "memory": 3}
-    assert minus({"cpu": 1}, {"memory": 2}) == {"cpu": 1, "memory": -2}
-    assert largest({"cpu": 1, "memory": 5}, {"cpu": 2}) == {"cpu": 2, "memory": 5}
+    assert add_resources([{"cpu": 1}, {"cpu": 2, "memory": 3}]) == {"cpu": 3, "memory": 3}
+    assert subtract({"cpu": 1}, {"memory": 2}) == {"cpu": 1, "memory": -2}
+    assert maximum({"cpu": 1, "memory": 5}, {"cpu": 2}) == {"cpu": 2, "memory": 5}

@@ -11,7 +11,7 @@ import termios
 
 import pyte
 
-from tarragon.base.escaping import escaping
+from tarragon.base.escaping import escaping_stream
 
 SIZES = [(80, 24), (200, 50)]
 
@@ -26,7 +26,7 @@ class Emulator:
         self.screen.set_mode(pyte.modes.LNM)
         self._main, side = pty.openpty()
         fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        self.stream = escaping(os.fdopen(side, "w"))
+        self.stream = escaping_stream(os.fdopen(side, "w"))
 
     def rows(self) -> list[str]:
         """What can be read on it now, without empty rows below."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 
-from tarragon.cli.jobview.progress import Progress, Sighting, read
+from tarragon.cli.jobview.progress import Progress, ProgressInput, progress_of
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import (
     Container,
     ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
     ContainerStatus,
     Pod,
     PodSpec,
     PodStatus,
-    Running,
-    Terminated,
-    Waiting,
 )
 from tarragon.kube.meta import Key, ObjectMeta
 
@@ -39,12 +39,12 @@ def ps(index: int) -> Replica:
 
 
 def running(since: float = 1) -> ContainerState:
-    return ContainerState(running=Running(started_at=at(since)))
+    return ContainerState(running=ContainerStateRunning(started_at=at(since)))
 
 
 def ended(code: int, reason: str = "", since: float = 1, until: float = 3) -> ContainerState:
     return ContainerState(
-        terminated=Terminated(
+        terminated=ContainerStateTerminated(
             exit_code=code,
             reason=reason or ("Completed" if code == 0 else "Error"),
             started_at=at(since),
@@ -54,7 +54,7 @@ def ended(code: int, reason: str = "", since: float = 1, until: float = 3) -> Co
 
 
 def waiting(reason: str, message: str = "") -> ContainerState:
-    return ContainerState(waiting=Waiting(reason=reason, message=message))
+    return ContainerState(waiting=ContainerStateWaiting(reason=reason, message=message))
 
 
 def pod(
@@ -94,15 +94,15 @@ def progress(
     gone: frozenset[str] = frozenset(),
 ) -> Progress:
     """Of a job called digits that has one worker unless told otherwise."""
-    return read(
-        Sighting(
+    return progress_of(
+        ProgressInput(
             key=Key("default", "digits"),
             kind="TFJob",
             created=BEGIN,
             status=status or JobStatus(phase=Phase.RUNNING),
-            wished=wished or {ReplicaType.WORKER: 1},
+            requested=wished or {ReplicaType.WORKER: 1},
             main_container="tensorflow",
             pods=pods or {},
-            gone=gone,
+            deleted_uids=gone,
         )
     )

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from tarragon.cli.jobview.causes import End, causes
-from tarragon.cli.jobview.exits import meaning, words
-from tarragon.cli.report.numbers import numbers
+from tarragon.cli.jobview.causes import ReplicaEnd, probable_causes
+from tarragon.cli.jobview.exits import code_text, explain_exit
+from tarragon.cli.report.numbers import final_metrics
 from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4
 
 FOLDER = "/envs/tf"
@@ -13,13 +13,15 @@ INSTALL = "uv pip install --python /envs/tf/bin/python"
 
 def found(*lines: str, reason: str = "", message: str = "") -> list[str]:
     return [
-        cause.what
-        for cause in causes(End(lines=lines, reason=reason, message=message, environment=FOLDER, install=INSTALL))
+        cause.summary
+        for cause in probable_causes(
+            ReplicaEnd(lines=lines, reason=reason, message=message, environment=FOLDER, install=INSTALL)
+        )
     ]
 
 
 def remedy(line: str) -> str:
-    return next(causes(End(lines=[line], environment=FOLDER, install=INSTALL))).remedy
+    return next(probable_causes(ReplicaEnd(lines=[line], environment=FOLDER, install=INSTALL))).remedy
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_an_attribute_that_never_was_is_not_blamed_on_tensorflow_1() -> None:
 
 @pytest.mark.parametrize("code", range(256))
 def test_every_exit_code_means_something(code: int) -> None:
-    assert len(words(code)) > 5
+    assert len(code_text(code)) > 5
 
 
 @pytest.mark.parametrize(
@@ -114,15 +116,15 @@ def test_every_exit_code_means_something(code: int) -> None:
     ],
 )
 def test_an_exit_code_has_a_class_and_a_story(code: int | None, reason: str, kind: str, word: str) -> None:
-    known = meaning(code, reason, SINCE_TRAINING_OPERATOR_1_5)
+    known = explain_exit(code, reason, SINCE_TRAINING_OPERATOR_1_5)
 
     assert known.kind == kind
-    assert word in known.words
+    assert word in known.text
 
 
 def test_the_class_of_a_crash_depends_on_the_generation_of_the_job() -> None:
-    assert meaning(139, "", SINCE_TRAINING_OPERATOR_1_5).kind == "retryable"
-    assert meaning(139, "", UP_TO_TRAINING_OPERATOR_1_4).kind == "permanent"
+    assert explain_exit(139, "", SINCE_TRAINING_OPERATOR_1_5).kind == "retryable"
+    assert explain_exit(139, "", UP_TO_TRAINING_OPERATOR_1_4).kind == "permanent"
 
 
 @pytest.mark.parametrize(
@@ -135,8 +137,8 @@ def test_the_class_of_a_crash_depends_on_the_generation_of_the_job() -> None:
     ],
 )
 def test_the_numbers_are_those_of_the_line_that_says_done(line: str, pairs: list[tuple[str, str]]) -> None:
-    assert numbers(["done: accuracy=0.1", "step 5 accuracy=0.5", line, "bye"]) == pairs
+    assert final_metrics(["done: accuracy=0.1", "step 5 accuracy=0.5", line, "bye"]) == pairs
 
 
 def test_a_log_that_never_says_done_has_no_numbers() -> None:
-    assert numbers(["step 5 accuracy=0.5"]) == []
+    assert final_metrics(["step 5 accuracy=0.5"]) == []

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from tarragon.cli.checks.kinds import compared, missing
-from tarragon.cli.checks.nodes import offered
-from tarragon.cli.checks.operators import Seen, operators
-from tarragon.cli.checks.rights import of_operator, of_user, operator_findings, user_findings
-from tarragon.cli.output.finding import Finding, told
-from tarragon.cli.output.style import plain
-from tarragon.client.leader_election import Held, LeaseSpec
+from tarragon.cli.checks.kinds import compare_crd, missing_crd
+from tarragon.cli.checks.nodes import check_nodes
+from tarragon.cli.checks.operators import OperatorTraces, check_operators
+from tarragon.cli.checks.rights import operator_findings, operator_questions, user_findings, user_questions
+from tarragon.cli.output.finding import Finding, finding_lines
+from tarragon.cli.output.style import uncolored
+from tarragon.client.leader_election import Lease, LeaseSpec
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
-from tarragon.kube.codec import micro_timestamp
+from tarragon.kube.codec import format_micro_time
 from tarragon.kube.core import Node, NodeSpec, NodeStatus, PodCondition
 from tarragon.kube.meta import ObjectMeta
-from tarragon.operator.coexistence.rivals import Found, Lock, LockSpec
+from tarragon.operator.coexistence.rivals import ClusterState, LeaderElectionLock, LeaderElectionLockSpec
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 KUBEFLOWS = {
@@ -51,18 +51,18 @@ def stored() -> dict[str, Any]:
     return definition
 
 
-def renewed(seconds_ago: float, holder: str = "tarragon-1_a", namespace: str = "tarragon-system") -> Held:
-    when = micro_timestamp(NOW - dt.timedelta(seconds=seconds_ago))
-    return Held(
+def renewed(seconds_ago: float, holder: str = "tarragon-1_a", namespace: str = "tarragon-system") -> Lease:
+    when = format_micro_time(NOW - dt.timedelta(seconds=seconds_ago))
+    return Lease(
         metadata=ObjectMeta(name="tarragon", namespace=namespace),
         spec=LeaseSpec(holder_identity=holder, renew_time=when),
     )
 
 
-def training_operator() -> Lock:
-    return Lock(
+def training_operator() -> LeaderElectionLock:
+    return LeaderElectionLock(
         metadata=ObjectMeta(name="tf-operator", namespace="kubeflow", uid="l"),
-        spec=LockSpec(holder_identity="op-1", renew_time=micro_timestamp(NOW)),
+        spec=LeaderElectionLockSpec(holder_identity="op-1", renew_time=format_micro_time(NOW)),
     )
 
 
@@ -77,7 +77,7 @@ def node(name: str, more: Mapping[str, str] = {}, *, ready: bool = True, unsched
 
 
 def test_our_own_definition_is_recognised_whatever_the_server_has_filled_in(stored: dict[str, Any]) -> None:
-    finding = compared(TENSORFLOW, stored)
+    finding = compare_crd(TENSORFLOW, stored)
 
     assert (finding.level, finding.topic) == ("ok", "TFJob")
     assert finding.text == "the CRD matches this version of Tarragon: v1, v1beta2, v1beta1, v1alpha2, v1alpha1"
@@ -87,7 +87,7 @@ def test_an_older_or_changed_one_of_ours_is_told_with_where_it_differs(stored: d
     del stored["spec"]["versions"][1]
     stored["spec"]["versions"][0]["additionalPrinterColumns"].pop()
 
-    finding = compared(TENSORFLOW, stored)
+    finding = compare_crd(TENSORFLOW, stored)
 
     assert finding.level == "warning"
     assert "v1 differs and v1beta2 is not served" in finding.text
@@ -95,7 +95,7 @@ def test_an_older_or_changed_one_of_ours_is_told_with_where_it_differs(stored: d
 
 
 def test_kubeflows_is_recognised_and_cannot_hold_what_we_write() -> None:
-    finding = compared(TENSORFLOW, KUBEFLOWS)
+    finding = compare_crd(TENSORFLOW, KUBEFLOWS)
 
     assert finding.level == "error"
     assert finding.text.startswith("the CRD is from Kubeflow: it drops status.tarragon")
@@ -107,7 +107,7 @@ def test_one_that_keeps_every_field_is_nobodys_business_to_replace(stored: dict[
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     definition["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}  # type: ignore[index]
 
-    assert compared(TENSORFLOW, definition).level == "warning"
+    assert compare_crd(TENSORFLOW, definition).level == "warning"
 
 
 @pytest.mark.parametrize(
@@ -121,22 +121,22 @@ def test_one_that_keeps_every_field_is_nobodys_business_to_replace(stored: dict[
     ],
 )
 def test_a_definition_that_serves_nobody_is_an_error(change: dict[str, Any], words: str) -> None:
-    finding = compared(TENSORFLOW, {**TENSORFLOW.crd(), **change})
+    finding = compare_crd(TENSORFLOW, {**TENSORFLOW.crd(), **change})
 
     assert finding.level == "error"
     assert words in finding.text
 
 
 def test_whoever_may_do_everything_is_told_so_a_line_for_each_kind() -> None:
-    findings = list(user_findings(dict.fromkeys(of_user("research"), True)))
+    findings = list(user_findings(dict.fromkeys(user_questions("research"), True)))
 
     assert {finding.level for finding in findings} == {"ok"}
     assert findings[0].text == "may create, get, list, watch, patch and delete tfjobs.kubeflow.org"
-    assert all(question.namespace == "research" for question in of_user("research"))
+    assert all(question.namespace == "research" for question in user_questions("research"))
 
 
 def test_a_viewer_is_told_what_a_viewer_cannot_do_and_who_can_change_it() -> None:
-    answers = {question: question.verb in {"get", "list", "watch"} for question in of_user("default")}
+    answers = {question: question.verb in {"get", "list", "watch"} for question in user_questions("default")}
 
     findings = list(user_findings(answers))
 
@@ -146,7 +146,7 @@ def test_a_viewer_is_told_what_a_viewer_cannot_do_and_who_can_change_it() -> Non
 
 
 def test_without_logs_jobs_are_still_possible() -> None:
-    answers = {question: question.permission.resource != "pods/log" for question in of_user("default")}
+    answers = {question: question.permission.resource != "pods/log" for question in user_questions("default")}
 
     findings = [finding for finding in user_findings(answers) if finding.level != "ok"]
 
@@ -156,7 +156,7 @@ def test_without_logs_jobs_are_still_possible() -> None:
 
 
 def test_what_the_operator_lacks_is_told_with_its_reason() -> None:
-    everything = dict.fromkeys(of_operator("tarragon-system"), True)
+    everything = dict.fromkeys(operator_questions("tarragon-system"), True)
     without = {question: question.permission.resource != "nodes" for question in everything}
 
     assert [finding.level for finding in operator_findings(everything)] == ["ok"]
@@ -166,7 +166,7 @@ def test_what_the_operator_lacks_is_told_with_its_reason() -> None:
 
 
 def test_an_operator_is_at_work_when_its_lease_is_fresh() -> None:
-    first, others = operators(Seen(leases=[renewed(4000, "old", "elsewhere"), renewed(2.0)]), NOW)
+    first, others = check_operators(OperatorTraces(leases=[renewed(4000, "old", "elsewhere"), renewed(2.0)]), NOW)
 
     text = "tarragon-1_a is running: it renewed the Lease in tarragon-system 2.0 s ago"
     assert first == Finding("ok", "operator", text)
@@ -174,15 +174,15 @@ def test_an_operator_is_at_work_when_its_lease_is_fresh() -> None:
 
 
 def test_clocks_that_differ_by_seconds_are_no_reason_for_alarm() -> None:
-    first, _ = operators(Seen(leases=[renewed(-20.0)]), NOW)
+    first, _ = check_operators(OperatorTraces(leases=[renewed(-20.0)]), NOW)
 
     assert first.level == "ok"
 
 
 def test_with_no_operator_at_work_no_job_gets_anywhere() -> None:
-    never, _ = operators(Seen(leases=[]), NOW)
-    gone, _ = operators(Seen(leases=[renewed(300.0)]), NOW)
-    given_back, _ = operators(Seen(leases=[renewed(1.0, holder="")]), NOW)
+    never, _ = check_operators(OperatorTraces(leases=[]), NOW)
+    gone, _ = check_operators(OperatorTraces(leases=[renewed(300.0)]), NOW)
+    given_back, _ = check_operators(OperatorTraces(leases=[renewed(1.0, holder="")]), NOW)
 
     assert {never.level, gone.level, given_back.level} == {"error"}
     assert "its Lease does not exist" in never.text
@@ -191,14 +191,14 @@ def test_with_no_operator_at_work_no_job_gets_anywhere() -> None:
 
 
 def test_two_leases_are_told_as_they_may_be_two_leaders() -> None:
-    first, _ = operators(Seen(leases=[renewed(2.0), renewed(3.0, "other", "elsewhere")]), NOW)
+    first, _ = check_operators(OperatorTraces(leases=[renewed(2.0), renewed(3.0, "other", "elsewhere")]), NOW)
 
     assert first.level == "warning"
     assert first.text.endswith("2.0 s ago; so did other in elsewhere")
 
 
 def test_another_training_operator_is_named_and_keeps_the_jobs_itself() -> None:
-    first, rival = operators(Seen(leases=[], others=Found(leases=[training_operator()])), NOW)
+    first, rival = check_operators(OperatorTraces(leases=[], rivals=ClusterState(leases=[training_operator()])), NOW)
 
     assert first.level == "ok"
     assert rival.level == "warning"
@@ -206,7 +206,7 @@ def test_another_training_operator_is_named_and_keeps_the_jobs_itself() -> None:
 
 
 def test_what_may_not_be_looked_at_is_not_said_to_be_absent() -> None:
-    first, others = operators(Seen(leases=None, unseen=["Deployments"]), NOW)
+    first, others = check_operators(OperatorTraces(leases=None, forbidden=["Deployments"]), NOW)
 
     assert (first.level, others.level) == ("ok", "ok")
     assert "you may not read Leases" in first.text
@@ -214,7 +214,7 @@ def test_what_may_not_be_looked_at_is_not_said_to_be_absent() -> None:
 
 
 def test_nodes_are_counted_that_take_pods() -> None:
-    found = offered(
+    found = check_nodes(
         [
             node("a", {"nvidia.com/gpu": "4"}),
             node("b", ready=False),
@@ -224,26 +224,26 @@ def test_nodes_are_counted_that_take_pods() -> None:
     )
 
     assert found == Finding("ok", "nodes", "2 nodes of 4 with 16 CPUs, 32 GiB, 4 nvidia.com/gpu")
-    assert offered([node("a", ready=False)]).level == "warning"
-    assert offered([]).text == "the cluster has no nodes: jobs wait until it has one"
+    assert check_nodes([node("a", ready=False)]).level == "warning"
+    assert check_nodes([]).text == "the cluster has no nodes: jobs wait until it has one"
 
 
 def test_a_remedy_stands_below_its_finding() -> None:
-    assert list(told(Finding("warning", "nodes", "there is none", "kubectl get nodes"), plain)) == [
+    assert list(finding_lines(Finding("warning", "nodes", "there is none", "kubectl get nodes"), uncolored)) == [
         "warning  nodes       there is none",
         "                      kubectl get nodes",
     ]
 
 
 def test_a_kind_that_a_cluster_may_do_without_is_no_fault() -> None:
-    assert missing(TENSORFLOW).level == "error"
-    found = missing(MLKUBE)
+    assert missing_crd(TENSORFLOW).level == "error"
+    found = missing_crd(MLKUBE)
 
     assert (found.level, found.topic) == ("ok", "TfJob")
     assert found.text == "tfjobs.mlkube.io is not installed: only jobs of mlkube.io/v1beta1 need it"
 
 
 def test_rights_to_the_older_kind_are_no_condition() -> None:
-    answers = {question: question.permission.group != "mlkube.io" for question in of_user("default")}
+    answers = {question: question.permission.group != "mlkube.io" for question in user_questions("default")}
 
     assert {finding.level for finding in user_findings(answers)} == {"ok", "warning"}

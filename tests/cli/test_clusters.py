@@ -91,7 +91,7 @@ def test_a_job_for_a_cluster_that_does_not_answer_is_not_run_here_instead(outsid
 
     assert ended.code == 1
     assert "context prod" in ended.err
-    assert not Home(outside.home).store.exists()
+    assert not Home(outside.home).store_path.exists()
 
 
 def test_a_cluster_is_named_by_a_variable_a_file_or_a_file_in_a_variable(outside: Shell, closed: str) -> None:

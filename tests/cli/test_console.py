@@ -13,7 +13,7 @@ from typing import TextIO
 
 import pytest
 
-from tarragon.cli.top.console import Console
+from tarragon.cli.top.console import TerminalScreen
 
 
 @dataclass
@@ -47,14 +47,14 @@ async def test_keys_that_a_shell_reads_while_top_is_stopped_are_not_read_again(t
         loop.call_soon(terminal.user.write, b"q")
 
     pressed: asyncio.Queue[bytes] = asyncio.Queue()
-    console = Console(terminal.keyboard, terminal.screen, suspend=shell)
+    console = TerminalScreen(terminal.keyboard, terminal.screen, suspend=shell)
     with console:
-        console.listen(pressed.put_nowait)
+        console.start_reading(pressed.put_nowait)
         # The event loop sees Ctrl-Z and the next keys together: the read is due already when the process stops.
-        loop.call_soon(console.stop)
+        loop.call_soon(console.suspend)
         terminal.user.write(b"fg\r")
         select.select([terminal.keyboard], [], [])
         assert await pressed.get() == b"q"
-        console.ignore()
+        console.stop_reading()
 
     assert (taken, errors) == ([b"fg\r"], [])

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tarragon.cli.manifest.dependencies import missing, needs
+from tarragon.cli.manifest.dependencies import dependencies_of, missing_dependencies
 from tarragon.cli.manifest.local_images import VOLUMES as FOLDERS
 from tarragon.client.errors import Forbidden
-from tarragon.client.middleware.middleware import Passing
-from tarragon.client.port import Cluster
+from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.port import Client
 from tarragon.kube.core import CONFIG_MAPS, SECRETS
 from tarragon.kube.meta import Key, Resource
 from tests.cli.conftest import Shell
@@ -46,10 +46,10 @@ def wanting(program: str = "print(1)") -> dict[str, Any]:
     return body
 
 
-class Counting(Passing):
+class Counting(DelegatingClient):
     """Counts what is asked for; of secrets nobody is told."""
 
-    def __init__(self, client: Cluster) -> None:
+    def __init__(self, client: Client) -> None:
         super().__init__(client)
         self.asked: list[str] = []
 
@@ -65,7 +65,7 @@ def test_what_may_be_absent_is_no_need_and_a_folder_of_this_machine_stands_for_a
     template = body["spec"]["tfReplicaSpecs"]["Worker"]["template"]
     template["metadata"] = {"annotations": {"tarragon.dev/volumes": json.dumps({"data": "/data", "more": "/more"})}}
 
-    found = [f"{need.resource.plural}/{need.name}" for need in needs(body)]
+    found = [f"{need.resource.plural}/{need.name}" for need in dependencies_of(body)]
 
     assert found == ["serviceaccounts/robot", "secrets/keys", "configmaps/code", "secrets/token", "configmaps/code"]
 
@@ -74,7 +74,7 @@ async def test_each_object_is_asked_for_once_and_silence_is_kept_of_what_may_not
     async with a_stage(tmp_path) as stage:
         await stage.world.create(CONFIG_MAPS, "code")
         looker = Counting(stage.world.client)
-        found = [str(problem) for problem in await missing(looker, wanting(), {("ConfigMap", "settings")})]
+        found = [str(problem) for problem in await missing_dependencies(looker, wanting(), {("ConfigMap", "settings")})]
 
     assert sorted(looker.asked) == [
         "configmaps/default/code",
@@ -99,7 +99,7 @@ async def test_what_every_namespace_gets_of_itself_is_not_warned_of(tmp_path: Pa
     spec["containers"][0] |= {"env": [], "envFrom": []}
 
     async with a_stage(tmp_path) as stage:
-        assert not await missing(stage.world.client, body, ())
+        assert not await missing_dependencies(stage.world.client, body, ())
 
 
 @pytest.mark.parametrize("said", ["3", "[[1]]", "[", 3])
@@ -108,7 +108,7 @@ def test_an_annotation_that_makes_no_sense_gives_no_folders(said: Any) -> None:
     body = wanting()
     body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["metadata"] = {"annotations": {FOLDERS: said}}
 
-    assert ("PersistentVolumeClaim", "data") in {need.id for need in needs(body)}
+    assert ("PersistentVolumeClaim", "data") in {need.id for need in dependencies_of(body)}
 
 
 def test_submit_and_its_trial_by_the_server_warn_and_what_is_in_file_is_there(shell: Shell) -> None:

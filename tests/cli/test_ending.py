@@ -3,10 +3,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tarragon.base.escaping import ESC
+from tarragon.base.escaping import STYLE_ESCAPE
 from tarragon.cli.jobview.progress import Progress
-from tarragon.cli.output.style import colorful, plain
-from tarragon.cli.report.ending import Ending, exit_codes, failed, succeeded
+from tarragon.cli.output.style import colored, uncolored
+from tarragon.cli.report.ending import FinishedJob, exit_table, failure_report, success_report
 from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
@@ -16,42 +16,42 @@ from tests.cli.scenes import at, ended, pod, progress, waiting, worker
 TWO = {ReplicaType.WORKER: 2}
 
 
-def ending(seen: Progress, tails: Mapping[Replica, Sequence[str]] | None = None) -> Ending:
+def ending(seen: Progress, tails: Mapping[Replica, Sequence[str]] | None = None) -> FinishedJob:
     tails = tails or {}
-    return Ending(
+    return FinishedJob(
         progress=seen,
-        took=14.2,
-        deciding=[worker(0)],
+        seconds=14.2,
+        deciding_replicas=[worker(0)],
         tails=tails,
-        said={worker(0): 0} | {replica: len(lines) for replica, lines in tails.items()},
+        line_counts={worker(0): 0} | {replica: len(lines) for replica, lines in tails.items()},
         exit_codes=SINCE_TRAINING_OPERATOR_1_5,
         environment="/envs/tf",
     )
 
 
 def finished(code: int, until: float = 3) -> Progress:
-    status = JobStatus(phase=Phase.SUCCEEDED if code == 0 else Phase.FAILED, completed=at(14.2))
+    status = JobStatus(phase=Phase.SUCCEEDED if code == 0 else Phase.FAILED, completion_time=at(14.2))
     return progress({worker(0): pod(worker(0), ended(code, until=until))}, status=status)
 
 
 def test_a_success_is_one_line_with_its_time_and_numbers() -> None:
     end = ending(finished(0), {worker(0): ["step 1", "done: loss=0.1 accuracy=0.957"]})
 
-    assert list(succeeded(end, plain)) == ["Succeeded  digits in 14.2 s  accuracy 0.957  loss 0.1"]
+    assert list(success_report(end, uncolored)) == ["Succeeded  digits in 14.2 s  accuracy 0.957  loss 0.1"]
 
 
 def test_a_job_that_said_nothing_and_was_quick_is_doubted() -> None:
-    told = list(succeeded(ending(finished(0, until=1.1)), plain))
+    told = list(success_report(ending(finished(0, until=1.1)), uncolored))
 
     assert told[1] == "warning: worker-0 ended after 0.1 s with no output; did it train?"
 
 
 def test_a_job_that_was_silent_for_long_is_trusted() -> None:
-    assert len(list(succeeded(ending(finished(0, until=100)), plain))) == 1
+    assert len(list(success_report(ending(finished(0, until=100)), uncolored))) == 1
 
 
 def test_a_job_that_said_a_word_is_trusted() -> None:
-    assert len(list(succeeded(ending(finished(0), {worker(0): ["hello"]}), plain))) == 1
+    assert len(list(success_report(ending(finished(0), {worker(0): ["hello"]}), uncolored))) == 1
 
 
 def test_a_failure_names_the_first_replica_its_code_its_last_lines_and_the_usual_cause() -> None:
@@ -59,10 +59,10 @@ def test_a_failure_names_the_first_replica_its_code_its_last_lines_and_the_usual
         worker(0): pod(worker(0), ended(1, until=9)),
         worker(1): pod(worker(1), ended(1, until=3)),
     }
-    status = JobStatus(phase=Phase.FAILED, completed=at(10))
+    status = JobStatus(phase=Phase.FAILED, completion_time=at(10))
     lines = [f"line {number}" for number in range(30)] + ["ModuleNotFoundError: No module named 'pandas'"]
 
-    told = list(failed(ending(progress(pods, status=status, wished=TWO), {worker(1): lines}), plain))
+    told = list(failure_report(ending(progress(pods, status=status, wished=TWO), {worker(1): lines}), uncolored))
 
     assert told[0] == "Failed  digits after 14.2 s"
     assert told[2].startswith("worker-1 failed first: exit code 1, permanent: an error in the program")
@@ -77,7 +77,7 @@ def test_a_failure_names_the_first_replica_its_code_its_last_lines_and_the_usual
 def test_the_status_knows_better_who_was_first_than_the_pods_that_are_left() -> None:
     gone = FirstFailure(replica=worker(1), exit_code=137, reason="OOMKilled", message="Killed", at=at(1))
 
-    told = list(failed(replace(ending(finished(1)), first_failure=gone), plain))
+    told = list(failure_report(replace(ending(finished(1)), first_failure=gone), uncolored))
 
     assert "worker-1 failed first: killed (SIGKILL, 137), out of memory" in "\n".join(told)
     assert "  │ Killed" in told
@@ -89,12 +89,12 @@ def test_a_job_that_failed_without_a_replica_tells_the_words_of_its_condition() 
         is_true=True,
         reason="DeadlineExceeded",
         message="it ran longer than activeDeadlineSeconds",
-        updated=at(5),
-        changed=at(5),
+        last_update_time=at(5),
+        last_transition_time=at(5),
     )
-    seen = progress(status=JobStatus(phase=Phase.FAILED, conditions=(condition,), completed=at(5)))
+    seen = progress(status=JobStatus(phase=Phase.FAILED, conditions=(condition,), completion_time=at(5)))
 
-    assert list(failed(ending(seen), plain)) == [
+    assert list(failure_report(ending(seen), uncolored)) == [
         "Failed  digits after 14.2 s: it ran longer than activeDeadlineSeconds"
     ]
 
@@ -103,7 +103,7 @@ def test_hundreds_of_replicas_that_ended_alike_share_a_row() -> None:
     pods = {worker(index): pod(worker(index), ended(1 if index == 7 else 0)) for index in range(200)}
     seen = progress(pods, wished={ReplicaType.WORKER: 200})
 
-    assert [row.split("   ")[0] for row in exit_codes(ending(seen))] == [
+    assert [row.split("   ")[0] for row in exit_table(ending(seen))] == [
         "REPLICA",
         "worker-0 … worker-199 (199 replicas)",
         "worker-7",
@@ -113,11 +113,11 @@ def test_hundreds_of_replicas_that_ended_alike_share_a_row() -> None:
 def test_the_last_lines_are_shown_as_a_terminal_would_leave_them() -> None:
     lines = {worker(0): ["1/60\r7/60\x1b[K\r", "\x1b[31mlost\x1b[0m"]}
 
-    told = list(failed(ending(finished(1), lines), plain))
-    with_style = list(failed(ending(finished(1), lines), colorful))
+    told = list(failure_report(ending(finished(1), lines), uncolored))
+    with_style = list(failure_report(ending(finished(1), lines), colored))
 
     assert [line for line in told if "│" in line] == ["  │ 7/60", "  │ lost"]
-    assert f"{ESC}[31mlost{ESC}[0m" in "\n".join(with_style)
+    assert f"{STYLE_ESCAPE}[31mlost{STYLE_ESCAPE}[0m" in "\n".join(with_style)
 
 
 def test_a_replica_that_cannot_start_is_shown_with_the_reason_and_not_as_starting() -> None:
@@ -128,11 +128,11 @@ def test_a_replica_that_cannot_start_is_shown_with_the_reason_and_not_as_startin
     }
     seen = progress(pods, status=JobStatus(phase=Phase.FAILED), wished={ReplicaType.WORKER: 3})
 
-    states = [row.split()[1] for row in exit_codes(ending(seen))]
+    states = [row.split()[1] for row in exit_table(ending(seen))]
     assert states == ["STATE", "Failed", "CreateContainerConfigError", "Failed"]
 
 
 def test_who_was_killed_is_not_said_to_have_failed_with_a_code() -> None:
-    told = list(failed(ending(finished(137), {worker(0): ["step 7 of 60"]}), plain))
+    told = list(failure_report(ending(finished(137), {worker(0): ["step 7 of 60"]}), uncolored))
 
     assert told[2].startswith("worker-0 failed: killed (SIGKILL, 137), retryable: ended by SIGKILL: ")

@@ -7,8 +7,8 @@ import json
 import msgspec
 import pytest
 
-from tarragon.cli.jobview.events import in_order, of_job
-from tarragon.cli.jobview.jobs import Known, known
+from tarragon.cli.jobview.events import events_of_job, sorted_events
+from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.codec import decode
 from tarragon.kube.core import Pod
@@ -18,10 +18,10 @@ from tests.cli.manifests import group, job, python
 MINE = "uid-of-the-job"
 
 
-def digits() -> Known:
+def digits() -> ClusterJob:
     body = json.loads(job("digits", PS=group(python("")), Worker=group(python(""))))
     body["metadata"] |= {"namespace": "default", "uid": MINE, "creationTimestamp": "2026-11-21T12:00:00Z"}
-    return known(FRAMEWORKS[0], decode(json.dumps(body), CustomObject))
+    return read_job(FRAMEWORKS[0], decode(json.dumps(body), CustomObject))
 
 
 def event(name: str, second: int = 1, *, uid: str = "another", version: int = 1, kind: str = "Pod") -> JsonObject:
@@ -35,7 +35,7 @@ def event(name: str, second: int = 1, *, uid: str = "another", version: int = 1,
 def test_events_of_replicas_whose_pods_are_gone_belong_to_the_job() -> None:
     gone, own = event("digits-ps-0"), event("digits", uid=MINE, kind="TFJob")
 
-    assert list(of_job([gone, event("digits-two-worker-0"), own, event("other-worker-0")], digits(), [])) == [
+    assert list(events_of_job([gone, event("digits-two-worker-0"), own, event("other-worker-0")], digits(), [])) == [
         gone,
         own,
     ]
@@ -44,7 +44,7 @@ def test_events_of_replicas_whose_pods_are_gone_belong_to_the_job() -> None:
 def test_events_of_an_earlier_job_of_that_name_do_not() -> None:
     before = {**event("digits-ps-0"), "lastTimestamp": "2026-11-21T11:59:59Z"}
 
-    assert list(of_job([before, event("digits", uid="former", kind="TFJob")], digits(), [])) == []
+    assert list(events_of_job([before, event("digits", uid="former", kind="TFJob")], digits(), [])) == []
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_events_of_a_pod_that_is_there_are_the_jobs_if_it_controls_the_pod(
     }
     pod = msgspec.convert({"metadata": metadata}, Pod)
 
-    told = list(of_job([event("digits-ps-0")], digits(), [pod]))
+    told = list(events_of_job([event("digits-ps-0")], digits(), [pod]))
 
     assert bool(told) is is_told
 
@@ -73,4 +73,4 @@ def test_events_of_a_pod_that_is_there_are_the_jobs_if_it_controls_the_pod(
 def test_events_are_told_oldest_first_and_within_a_second_as_they_were_written() -> None:
     late, second, first = event("a", 5, version=3), event("b", 2, version=10), event("c", 2, version=9)
 
-    assert in_order([late, second, first]) == [first, second, late]
+    assert sorted_events([late, second, first]) == [first, second, late]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.cli.manifest.files import LARGEST
+from tarragon.cli.manifest.files import MAX_BYTES
 from tests.cli.conftest import Shell
 
 JOB = """\
@@ -136,7 +136,7 @@ def test_what_is_no_text_is_no_manifest(shell: Shell) -> None:
 
 def test_a_file_that_is_too_large_is_not_read_whole(shell: Shell) -> None:
     with (shell.folder / "huge.yaml").open("wb") as file:
-        file.truncate(LARGEST + 1)
+        file.truncate(MAX_BYTES + 1)
 
     assert "Error: huge.yaml is too large" in shell("validate", "huge.yaml").err
 

@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tarragon.cli.follow.awaiting import Awaited, await_job
-from tarragon.cli.follow.changes import changes
+from tarragon.cli.follow.awaiting import WaitGoal, wait_for_job
+from tarragon.cli.follow.changes import progress_changes
 from tarragon.cli.jobview import log_listener
-from tarragon.cli.jobview.follower import Follower
-from tarragon.cli.jobview.jobs import Known, find
-from tarragon.cli.jobview.log_book import Instance
-from tarragon.cli.jobview.log_listener import Listener
+from tarragon.cli.jobview.follower import JobFollower
+from tarragon.cli.jobview.jobs import ClusterJob, find_job
+from tarragon.cli.jobview.log_book import ContainerRun
+from tarragon.cli.jobview.log_listener import LogStreamer
 from tarragon.cli.jobview.progress import Progress
 from tarragon.cli.output.terminal import Terminal
-from tarragon.cli.targets.pod_logs import unread
-from tarragon.client.errors import ApiError, Unavailable, from_status, unavailable, unreachable
-from tarragon.client.port import Cluster, DeleteOptions, LogOptions
+from tarragon.cli.targets.pod_logs import unreadable_text
+from tarragon.client.errors import ApiError, Unavailable, error_from_status, unavailable, unreachable
+from tarragon.client.port import Client, DeleteOptions, LogOptions
 from tarragon.kube.core import PODS, PRIORITY_CLASSES
 from tarragon.kube.meta import Key
 from tests.kubelet.waiting import eventually
@@ -60,7 +60,7 @@ class Logs:
         self.end(pod)
         self.runs[pod].append([])
 
-    async def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
+    async def read_log(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
         if self.refusal is not None:
             raise self.refusal
         name = pod["metadata"]["name"]
@@ -89,7 +89,7 @@ class Logs:
 class Line:
     """A client's connection to a server that may die: then all that is read over it breaks, and nobody answers."""
 
-    def __init__(self, client: Cluster) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._is_cut = asyncio.Event()
 
@@ -137,15 +137,15 @@ class Line:
 class Watcher:
     """Follows a job and notes what it is told."""
 
-    def __init__(self, stage: Stage, job: Known) -> None:
+    def __init__(self, stage: Stage, job: ClusterJob) -> None:
         self.lines: list[str] = []
         self.unread: list[str] = []
         self.seen: list[Progress] = []
         self._stage = stage
         self._news = asyncio.Event()
-        self.listener = Listener(job.framework.main_container, stage.world.clock, self._said)
-        self.listener.on_unread(lambda replica, error: self.unread.append(unread(replica, error)))
-        self.follower = Follower(job, stage.world.clock, self._progressed, self.listener)
+        self.listener = LogStreamer(job.framework.main_container, stage.world.clock, self._said)
+        self.listener.on_unreadable(lambda replica, error: self.unread.append(unreadable_text(replica, error)))
+        self.follower = JobFollower(job, stage.world.clock, self._progressed, self.listener)
         self.line = Line(stage.world.client)
         self.task = self._follows()
 
@@ -160,7 +160,9 @@ class Watcher:
     def told(self) -> list[str]:
         """As Plain would print it."""
         befores: list[Progress | None] = [None, *self.seen]
-        return [line for before, after in zip(befores, self.seen, strict=False) for line in changes(before, after)]
+        return [
+            line for before, after in zip(befores, self.seen, strict=False) for line in progress_changes(before, after)
+        ]
 
     async def until(self, *lines: str) -> None:
         async with asyncio.timeout(PATIENCE):
@@ -198,7 +200,7 @@ def logs(stage: Stage) -> Logs:
 
 
 async def watcher(stage: Stage, name: str) -> Watcher:
-    return Watcher(stage, await find(stage.world.client, name, "default"))
+    return Watcher(stage, await find_job(stage.world.client, name, "default"))
 
 
 async def restarted(stage: Stage, pod: str, count: int) -> None:
@@ -295,7 +297,7 @@ async def test_last_words_that_a_server_dies_with_are_heard_from_the_next_one(st
 async def test_last_words_that_do_not_come_are_said_to_be_missing(
     stage: Stage, logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_listener, "LAST_WORDS", 0.1)
+    monkeypatch.setattr(log_listener, "DRAIN_TIMEOUT", 0.1)
     await stage.submit("digits", Worker=group(1))
     watching = await watcher(stage, "digits")
     await stage.until_pods("digits-worker-0")
@@ -336,10 +338,12 @@ async def test_a_run_that_the_next_one_has_answered_for_is_heard_all_the_same(st
     logs.runs["digits-worker-0"][-1] += [b"2026-11-21T12:01:01Z third line\n", b"2026-11-21T12:01:02Z last line\n"]
     logs.wake()
     await watching.until("[worker-0] last line")
-    (replica,) = watching.listener.book.said
+    (replica,) = watching.listener.positions.line_counts
     pod = stage.pods()["digits-worker-0"]["metadata"]
-    run = Instance(replica, pod["uid"], "tensorflow", 0)
-    watching.listener.catch_up(run, ["2026-11-21T12:00:00.000000001Z first try"])  # as `run` reads it from the disk
+    run = ContainerRun(replica, pod["uid"], "tensorflow", 0)
+    watching.listener.report_missed(
+        run, ["2026-11-21T12:00:00.000000001Z first try"]
+    )  # as `run` reads it from the disk
 
     told = ["second try", "first try", "third line", "last line"]
     assert watching.lines == [f"[worker-0] {line}" for line in told]
@@ -378,11 +382,11 @@ async def test_a_job_that_somebody_deletes_is_gone(stage: Stage, logs: Logs) -> 
     await stage.until_pods("digits-worker-0")
     await stage.all_run("digits-worker-0")
     await watching.until("Running")
-    await stage.world.client.delete(TFJOBS, Key("default", "digits"), DeleteOptions(propagation="Background"))
+    await stage.world.client.delete(TFJOBS, Key("default", "digits"), DeleteOptions(propagation_policy="Background"))
 
     await watching.end()
 
-    assert watching.follower.is_gone
+    assert watching.follower.is_deleted
 
 
 async def test_a_job_that_has_ended_long_ago_is_told_with_its_logs(stage: Stage, logs: Logs) -> None:
@@ -422,7 +426,7 @@ async def test_what_was_told_over_one_connection_is_not_told_over_the_next(stage
     [
         (unavailable("dial tcp 10.0.0.7:10250: no route to host"), "dial tcp 10.0.0.7:10250: no route to host"),
         (
-            from_status({"code": 403, "reason": "Forbidden", "message": "no"}),
+            error_from_status({"code": 403, "reason": "Forbidden", "message": "no"}),
             "you may not get pods/log in this namespace",
         ),
     ],
@@ -430,7 +434,7 @@ async def test_what_was_told_over_one_connection_is_not_told_over_the_next(stage
 async def test_a_log_that_nobody_can_give_is_said_once_and_not_waited_for(
     stage: Stage, logs: Logs, monkeypatch: pytest.MonkeyPatch, refusal: ApiError, words: str
 ) -> None:
-    monkeypatch.setattr(log_listener, "LAST_WORDS", 10 * PATIENCE)
+    monkeypatch.setattr(log_listener, "DRAIN_TIMEOUT", 10 * PATIENCE)
     logs.refusal = refusal
     await stage.submit("digits", Worker=group(1))
     watching = await watcher(stage, "digits")
@@ -476,8 +480,8 @@ async def test_a_log_that_is_cut_again_and_again_is_no_log_that_cannot_be_read(s
 
 async def test_a_cluster_that_goes_away_is_said_to_whoever_follows(stage: Stage) -> None:
     await stage.submit("digits", Worker=group(1))
-    job = await find(stage.world.client, "digits", "default")
-    follower = Follower(job, stage.world.clock, lambda _: None)
+    job = await find_job(stage.world.client, "digits", "default")
+    follower = JobFollower(job, stage.world.clock, lambda _: None)
 
     with pytest.raises(Unavailable):
         await follower.follow(Gone())  # type: ignore[arg-type]
@@ -496,7 +500,7 @@ class Here:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    async def follow(self, follower: Follower, *_: object) -> None:
+    async def follow(self, follower: JobFollower, *_: object) -> None:
         await follower.follow(self._stage.world.client)
 
 
@@ -512,7 +516,7 @@ async def test_a_job_that_loses_its_places_is_followed_until_it_has_new_ones_and
     await seen.until("Running")
     terminal = Terminal(is_live=False, shows_logs=False, colors_out=False, colors_err=False)
     here: Any = Here(stage)
-    waits = asyncio.create_task(await_job(here, seen.follower.job, Awaited(), stage.world.clock, terminal))
+    waits = asyncio.create_task(wait_for_job(here, seen.follower.job, WaitGoal(), stage.world.clock, terminal))
 
     await stage.submit("high", Worker=group(1, cpu="8"), **urgent)
     lost = "preempted by another job (TFJob default/high has priority 1000, this job has priority 0); it is queued"
@@ -534,6 +538,6 @@ async def test_a_job_that_loses_its_places_is_followed_until_it_has_new_ones_and
     await stage.plays("low-worker-0", "Succeeded", 0)
 
     await seen.end()
-    assert (await waits).code == 0
+    assert (await waits).exit_code == 0
     assert seen.told[-1] == "Succeeded"
     assert f"tfjob/low is Running: {lost} again\n" in told

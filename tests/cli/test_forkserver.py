@@ -88,8 +88,8 @@ def test_a_cluster_that_a_command_starts_outlives_it_and_is_known_by_its_home(sh
     server = read_server(Home(shell.home))
 
     assert server is not None
-    assert server.lives()
+    assert server.is_running()
     assert os.getsid(server.pid) == server.pid
     assert os.fsencode(shell.home) in Path(f"/proc/{server.pid}/environ").read_bytes()
     assert shell("down").code == 0
-    assert not server.lives()
+    assert not server.is_running()

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.cli.options.formats import json_text, yaml_text
-from tarragon.client.http.client import Http
-from tarragon.client.http.transport import Server
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.transport import RestConfig
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.core import EVENTS, PODS
 from tarragon.kube.meta import Key
@@ -169,16 +169,18 @@ async def fill(home: Home) -> None:
     server = read_server(home)
     assert server is not None
     resource = FRAMEWORKS[0].resource
-    address = Server(url=server.url, ca_data=home.ca.read_bytes(), token=home.read_token())
-    async with Http(address, random.Random(1)) as cluster:
+    address = RestConfig(url=server.url, ca_data=home.ca.read_bytes(), token=home.read_token())
+    async with HttpClient(address, random.Random(1)) as cluster:
         for name, status in (("broken", a_status(Failed=EVIL)), ("digits", a_status(Created=EVIL))):
             body = json.loads(hostile(name=name, annotations={"a": EVIL}))
             made = await cluster.create(
-                resource.reading(dict), {**body, "metadata": {**body["metadata"], "namespace": "default"}}
+                resource.with_model(dict), {**body, "metadata": {**body["metadata"], "namespace": "default"}}
             )
-            await cluster.patch(resource.reading(dict), Key("default", name), {"status": status}, subresource="status")
+            await cluster.patch(
+                resource.with_model(dict), Key("default", name), {"status": status}, subresource="status"
+            )
             uid = made["metadata"]["uid"]
-            await cluster.create(PODS.reading(dict), a_pod(name, uid))
+            await cluster.create(PODS.with_model(dict), a_pod(name, uid))
             message = [
                 {
                     "name": "tensorflow",
@@ -191,13 +193,13 @@ async def fill(home: Home) -> None:
             ]
             pod = Key("default", f"{name}-worker-0")
             await cluster.patch(
-                PODS.reading(dict),
+                PODS.with_model(dict),
                 pod,
                 {"status": {"phase": "Pending", "containerStatuses": message}},
                 subresource="status",
             )
             await cluster.create(
-                EVENTS.reading(dict),
+                EVENTS.with_model(dict),
                 {
                     "metadata": {"name": f"{name}.1", "namespace": "default"},
                     "involvedObject": {"kind": "TFJob", "namespace": "default", "name": name, "uid": uid},

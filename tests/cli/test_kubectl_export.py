@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tarragon.cli.manifest.kubectl_export import companion_anew, job_anew
+from tarragon.cli.manifest.kubectl_export import as_new_job, as_new_object
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Dialect
-from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, python, worker
 
@@ -42,7 +42,9 @@ def dumped(dialect: Dialect) -> dict[str, Any]:
     }
 
 
-OF_MAPS = [dialect for dialect in FRAMEWORKS[0].dialects if not intake(FRAMEWORKS[0], dumped(dialect)).problems]
+OF_MAPS = [
+    dialect for dialect in FRAMEWORKS[0].dialects if not decode_and_validate(FRAMEWORKS[0], dumped(dialect)).problems
+]
 
 
 @pytest.mark.parametrize("verb", ["run", "submit"])
@@ -60,9 +62,9 @@ def test_a_job_and_its_claim_are_submitted_anew_from_what_get_printed(shell: She
 @pytest.mark.parametrize("dialect", OF_MAPS, ids=lambda dialect: dialect.name)
 def test_it_stays_of_the_generation_that_its_mark_said(dialect: Dialect) -> None:
     body = dumped(dialect)
-    anew = job_anew(FRAMEWORKS[0], body, dialect)
+    anew = as_new_job(FRAMEWORKS[0], body, dialect)
 
-    assert intake(FRAMEWORKS[0], anew).dialect is dialect
+    assert decode_and_validate(FRAMEWORKS[0], anew).dialect is dialect
     assert not anew["metadata"].keys() & BY_SERVERS.keys()
     assert "status" not in anew
 
@@ -70,7 +72,7 @@ def test_it_stays_of_the_generation_that_its_mark_said(dialect: Dialect) -> None
 def test_what_nobody_has_dumped_stays_as_it_is() -> None:
     plain = json.loads(CLAIM)
 
-    assert companion_anew(plain) is plain
+    assert as_new_object(plain) is plain
 
 
 def test_a_claim_does_not_ask_for_the_volume_that_was_found_for_the_former_one() -> None:
@@ -80,7 +82,7 @@ def test_a_claim_does_not_ask_for_the_volume_that_was_found_for_the_former_one()
     claim["spec"]["volumeName"] = "pvc-1"
     claim["status"] = {"phase": "Bound"}
 
-    assert companion_anew(claim) == json.loads(CLAIM)
+    assert as_new_object(claim) == json.loads(CLAIM)
 
 
 def test_a_service_keeps_that_it_has_no_address_and_loses_the_one_it_was_given() -> None:
@@ -88,5 +90,5 @@ def test_a_service_keeps_that_it_has_no_address_and_loses_the_one_it_was_given()
         spec = {"clusterIP": address, "clusterIPs": [address]}
         return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", **BY_SERVERS}, "spec": spec}
 
-    assert companion_anew(service("None"))["spec"]["clusterIP"] == "None"
-    assert companion_anew(service("10.0.0.7"))["spec"] == {}
+    assert as_new_object(service("None"))["spec"]["clusterIP"] == "None"
+    assert as_new_object(service("10.0.0.7"))["spec"] == {}

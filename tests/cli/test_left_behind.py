@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tarragon.cli.jobs.deletion import still_there
-from tarragon.cli.jobview.jobs import find
+from tarragon.cli.jobs.deletion import remaining_dependencies
+from tarragon.cli.jobview.jobs import find_job
 from tarragon.kube.core import CONFIG_MAPS
 from tests.operator.stage import a_stage, group
 
@@ -17,6 +17,6 @@ async def test_what_never_was_is_not_said_to_be_left(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
         await stage.world.create(CONFIG_MAPS, "code")
         await stage.submit("job", Worker=worker)
-        job = await find(stage.world.client, "job", "default")
+        job = await find_job(stage.world.client, "job", "default")
 
-        assert await still_there(stage.world.client, job) == ["ConfigMap code"]
+        assert await remaining_dependencies(stage.world.client, job) == ["ConfigMap code"]

@@ -7,12 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.cli.jobview.leftovers import used
+from tarragon.cli.jobview.leftovers import used_objects
 from tarragon.cli.manifest import local_images
-from tarragon.cli.targets.embedded_nodes import node, settings_of
-from tarragon.cli.targets.environment import Made, calls_python, has_module, install_command, installer, python_of
+from tarragon.cli.targets.embedded_nodes import node_settings, parse_node
+from tarragon.cli.targets.environment import (
+    InstallTools,
+    calls_python,
+    has_module,
+    install_command,
+    install_command_for,
+    python_of,
+)
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.kubelet.images.images import Environment, own_environment
+from tarragon.localcluster.kubelet.images.images import Environment, current_environment
 from tarragon.localcluster.kubelet.pod import launch
 
 
@@ -37,7 +44,7 @@ def test_a_module_is_found_where_it_lies_without_being_imported(environment: Env
     assert has_module(environment, "tensorflow")
     assert has_module(environment, "six")
     assert not has_module(environment, "torch")
-    assert has_module(own_environment(), "click")
+    assert has_module(current_environment(), "click")
 
 
 def test_of_a_folder_without_python_nobody_knows(tmp_path: Path) -> None:
@@ -46,7 +53,7 @@ def test_of_a_folder_without_python_nobody_knows(tmp_path: Path) -> None:
 
 def test_the_install_command_names_the_python_of_the_environment(environment: Environment) -> None:
     assert python_of(environment) == f"{environment.folder}/bin/python"
-    assert python_of(environment) in installer(environment)
+    assert python_of(environment) in install_command_for(environment)
 
 
 @pytest.mark.parametrize(
@@ -73,44 +80,53 @@ def test_what_a_job_uses_is_left_when_it_is_deleted_and_named_once() -> None:
     ]
     template = {"spec": {"containers": [], "volumes": volumes}}
 
-    found = used({"spec": {"tfReplicaSpecs": {"PS": {"template": template}, "Worker": {"template": template}}}})
+    found = used_objects({"spec": {"tfReplicaSpecs": {"PS": {"template": template}, "Worker": {"template": template}}}})
 
     assert found == [("ConfigMap", "code"), ("PersistentVolumeClaim", "data")]
 
 
 def test_a_node_that_was_described_is_strict_and_this_machine_is_not(tmp_path: Path) -> None:
-    described = settings_of([node("name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4")], Home(tmp_path))
-    machine = settings_of([], Home(tmp_path))
+    described = node_settings([parse_node("name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4")], Home(tmp_path))
+    machine = node_settings([], Home(tmp_path))
 
     assert [found.name for found in described] == ["a"]
     assert described[0].capacity["cpu"] == 8000
-    assert described[0].shared == frozenset()
+    assert described[0].overcommitted == frozenset()
     assert len(described[0].gpus) == 4
-    assert machine[0].shared == {"cpu"}
+    assert machine[0].overcommitted == {"cpu"}
 
 
 @pytest.mark.parametrize(
     ("made", "command"),
     [
         (
-            Made(folder=Path("/v/tarragon"), python="/v/tarragon/bin/python", has_pip=True, by_pipx=True, uv="uv"),
+            InstallTools(
+                folder=Path("/v/tarragon"), python="/v/tarragon/bin/python", has_pip=True, is_pipx=True, uv="uv"
+            ),
             "pipx runpip tarragon install",
         ),
-        (Made(folder=Path("/env"), python="/env/bin/python", has_pip=True, uv="uv"), "/env/bin/python -m pip install"),
         (
-            Made(folder=Path("/uv/tools/tarragon"), python="/uv/tools/tarragon/bin/python", has_pip=False, uv="uv"),
+            InstallTools(folder=Path("/env"), python="/env/bin/python", has_pip=True, uv="uv"),
+            "/env/bin/python -m pip install",
+        ),
+        (
+            InstallTools(
+                folder=Path("/uv/tools/tarragon"), python="/uv/tools/tarragon/bin/python", has_pip=False, uv="uv"
+            ),
             "uv pip install --python /uv/tools/tarragon/bin/python",
         ),
         (
-            Made(folder=Path("/a b/.venv"), python="/a b/.venv/bin/python", has_pip=False, uv="/a b/.tools/bin/uv"),
+            InstallTools(
+                folder=Path("/a b/.venv"), python="/a b/.venv/bin/python", has_pip=False, uv="/a b/.tools/bin/uv"
+            ),
             "'/a b/.tools/bin/uv' pip install --python '/a b/.venv/bin/python'",
         ),
         (
-            Made(folder=Path("/env"), python="/env/bin/python", has_pip=False),
+            InstallTools(folder=Path("/env"), python="/env/bin/python", has_pip=False),
             "/env/bin/python -m ensurepip && /env/bin/python -m pip install",
         ),
     ],
     ids=["pipx", "pip", "uv tool", "checkout", "neither pip nor uv"],
 )
-def test_what_installs_something_is_the_tool_that_made_the_environment(made: Made, command: str) -> None:
+def test_what_installs_something_is_the_tool_that_made_the_environment(made: InstallTools, command: str) -> None:
     assert install_command(made) == command

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.cli.manifest.local_paths import Machine, only_here
+from tarragon.cli.manifest.local_paths import LocalMachine, local_only_files
 
 FILES = {
     "/home/me/digits/train.py",
@@ -15,20 +15,23 @@ FILES = {
     "/tmp/model",  # noqa: S108 - nothing is written there
     "/home/me/digits/worker",
 }
-MACHINE = Machine(folder="/home/me/digits", home="/home/me", exists=FILES.__contains__)
-ROOTS = Machine(folder="/root/digits", home="/root", exists={"/root/digits/train.py"}.__contains__)
+MACHINE = LocalMachine(folder="/home/me/digits", home="/home/me", exists=FILES.__contains__)
+ROOTS = LocalMachine(folder="/root/digits", home="/root", exists={"/root/digits/train.py"}.__contains__)
 PUBLIC = "tensorflow/tensorflow:2.21.0"
 OWN = "registry.example.com/team/digits:7"
 
 
-def warnings(command: Sequence[str], image: str = PUBLIC, machine: Machine = MACHINE) -> list[str]:
+def warnings(command: Sequence[str], image: str = PUBLIC, machine: LocalMachine = MACHINE) -> list[str]:
     return told({"image": image, "command": list(command)}, machine)
 
 
-def told(fields: Mapping[str, Any], machine: Machine = MACHINE) -> list[str]:
+def told(fields: Mapping[str, Any], machine: LocalMachine = MACHINE) -> list[str]:
     container = {"name": "tensorflow", "image": PUBLIC, **fields}
     template = {"spec": {"containers": [container]}}
-    return [str(each) for each in only_here({"spec": {"tfReplicaSpecs": {"Worker": {"template": template}}}}, machine)]
+    return [
+        str(each)
+        for each in local_only_files({"spec": {"tfReplicaSpecs": {"Worker": {"template": template}}}}, machine)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_a_file_is_told_once_with_where_it_is_named_and_what_to_do() -> None:
     template = {"spec": {"containers": [container, 5]}}
     job = {"spec": {"tfReplicaSpecs": {kind: {"template": template} for kind in ("PS", "Worker")}}}
 
-    [only] = only_here(job, MACHINE)
+    [only] = local_only_files(job, MACHINE)
 
     assert str(only) == (
         "spec.tfReplicaSpecs.PS.template.spec.containers[0]: uses train.py, which exists on this machine "

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.base.escaping import ESC
-from tarragon.cli.jobview.log_book import Instance, LogBook
-from tarragon.cli.output.log_lines import Lines, Position, shown, stamped
+from tarragon.base.escaping import STYLE_ESCAPE
+from tarragon.cli.jobview.log_book import ContainerRun, LogPositions
+from tarragon.cli.output.log_lines import LineSplitter, LogPosition, split_stamp, terminal_text
 from tests.cli.scenes import worker
 
 FIRST = "2026-11-21T12:00:00.1Z first"
 SECOND = "2026-11-21T12:00:00.10000001Z second"
-RUN = Instance(worker(0), "uid", "tensorflow", 0)
+RUN = ContainerRun(worker(0), "uid", "tensorflow", 0)
 
 
 def test_a_line_that_came_in_pieces_is_put_together() -> None:
-    lines = Lines()
+    lines = LineSplitter()
 
     assert [lines.feed(chunk) for chunk in (b"lo", b"ss=0.1\nlo", b"ss=0.0")] == [[], ["loss=0.1"], []]
     assert lines.finish() == ["loss=0.0"]
@@ -28,7 +28,7 @@ def test_a_line_that_came_in_pieces_is_put_together() -> None:
 def test_however_a_stream_is_cut_its_lines_are_the_same(texts: list[str], dice: random.Random) -> None:
     data = "".join(f"{text}\n" for text in texts).encode()
     cuts = sorted({0, len(data), *(dice.randint(0, len(data)) for _ in range(5))})
-    lines = Lines()
+    lines = LineSplitter()
 
     found = [line for start, end in itertools.pairwise(cuts) for line in lines.feed(data[start:end])]
 
@@ -36,48 +36,48 @@ def test_however_a_stream_is_cut_its_lines_are_the_same(texts: list[str], dice: 
 
 
 def test_a_line_without_end_is_cut_before_it_fills_the_memory() -> None:
-    lines = Lines()
+    lines = LineSplitter()
 
     assert len(lines.feed(b"x" * (1 << 20))) == 0
     assert len(lines.feed(b"x")) == 1
 
 
 def test_bytes_that_are_no_text_are_no_error() -> None:
-    assert Lines().feed(b"\xff\xfe!\n") == ["��!"]
+    assert LineSplitter().feed(b"\xff\xfe!\n") == ["��!"]
 
 
 def test_moments_compare_as_times_whatever_zeros_were_left_out() -> None:
-    assert stamped(FIRST)[0] < stamped(SECOND)[0]
-    assert stamped(FIRST)[1] == "first"
+    assert split_stamp(FIRST)[0] < split_stamp(SECOND)[0]
+    assert split_stamp(FIRST)[1] == "first"
 
 
 def test_a_line_without_a_moment_is_left_as_it_is() -> None:
-    assert stamped("Epoch 1/5") == (("", ""), "Epoch 1/5")
+    assert split_stamp("Epoch 1/5") == (("", ""), "Epoch 1/5")
 
 
 def test_a_log_that_is_read_again_repeats_nothing_and_loses_nothing() -> None:
-    book = LogBook()
-    book.begin(RUN)
-    book.new(RUN, [FIRST, SECOND, SECOND])
-    book.begin(RUN)
+    book = LogPositions()
+    book.start(RUN)
+    book.new_lines(RUN, [FIRST, SECOND, SECOND])
+    book.start(RUN)
 
-    fresh = book.new(RUN, [FIRST, SECOND, SECOND, SECOND, "2026-11-21T12:00:01Z third"])
+    fresh = book.new_lines(RUN, [FIRST, SECOND, SECOND, SECOND, "2026-11-21T12:00:01Z third"])
 
     assert [text for _, text in fresh] == ["second", "third"]
 
 
 def test_a_restarted_container_that_answers_for_the_run_before_is_not_told_twice() -> None:
-    book = LogBook()
-    book.begin(RUN)
-    book.new(RUN, [SECOND])
-    after_restart = Instance(worker(0), "uid", "tensorflow", 1)
-    book.begin(after_restart)
+    book = LogPositions()
+    book.start(RUN)
+    book.new_lines(RUN, [SECOND])
+    after_restart = ContainerRun(worker(0), "uid", "tensorflow", 1)
+    book.start(after_restart)
 
-    assert book.new(after_restart, [SECOND]) == []
+    assert book.new_lines(after_restart, [SECOND]) == []
 
 
 def test_two_lines_of_one_moment_are_two_lines() -> None:
-    position = Position()
+    position = LogPosition()
 
     assert [position.is_new(("t", "1")), position.is_new(("t", "1"))] == [True, True]
 
@@ -102,25 +102,25 @@ def test_two_lines_of_one_moment_are_two_lines() -> None:
     ],
 )
 def test_what_a_program_prints_cannot_move_the_cursor(line: str, seen: str) -> None:
-    assert shown(line, colors=True).replace(ESC, "\x1b") == seen
+    assert terminal_text(line, colors=True).replace(STYLE_ESCAPE, "\x1b") == seen
 
 
 def test_without_colors_there_are_none() -> None:
-    assert shown("\x1b[31mred\x1b[0m", colors=False) == "red"
+    assert terminal_text("\x1b[31mred\x1b[0m", colors=False) == "red"
 
 
 def test_a_life_that_was_overtaken_by_the_next_one_is_told_late_and_once() -> None:
-    book = LogBook()
+    book = LogPositions()
     first_life = ["2026-01-01T10:00:00Z first"]
-    book.new(RUN, ["2026-01-01T10:00:01Z second", "2026-01-01T10:00:02Z third"])
+    book.new_lines(RUN, ["2026-01-01T10:00:01Z second", "2026-01-01T10:00:02Z third"])
 
-    late = book.overtaken(RUN, first_life)
-    book.begin(RUN)
+    late = book.missed_lines(RUN, first_life)
+    book.start(RUN)
 
     assert late == [("2026-01-01T10:00:00Z", "first")]
-    assert book.new(RUN, first_life) == []
-    assert book.overtaken(RUN, ["2026-01-01T10:00:01Z second", "2026-01-01T10:00:02Z third"]) == []
+    assert book.new_lines(RUN, first_life) == []
+    assert book.missed_lines(RUN, ["2026-01-01T10:00:01Z second", "2026-01-01T10:00:02Z third"]) == []
 
 
 def test_where_nothing_was_told_nothing_was_overtaken() -> None:
-    assert LogBook().overtaken(RUN, ["2026-01-01T10:00:00Z first"]) == []
+    assert LogPositions().missed_lines(RUN, ["2026-01-01T10:00:00Z first"]) == []

@@ -9,10 +9,10 @@ from dataclasses import replace
 import click
 import pytest
 
-from tarragon.cli.main import root
-from tarragon.cli.options.arguments import instant
-from tarragon.cli.options.command_tree import COMMANDS, first_page
-from tarragon.cli.options.settings import Settings
+from tarragon.cli.main import root_command
+from tarragon.cli.options.arguments import timestamp
+from tarragon.cli.options.command_tree import COMMANDS, help_page
+from tarragon.cli.options.settings import GlobalOptions
 from tests.cli.conftest import Shell
 from tests.conftest import others_can_reach
 
@@ -28,7 +28,7 @@ _WITH_HOOK = "import sys\nfrom tarragon.cli.options.error_output import bug\nsys
 
 
 def test_the_first_page_names_every_command_and_nothing_else() -> None:
-    table = first_page("tarragon", "tarragon").partition("\n\n")[2].partition("\n\n")[0]
+    table = help_page("tarragon", "tarragon").partition("\n\n")[2].partition("\n\n")[0]
     titles = {"Train", "Look", "Change", "Local", "Cluster", "Files", "More"}
     words = re.compile(r"(run|submit|validate|wait|logs|why|top) {2,}\S.*?(?= {4,}|$)", re.MULTILINE)
     explained = words.sub(r"\1", table)
@@ -37,13 +37,13 @@ def test_the_first_page_names_every_command_and_nothing_else() -> None:
 
 
 def test_the_first_page_fits_a_small_terminal() -> None:
-    assert all(max(map(len, first_page(name, name).splitlines())) <= 80 for name in ("tarragon", "kubectl tarragon"))
+    assert all(max(map(len, help_page(name, name).splitlines())) <= 80 for name in ("tarragon", "kubectl tarragon"))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_its_help_and_examples_of_no_flag_without_words(name: str) -> None:
-    context = click.Context(root, obj=Settings())
-    command = root.get_command(context, name)
+    context = click.Context(root_command, obj=GlobalOptions())
+    command = root_command.get_command(context, name)
 
     assert command is not None
     assert command.name == name
@@ -156,7 +156,7 @@ def test_every_flag_has_a_variable(shell: Shell) -> None:
     ],
 )
 def test_the_variable_of_a_flag_is_called_after_it(name: str, flag: str, variable: str) -> None:
-    command = root.get_command(click.Context(root), name)
+    command = root_command.get_command(click.Context(root_command), name)
 
     assert command is not None
     options = [param for param in command.params if flag in param.opts]
@@ -206,7 +206,7 @@ def test_the_trace_of_a_bug_is_its_owners_alone(shell: Shell, open_umask: None) 
 @pytest.mark.parametrize("text", ["yesterday", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
 def test_what_is_no_time_is_a_bad_parameter(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not a time"):
-        instant(text)
+        timestamp(text)
 
 
 def test_a_reader_that_goes_away_is_no_error(shell: Shell) -> None:

@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
 from tests.cli.conftest import Shell
@@ -51,7 +51,7 @@ async def test_hollow_nodes_are_there_until_they_are_ended(shell: Shell, control
     config = str(control_plane.kubeconfig)
     going = shell.start("node", "--kubeconfig", config, "--name", "cli", "--hollow", "2", "--cpu", "7")
     going.until("ready  2 hollow nodes")
-    async with Http(kubeconfig({}, path=control_plane.kubeconfig).server, random.Random(1)) as cluster:
+    async with HttpClient(load_kubeconfig({}, path=control_plane.kubeconfig).rest_config, random.Random(1)) as cluster:
         nodes = [await cluster.get(NODES, Key("", name)) for name in ("cli-0", "cli-1")]
         going.signal(signal.SIGTERM)
         ended = going.ended()

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tarragon.cli.jobview.pod_templates import templates
-from tarragon.cli.manifest.overrides import annotated, assigned, without_gpus
+from tarragon.cli.jobview.pod_templates import pod_templates
+from tarragon.cli.manifest.overrides import set_path, with_annotations_in_templates, without_gpus
 from tarragon.kube.meta import JsonObject
 
 
@@ -20,27 +20,27 @@ def job() -> JsonObject:
 def test_a_value_is_set_where_the_path_leads_and_nowhere_else() -> None:
     before = job()
 
-    after = assigned(before, "spec.tfReplicaSpecs.Worker.replicas", 3)
+    after = set_path(before, "spec.tfReplicaSpecs.Worker.replicas", 3)
 
     assert after["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] == 3
     assert before == job()
 
 
 def test_maps_on_the_way_are_made() -> None:
-    assert assigned({}, "spec.runPolicy.backoffLimit", 2) == {"spec": {"runPolicy": {"backoffLimit": 2}}}
+    assert set_path({}, "spec.runPolicy.backoffLimit", 2) == {"spec": {"runPolicy": {"backoffLimit": 2}}}
 
 
 @pytest.mark.parametrize("element", ["[0]", "[tensorflow]"])
 def test_an_element_of_a_list_is_named_by_its_place_or_its_name(element: str) -> None:
     path = f"spec.tfReplicaSpecs.Worker.template.spec.containers{element}.image"
 
-    after = assigned(job(), path, "other")
+    after = set_path(job(), path, "other")
 
     assert after["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["image"] == "other"
 
 
 def test_a_name_with_dots_is_quoted() -> None:
-    after = assigned({}, 'metadata.annotations."tarragon.dev/resize"', "restart")
+    after = set_path({}, 'metadata.annotations."tarragon.dev/resize"', "restart")
 
     assert after == {"metadata": {"annotations": {"tarragon.dev/resize": "restart"}}}
 
@@ -59,7 +59,7 @@ def test_a_name_with_dots_is_quoted() -> None:
 )
 def test_a_path_that_leads_nowhere_says_why(path: str, words: str) -> None:
     with pytest.raises(ValueError, match=words.replace("[", r"\[")):
-        assigned(job(), path, 1)
+        set_path(job(), path, 1)
 
 
 def test_the_gpu_of_2017_is_one_too() -> None:
@@ -94,13 +94,13 @@ def test_every_request_for_a_gpu_can_be_taken_out_and_nothing_else() -> None:
     ],
 )
 def test_every_shape_of_a_job_has_its_pod_templates_annotated(spec: JsonObject) -> None:
-    after = annotated({"spec": spec}, {"tarragon.dev/workdir": "/home/me"})
+    after = with_annotations_in_templates({"spec": spec}, {"tarragon.dev/workdir": "/home/me"})
 
-    assert [template["metadata"] for _, template in templates(after)] == [
+    assert [template["metadata"] for _, template in pod_templates(after)] == [
         {"annotations": {"tarragon.dev/workdir": "/home/me"}}
     ]
 
 
 def test_what_is_no_job_is_left_alone() -> None:
-    assert annotated({"spec": 5}, {"a": "b"}) == {"spec": 5}
+    assert with_annotations_in_templates({"spec": 5}, {"a": "b"}) == {"spec": 5}
     assert without_gpus({"spec": None}) == ({"spec": None}, [])

@@ -10,17 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from tarragon.cli.jobview.jobs import Known, known, pods_of
-from tarragon.cli.top.known import Scene
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.port import EVERYTHING
+from tarragon.cli.jobview.jobs import ClusterJob, pods_of, read_job
+from tarragon.cli.top.known import WatchedState
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.port import ALL_OBJECTS
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import NAMESPACES, PODS, Pod
 from tarragon.kube.meta import CustomObject, Key, OwnerReference
 from tarragon.localcluster.kubelet.base.layout import LogFolder
-from tarragon.localcluster.kubelet.pod.stored_logs import KeptPod, PodFacts
+from tarragon.localcluster.kubelet.pod.stored_logs import PodFacts, StoredPodLogs
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, python, worker
 
@@ -39,11 +39,11 @@ WRONG = pytest.mark.parametrize(
 )
 
 
-def a_job() -> Known:
+def a_job() -> ClusterJob:
     metadata = {"name": "victim", "namespace": "va", "uid": "u-1"}
     spec = {"tfReplicaSpecs": {"Worker": group(python("pass"), 2)}}
     body = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": metadata, "spec": spec}
-    return known(FRAMEWORKS[0], decode(encode(body), CustomObject))
+    return read_job(FRAMEWORKS[0], decode(encode(body), CustomObject))
 
 
 def a_pod(called: str = "victim-worker-0", /, **wrong: str) -> Pod:
@@ -66,7 +66,7 @@ def test_only_pods_that_the_job_controls_are_its_replicas(wrong: dict[str, str])
 
 @WRONG
 def test_top_counts_only_pods_that_the_job_controls(wrong: dict[str, str]) -> None:
-    scene, job = Scene(), a_job()
+    scene, job = WatchedState(), a_job()
     true, false = a_pod(), a_pod("victim-worker-1", **wrong)
     for pod in (true, false):
         scene.pod_changed(pod.metadata.key, None, pod)
@@ -80,17 +80,17 @@ def test_top_counts_only_pods_that_the_job_controls(wrong: dict[str, str]) -> No
 def test_logs_on_this_machine_are_the_jobs_if_it_controlled_the_pod(wrong: dict[str, str]) -> None:
     folder, owner = LogFolder(Path("nowhere")), a_job().as_owner
 
-    assert KeptPod(facts(), folder).is_of(owner)
-    assert not KeptPod(facts(**wrong), folder).is_of(owner)
+    assert StoredPodLogs(facts(), folder).is_controlled_by(owner)
+    assert not StoredPodLogs(facts(**wrong), folder).is_controlled_by(owner)
 
 
 def test_logs_that_an_earlier_version_has_kept_are_told_apart_by_the_uid_alone() -> None:
     folder, owner = LogFolder(Path("nowhere")), a_job().as_owner
     earlier = PodFacts(namespace="va", name="p", uid="p", owner="u-1")
 
-    assert KeptPod(earlier, folder).is_of(owner)
-    assert not KeptPod(msgspec.structs.replace(earlier, owner="u-2"), folder).is_of(owner)
-    assert not KeptPod(msgspec.structs.replace(earlier, owner=""), folder).is_of(owner)
+    assert StoredPodLogs(earlier, folder).is_controlled_by(owner)
+    assert not StoredPodLogs(msgspec.structs.replace(earlier, owner="u-2"), folder).is_controlled_by(owner)
+    assert not StoredPodLogs(msgspec.structs.replace(earlier, owner=""), folder).is_controlled_by(owner)
 
 
 def test_no_command_shows_a_forged_pod_as_the_jobs(shell: Shell) -> None:
@@ -116,9 +116,9 @@ def test_no_command_shows_a_forged_pod_as_the_jobs(shell: Shell) -> None:
 
 async def forge_pods(config: Path) -> None:
     """Return when they have ended: one in another namespace, two beside the job, one of them without any owner."""
-    async with Http(kubeconfig({}, path=config).server, random.Random(1)) as http:
+    async with HttpClient(load_kubeconfig({}, path=config).rest_config, random.Random(1)) as http:
         await http.create(NAMESPACES, {"metadata": {"name": "vb"}})
-        true = await http.get(PODS.reading(dict), Key("default", "victim-worker-0"))
+        true = await http.get(PODS.with_model(dict), Key("default", "victim-worker-0"))
         (owner,) = true["metadata"]["ownerReferences"]
         nowhere = {**owner, "apiVersion": "nowhere.example/v1"}
         keys = {
@@ -133,7 +133,7 @@ async def forge_pods(config: Path) -> None:
             await http.create(PODS, {"metadata": {**metadata, "ownerReferences": owners}, "spec": spec})
         listing = await http.list(PODS)
         left = set(keys) - {pod.metadata.key for pod in listing.items if pod.is_finished}
-        async for event in http.watch(PODS, EVERYTHING, listing.resource_version):
+        async for event in http.watch(PODS, ALL_OBJECTS, listing.resource_version):
             if not left:
                 return
             if event.object is not None and event.object.is_finished:

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from tarragon.cli.explain.explanation import explained
-from tarragon.cli.explain.queue_status import Standing, standing_of
-from tarragon.cli.jobview.jobs import find
-from tarragon.cli.jobview.target import Looker, Prompt
-from tarragon.cli.report.wait_report import starts_fields, starts_line
+from tarragon.cli.explain.explanation import explanation_lines
+from tarragon.cli.explain.queue_status import QueueStatus, queue_status
+from tarragon.cli.jobview.jobs import find_job
+from tarragon.cli.jobview.target import ClusterReader, CommandPrefix
+from tarragon.cli.report.wait_report import start_estimate_fields, start_estimate_line
 from tarragon.client.errors import Forbidden, Unavailable
-from tarragon.client.port import EVERYTHING, Listing, Selection
-from tarragon.kube.codec import timestamp
+from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector
+from tarragon.kube.codec import format_time
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from tarragon.kube.meta import Key, Resource
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.config.published import RULES, SHARES
-from tarragon.scheduling.api.rules import Queue, Rules
-from tarragon.scheduling.explain.forecast import Forecast, Unknown
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.plan.config.published import RULES_CONFIG_MAP, SHARES_CONFIG_MAP
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
+from tarragon.scheduling.explain.forecast import Forecast, NoForecast
 from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import TFJOBS, Stage, a_stage, group, job
 
@@ -35,7 +35,7 @@ GPU = "nvidia.com/gpu"
 class Eyes:
     """Reads as somebody who may list these kinds in their own namespace only, or not at all."""
 
-    def __init__(self, looker: Looker, hidden: Mapping[str, bool]) -> None:
+    def __init__(self, looker: ClusterReader, hidden: Mapping[str, bool]) -> None:
         """By full name: whether it can be listed in a namespace."""
         self._looker = looker
         self._hidden = hidden
@@ -43,16 +43,16 @@ class Eyes:
     async def get(self, resource: Resource[Any], key: Key) -> Any:
         return await self._looker.get(resource, key)
 
-    async def list(self, resource: Resource[Any], selection: Selection = EVERYTHING) -> Listing[Any]:
+    async def list(self, resource: Resource[Any], selection: Selector = ALL_OBJECTS) -> ObjectList[Any]:
         visible = self._hidden.get(resource.full_name, True)
         if not visible or (resource.full_name in self._hidden and not selection.namespace):
             raise Forbidden({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"})
         return await self._looker.list(resource, selection)
 
 
-async def standing(stage: Stage, name: str, hidden: Mapping[str, bool] | None = None) -> Standing:
+async def standing(stage: Stage, name: str, hidden: Mapping[str, bool] | None = None) -> QueueStatus:
     eyes = Eyes(stage.world.client, hidden or {})
-    return await standing_of(eyes, await find(eyes, name, "default"), stage.world.clock)
+    return await queue_status(eyes, await find_job(eyes, name, "default"), stage.world.clock)
 
 
 async def waits(stage: Stage, *names: str) -> None:
@@ -72,7 +72,7 @@ async def runs_and_ends(stage: Stage, name: str, pods: Sequence[str]) -> None:
 
 async def lasted_a_minute(stage: Stage, name: str) -> None:
     completed = dt.datetime.fromisoformat(stage.job(name)["status"]["completionTime"])
-    admitted = timestamp(completed - dt.timedelta(seconds=60))
+    admitted = format_time(completed - dt.timedelta(seconds=60))
     patch = {"status": {"tarragon": {"admission": {"admitted": admitted}}}}
     await stage.world.client.patch(TFJOBS, Key("default", name), patch, subresource="status")
     await stage.world.until(lambda: stage.admission(name)["admitted"] == admitted)
@@ -80,9 +80,9 @@ async def lasted_a_minute(stage: Stage, name: str) -> None:
 
 async def start(stage: Stage, **options: Any) -> None:
     """An operator that has said by what it decides."""
-    made = Options(**{"seed": 1, "published_in": "default", **options})
+    made = OperatorOptions(**{"seed": 1, "published_in": "default", **options})
     stage.start(Operator(stage.world.client, stage.world.clock, made).run())
-    await stage.world.until(lambda: f"configmaps/default/{RULES}" in stage.world.objects)
+    await stage.world.until(lambda: f"configmaps/default/{RULES_CONFIG_MAP}" in stage.world.objects)
 
 
 async def busy(stage: Stage, **options: Any) -> None:
@@ -107,7 +107,7 @@ async def test_it_is_told_who_is_ahead_who_holds_what_and_what_would_help(tmp_pa
         third = await standing(stage, "third")
         told = list(third.lines(NOON))
 
-    assert third.place == ", at position 2 of 2"
+    assert third.position_text == ", at position 2 of 2"
     assert told == [
         "  ahead of it: second (2 replicas, 2 GPUs)",
         "  node a has no room: 0 of 2 nvidia.com/gpu free; held by first (2 nvidia.com/gpu)",
@@ -123,7 +123,9 @@ async def test_it_is_told_who_is_ahead_who_holds_what_and_what_would_help(tmp_pa
 
 async def test_by_what_the_operator_decides_is_told_where_that_is_not_the_default(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
-        rules = Rules(aged=600, preempts=False, queues={"default": Queue(weight=2)})
+        rules = SchedulingRules(
+            starvation_seconds=600, is_preemption_enabled=False, queues={"default": QueueRules(weight=2)}
+        )
         await busy(stage, policy=POLICIES["fifo"], rules=lambda: rules)
         third = await standing(stage, "third")
 
@@ -145,9 +147,9 @@ async def test_of_an_operator_that_says_nothing_the_defaults_are_assumed_and_tha
         await busy(stage)
         client, told = stage.world.client, []
         for change in ({"policy": "lottery"}, {"policy": None}):
-            await client.patch(CONFIG_MAPS, Key("default", RULES), {"data": change})
+            await client.patch(CONFIG_MAPS, Key("default", RULES_CONFIG_MAP), {"data": change})
             told.append(next((await standing(stage, "third")).lines(NOON)))
-        await client.delete(CONFIG_MAPS, Key("default", RULES))
+        await client.delete(CONFIG_MAPS, Key("default", RULES_CONFIG_MAP))
         third = await standing(stage, "third")
         told.append(next(third.lines(NOON)))
 
@@ -160,26 +162,26 @@ async def test_of_an_operator_that_says_nothing_the_defaults_are_assumed_and_tha
 async def test_who_may_not_read_the_shares_is_told_so_and_not_guessed_for(tmp_path: Path) -> None:
     class Blind(Eyes):
         async def get(self, resource: Resource[Any], key: Key) -> Any:
-            if key.name == SHARES:
+            if key.name == SHARES_CONFIG_MAP:
                 raise Forbidden({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"})
             return await super().get(resource, key)
 
     async with a_stage(tmp_path) as stage:
-        rules = Rules(is_fair=True, queues={"default": Queue(weight=2)})
+        rules = SchedulingRules(is_fair_share=True, queues={"default": QueueRules(weight=2)})
         await busy(stage, rules=lambda: rules)
         eyes = Blind(stage.world.client, {"configmaps": False})
-        third = await standing_of(eyes, await find(eyes, "third", "default"), stage.world.clock)
+        third = await queue_status(eyes, await find_job(eyes, "third", "default"), stage.world.clock)
 
     hidden = "weights and quotas of namespaces (the order of the queue)"
-    assert third.unseen == ["shares"]
-    assert third.starts == Unknown(f"you may not list {hidden}")
+    assert third.forbidden == ["shares"]
+    assert third.expected_start == NoForecast(f"you may not list {hidden}")
     assert f"  not considered, because you may not list: {hidden}" in list(third.lines(NOON))
 
 
 async def test_with_fair_shares_those_are_ahead_whose_namespace_holds_less(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
         await stage.world.client.create(NAMESPACES, {"metadata": {"name": "poor"}})
-        await busy(stage, rules=lambda: Rules(is_fair=True))
+        await busy(stage, rules=lambda: SchedulingRules(is_fair_share=True))
         late = job("late", Worker=group(2, **{GPU: "1"}))
         late["metadata"]["namespace"] = "poor"
         await stage.world.client.create(TFJOBS, late)
@@ -195,7 +197,7 @@ async def test_of_a_job_that_a_quota_keeps_small_it_is_told_which_and_who_else_h
     """To whoever may look at the jobs of its namespace, and at nothing else."""
     async with a_stage(tmp_path) as stage:
         await stage.node("a", **{GPU: "8"})
-        rules = Rules(queues={"default": Queue(quota={GPU: 3000})})
+        rules = SchedulingRules(queues={"default": QueueRules(quota={GPU: 3000})})
         await start(stage, rules=lambda: rules)
         await stage.submit("other", Worker=group(1, **{GPU: "1"}))
         await stage.until_pods("other-worker-0")
@@ -203,10 +205,12 @@ async def test_of_a_job_that_a_quota_keeps_small_it_is_told_which_and_who_else_h
         await stage.submit("elastic", Worker=group(4, **{GPU: "1"}), **bounds)
         await stage.world.until(lambda: "QueueQuotaExceeded" in str(stage.job("elastic").get("status")))
         eyes = Eyes(stage.world.client, {"tfjobs.kubeflow.org": True, "nodes": False, "pods": False})
-        job = await find(eyes, "elastic", "default")
-        told = await standing_of(eyes, job, stage.world.clock)
+        job = await find_job(eyes, "elastic", "default")
+        told = await queue_status(eyes, job, stage.world.clock)
         await stage.world.until(lambda: "NotGrown" in str(stage.job("elastic").get("status")))
-        found = list(explained(await find(eyes, "elastic", "default"), NOON, Prompt("tarragon", "default")))
+        found = list(
+            explanation_lines(await find_job(eyes, "elastic", "default"), NOON, CommandPrefix("tarragon", "default"))
+        )
 
     small = "2 of 4 worker replicas are scheduled: the quota of default is 3 nvidia.com/gpu"
     assert found[0].endswith(f"QueueQuotaExceeded: {small}")
@@ -220,7 +224,7 @@ async def test_the_start_is_foretold_by_the_quota_of_the_namespace(tmp_path: Pat
     """A GPU is free all along, but the namespace holds all that it may."""
     async with a_stage(tmp_path) as stage:
         await stage.node("a", **{GPU: "3"})
-        rules = Rules(queues={"default": Queue(quota={GPU: 2000})})
+        rules = SchedulingRules(queues={"default": QueueRules(quota={GPU: 2000})})
         await start(stage, rules=lambda: rules)
         for number in range(6):
             await runs_and_ends(stage, f"train-{number}", [f"train-{each}-worker-0" for each in range(number + 1)])
@@ -234,15 +238,15 @@ async def test_the_start_is_foretold_by_the_quota_of_the_namespace(tmp_path: Pat
     assert stage.admission("train-8")["wait"]["code"] == "QueueQuotaExceeded"
     held = "train-6 (1 nvidia.com/gpu) and train-7 (1 nvidia.com/gpu)"
     assert f"  other jobs use the quota of default: {held}" in list(found.lines(NOON))
-    assert isinstance(found.starts, Forecast)
-    assert found.starts.likely is not None
+    assert isinstance(found.expected_start, Forecast)
+    assert found.expected_start.likely is not None
     began = dt.datetime.fromisoformat(stage.admission("train-6")["admitted"])
-    assert 55 <= (found.starts.likely - began).total_seconds() <= 65
+    assert 55 <= (found.expected_start.likely - began).total_seconds() <= 65
 
 
 async def test_a_server_that_fails_in_between_is_told_and_not_waited_for(tmp_path: Path) -> None:
     class Failing(Eyes):
-        async def list(self, resource: Resource[Any], selection: Selection = EVERYTHING) -> Listing[Any]:
+        async def list(self, resource: Resource[Any], selection: Selector = ALL_OBJECTS) -> ObjectList[Any]:
             if resource.full_name == PRIORITY_CLASSES.full_name:
                 raise Unavailable({"status": "Failure", "code": 503, "message": "no room for you"})
             return await super().list(resource, selection)
@@ -252,7 +256,7 @@ async def test_a_server_that_fails_in_between_is_told_and_not_waited_for(tmp_pat
         eyes = Failing(stage.world.client, {})
         with pytest.raises(Unavailable, match="no room for you"):
             async with asyncio.timeout(60):
-                await standing_of(eyes, await find(eyes, "third", "default"), stage.world.clock)
+                await queue_status(eyes, await find_job(eyes, "third", "default"), stage.world.clock)
 
 
 async def test_programs_get_the_same_in_fields(tmp_path: Path) -> None:
@@ -280,7 +284,7 @@ async def test_whoever_may_see_jobs_only_is_told_what_could_not_be_looked_at(tmp
         third = await standing(stage, "third", hidden)
         told = list(third.lines(NOON))
 
-    assert third.place == ", at position 2 of 2 that you may see"
+    assert third.position_text == ", at position 2 of 2 that you may see"
     assert told == [
         "  ahead of it: second (2 replicas, 2 GPUs)",
         (
@@ -340,10 +344,10 @@ async def test_when_it_starts_is_told_from_the_jobs_that_have_ended(tmp_path: Pa
         await stage.world.until(lambda: "train-6-worker-0" in stage.pods())
         await stage.submit("train-7", Worker=group(1, **{GPU: "1"}))
         await waits(stage, "train-7")
-        told = (await standing(stage, "train-7")).starts
+        told = (await standing(stage, "train-7")).expected_start
 
     assert isinstance(told, Forecast)
-    assert told.finished == 6
+    assert told.sample_size == 6
     assert told.likely is not None
     began = dt.datetime.fromisoformat(stage.admission("train-6")["admitted"])
     assert 55 <= (told.likely - began).total_seconds() <= 65
@@ -364,12 +368,15 @@ async def test_when_it_starts_is_told_from_the_jobs_that_have_ended(tmp_path: Pa
 def test_the_start_is_told_in_words(minutes: tuple[int, int | None, int | None], words: str) -> None:
     earliest, likely, latest = (None if each is None else NOON + dt.timedelta(minutes=each) for each in minutes)
     assert earliest is not None
-    told = Forecast(earliest=earliest, likely=likely, latest=latest, finished=37)
+    told = Forecast(earliest=earliest, likely=likely, latest=latest, sample_size=37)
 
-    assert starts_line(told, NOON) == words
-    assert starts_fields(told)["from"] == 37
+    assert start_estimate_line(told, NOON) == words
+    assert start_estimate_fields(told)["from"] == 37
 
 
 def test_what_is_not_known_is_not_made_up() -> None:
-    assert starts_line(Unknown("no job has ended"), NOON) == "its start time can't be estimated: no job has ended"
-    assert starts_fields(Unknown("no job has ended")) == {"unknown": "no job has ended"}
+    assert (
+        start_estimate_line(NoForecast("no job has ended"), NOON)
+        == "its start time can't be estimated: no job has ended"
+    )
+    assert start_estimate_fields(NoForecast("no job has ended")) == {"unknown": "no job has ended"}

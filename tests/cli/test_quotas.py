@@ -8,33 +8,33 @@ from dataclasses import replace
 import msgspec
 
 from tarragon.base.resources import CPU
-from tarragon.cli.explain.quotas import holdings
-from tarragon.cli.jobview.jobs import Known, known
+from tarragon.cli.explain.quotas import quota_use_by_others
+from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, JobStatus
-from tarragon.kube.meta import CustomMeta, CustomObject
-from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.kube.meta import CustomObject, CustomObjectMeta
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tests.cli.scenes import BEGIN
 from tests.operator.stage import group
 
-RULES = Rules(queues={"default": Queue(quota={CPU: 8000})})
+RULES = SchedulingRules(queues={"default": QueueRules(quota={CPU: 8000})})
 WORKER, PS = ReplicaType.WORKER, ReplicaType.PS
 
 
-def a_job(name: str, admission: Admission, *finished: Replica) -> Known:
+def a_job(name: str, admission: Admission, *finished: Replica) -> ClusterJob:
     raw = msgspec.Raw(json.dumps({"tfReplicaSpecs": {"Worker": group(2, cpu="1"), "PS": group(1, cpu="1")}}))
-    metadata = CustomMeta(name=name, namespace="default", uid=name, creation_timestamp=BEGIN)
+    metadata = CustomObjectMeta(name=name, namespace="default", uid=name, creation_timestamp=BEGIN)
     found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata, raw_spec=raw)
-    status = JobStatus(phase=Phase.RUNNING, admission=admission, finished=frozenset(finished))
-    return replace(known(FRAMEWORKS[0], found), status=status)
+    status = JobStatus(phase=Phase.RUNNING, admission=admission, succeeded_replicas=frozenset(finished))
+    return replace(read_job(FRAMEWORKS[0], found), status=status)
 
 
 def test_replicas_that_have_finished_hold_nothing_even_where_the_status_was_edited() -> None:
     nodes = {Replica(WORKER, 0): "n", Replica(WORKER, 1): "n", Replica(PS, 0): "n"}
-    whole = Admission(queued=BEGIN, admitted=BEGIN, size={WORKER: 2, PS: 1}, nodes=nodes)
+    whole = Admission(queued_at=BEGIN, admitted_at=BEGIN, size={WORKER: 2, PS: 1}, nodes=nodes)
     edited = replace(whole, size={WORKER: 2})
     jobs = [a_job("a", whole, Replica(WORKER, 0)), a_job("b", edited, Replica(PS, 0)), a_job("me", whole)]
 
-    assert holdings(jobs[2], jobs, RULES) == [("a", {CPU: 2000}), ("b", {CPU: 2000})]
+    assert quota_use_by_others(jobs[2], jobs, RULES) == [("a", {CPU: 2000}), ("b", {CPU: 2000})]

@@ -7,38 +7,38 @@ from dataclasses import replace
 
 import msgspec
 
-from tarragon.cli.jobview.jobs import Known
-from tarragon.cli.jobview.rows import header, row
+from tarragon.cli.jobview.jobs import ClusterJob
+from tarragon.cli.jobview.rows import header, job_row
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow import mlkube
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, Condition, FirstFailure, JobStatus, Obstacle, RestartRecord
-from tarragon.kube.meta import CustomMeta, CustomObject
+from tarragon.job.status import Admission, Blocker, Condition, FirstFailure, JobStatus, RestartRecord
+from tarragon.kube.meta import CustomObject, CustomObjectMeta
 from tests.cli.scenes import BEGIN, at, worker
 
 NARROW = {"is_wide": False, "names_namespace": False}
 
 
-def a_job(status: JobStatus, *, deleted: dt.datetime | None = None) -> Known:
-    metadata = CustomMeta(
+def a_job(status: JobStatus, *, deleted: dt.datetime | None = None) -> ClusterJob:
+    metadata = CustomObjectMeta(
         name="digits", namespace="default", uid="u", creation_timestamp=BEGIN, deletion_timestamp=deleted
     )
     found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata)
-    return Known(framework=FRAMEWORKS[0], object=found, job=None, dialect=None, status=status)
+    return ClusterJob(framework=FRAMEWORKS[0], object=found, job=None, dialect=None, status=status)
 
 
 def going(ready: int = 2) -> JobStatus:
-    admission = Admission(queued=BEGIN, admitted=BEGIN, size={ReplicaType.WORKER: 2})
-    return JobStatus(phase=Phase.RUNNING, ready=ready, admission=admission)
+    admission = Admission(queued_at=BEGIN, admitted_at=BEGIN, size={ReplicaType.WORKER: 2})
+    return JobStatus(phase=Phase.RUNNING, running_replicas=ready, admission=admission)
 
 
-def cell(job: Known, column: str) -> str:
-    return row(job, at(5), **NARROW)[header(**NARROW).index(column)]
+def cell(job: ClusterJob, column: str) -> str:
+    return job_row(job, at(5), **NARROW)[header(**NARROW).index(column)]
 
 
 def test_restarts_in_place_count_as_those_by_a_new_pod_do() -> None:
-    records = {worker(0): RestartRecord(count=2), worker(1): RestartRecord(in_place=1)}
+    records = {worker(0): RestartRecord(pod_restarts=2), worker(1): RestartRecord(container_restarts=1)}
 
     assert cell(a_job(JobStatus(phase=Phase.RUNNING, restarts=records)), "RESTARTS") == "3"
 
@@ -49,7 +49,7 @@ def test_a_job_that_was_deleted_and_is_still_there_is_stopping() -> None:
 
 
 def test_what_keeps_a_replica_from_being_made_is_told_while_the_others_run() -> None:
-    blocked = replace(going(1), obstacle=Obstacle(since=BEGIN, reason="Refused", message="exceeded quota: q"))
+    blocked = replace(going(1), blocker=Blocker(since=BEGIN, reason="Refused", message="exceeded quota: q"))
 
     assert cell(a_job(blocked), "REASON") == "Refused: exceeded quota: q"
 
@@ -90,8 +90,8 @@ def test_what_keeps_a_replica_from_running_is_told_though_nothing_is_given_back(
         is_true=True,
         reason="CrashLoopBackOff",
         message="worker-1: exit code 1",
-        updated=BEGIN,
-        changed=BEGIN,
+        last_update_time=BEGIN,
+        last_transition_time=BEGIN,
     )
 
     assert cell(a_job(replace(going(1), conditions=(stalled,))), "REASON") == "CrashLoopBackOff: worker-1: exit code 1"
@@ -111,8 +111,8 @@ def test_the_reason_of_a_suspended_job_does_not_repeat_its_state() -> None:
         is_true=True,
         reason="TFJobSuspended",
         message="TFJob digits is suspended",
-        updated=BEGIN,
-        changed=BEGIN,
+        last_update_time=BEGIN,
+        last_transition_time=BEGIN,
     )
 
     assert cell(a_job(JobStatus(phase=Phase.SUSPENDED, conditions=(said,))), "REASON") == ""

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tarragon.cli.jobs.editing import CannotChange
-from tarragon.cli.jobs.scaling import Wish, scaling
+from tarragon.cli.jobs.editing import JobNotEditable
+from tarragon.cli.jobs.scaling import RequestedSize, scale_edit
 from tarragon.cli.jobs.suspension import RESUME, SUSPEND
-from tarragon.cli.jobview.jobs import Known, known
-from tarragon.cli.manifest.loading import Refused
+from tarragon.cli.jobview.jobs import ClusterJob, read_job
+from tarragon.cli.manifest.loading import InvalidManifest
 from tarragon.frameworks.catalog import framework_of
 from tarragon.job.model import ReplicaType
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.meta import CustomObject
-from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, python, worker
 
@@ -41,7 +41,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def there(shape: str, **status: Any) -> tuple[Known, dict[str, Any]]:
+def there(shape: str, **status: Any) -> tuple[ClusterJob, dict[str, Any]]:
     """A job of that shape as a cluster has it, marked with its generation."""
     version = "kubeflow.org/v1" if shape == "flat" else shape
     manifest: dict[str, Any] = {
@@ -53,10 +53,10 @@ def there(shape: str, **status: Any) -> tuple[Known, dict[str, Any]]:
     }
     framework = framework_of(version, manifest["kind"])
     assert framework is not None
-    taken = intake(framework, manifest)
+    taken = decode_and_validate(framework, manifest)
     assert taken.dialect is not None, taken.problems
     manifest["metadata"]["annotations"] = {"tarragon.dev/generation": taken.dialect.name}
-    return known(framework, decode(encode(manifest), CustomObject)), manifest
+    return read_job(framework, decode(encode(manifest), CustomObject)), manifest
 
 
 RUNNING = {"state": "Running", "admission": {"size": {"Worker": 2}, "admitted": "2026-11-21T12:00:00Z"}}
@@ -69,8 +69,8 @@ BETWEEN = frozenset({"kubeflow.org/v1alpha2", "kubeflow.org/v1beta2"})
 def test_a_generation_without_a_field_for_it_is_not_suspended_and_what_helps_is_told(shape: str) -> None:
     found, manifest = there(shape)
 
-    with pytest.raises(CannotChange, match=r"has no spec\.runPolicy\.suspend") as refused:
-        SUSPEND.wanted(found, manifest)
+    with pytest.raises(JobNotEditable, match=r"has no spec\.runPolicy\.suspend") as refused:
+        SUSPEND.edited_manifest(found, manifest)
 
     assert "convert --to kubeflow.org/v1" in refused.value.remedy
 
@@ -79,26 +79,26 @@ def test_a_generation_without_a_field_for_it_is_not_suspended_and_what_helps_is_
 def test_every_other_generation_is_suspended_and_resumed_by_the_same_field(shape: str) -> None:
     found, manifest = there(shape)
 
-    suspended = SUSPEND.wanted(found, manifest)
+    suspended = SUSPEND.edited_manifest(found, manifest)
 
     assert suspended["spec"]["runPolicy"]["suspend"] is True
-    after = intake(found.framework, suspended)
+    after = decode_and_validate(found.framework, suspended)
     assert after.job is not None
     assert (after.dialect, after.job.run_policy.suspend) == (found.dialect, True)
-    assert SUSPEND.wanted(found, suspended) is suspended
-    assert RESUME.wanted(found, manifest) is manifest
-    assert RESUME.wanted(found, suspended)["spec"]["runPolicy"]["suspend"] is False
+    assert SUSPEND.edited_manifest(found, suspended) is suspended
+    assert RESUME.edited_manifest(found, manifest) is manifest
+    assert RESUME.edited_manifest(found, suspended)["spec"]["runPolicy"]["suspend"] is False
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_generation_is_scaled_where_its_user_wrote_the_number(shape: str) -> None:
     found, manifest = there(shape)
 
-    after = scaling(Wish(replicas={ReplicaType.WORKER: 1})).wanted(found, manifest)
+    after = scale_edit(RequestedSize(replicas={ReplicaType.WORKER: 1})).edited_manifest(found, manifest)
 
-    taken = intake(found.framework, after)
+    taken = decode_and_validate(found.framework, after)
     assert taken.job is not None
-    assert taken.job.wished()[ReplicaType.WORKER] == 1
+    assert taken.job.requested_size()[ReplicaType.WORKER] == 1
     assert not taken.warnings
     assert ("tfReplicaSpecs" in after["spec"]) is ("tfReplicaSpecs" in SHAPES[shape])
 
@@ -106,9 +106,9 @@ def test_every_generation_is_scaled_where_its_user_wrote_the_number(shape: str) 
 def test_a_list_that_kubectl_has_scaled_beside_is_mended_by_scaling_it() -> None:
     found, manifest = there("kubeflow.org/v1alpha1")
     manifest["spec"] = {**manifest["spec"], "tfReplicaSpecs": {"Worker": {"replicas": 5}}}
-    found = known(found.framework, decode(encode(manifest), CustomObject))
+    found = read_job(found.framework, decode(encode(manifest), CustomObject))
 
-    after = scaling(Wish(replicas={ReplicaType.WORKER: 1})).wanted(found, manifest)
+    after = scale_edit(RequestedSize(replicas={ReplicaType.WORKER: 1})).edited_manifest(found, manifest)
 
     assert "tfReplicaSpecs" not in after["spec"]
     assert after["spec"]["replicaSpecs"][1]["replicas"] == 1
@@ -117,23 +117,23 @@ def test_a_list_that_kubectl_has_scaled_beside_is_mended_by_scaling_it() -> None
 def test_what_no_job_can_be_is_refused_with_its_problems() -> None:
     found, manifest = there("kubeflow.org/v1")
 
-    with pytest.raises(Refused, match="can't have this size"):
-        scaling(Wish(replicas={ReplicaType.WORKER: 0})).wanted(found, manifest)
-    with pytest.raises(CannotChange, match="has no replicas of type PS"):
-        scaling(Wish(replicas={ReplicaType.PS: 1})).wanted(found, manifest)
-    with pytest.raises(CannotChange, match="is not elastic"):
-        scaling(Wish(least=1)).wanted(found, manifest)
+    with pytest.raises(InvalidManifest, match="can't have this size"):
+        scale_edit(RequestedSize(replicas={ReplicaType.WORKER: 0})).edited_manifest(found, manifest)
+    with pytest.raises(JobNotEditable, match="has no replicas of type PS"):
+        scale_edit(RequestedSize(replicas={ReplicaType.PS: 1})).edited_manifest(found, manifest)
+    with pytest.raises(JobNotEditable, match="is not elastic"):
+        scale_edit(RequestedSize(minimum=1)).edited_manifest(found, manifest)
 
 
 def test_an_elastic_job_is_scaled_within_its_bounds_and_the_bounds_can_be_moved() -> None:
     found, manifest = there("kubeflow.org/v1")
     manifest["spec"] = {"min-instances": 1, "max-instances": 3, "tfReplicaSpecs": SHAPES["flat"]["tfReplicaSpecs"]}
     del manifest["metadata"]["annotations"]
-    found = known(found.framework, decode(encode(manifest), CustomObject))
+    found = read_job(found.framework, decode(encode(manifest), CustomObject))
 
-    with pytest.raises(CannotChange, match="to 5 workers"):
-        scaling(Wish(replicas={ReplicaType.WORKER: 5})).wanted(found, manifest)
-    after = scaling(Wish(replicas={ReplicaType.WORKER: 5}, most=8)).wanted(found, manifest)
+    with pytest.raises(JobNotEditable, match="to 5 workers"):
+        scale_edit(RequestedSize(replicas={ReplicaType.WORKER: 5})).edited_manifest(found, manifest)
+    after = scale_edit(RequestedSize(replicas={ReplicaType.WORKER: 5}, maximum=8)).edited_manifest(found, manifest)
 
     assert after["spec"]["max-instances"] == 8
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tarragon.cli.checks.features import gangs, volumes
-from tarragon.cli.checks.rights import of_operator, of_user, operator_findings, user_findings
+from tarragon.cli.checks.features import check_gang_schedulers, check_storage_classes
+from tarragon.cli.checks.rights import operator_findings, operator_questions, user_findings, user_questions
 
 
 def storage(name: str, *, is_default: bool = False, mode: str = "Immediate") -> dict[str, object]:
@@ -12,7 +12,7 @@ def storage(name: str, *, is_default: bool = False, mode: str = "Immediate") -> 
 
 
 def test_rule_17_who_may_only_look_is_told_the_commands_that_change_and_not_those_that_look() -> None:
-    answers = {question: question.verb in {"get", "list", "watch"} for question in of_user("default")}
+    answers = {question: question.verb in {"get", "list", "watch"} for question in user_questions("default")}
 
     text = next(iter(user_findings(answers))).text
 
@@ -20,13 +20,15 @@ def test_rule_17_who_may_only_look_is_told_the_commands_that_change_and_not_thos
 
 
 def test_who_may_not_watch_reads_which_commands_wait() -> None:
-    answers = {question: question.verb != "watch" for question in of_user("default")}
+    answers = {question: question.verb != "watch" for question in user_questions("default")}
 
     assert next(iter(user_findings(answers))).text.endswith("needed by run, wait and list -w")
 
 
 def test_a_subresource_is_spelled_as_kubectl_spells_it() -> None:
-    answers = {question: question.permission.resource != "tfjobs/status" for question in of_operator("tarragon-system")}
+    answers = {
+        question: question.permission.resource != "tfjobs/status" for question in operator_questions("tarragon-system")
+    }
 
     told = [finding.text for finding in operator_findings(answers)]
 
@@ -35,13 +37,16 @@ def test_a_subresource_is_spelled_as_kubectl_spells_it() -> None:
 
 
 def test_rule_17_gang_schedulers_are_seen_by_their_groups() -> None:
-    assert gangs({"apps"}).text == "Tarragon schedules gangs itself; no other gang scheduler found"
-    assert "Volcano and Kueue are also installed" in gangs({"scheduling.volcano.sh", "kueue.x-k8s.io"}).text
+    assert check_gang_schedulers({"apps"}).text == "Tarragon schedules gangs itself; no other gang scheduler found"
+    assert (
+        "Volcano and Kueue are also installed"
+        in check_gang_schedulers({"scheduling.volcano.sh", "kueue.x-k8s.io"}).text
+    )
 
 
 def test_storage_classes_are_told_with_what_a_claim_will_meet() -> None:
-    assert volumes(None).level == "ok"
-    assert volumes([]).level == "warning"
-    assert volumes([storage("slow")]).remedy == "set spec.storageClassName in each claim"
-    found = volumes([storage("fast", is_default=True, mode="WaitForFirstConsumer"), storage("slow")])
+    assert check_storage_classes(None).level == "ok"
+    assert check_storage_classes([]).level == "warning"
+    assert check_storage_classes([storage("slow")]).remedy == "set spec.storageClassName in each claim"
+    found = check_storage_classes([storage("fast", is_default=True, mode="WaitForFirstConsumer"), storage("slow")])
     assert (found.level, found.text) == ("ok", "2 storage classes: fast (default, WaitForFirstConsumer) and slow")

@@ -49,7 +49,7 @@ def test_rule_18_what_is_known_is_found_in_every_encoding(value: str) -> None:
     redactor = Redactor([value])
     told = b"\n".join(b"before " + form + b" behind" for form, _ in encodings(value)).decode()
 
-    found = redactor.text(told).encode()
+    found = redactor.redact_text(told).encode()
 
     assert given_away(value, found) == []
     assert found.count(b"before ") == found.count(b" behind") == len(list(encodings(value)))
@@ -69,7 +69,7 @@ def test_rule_18_what_is_known_is_found_in_every_encoding(value: str) -> None:
     ],
 )
 def test_what_stands_where_secrets_stand_is_taken_out(text: str) -> None:
-    assert "hunter2x" not in Redactor().text(text)
+    assert "hunter2x" not in Redactor().redact_text(text)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_stands_where_secrets_stand_is_taken_out(text: str) -> None:
     ],
 )
 def test_what_only_names_a_secret_stays(text: str) -> None:
-    assert Redactor().text(text) == text
+    assert Redactor().redact_text(text) == text
 
 
 def test_rule_18_an_archive_holds_what_helps_and_none_of_the_planted_secrets(shell: Shell) -> None:

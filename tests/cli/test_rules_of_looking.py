@@ -12,9 +12,9 @@ from types import MappingProxyType
 import msgspec
 import pytest
 
-from tarragon.cli.jobs.listing import in_order
-from tarragon.cli.jobview.queueing import key, positions
-from tarragon.cli.jobview.rows import HEADER, fitting, header, row
+from tarragon.cli.jobs.listing import sort_jobs
+from tarragon.cli.jobview.queueing import job_key, queue_positions
+from tarragon.cli.jobview.rows import HEADER, fit_width, header, job_row
 from tarragon.cli.output.style import STATES
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
@@ -177,7 +177,7 @@ def test_rule_23_a_watched_list_is_drawn_anew_on_a_terminal(failed: Shell) -> No
 
 
 def queued(seconds: float) -> JobStatus:
-    return JobStatus(phase=Phase.CREATED, admission=Admission(queued=at(seconds)))
+    return JobStatus(phase=Phase.CREATED, admission=Admission(queued_at=at(seconds)))
 
 
 def test_rule_23_places_are_counted_from_the_first_that_will_be_served() -> None:
@@ -186,39 +186,39 @@ def test_rule_23_places_are_counted_from_the_first_that_will_be_served() -> None
         for name, status in (
             ("late", queued(9)),
             ("early", queued(3)),
-            ("going", JobStatus(phase=Phase.RUNNING, admission=Admission(queued=BEGIN, admitted=BEGIN))),
+            ("going", JobStatus(phase=Phase.RUNNING, admission=Admission(queued_at=BEGIN, admitted_at=BEGIN))),
         )
     )
 
-    assert positions([late, going, early]) == {key(early): 1, key(late): 2}
-    assert in_order([late, going, early], "queue", positions([late, early])) == [early, late, going]
+    assert queue_positions([late, going, early]) == {job_key(early): 1, job_key(late): 2}
+    assert sort_jobs([late, going, early], "queue", queue_positions([late, early])) == [early, late, going]
 
 
 def test_rule_23_rows_are_sorted_by_what_somebody_looks_for() -> None:
-    records = {Replica(ReplicaType.WORKER, 0): RestartRecord(count=3)}
+    records = {Replica(ReplicaType.WORKER, 0): RestartRecord(pod_restarts=3)}
     calm, busy = (
         replace(a_job(JobStatus(phase=Phase.RUNNING, restarts=restarts)), object=_named(name))
         for name, restarts in (("calm", {}), ("busy", records))
     )
 
-    assert in_order([calm, busy], "restarts", {}) == [busy, calm]
-    assert in_order([calm, busy], "name", {}) == [busy, calm]
+    assert sort_jobs([calm, busy], "restarts", {}) == [busy, calm]
+    assert sort_jobs([calm, busy], "name", {}) == [busy, calm]
 
 
 def test_rule_23_a_small_terminal_does_without_what_says_nothing() -> None:
     facts = {"is_wide": False, "names_namespace": False}
     running = a_job(JobStatus(phase=Phase.RUNNING))
-    rows = [header(**facts), row(running, at(5), **facts), [*row(running, at(5), **facts)[:-1], "x" * 60]]
+    rows = [header(**facts), job_row(running, at(5), **facts), [*job_row(running, at(5), **facts)[:-1], "x" * 60]]
 
-    assert fitting(rows, 200) == rows
-    assert fitting(rows, 80)[0] == ("NAME", "STATE", "READY", "AGE", "REASON")
+    assert fit_width(rows, 200) == rows
+    assert fit_width(rows, 80)[0] == ("NAME", "STATE", "READY", "AGE", "REASON")
 
 
 def test_rule_23_long_names_keep_their_ends_where_there_is_no_room_for_all() -> None:
     names = [f"a-family-of-trainings-with-a-long-name-{number}" for number in (17, 18)]
     rows = [("NAME", "STATE", "REASON"), *((name, "Waiting", "because " * 9) for name in names)]
 
-    shown = [cells[0] for cells in fitting(rows, 60)[1:]]
+    shown = [cells[0] for cells in fit_width(rows, 60)[1:]]
 
     assert all(len(name) < len(names[0]) for name in shown)
     assert [name[-3:] for name in shown] == ["-17", "-18"]

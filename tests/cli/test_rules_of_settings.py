@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 import pytest
 
-from tarragon.cli.main import call, root
-from tarragon.cli.options.config_keys import options
+from tarragon.cli.main import root_command, run_command
+from tarragon.cli.options.config_keys import all_options
 from tests.cli.conftest import Shell
 
 pytestmark = pytest.mark.timeout(300)
 
-FLAGS = dict(options(root))
+FLAGS = dict(all_options(root_command))
 
 
 def configured(shell: Shell, text: str) -> Path:
@@ -43,7 +43,7 @@ def test_rule_15_every_flag_is_read_from_the_file(key: str, tmp_path: Path, monk
     value = sample(option)
     file.write_text(json.dumps({section: {flag: value}} if section else {flag: value}))
     monkeypatch.setenv("TARRAGON_CONFIG", str(file))
-    command = root.get_command(click.Context(root), section) if section else root
+    command = root_command.get_command(click.Context(root_command), section) if section else root_command
     assert command is not None
     seen: dict[str, object] = {}
     monkeypatch.setattr(option, "callback", lambda _, __, found: seen.setdefault("value", found))
@@ -147,15 +147,15 @@ def test_a_bad_file_is_told_in_words_and_keeps_nobody_from_help(shell: Shell, te
 def test_kubectls_plugin_takes_the_cluster_from_kubectl_not_from_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tarragon.cli.options.settings import Settings
+    from tarragon.cli.options.settings import GlobalOptions
 
     (tmp_path / "config.yaml").write_text("context: prod\n")
     monkeypatch.setenv("TARRAGON_CONFIG", str(tmp_path / "config.yaml"))
     monkeypatch.setenv("KUBECONFIG", "/nowhere")
 
-    call(["list"], Settings(is_plugin=True))
+    run_command(["list"], GlobalOptions(is_plugin=True))
     as_plugin = capsys.readouterr().err
-    call(["list"])
+    run_command(["list"])
 
     assert "prod" not in as_plugin
     assert "prod" in capsys.readouterr().err or "no cluster is configured" in as_plugin

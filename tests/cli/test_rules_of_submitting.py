@@ -18,11 +18,11 @@ import yaml
 
 from tarragon.cli.commands import submit
 from tarragon.cli.manifest import dry_run
-from tarragon.cli.manifest.loading import Loaded
-from tarragon.cli.manifest.sizing import is_large, read, told
-from tarragon.cli.options.settings import Settings
-from tarragon.cli.targets.foreign import Foreign
-from tarragon.client.http.connection import kubeconfig as access
+from tarragon.cli.manifest.loading import LoadedJob
+from tarragon.cli.manifest.sizing import is_large, size_table, training_jobs
+from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.targets.foreign import KubeconfigTarget
+from tarragon.client.http.connection import load_kubeconfig as access
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, python, worker
@@ -33,10 +33,10 @@ pytestmark = pytest.mark.timeout(300)
 SLEEPS = "import time; time.sleep(600)"
 
 
-def loaded(**groups: Any) -> Loaded:
+def loaded(**groups: Any) -> LoadedJob:
     manifest = json.loads(job("digits", **groups))
     manifest["metadata"]["namespace"] = "default"
-    return Loaded(framework=FRAMEWORKS[0], job=manifest, others=(), notes=())
+    return LoadedJob(framework=FRAMEWORKS[0], job=manifest, companions=(), notes=())
 
 
 def asking(gpus: int, replicas: int) -> Any:
@@ -106,11 +106,11 @@ def test_a_job_of_every_generation_can_be_tried(shell: Shell) -> None:
     spec = {"replicaSpecs": [{"tfReplicaType": "MASTER", "template": {"spec": body}}]}
     manifest = {"metadata": {"generateName": "old-"}, "spec": spec}
     for version, kind in (("kubeflow.org/v1alpha1", "TFJob"), ("mlkube.io/v1beta1", "TfJob")):
-        found = dry_run.by_client(
-            Loaded(
+        found = dry_run.client_dry_run(
+            LoadedJob(
                 framework=next(each for each in FRAMEWORKS if each.kind == kind),
                 job={"apiVersion": version, "kind": kind, **manifest},
-                others=(),
+                companions=(),
                 notes=(),
             )
         )
@@ -120,9 +120,9 @@ def test_a_job_of_every_generation_can_be_tried(shell: Shell) -> None:
 def test_rule_12_a_large_job_is_shown_with_what_it_asks_for_and_its_gpu_hours() -> None:
     small, large = loaded(Worker=asking(4, 2)), loaded(Worker=asking(8, 4), PS=asking(0, 2))
 
-    assert not is_large(read([small]), 8)
-    assert is_large(read([large]), 8)
-    lines = [re.split(r" {2,}", line) for line in told(read([large]))]
+    assert not is_large(training_jobs([small]), 8)
+    assert is_large(training_jobs([large]), 8)
+    lines = [re.split(r" {2,}", line) for line in size_table(training_jobs([large]))]
     assert lines[:4] == [
         ["JOB", "TYPE", "REPLICAS", "CPUS", "MEMORY", "GPUS"],
         ["digits", "ps", "2", "2", "4.0 GiB", "0"],
@@ -131,7 +131,9 @@ def test_rule_12_a_large_job_is_shown_with_what_it_asks_for_and_its_gpu_hours() 
     ]
     assert lines[4][0].startswith("32 GPUs: 32 GPU-hours per hour, without a limit")
     limited = {**large.job, "spec": {**large.job["spec"], "runPolicy": {"activeDeadlineSeconds": 5400}}}
-    last = list(told(read([Loaded(framework=FRAMEWORKS[0], job=limited, others=(), notes=())])))[-1]
+    last = list(size_table(training_jobs([LoadedJob(framework=FRAMEWORKS[0], job=limited, companions=(), notes=())])))[
+        -1
+    ]
     assert last == "32 GPUs: at most 48 GPU-hours (activeDeadlineSeconds)"
 
 
@@ -139,16 +141,18 @@ def test_rule_12_a_large_job_is_shown_with_what_it_asks_for_and_its_gpu_hours() 
 def test_rule_12_somebody_at_a_terminal_is_asked_and_can_say_no(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, refused: type[Exception] | None
 ) -> None:
-    where = Foreign(access({}, path=Path(kubeconfig(tmp_path / "k", "http://x", "prod", current="prod"))), Settings())
+    where = KubeconfigTarget(
+        access({}, path=Path(kubeconfig(tmp_path / "k", "http://x", "prod", current="prod"))), GlobalOptions()
+    )
     ours, theirs = pty.openpty()
     os.write(ours, said.encode())
     with open(theirs) as stdin, open(os.dup(theirs), "w") as stderr:  # noqa: PTH123 - a terminal has no path here
         monkeypatch.setattr("sys.stdin", stdin)
         monkeypatch.setattr("sys.stderr", stderr)
         with nullcontext() if refused is None else pytest.raises(refused):
-            submit.agree(where, [loaded(Worker=asking(8, 4))], 8, is_agreed=False)
-        submit.agree(where, [loaded(Worker=asking(8, 4))], 8, is_agreed=True)
-        submit.agree(where, [loaded(Worker=asking(1, 4))], 8, is_agreed=False)
+            submit.confirm_large_jobs(where, [loaded(Worker=asking(8, 4))], 8, is_agreed=False)
+        submit.confirm_large_jobs(where, [loaded(Worker=asking(8, 4))], 8, is_agreed=True)
+        submit.confirm_large_jobs(where, [loaded(Worker=asking(1, 4))], 8, is_agreed=False)
         seen = b""
         while b"[y/N]" not in seen:
             seen += os.read(ours, 4096)

@@ -8,13 +8,21 @@ from dataclasses import replace
 
 import msgspec
 
-from tarragon.cli.jobview.jobs import Known, known
-from tarragon.cli.report.tensorboard import troubles
+from tarragon.cli.jobview.jobs import ClusterJob, read_job
+from tarragon.cli.report.tensorboard import tensorboard_problems
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
-from tarragon.kube.core import Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, Terminated
-from tarragon.kube.meta import CustomMeta, CustomObject, ObjectMeta, OwnerReference
+from tarragon.kube.core import (
+    Container,
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+)
+from tarragon.kube.meta import CustomObject, CustomObjectMeta, ObjectMeta, OwnerReference
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, python, worker
 from tests.cli.scenes import BEGIN, running, waiting
@@ -26,13 +34,13 @@ MISSING = (
 )
 
 
-def a_job(phase: Phase = Phase.RUNNING, **annotations: str) -> Known:
+def a_job(phase: Phase = Phase.RUNNING, **annotations: str) -> ClusterJob:
     spec = {"tfReplicaSpecs": {"Worker": group(python("pass"))}}
     wanted = {"tarragon.dev/tensorboard": "/logs", **annotations}
-    metadata = CustomMeta(name="digits", namespace="n1", uid="u", creation_timestamp=BEGIN, annotations=wanted)
+    metadata = CustomObjectMeta(name="digits", namespace="n1", uid="u", creation_timestamp=BEGIN, annotations=wanted)
     raw = msgspec.Raw(json.dumps(spec))
     found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata, raw_spec=raw)
-    return replace(known(FRAMEWORKS[0], found), status=JobStatus(phase=phase))
+    return replace(read_job(FRAMEWORKS[0], found), status=JobStatus(phase=phase))
 
 
 def a_board(state: ContainerState, before: ContainerState | None = None) -> Pod:
@@ -45,7 +53,7 @@ def a_board(state: ContainerState, before: ContainerState | None = None) -> Pod:
 
 
 def test_of_one_that_runs_nothing_is_said() -> None:
-    assert list(troubles(a_job(), [a_board(running())], PIPX)) == []
+    assert list(tensorboard_problems(a_job(), [a_board(running())], PIPX)) == []
 
 
 def test_a_pod_of_its_name_that_another_object_controls_is_not_the_jobs() -> None:
@@ -53,13 +61,13 @@ def test_a_pod_of_its_name_that_another_object_controls_is_not_the_jobs() -> Non
     other = msgspec.structs.replace(OWNER, api_version="nowhere.example/v1")
     board = msgspec.structs.replace(board, metadata=msgspec.structs.replace(board.metadata, owner_references=[other]))
 
-    assert list(troubles(a_job(), [board], PIPX)) == ["is not running yet: its pod does not exist"]
+    assert list(tensorboard_problems(a_job(), [board], PIPX)) == ["is not running yet: its pod does not exist"]
 
 
 def test_one_that_crashes_shows_its_state_its_last_words_and_what_to_do() -> None:
-    ended = ContainerState(terminated=Terminated(exit_code=1, reason="Error", message=MISSING))
+    ended = ContainerState(terminated=ContainerStateTerminated(exit_code=1, reason="Error", message=MISSING))
 
-    told = list(troubles(a_job(), [a_board(waiting("CrashLoopBackOff", "back-off 10s"), ended)], PIPX))
+    told = list(tensorboard_problems(a_job(), [a_board(waiting("CrashLoopBackOff", "back-off 10s"), ended)], PIPX))
 
     assert told == [
         "is not running: pod digits-tensorboard is CrashLoopBackOff: back-off 10s; it ended with exit code 1",
@@ -73,9 +81,9 @@ def test_one_that_crashes_shows_its_state_its_last_words_and_what_to_do() -> Non
 def test_one_without_a_pod_does_not_serve_yet_and_one_that_ends_with_its_job_is_not_missed() -> None:
     ends = {"tarragon.dev/tensorboard-ends-with-job": "true"}
 
-    assert list(troubles(a_job(), [], PIPX)) == ["is not running yet: its pod does not exist"]
-    assert list(troubles(a_job(Phase.SUCCEEDED), [], PIPX)) == ["is not running: its pod is gone"]
-    assert list(troubles(a_job(Phase.SUCCEEDED, **ends), [], PIPX)) == []
+    assert list(tensorboard_problems(a_job(), [], PIPX)) == ["is not running yet: its pod does not exist"]
+    assert list(tensorboard_problems(a_job(Phase.SUCCEEDED), [], PIPX)) == ["is not running: its pod is gone"]
+    assert list(tensorboard_problems(a_job(Phase.SUCCEEDED, **ends), [], PIPX)) == []
 
 
 def test_describe_shows_beside_the_address_why_nothing_answers_there(shell: Shell) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.cli.jobview.target import Prompt
+from tarragon.cli.jobview.target import CommandPrefix
 from tarragon.cli.output.invocation import invocation
-from tarragon.cli.output.terminal import ColorChoice, Sink, decide
-from tarragon.cli.targets.next_commands import hints
+from tarragon.cli.output.terminal import ColorChoice, Sink, terminal_for
+from tarragon.cli.targets.next_commands import next_commands
 from tarragon.kube.meta import Key
 
 
@@ -27,7 +27,7 @@ from tarragon.kube.meta import Key
 def test_colors_follow_the_user_then_the_conventions(
     choice: ColorChoice, env: Mapping[str, str], out: Sink, *, colored: bool
 ) -> None:
-    assert decide(choice, env, out, Sink.TERMINAL).colors_out is colored
+    assert terminal_for(choice, env, out, Sink.TERMINAL).colors_out is colored
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_colors_follow_the_user_then_the_conventions(
 def test_progress_moves_only_where_nothing_else_can_get_in_between(
     env: Mapping[str, str], out: Sink, err: Sink, *, live: bool
 ) -> None:
-    assert decide("auto", env, out, err).is_live is live
+    assert terminal_for("auto", env, out, err).is_live is live
 
 
 @pytest.fixture
@@ -97,11 +97,11 @@ def test_a_path_with_spaces_can_be_pasted(tmp_path: Path) -> None:
 def test_hints_name_the_namespace_only_where_it_is_needed() -> None:
     wanted = [("logs", "logs"), ("follow", "logs --follow")]
 
-    assert list(hints(Prompt("tarragon", "default"), Key("default", "digits"), wanted)) == [
+    assert list(next_commands(CommandPrefix("tarragon", "default"), Key("default", "digits"), wanted)) == [
         "  logs     tarragon logs digits",
         "  follow   tarragon logs digits --follow",
     ]
     assert (
-        next(hints(Prompt("tarragon", "default"), Key("research", "digits"), wanted))
+        next(next_commands(CommandPrefix("tarragon", "default"), Key("research", "digits"), wanted))
         == "  logs     tarragon -n research logs digits"
     )

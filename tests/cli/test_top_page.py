@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from tarragon.base.escaping import ESC
+from tarragon.base.escaping import STYLE_ESCAPE
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
-from tarragon.cli.jobview.jobs import known
-from tarragon.cli.output.style import colorful, plain, without_colors
-from tarragon.cli.output.wrapping import cell_width, wrapped
-from tarragon.cli.top.entries import Entry, chosen, entry
-from tarragon.cli.top.grid import Column, Line, drawn
-from tarragon.cli.top.machines import Machine, Requests, machines, size
-from tarragon.cli.top.page import keys_row, page
-from tarragon.cli.top.sayings import progress
-from tarragon.cli.top.state import Panel, Place
-from tarragon.cli.top.view import Frame, ReplicaRow, View, heights
+from tarragon.cli.jobview.jobs import read_job
+from tarragon.cli.output.style import colored, uncolored, without_colors
+from tarragon.cli.output.wrapping import cell_width, wrap
+from tarragon.cli.top.entries import JobRow, filter_and_sort, job_row
+from tarragon.cli.top.grid import Column, TableRow, render_table
+from tarragon.cli.top.machines import NodeRequests, NodeRow, format_bytes, node_rows
+from tarragon.cli.top.page import key_help, render_page
+from tarragon.cli.top.sayings import training_progress
+from tarragon.cli.top.state import PageState, Panel
+from tarragon.cli.top.view import Frame, ReplicaRow, View, panel_heights
 from tarragon.frameworks.catalog import FRAMEWORKS
-from tarragon.kube.codec import decode, timestamp
+from tarragon.kube.codec import decode, format_time
 from tarragon.kube.core import Container, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceRequirements
 from tarragon.kube.meta import CustomObject, ObjectMeta
 from tests.cli import manifests
@@ -29,31 +29,33 @@ from tests.cli.scenes import BEGIN, at
 NOW = at(300)
 SMALL = Frame(width=80, height=24, now=NOW)
 LARGE = Frame(width=200, height=50, now=NOW)
-LOCAL = Machine(name="local", state="Ready", has={CPU: 4000, MEMORY: 24 * 2**30 * 1000, PODS: 500_000}, asked={})
+LOCAL = NodeRow(
+    name="local", state="Ready", allocatable={CPU: 4000, MEMORY: 24 * 2**30 * 1000, PODS: 500_000}, requested={}
+)
 
 
-def job(name: str, workers: int = 2, gpus: int = 0) -> Entry:
+def job(name: str, workers: int = 2, gpus: int = 0) -> JobRow:
     limits = {"resources": {"limits": {NVIDIA_GPU: gpus}}} if gpus else {}
     manifest = json.loads(manifests.worker(name, "pass", workers, **limits))
-    manifest["metadata"] |= {"namespace": "default", "uid": name, "creationTimestamp": timestamp(BEGIN)}
-    return entry(known(FRAMEWORKS[0], decode(json.dumps(manifest), CustomObject)))
+    manifest["metadata"] |= {"namespace": "default", "uid": name, "creationTimestamp": format_time(BEGIN)}
+    return job_row(read_job(FRAMEWORKS[0], decode(json.dumps(manifest), CustomObject)))
 
 
-def view(entries: Sequence[Entry], **facts: Any) -> View:
+def view(entries: Sequence[JobRow], **facts: Any) -> View:
     base = View(
         target="local (/home/me/.tarragon)",
         namespace="default",
         entries=entries,
-        at={each.key: place for place, each in enumerate(entries)},
+        index_of={each.key: place for place, each in enumerate(entries)},
         counts={"Waiting": len(entries)} if entries else {},
-        machines=[LOCAL],
+        nodes=[LOCAL],
         hint="Submit one with `tarragon run FILE`.",
     )
     return replace(base, **facts)
 
 
-def rows(shown: View, place: Place | None = None, frame: Frame = SMALL) -> list[str]:
-    return page(shown, place or Place(job=shown.entries[0].key if shown.entries else None), frame, plain)
+def rows(shown: View, place: PageState | None = None, frame: Frame = SMALL) -> list[str]:
+    return render_page(shown, place or PageState(job=shown.entries[0].key if shown.entries else None), frame, uncolored)
 
 
 def replica(index: int, **facts: Any) -> ReplicaRow:
@@ -75,19 +77,19 @@ def test_the_page_fills_the_terminal_and_no_row_is_wider_than_it(frame: Frame) -
 
 
 def test_names_of_asia_are_cut_by_the_columns_that_they_take() -> None:
-    columns = [Column("NAME", least=4, most=10), Column("SAYS")]
+    columns = [Column("NAME", min_width=4, max_width=10), Column("SAYS")]
 
-    _, row = drawn(columns, [Line(["訓練訓練訓練訓練", "損失" * 20])], 24, plain)
+    _, row = render_table(columns, [TableRow(["訓練訓練訓練訓練", "損失" * 20])], 24, uncolored)
 
     assert cell_width(row) <= 24
 
 
 def test_colours_change_nothing_but_colours() -> None:
     shown = view([job("a"), job("b")], replicas=[replica(0), replica(1, state="Failed, exit code 1")])
-    place = Place(job=shown.entries[1].key)
+    place = PageState(job=shown.entries[1].key)
 
-    assert [without_colors(row) for row in page(shown, place, SMALL, colorful)] == [
-        row.rstrip() if not row.startswith(">") else row for row in page(shown, place, SMALL, plain)
+    assert [without_colors(row) for row in render_page(shown, place, SMALL, colored)] == [
+        row.rstrip() if not row.startswith(">") else row for row in render_page(shown, place, SMALL, uncolored)
     ]
 
 
@@ -95,7 +97,7 @@ def test_the_chosen_job_is_marked_by_a_sign_and_is_always_among_the_rows() -> No
     many = [job(f"job-{number}") for number in range(100)]
 
     for number in (0, 50, 99):
-        drawing = rows(view(many), Place(job=many[number].key))
+        drawing = rows(view(many), PageState(job=many[number].key))
         assert [row.split()[1] for row in drawing if row.startswith("> ")] == [f"job-{number}"]
 
 
@@ -125,11 +127,11 @@ def test_how_far_a_training_is_stands_beside_it() -> None:
     ],
 )
 def test_the_numbers_of_a_line_are_how_far_a_training_is(line: str, told: str) -> None:
-    assert progress([line]) == told
+    assert training_progress([line]) == told
 
 
 def test_the_newest_line_with_numbers_counts() -> None:
-    assert progress(["step 1", "step 2", "saving a checkpoint"]) == "step 2"
+    assert training_progress(["step 1", "step 2", "saving a checkpoint"]) == "step 2"
 
 
 def test_who_has_no_jobs_is_told_how_to_start_one_and_where_else_to_look() -> None:
@@ -140,7 +142,7 @@ def test_who_has_no_jobs_is_told_how_to_start_one_and_where_else_to_look() -> No
 
 
 def test_a_filter_that_nothing_fits_says_how_to_get_rid_of_it() -> None:
-    text = "\n".join(rows(view([]), Place(wanted="nosuch")))
+    text = "\n".join(rows(view([]), PageState(filter="nosuch")))
 
     assert "No jobs match “nosuch”; Esc clears the filter." in text
 
@@ -162,15 +164,15 @@ def test_jobs_keep_most_of_a_small_terminal_and_many_replicas_get_what_is_free()
     many = [job(f"job-{number}") for number in range(60)]
     replicas = [replica(index) for index in range(40)]
 
-    assert heights(view(many, replicas=replicas), 24).jobs >= 10
-    assert heights(view(many[:2], replicas=replicas), 50).replicas == 40
+    assert panel_heights(view(many, replicas=replicas), 24).jobs >= 10
+    assert panel_heights(view(many[:2], replicas=replicas), 50).replicas == 40
 
 
 def test_the_keys_of_other_panels_do_not_light_the_job() -> None:
     shown = view([job("a")], replicas=[replica(0)])
-    place = Place(job=shown.entries[0].key, panel=Panel.REPLICAS)
+    place = PageState(job=shown.entries[0].key, panel=Panel.REPLICAS)
 
-    lit = [row for row in page(shown, place, SMALL, colorful) if f"{ESC}[7m" in row]
+    lit = [row for row in render_page(shown, place, SMALL, colored) if f"{STYLE_ESCAPE}[7m" in row]
 
     assert len(lit) == 1
     assert "worker-0" in lit[0]
@@ -180,8 +182,8 @@ def test_jobs_are_found_by_words_and_sorted_by_trouble() -> None:
     failed = replace(job("bad"), state="Failed")
     others = [replace(job("good"), state="Succeeded"), replace(job("new"), state="Running")]
 
-    assert chosen([*others, failed], "", "state", is_reversed=False)[0] is failed
-    assert [each.name for each in chosen([*others, failed], "tfjob goo", "age", is_reversed=False)] == ["good"]
+    assert filter_and_sort([*others, failed], "", "state", is_reversed=False)[0] is failed
+    assert [each.name for each in filter_and_sort([*others, failed], "tfjob goo", "age", is_reversed=False)] == ["good"]
 
 
 def test_what_pods_ask_of_a_node_is_counted_until_they_end() -> None:
@@ -189,34 +191,34 @@ def test_what_pods_ask_of_a_node_is_counted_until_they_end() -> None:
     running = Pod(spec=PodSpec(node_name="a", containers=[container]), status=PodStatus(phase="Running"))
     over = Pod(spec=running.spec, status=PodStatus(phase="Succeeded"))
     node = Node(metadata=ObjectMeta(name="a"), status=NodeStatus(allocatable={"cpu": "4", NVIDIA_GPU: 8, "pods": 10}))
-    requests = Requests()
+    requests = NodeRequests()
 
-    requests.changed(None, running)
-    requests.changed(None, running)
-    requests.changed(running, over)
+    requests.update(None, running)
+    requests.update(None, running)
+    requests.update(running, over)
 
-    (machine,) = machines([node], requests, {})
+    (machine,) = node_rows([node], requests, {})
     assert (machine.cpu, machine.gpus, machine.pods, machine.cpu_used) == ("0.5/4", "2/8", "1/10", "-")
 
 
 @pytest.mark.parametrize(("bytes_", "text"), [(0, "0"), (3 * 2**20, "3Mi"), (3 * 2**29, "1.5Gi"), (64 * 2**30, "64Gi")])
 def test_memory_is_told_in_few_characters(bytes_: int, text: str) -> None:
-    assert size(bytes_ * 1000) == text
+    assert format_bytes(bytes_ * 1000) == text
 
 
 def test_long_lines_break_between_words_and_go_on_in_their_colour() -> None:
     line = "one two three four"
 
-    assert list(wrapped(line, 10)) == ["one two", "    three", "    four"]
-    assert list(wrapped(colorful(line, "red"), 10))[1].startswith(f"    {ESC}[31m")
+    assert list(wrap(line, 10)) == ["one two", "    three", "    four"]
+    assert list(wrap(colored(line, "red"), 10))[1].startswith(f"    {STYLE_ESCAPE}[31m")
 
 
 def test_a_row_has_room_for_the_escapes_in_it() -> None:
-    assert list(wrapped("ab\x1b[2Jc\u202e", 10)) == ["ab\\u001b[2", "    Jc\\u20", "    2e"]
+    assert list(wrap("ab\x1b[2Jc\u202e", 10)) == ["ab\\u001b[2", "    Jc\\u20", "    2e"]
 
 
 def test_a_small_page_still_says_which_key_helps_and_which_ends_it() -> None:
     keys = (("enter", "logs"), ("n", "namespaces"), ("?", "help"), ("q", "quit"))
 
-    assert keys_row(keys, 28, plain) == "enter logs  ? help  q quit"
-    assert keys_row(keys, 80, plain) == "enter logs  n namespaces  ? help  q quit"
+    assert key_help(keys, 28, uncolored) == "enter logs  ? help  q quit"
+    assert key_help(keys, 80, uncolored) == "enter logs  n namespaces  ? help  q quit"

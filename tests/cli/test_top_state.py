@@ -5,20 +5,20 @@ from dataclasses import replace
 import pytest
 
 from tarragon.cli.top.entries import JobKey
-from tarragon.cli.top.keys import Keys
-from tarragon.cli.top.state import Panel, Place, Rows, Wish, pressed, settled
+from tarragon.cli.top.keys import KeyDecoder
+from tarragon.cli.top.state import Action, PageState, Panel, SelectableRows, clamp, press
 from tarragon.kube.meta import Key
 
 JOBS: list[JobKey] = [("TFJob", Key("default", name)) for name in ("a", "b", "c", "d")]
-ROWS = Rows(jobs=JOBS, at={key: place for place, key in enumerate(JOBS)}, replicas=3, nodes=2, page=2)
-BEGIN = settled(Place(), ROWS)
+ROWS = SelectableRows(jobs=JOBS, index_of={key: place for place, key in enumerate(JOBS)}, replicas=3, nodes=2, page=2)
+BEGIN = clamp(PageState(), ROWS)
 
 
-def after(*keys: str, place: Place = BEGIN, rows: Rows = ROWS) -> Place:
+def after(*keys: str, place: PageState = BEGIN, rows: SelectableRows = ROWS) -> PageState:
     for key in keys:
-        result = pressed(place, key, rows)
-        assert isinstance(result, Place)
-        place = settled(result, rows)
+        result = press(place, key, rows)
+        assert isinstance(result, PageState)
+        place = clamp(result, rows)
     return place
 
 
@@ -35,21 +35,21 @@ def after(*keys: str, place: Place = BEGIN, rows: Rows = ROWS) -> Place:
     ],
 )
 def test_what_a_terminal_sends_is_the_name_of_a_key(data: bytes, keys: list[str]) -> None:
-    assert Keys().feed(data) == keys
+    assert KeyDecoder().feed(data) == keys
 
 
 def test_a_key_that_comes_in_pieces_over_a_slow_line_is_one_key() -> None:
-    keys = Keys()
+    keys = KeyDecoder()
 
     assert keys.feed(b"\x1b") == []
-    assert keys.is_in_doubt
+    assert keys.is_incomplete
     assert keys.feed(b"[") == []
     assert keys.feed(b"B") == ["down"]
-    assert not keys.is_in_doubt
+    assert not keys.is_incomplete
 
 
 def test_escape_alone_is_a_key_when_nothing_follows_it() -> None:
-    keys = Keys()
+    keys = KeyDecoder()
     keys.feed(b"\x1b")
 
     assert keys.flush() == ["esc"]
@@ -68,14 +68,14 @@ def test_the_chosen_job_stays_the_chosen_one_when_rows_move_around_it() -> None:
     place = after("j")
     newer: list[JobKey] = [("TFJob", Key("default", "new")), *JOBS]
 
-    assert settled(place, Rows(jobs=newer, at={key: at for at, key in enumerate(newer)})).job == JOBS[1]
+    assert clamp(place, SelectableRows(jobs=newer, index_of={key: at for at, key in enumerate(newer)})).job == JOBS[1]
 
 
 def test_the_first_row_takes_the_place_of_a_chosen_job_that_is_gone() -> None:
-    rows = Rows(jobs=JOBS[:2], at={key: at for at, key in enumerate(JOBS[:2])})
+    rows = SelectableRows(jobs=JOBS[:2], index_of={key: at for at, key in enumerate(JOBS[:2])})
 
-    assert settled(after("G"), rows).job == JOBS[0]
-    assert settled(after("G"), Rows()).job is None
+    assert clamp(after("G"), rows).job == JOBS[0]
+    assert clamp(after("G"), SelectableRows()).job is None
 
 
 def test_tab_goes_through_the_panels_that_have_rows_and_escape_comes_back() -> None:
@@ -100,11 +100,11 @@ def test_another_job_has_its_first_replica_chosen() -> None:
 def test_what_is_typed_behind_a_slash_filters_at_once_and_keys_mean_letters_there() -> None:
     place = after("/", "q", "x")
 
-    assert place.typed == place.wanted == "qx"
-    assert after("backspace", place=place).wanted == "q"
-    assert after("enter", place=place).wanted == "qx"
-    assert after("enter", place=place).typed is None
-    assert after("esc", place=place).wanted == ""
+    assert place.filter_input == place.filter == "qx"
+    assert after("backspace", place=place).filter == "q"
+    assert after("enter", place=place).filter == "qx"
+    assert after("enter", place=place).filter_input is None
+    assert after("esc", place=place).filter == ""
 
 
 def test_s_goes_through_the_orders_and_r_reverses_them() -> None:
@@ -115,6 +115,6 @@ def test_s_goes_through_the_orders_and_r_reverses_them() -> None:
 
 
 def test_other_keys_are_wishes_or_nothing() -> None:
-    assert pressed(BEGIN, "enter", ROWS) is Wish.LOGS
-    assert pressed(BEGIN, "q", ROWS) is Wish.QUIT
-    assert pressed(BEGIN, "Z", ROWS) == BEGIN
+    assert press(BEGIN, "enter", ROWS) is Action.LOGS
+    assert press(BEGIN, "q", ROWS) is Action.QUIT
+    assert press(BEGIN, "Z", ROWS) == BEGIN

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tarragon.cli.follow.progress_output import Moving, Plain, Stage
-from tarragon.cli.follow.view import Frame, view
-from tarragon.cli.output.screen import Screen
-from tarragon.cli.output.style import colorful, plain, without_colors
+from tarragon.cli.follow.progress_output import LineOutput, LiveOutput, OutputStreams
+from tarragon.cli.follow.view import ProgressFrame, progress_rows
+from tarragon.cli.output.screen import LiveRows
+from tarragon.cli.output.style import colored, uncolored, without_colors
 from tarragon.cli.output.terminal import Terminal
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, JobStatus, Obstacle, Wait
+from tarragon.job.status import Admission, Blocker, JobStatus, WaitReason
 from tests.cli.emulator import SIZES, Emulator
 from tests.cli.scenes import BEGIN, at, ended, pod, progress, ps, running, waiting, worker
 
@@ -33,10 +33,10 @@ def emulate() -> Iterator[Callable[[int, int], Emulator]]:
         emulator.close()
 
 
-def moving(emulator: Emulator, *, shows_logs: bool = True) -> Moving:
+def moving(emulator: Emulator, *, shows_logs: bool = True) -> LiveOutput:
     terminal = Terminal(colors_out=True, colors_err=True, is_live=True, shows_logs=shows_logs)
     out = emulator.stream if shows_logs else io.StringIO()
-    return Moving(Stage(out=out, err=emulator.stream, terminal=terminal, now=lambda: at(12.4)))
+    return LiveOutput(OutputStreams(out=out, err=emulator.stream, terminal=terminal, now=lambda: at(12.4)))
 
 
 def said(replica: Replica, *texts: str) -> tuple[Replica, Sequence[tuple[str, str]]]:
@@ -54,9 +54,9 @@ def test_the_progress_shows_every_replica_below_the_logs(
         worker(0): pod(worker(0)),
         worker(1): pod(worker(1), waiting("CrashLoopBackOff"), restarts=1, before=ended(137)),
     }
-    teller.progressed(progress(pods, wished={ReplicaType.PS: 1, ReplicaType.WORKER: 2}))
+    teller.show_progress(progress(pods, wished={ReplicaType.PS: 1, ReplicaType.WORKER: 2}))
     teller.tick()
-    teller.said(*said(worker(0), "step 1 loss 0.9", "step 2 loss 0.8"))
+    teller.show_logs(*said(worker(0), "step 1 loss 0.9", "step 2 loss 0.8"))
     teller.tick()
 
     assert terminal.rows() == [
@@ -77,7 +77,7 @@ def test_sixty_four_replicas_fit_and_those_in_trouble_are_named(
     teller = moving(terminal)
     pods = {worker(index): pod(worker(index)) for index in range(62)}
     pods[worker(17)] = pod(worker(17), ended(1))
-    teller.progressed(progress(pods, wished={ReplicaType.WORKER: 64}))
+    teller.show_progress(progress(pods, wished={ReplicaType.WORKER: 64}))
     teller.tick()
 
     assert terminal.rows() == [
@@ -88,23 +88,25 @@ def test_sixty_four_replicas_fit_and_those_in_trouble_are_named(
 
 
 def test_no_row_ever_wraps_and_colors_take_no_room() -> None:
-    status = JobStatus(admission=Admission(queued=BEGIN, wait=Wait(code="BehindOthers", message="behind " * 40)))
-    frame = Frame(width=40, height=24, now=at(1), tail=["[worker-0] 損失は小さくなっています" * 4])
+    status = JobStatus(
+        admission=Admission(queued_at=BEGIN, wait=WaitReason(code="BehindOthers", message="behind " * 40))
+    )
+    frame = ProgressFrame(width=40, height=24, now=at(1), tail=["[worker-0] 損失は小さくなっています" * 4])
 
-    rows = view(progress(status=status), frame, plain)
+    rows = progress_rows(progress(status=status), frame, uncolored)
 
     from rich.cells import cell_len
 
     assert all(cell_len(row) < 40 for row in rows)
-    assert len(view(progress(status=status), frame, colorful)) == len(rows)
+    assert len(progress_rows(progress(status=status), frame, colored)) == len(rows)
 
 
 def test_drawing_again_and_again_leaves_nothing_behind(emulate: Callable[[int, int], Emulator]) -> None:
     terminal = emulate(80, 24)
-    screen = Screen(terminal.stream, terminal.stream)
+    screen = LiveRows(terminal.stream, terminal.stream)
     for number in range(50):
         screen.show([f"row {row} of {number}" for row in range(number % 5)])
-        screen.above(f"log {number}\n")
+        screen.print_above(f"log {number}\n")
     screen.clear()
 
     assert terminal.rows()[-1] == "log 49"
@@ -113,7 +115,7 @@ def test_drawing_again_and_again_leaves_nothing_behind(emulate: Callable[[int, i
 
 def test_a_window_that_became_narrow_is_cleaned_up_too(emulate: Callable[[int, int], Emulator]) -> None:
     terminal = emulate(80, 24)
-    screen = Screen(terminal.stream, terminal.stream)
+    screen = LiveRows(terminal.stream, terminal.stream)
     screen.show(["x" * 30])
     terminal.rows()
     # A real terminal wraps the row into two now; the emulator cuts it, so the wrapped half is written here.
@@ -127,8 +129,8 @@ def test_a_window_that_became_narrow_is_cleaned_up_too(emulate: Callable[[int, i
 def test_logs_that_go_to_a_file_are_hinted_at_below_the_replicas(emulate: Callable[[int, int], Emulator]) -> None:
     terminal = emulate(80, 24)
     teller = moving(terminal, shows_logs=False)
-    teller.progressed(progress({worker(0): pod(worker(0), running())}))
-    teller.said(*said(worker(0), *(f"step {number}" for number in range(9))))
+    teller.show_progress(progress({worker(0): pod(worker(0), running())}))
+    teller.show_logs(*said(worker(0), *(f"step {number}" for number in range(9))))
     teller.tick()
 
     assert terminal.rows()[-5:] == [f"  [worker-0] step {number}" for number in range(4, 9)]
@@ -137,9 +139,9 @@ def test_logs_that_go_to_a_file_are_hinted_at_below_the_replicas(emulate: Callab
 def test_a_note_stays_on_the_screen_above_the_rows(emulate: Callable[[int, int], Emulator]) -> None:
     terminal = emulate(80, 24)
     teller = moving(terminal)
-    teller.progressed(progress({worker(0): pod(worker(0))}))
+    teller.show_progress(progress({worker(0): pod(worker(0))}))
     teller.tick()
-    teller.note("the local cluster had ended and was started again")
+    teller.show_note("the local cluster had ended and was started again")
     teller.close()
 
     assert terminal.rows() == ["the local cluster had ended and was started again"]
@@ -148,8 +150,8 @@ def test_a_note_stays_on_the_screen_above_the_rows(emulate: Callable[[int, int],
 def test_a_program_that_clears_the_screen_clears_nothing(emulate: Callable[[int, int], Emulator]) -> None:
     terminal = emulate(80, 24)
     teller = moving(terminal)
-    teller.said(*said(worker(0), "before"))
-    teller.said(*said(worker(0), "\x1b[2J\x1b[Hafter"))
+    teller.show_logs(*said(worker(0), "before"))
+    teller.show_logs(*said(worker(0), "\x1b[2J\x1b[Hafter"))
     teller.tick()
 
     assert terminal.rows() == ["[worker-0] before", "[worker-0] after"]
@@ -158,11 +160,11 @@ def test_a_program_that_clears_the_screen_clears_nothing(emulate: Callable[[int,
 def test_where_nothing_can_move_every_change_is_a_line_with_its_time() -> None:
     out, err = io.StringIO(), io.StringIO()
     terminal = Terminal(colors_out=False, colors_err=False, is_live=False, shows_logs=False)
-    teller = Plain(Stage(out=out, err=err, terminal=terminal, now=lambda: at(1)))
-    teller.progressed(progress())
-    teller.progressed(progress({worker(0): pod(worker(0))}))
-    teller.said(*said(worker(0), "step 1"))
-    teller.progressed(progress({worker(0): pod(worker(0), ended(0))}))
+    teller = LineOutput(OutputStreams(out=out, err=err, terminal=terminal, now=lambda: at(1)))
+    teller.show_progress(progress())
+    teller.show_progress(progress({worker(0): pod(worker(0))}))
+    teller.show_logs(*said(worker(0), "step 1"))
+    teller.show_progress(progress({worker(0): pod(worker(0), ended(0))}))
 
     assert err.getvalue().splitlines() == [
         "12:00:01Z  Running",
@@ -178,11 +180,11 @@ def test_what_hinders_a_start_stays_whole_above_the_rows_and_is_short_below_them
     terminal = emulate(60, 24)
     teller = moving(terminal)
     words = 'all 2 workers: MountVolume.SetUp failed: persistentvolumeclaim "not-there" not found'
-    obstacle = Obstacle(since=BEGIN, reason="PodNotPrepared", message=words)
-    status = JobStatus(admission=Admission(queued=BEGIN, admitted=BEGIN), obstacle=obstacle)
+    obstacle = Blocker(since=BEGIN, reason="PodNotPrepared", message=words)
+    status = JobStatus(admission=Admission(queued_at=BEGIN, admitted_at=BEGIN), blocker=obstacle)
     hindered = progress({worker(0): pod(worker(0), waiting("ContainerCreating"))}, status=status)
     for _ in range(2):
-        teller.progressed(hindered)
+        teller.show_progress(hindered)
         teller.tick()
 
     rows = terminal.rows()
@@ -196,14 +198,14 @@ def test_that_its_places_are_lost_and_that_there_are_new_ones_stays_above_the_ro
 ) -> None:
     terminal = emulate(130, 24)
     teller = moving(terminal)
-    lost = Wait(code="Preempted", message="TFJob n/high is more urgent")
-    full = Wait(code="InsufficientResources", message="needs 4 GPUs, 1 is free")
+    lost = WaitReason(code="Preempted", message="TFJob n/high is more urgent")
+    full = WaitReason(code="InsufficientResources", message="needs 4 GPUs, 1 is free")
     for admission in (
-        Admission(queued=BEGIN, wait=lost),
-        Admission(queued=BEGIN, wait=full),
-        Admission(queued=BEGIN, admitted=at(7)),
+        Admission(queued_at=BEGIN, wait=lost),
+        Admission(queued_at=BEGIN, wait=full),
+        Admission(queued_at=BEGIN, admitted_at=at(7)),
     ):
-        teller.progressed(progress(status=JobStatus(phase=Phase.RUNNING, admission=admission)))
+        teller.show_progress(progress(status=JobStatus(phase=Phase.RUNNING, admission=admission)))
         teller.tick()
     teller.close()
 
@@ -216,10 +218,12 @@ def test_that_its_places_are_lost_and_that_there_are_new_ones_stays_above_the_ro
 @given(st.text(st.characters(codec=None)), st.integers(20, 200))
 def test_a_row_is_one_row_whatever_is_in_it(message: str, width: int) -> None:
     status = JobStatus(
-        admission=Admission(queued=BEGIN, admitted=BEGIN),
-        obstacle=Obstacle(since=BEGIN, reason="PodNotPrepared", message=message),
+        admission=Admission(queued_at=BEGIN, admitted_at=BEGIN),
+        blocker=Blocker(since=BEGIN, reason="PodNotPrepared", message=message),
     )
-    rows = view(progress(status=status), Frame(width=width, height=24, now=at(1), tail=[message]), colorful)
+    rows = progress_rows(
+        progress(status=status), ProgressFrame(width=width, height=24, now=at(1), tail=[message]), colored
+    )
 
     for row in map(without_colors, rows):
         assert len(row.splitlines()) <= 1

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import msgspec
 
-from tarragon.cli.explain.explanation import explained
-from tarragon.cli.jobview.jobs import Known, known
-from tarragon.cli.jobview.target import Prompt
+from tarragon.cli.explain.explanation import explanation_lines
+from tarragon.cli.jobview.jobs import ClusterJob, read_job
+from tarragon.cli.jobview.target import CommandPrefix
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job import conditions
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, Condition, FirstFailure, JobStatus, Obstacle, Retry, Wait
-from tarragon.kube.meta import CustomMeta, CustomObject
+from tarragon.job.status import Admission, AdmissionBackoff, Blocker, Condition, FirstFailure, JobStatus, WaitReason
+from tarragon.kube.meta import CustomObject, CustomObjectMeta
 from tests.cli.conftest import Shell
 from tests.cli.manifests import python
 from tests.cli.manifests import worker as worker_job
@@ -23,19 +23,23 @@ from tests.cli.scenes import BEGIN, at, worker
 from tests.frameworks.listed_jobs import cluster
 from tests.operator.stage import group
 
-PROMPT = Prompt("tarragon", "default")
-GOING = Admission(queued=BEGIN, admitted=BEGIN, size={ReplicaType.WORKER: 2})
+PROMPT = CommandPrefix("tarragon", "default")
+GOING = Admission(queued_at=BEGIN, admitted_at=BEGIN, size={ReplicaType.WORKER: 2})
 
 
 def said(condition: str, reason: str, message: str) -> Condition:
-    return Condition(type=condition, is_true=True, reason=reason, message=message, updated=BEGIN, changed=BEGIN)
+    return Condition(
+        type=condition, is_true=True, reason=reason, message=message, last_update_time=BEGIN, last_transition_time=BEGIN
+    )
 
 
 def why(status: JobStatus) -> list[str]:
-    metadata = CustomMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
+    metadata = CustomObjectMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
     found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata)
     return list(
-        explained(Known(framework=FRAMEWORKS[0], object=found, job=None, dialect=None, status=status), at(90), PROMPT)
+        explanation_lines(
+            ClusterJob(framework=FRAMEWORKS[0], object=found, job=None, dialect=None, status=status), at(90), PROMPT
+        )
     )
 
 
@@ -44,17 +48,17 @@ def test_of_a_job_that_trains_there_is_nothing_to_say() -> None:
 
 
 def test_what_it_can_not_start_with_is_said_and_since_when() -> None:
-    missing = Obstacle(since=BEGIN, reason="ImagePullBackOff", message="worker-1: not found")
+    missing = Blocker(since=BEGIN, reason="ImagePullBackOff", message="worker-1: not found")
 
-    assert why(JobStatus(admission=GOING, obstacle=missing)) == [
+    assert why(JobStatus(admission=GOING, blocker=missing)) == [
         "digits is Starting: ImagePullBackOff: worker-1: not found",
         "  for 90s; if it lasts, the job releases its nodes and is requeued",
     ]
 
 
 def test_one_that_waits_says_for_how_long_and_when_it_is_tried_again() -> None:
-    wait = Wait(code="Refused", message="exceeded quota: q")
-    waiting = Admission(queued=BEGIN, wait=wait, retry=Retry(count=2, after=at(120)))
+    wait = WaitReason(code="Refused", message="exceeded quota: q")
+    waiting = Admission(queued_at=BEGIN, wait=wait, backoff=AdmissionBackoff(attempts=2, not_before=at(120)))
 
     assert why(JobStatus(admission=waiting)) == [
         "digits is Waiting: Refused: exceeded quota: q",
@@ -66,17 +70,17 @@ def test_one_that_waits_says_for_how_long_and_when_it_is_tried_again() -> None:
 def test_a_job_with_a_scheduler_of_its_own_waits_for_that_one() -> None:
     template = {"spec": {"schedulerName": "volcano", "containers": [python("pass")]}}
     spec = {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": template}}}
-    metadata = CustomMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
+    metadata = CustomObjectMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
     found = CustomObject(
         api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata, raw_spec=msgspec.Raw(json.dumps(spec))
     )
 
     created = said(conditions.CREATED, "TFJobCreated", "TFJob digits is created")
-    begun = replace(known(FRAMEWORKS[0], found), status=JobStatus(phase=Phase.CREATED, conditions=(created,)))
+    begun = replace(read_job(FRAMEWORKS[0], found), status=JobStatus(phase=Phase.CREATED, conditions=(created,)))
     running = replace(begun, status=JobStatus(phase=Phase.RUNNING))
 
-    assert "waits" not in next(explained(running, at(90), PROMPT))
-    assert next(explained(begun, at(90), PROMPT)) == (
+    assert "waits" not in next(explanation_lines(running, at(90), PROMPT))
+    assert next(explanation_lines(begun, at(90), PROMPT)) == (
         "digits is Waiting: waiting for the scheduler volcano (schedulerName of its pods); "
         "Tarragon does not schedule them"
     )
@@ -84,7 +88,7 @@ def test_a_job_with_a_scheduler_of_its_own_waits_for_that_one() -> None:
 
 def test_a_job_with_a_list_that_kubectl_has_scaled_says_which_number_counts() -> None:
     scaled = cluster(workers=1, tfReplicaSpecs={"Worker": {"replicas": 3}})
-    metadata = CustomMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
+    metadata = CustomObjectMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
     found = CustomObject(
         api_version="kubeflow.org/v1alpha1",
         kind="TFJob",
@@ -92,7 +96,7 @@ def test_a_job_with_a_list_that_kubectl_has_scaled_says_which_number_counts() ->
         raw_spec=msgspec.Raw(json.dumps(scaled["spec"])),
     )
 
-    told = list(explained(known(FRAMEWORKS[0], found), at(90), PROMPT))
+    told = list(explanation_lines(read_job(FRAMEWORKS[0], found), at(90), PROMPT))
 
     assert told[1].startswith("  warning: spec.tfReplicaSpecs.Worker.replicas: is 3, set by `kubectl scale`")
 
@@ -106,10 +110,15 @@ def test_one_that_has_not_grown_says_why() -> None:
 
 
 def test_one_that_others_made_smaller_says_since_when_and_why_and_why_it_does_not_grow_again() -> None:
-    wait = Wait(code="BehindOthers", message="a job ahead of it in the queue waits for resources")
+    wait = WaitReason(code="BehindOthers", message="a job ahead of it in the queue waits for resources")
     size = {ReplicaType.WORKER: 2}
     smaller = Admission(
-        queued=BEGIN, admitted=BEGIN, size=size, resized=at(30), reason="made room for TFJob default/big", wait=wait
+        queued_at=BEGIN,
+        admitted_at=BEGIN,
+        size=size,
+        resized_at=at(30),
+        resize_reason="made room for TFJob default/big",
+        wait=wait,
     )
 
     assert why(JobStatus(phase=Phase.RUNNING, admission=smaller)) == [
@@ -121,12 +130,12 @@ def test_one_that_others_made_smaller_says_since_when_and_why_and_why_it_does_no
 
 def test_an_elastic_one_that_began_small_says_when_it_grows() -> None:
     spec = {"tfReplicaSpecs": {"Worker": group(4)}, "min-instances": 1, "max-instances": 4}
-    metadata = CustomMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
+    metadata = CustomObjectMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
     raw = msgspec.Raw(json.dumps(spec))
     found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata, raw_spec=raw)
     status = JobStatus(phase=Phase.RUNNING, admission=GOING)
 
-    assert list(explained(replace(known(FRAMEWORKS[0], found), status=status), at(90), PROMPT)) == [
+    assert list(explanation_lines(replace(read_job(FRAMEWORKS[0], found), status=status), at(90), PROMPT)) == [
         "digits is Running; nothing is blocking it",
         "  it started with worker 2 (4 requested), and grows when there is capacity that no waiting job needs",
     ]
@@ -164,8 +173,8 @@ def test_it_is_told_when_the_cluster_is_not_there_any_more(shell: Shell) -> None
 
 
 def test_a_job_that_can_never_fit_is_told_that_waiting_does_not_help() -> None:
-    wait = Wait(code="NeverFits", message="no node is large enough for one worker")
-    never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued=BEGIN, wait=wait)))
+    wait = WaitReason(code="NeverFits", message="no node is large enough for one worker")
+    never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued_at=BEGIN, wait=wait)))
 
     assert "waiting does not help: lower the requests" in never[1]
     assert not any("in the queue" in line for line in never)
@@ -174,11 +183,11 @@ def test_a_job_that_can_never_fit_is_told_that_waiting_does_not_help() -> None:
 def test_what_a_killed_replica_said_last_is_no_cause_and_it_is_told_why_nothing_is_tried_again() -> None:
     lines = "step 0 loss 0.9\nstep 1 loss 0.5"
     first = FirstFailure(replica=worker(0), exit_code=137, reason="Error", message=lines, at=BEGIN)
-    metadata = CustomMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
+    metadata = CustomObjectMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
     spec = msgspec.Raw(json.dumps({"tfReplicaSpecs": {"Worker": group(1)}}))
     found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata, raw_spec=spec)
     status = JobStatus(phase=Phase.FAILED, first_failure=first)
-    told = list(explained(replace(known(FRAMEWORKS[0], found), status=status), at(90), PROMPT))
+    told = list(explanation_lines(replace(read_job(FRAMEWORKS[0], found), status=status), at(90), PROMPT))
 
     assert told[0] == "digits is Failed: Error: worker-0: exit code 137 (killed: SIGKILL; often out of memory)"
     assert "killed (SIGKILL, 137), retryable" in told[1]
@@ -187,8 +196,8 @@ def test_what_a_killed_replica_said_last_is_no_cause_and_it_is_told_why_nothing_
 
 
 def test_a_job_that_no_node_may_run_is_not_told_to_ask_for_less() -> None:
-    wait = Wait(code="NeverFits", message="no node may run a worker: node a: it has no label disk=ssd")
-    never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued=BEGIN, wait=wait)))
+    wait = WaitReason(code="NeverFits", message="no node may run a worker: node a: it has no label disk=ssd")
+    never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued_at=BEGIN, wait=wait)))
 
     assert "correct the manifest, or make a node match the pods" in never[1]
 
@@ -199,8 +208,8 @@ def test_a_job_that_succeeded_is_not_said_to_go_on() -> None:
 
 def test_a_job_that_is_larger_than_its_quota_is_told_what_to_do_and_has_no_place_in_the_queue() -> None:
     words = "waiting does not help: the job alone needs 5 cpu; the quota of team-a is 4 cpu"
-    wait = Wait(code="QueueQuotaExceeded", message=words)
-    never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued=BEGIN, wait=wait)))
+    wait = WaitReason(code="QueueQuotaExceeded", message=words)
+    never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued_at=BEGIN, wait=wait)))
 
     assert "raise the quota of its namespace" in never[1]
     assert not any("in the queue" in line for line in never)

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from tarragon.cli.output.words import age, count, elapsed, listed, table
+from tarragon.cli.output.words import age, count, duration_text, joined, table
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tarragon.cli.output.words import age, count, elapsed, listed, table
     ],
 )
 def test_a_duration_has_at_most_two_units(seconds: float, words: str) -> None:
-    assert elapsed(seconds) == words
+    assert duration_text(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_counts_are_english() -> None:
 
 
 def test_a_long_list_says_how_many_more() -> None:
-    assert listed(["a", "b", "c"]) == "a, b and c"
-    assert listed(["a", "b", "c"], most=2) == "a, b and 1 more"
-    assert listed(["a"]) == "a"
+    assert joined(["a", "b", "c"]) == "a, b and c"
+    assert joined(["a", "b", "c"], most=2) == "a, b and 1 more"
+    assert joined(["a"]) == "a"
 
 
 def test_a_table_has_its_columns_under_each_other_and_no_spaces_at_the_end() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 
 
-class HastyClock(ManualClock):
+class HastyClock(FakeClock):
     """`slept` are the pauses that were made."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A hand-written `Cluster` of one kind of object that lists and watches as a server does, and fails when told to."""
+"""A hand-written `Client` of one kind of object that lists and watches as a server does, and fails when told to."""
 
 # ruff: noqa: ARG002 - the port's parameters, of which a script needs few
 
@@ -10,24 +10,24 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeVar
 
-from tarragon.base.clock import ManualClock
-from tarragon.client.errors import ApiError, from_status
+from tarragon.base.clock import FakeClock
+from tarragon.client.errors import ApiError, error_from_status
 from tarragon.client.port import (
-    EVERYTHING,
+    ALL_OBJECTS,
     DeleteOptions,
     EventType,
-    Listing,
     LogOptions,
-    Selection,
+    ObjectList,
+    Selector,
     WatchEvent,
 )
 from tarragon.kube.codec import decode, encode
-from tarragon.kube.meta import Key, ObjectMeta, Resource, Struct
+from tarragon.kube.meta import Key, ObjectMeta, PartialObject, Resource
 
 T = TypeVar("T")
 
 
-class Thing(Struct, frozen=True):
+class Thing(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
 
@@ -36,10 +36,10 @@ THINGS = Resource(group="example.org", version="v1", plural="things", kind="Thin
 
 
 def error(code: int, reason: str, retry_after: int = 0) -> ApiError:
-    return from_status({"code": code, "reason": reason, "details": {"retryAfterSeconds": retry_after}})
+    return error_from_status({"code": code, "reason": reason, "details": {"retryAfterSeconds": retry_after}})
 
 
-async def settle(clock: ManualClock) -> None:
+async def settle(clock: FakeClock) -> None:
     """Give every task its turn until, for these small tests, nothing more happens without time."""
     for _ in range(50):
         await clock.sleep(0)
@@ -152,13 +152,13 @@ class ScriptedCluster:
         for queue in self._open:
             queue.put_nowait(change)
 
-    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+    async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]:
         self.calls.append(("list", ""))
         if self._list_errors:
             raise self._list_errors.popleft()
-        return Listing([decode(body, resource.model) for body in self._objects.values()], str(self._version))
+        return ObjectList([decode(body, resource.model) for body in self._objects.values()], str(self._version))
 
-    async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+    async def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
         self.calls.append(("watch", since))
         if int(since) < self._forgotten:
             raise error(410, "Expired")

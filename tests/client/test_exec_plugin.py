@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from tarragon.base.clock import ManualClock
-from tarragon.client.errors import NoCredentials
-from tarragon.client.http.credentials import Identity
-from tarragon.client.http.exec_plugin import ExecPlugin, Surroundings
-from tarragon.client.http.kubeconfig import Exec, Variable
+from tarragon.base.clock import FakeClock
+from tarragon.client.errors import CredentialsError
+from tarragon.client.http.credentials import ClientIdentity
+from tarragon.client.http.exec_plugin import ExecPlugin, PluginEnvironment
+from tarragon.client.http.kubeconfig import ExecConfig, ExecEnvVar
 
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
 SECRET = "s3cr3t-t0ken"
-ALONE = Surroundings()
+ALONE = PluginEnvironment()
 SCRIPT = """#!{python} -SE
 import json, os, pathlib, sys
 folder = pathlib.Path({folder!r})
@@ -40,7 +40,7 @@ class Program:
         self.path = folder / "plugin"
         self.path.write_text(SCRIPT.format(python=sys.executable, folder=str(folder), body=body))
         self.path.chmod(0o755)
-        self.clock = ManualClock()
+        self.clock = FakeClock()
 
     def says(self, version: str = V1, **status: Any) -> None:
         self.says_literally(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}))
@@ -53,9 +53,9 @@ class Program:
         path = self.folder / "runs"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def plugin(self, surroundings: Surroundings = ALONE, **more: Any) -> ExecPlugin:
+    def plugin(self, surroundings: PluginEnvironment = ALONE, **more: Any) -> ExecPlugin:
         spec = {"api_version": V1, "command": str(self.path), "interactive_mode": "Never", **more}
-        return ExecPlugin(Exec(**spec), surroundings, self.clock)
+        return ExecPlugin(ExecConfig(**spec), surroundings, self.clock)
 
 
 @pytest.fixture
@@ -65,15 +65,15 @@ def program(tmp_path: Path) -> Program:
 
 async def test_the_program_is_run_with_its_arguments_and_told_about_the_cluster(program: Program) -> None:
     program.says(token="abc")
-    surroundings = Surroundings(
+    surroundings = PluginEnvironment(
         environment={"HOME": "/home/ann", "WHO": "overridden", "PATH": os.environ["PATH"]},
         cluster={"server": "https://a", "config": {"any": ["thing"]}},
     )
     plugin = program.plugin(
-        surroundings, args=("get", "token"), env=(Variable(name="WHO", value="ann"),), provide_cluster_info=True
+        surroundings, args=("get", "token"), env=(ExecEnvVar(name="WHO", value="ann"),), provide_cluster_info=True
     )
 
-    assert await plugin.identity() == Identity("Bearer abc")
+    assert await plugin.identity() == ClientIdentity("Bearer abc")
     assert [{**run, "info": json.loads(run["info"])} for run in program.runs] == [
         {
             "args": ["get", "token"],
@@ -91,7 +91,7 @@ async def test_the_program_is_run_with_its_arguments_and_told_about_the_cluster(
 
 async def test_who_does_not_ask_about_the_cluster_is_told_nothing_of_it(program: Program) -> None:
     program.says(V1BETA1, token="abc")
-    await program.plugin(Surroundings(cluster={"server": "https://a"}), api_version=V1BETA1).identity()
+    await program.plugin(PluginEnvironment(cluster={"server": "https://a"}), api_version=V1BETA1).identity()
 
     assert json.loads(program.runs[0]["info"]) == {
         "apiVersion": V1BETA1,
@@ -120,7 +120,7 @@ async def test_a_token_holds_until_it_expires(program: Program) -> None:
 async def test_a_client_certificate_may_be_the_answer(program: Program) -> None:
     program.says(clientCertificateData="CERTIFICATE", clientKeyData="KEY")
 
-    assert await program.plugin().identity() == Identity("", b"CERTIFICATE", b"KEY")
+    assert await program.plugin().identity() == ClientIdentity("", b"CERTIFICATE", b"KEY")
 
 
 async def test_many_that_ask_at_once_wait_for_one_run(program: Program) -> None:
@@ -128,7 +128,7 @@ async def test_many_that_ask_at_once_wait_for_one_run(program: Program) -> None:
     plugin = program.plugin()
     found = await asyncio.gather(*(plugin.identity() for _ in range(20)))
 
-    assert set(found) == {Identity("Bearer abc")}
+    assert set(found) == {ClientIdentity("Bearer abc")}
     assert len(program.runs) == 1
 
 
@@ -139,7 +139,7 @@ async def test_a_refused_token_is_asked_for_anew_once_however_many_were_refused(
     program.says(token="two")
     found = await asyncio.gather(*(plugin.identity(old) for _ in range(20)))
 
-    assert set(found) == {Identity("Bearer two")}
+    assert set(found) == {ClientIdentity("Bearer two")}
     assert len(program.runs) == 2
 
 
@@ -160,7 +160,7 @@ async def test_a_program_that_fails_is_not_run_without_pause(program: Program) -
     plugin = program.plugin()
     program.says_literally("nonsense")
     failed = await asyncio.gather(*(plugin.identity() for _ in range(20)), return_exceptions=True)
-    assert {type(each) for each in failed} == {NoCredentials}
+    assert {type(each) for each in failed} == {CredentialsError}
     assert len(program.runs) == 1
 
     program.says(token="one")
@@ -171,7 +171,7 @@ async def test_a_program_that_fails_is_not_run_without_pause(program: Program) -
 async def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:
     program = Program(tmp_path, "sys.stderr.write('\\n'.join(f'line {n}' for n in range(9))); sys.exit(3)")
 
-    with pytest.raises(NoCredentials) as caught:
+    with pytest.raises(CredentialsError) as caught:
         await program.plugin(args=("--client-secret=hush",)).identity()
     assert str(caught.value).splitlines() == [
         f"the exec plugin {program.path} failed: it ended with exit code 3",
@@ -181,10 +181,10 @@ async def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:
 
 
 async def test_a_program_that_is_not_installed_is_told_with_its_install_hint(program: Program) -> None:
-    with pytest.raises(NoCredentials, match=r"no-such-login is not installed\n.*\nget it from example\.com"):
+    with pytest.raises(CredentialsError, match=r"no-such-login is not installed\n.*\nget it from example\.com"):
         await program.plugin(command="no-such-login", install_hint="get it from example.com\n").identity()
     program.path.chmod(0o644)
-    with pytest.raises(NoCredentials, match="can't be started\nPermission denied"):
+    with pytest.raises(CredentialsError, match="can't be started\nPermission denied"):
         await program.plugin().identity()
 
 
@@ -197,7 +197,7 @@ async def test_a_program_that_hangs_is_ended_with_all_that_it_started(
     body = f"import subprocess; subprocess.run(['sh', '-c', 'exec >{alive}; echo on; sleep 60'])"
     reader = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        with pytest.raises(NoCredentials, match="did not finish within"):
+        with pytest.raises(CredentialsError, match="did not finish within"):
             await Program(tmp_path, body).plugin().identity()
 
         os.set_blocking(reader, True)
@@ -257,7 +257,7 @@ async def test_an_answer_that_is_none_is_told_and_never_quoted(case: str, progra
     answer, words = ANSWERS[case]
     program.says_literally(answer)
 
-    with pytest.raises(NoCredentials) as caught:
+    with pytest.raises(CredentialsError) as caught:
         await program.plugin().identity()
     assert words in str(caught.value)
     assert SECRET not in str(caught.value)
@@ -266,7 +266,7 @@ async def test_an_answer_that_is_none_is_told_and_never_quoted(case: str, progra
 async def test_a_program_that_must_ask_somebody_wants_a_terminal(program: Program) -> None:
     program.says(token="abc")
 
-    with pytest.raises(NoCredentials, match="needs a terminal"):
+    with pytest.raises(CredentialsError, match="needs a terminal"):
         await program.plugin(interactive_mode="Always").identity()
     assert program.runs == []
     await program.plugin(interactive_mode="IfAvailable").identity()
@@ -276,7 +276,7 @@ async def test_a_program_that_must_ask_somebody_wants_a_terminal(program: Progra
 async def test_at_a_terminal_a_program_may_ask(program: Program) -> None:
     """What it reads is what we would have read."""
     program.says(token="abc")
-    surroundings = Surroundings(has_terminal=True)
+    surroundings = PluginEnvironment(has_terminal=True)
     for mode in ("IfAvailable", "Always", "Never"):
         await program.plugin(surroundings, interactive_mode=mode).identity()
 

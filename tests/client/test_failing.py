@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tarragon.base.clock import ManualClock
-from tarragon.client.backoff import FIRST_PAUSE, LONGEST_PAUSE
+from tarragon.base.clock import FakeClock
+from tarragon.client.backoff import INITIAL_DELAY, MAX_DELAY
 from tarragon.client.errors import ApiError, Forbidden, Unavailable
-from tarragon.client.informer.cache_reader import Recovery
-from tarragon.client.informer.reflector import Cache
+from tarragon.client.informer.cache_reader import CacheRecovery
+from tarragon.client.informer.reflector import Informer
 from tarragon.kube.meta import Key
 from tests.client.scripted import THINGS, ScriptedCluster, Thing, error, settle
 
@@ -20,9 +20,9 @@ SILENT = error(503, "ServiceUnavailable")
 
 class Scene:
     def __init__(self) -> None:
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.server = ScriptedCluster()
-        self.cache: Cache[Thing] = Cache(self.server, THINGS, self.clock, jitter=random.Random(1))
+        self.cache: Informer[Thing] = Informer(self.server, THINGS, self.clock, jitter=random.Random(1))
         self.tasks: list[asyncio.Task[None]] = []
 
     async def begin(self) -> None:
@@ -31,15 +31,15 @@ class Scene:
 
     @property
     def error(self) -> type[ApiError] | None:
-        return None if self.cache.failing is None else type(self.cache.failing.error)
+        return None if self.cache.failure is None else type(self.cache.failure.error)
 
     async def tries_again(self) -> None:
         """Once: the pause after that is longer."""
-        self.clock.advance(FIRST_PAUSE)
+        self.clock.advance(INITIAL_DELAY)
         await settle(self.clock)
 
     async def pass_time(self) -> None:
-        self.clock.advance(LONGEST_PAUSE)
+        self.clock.advance(MAX_DELAY)
         await settle(self.clock)
 
 
@@ -55,12 +55,12 @@ async def scene() -> AsyncIterator[Scene]:
 async def test_a_server_that_answers_does_not_fail(scene: Scene) -> None:
     await scene.begin()
 
-    assert scene.cache.is_synced
+    assert scene.cache.has_synced
     assert scene.error is None
 
 
 async def test_that_it_answers_again_is_told_once_and_after_how_long(scene: Scene) -> None:
-    told: list[Recovery] = []
+    told: list[CacheRecovery] = []
     scene.cache.on_recovery(told.append)
     scene.server.fail_list(SILENT)
     scene.server.fail_list(SILENT)
@@ -83,8 +83,8 @@ async def test_since_when_it_fails_is_known_and_forgotten_when_it_answers(scene:
     await scene.tries_again()
 
     assert scene.error is Unavailable
-    assert scene.cache.failing is not None
-    assert scene.cache.failing.since == began
+    assert scene.cache.failure is not None
+    assert scene.cache.failure.since == began
     await scene.pass_time()
     assert scene.error is None
 
@@ -97,8 +97,8 @@ async def test_silence_takes_nothing_of_a_refusal_back(scene: Scene) -> None:
     await scene.tries_again()
 
     assert scene.error is Forbidden
-    assert scene.cache.failing is not None
-    assert scene.cache.failing.since == began
+    assert scene.cache.failure is not None
+    assert scene.cache.failure.since == began
 
 
 async def test_a_refusal_after_silence_is_a_refusal(scene: Scene) -> None:
@@ -114,7 +114,7 @@ async def test_a_watch_that_is_forbidden_lists_anew_and_tells_what_went_meanwhil
     scene.server.put("a", 1)
     await scene.begin()
     told: list[tuple[Key, bool]] = []
-    scene.cache.subscribe(lambda key, _old, new: told.append((key, new is not None)))
+    scene.cache.add_event_handler(lambda key, _old, new: told.append((key, new is not None)))
     scene.server.fail_list(FORBIDDEN)
     scene.server.cut_now(FORBIDDEN)
     await settle(scene.clock)

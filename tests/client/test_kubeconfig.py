@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from tarragon.base.errors import TarragonError
-from tarragon.client.http.connection import Access, here, in_cluster, kubeconfig
-from tarragon.client.http.credentials import Identity
+from tarragon.client.http.connection import ClusterConfig, in_cluster_config, load_config, load_kubeconfig
+from tarragon.client.http.credentials import ClientIdentity
 
 AUTHORITY = b"-----BEGIN CERTIFICATE-----\nnot read before it is used\n"
 SECRET = "s3cr3t-t0ken"
@@ -40,12 +40,12 @@ def write(path: Path, value: Any) -> Path:
     return path
 
 
-async def identity(access: Access) -> Identity:
-    assert access.server.credentials is not None
-    return await access.server.credentials.identity()
+async def identity(access: ClusterConfig) -> ClientIdentity:
+    assert access.rest_config.credentials is not None
+    return await access.rest_config.credentials.identity()
 
 
-async def bearer(access: Access) -> str:
+async def bearer(access: ClusterConfig) -> str:
     return (await identity(access)).authorization.removeprefix("Bearer ")
 
 
@@ -56,9 +56,9 @@ def test_the_current_context_is_meant_unless_another_one_is_named(tmp_path: Path
     both["contexts"][1]["context"]["namespace"] = "team"
     path = write(tmp_path / "config", both)
 
-    first, second = kubeconfig({}, path=path), kubeconfig({}, path=path, context="b")
-    assert (first.context, first.namespace, first.server.url) == ("a", "default", "https://a.example:6443")
-    assert (second.context, second.namespace, second.server.url) == ("b", "team", "https://b.example:6443")
+    first, second = load_kubeconfig({}, path=path), load_kubeconfig({}, path=path, context="b")
+    assert (first.context, first.namespace, first.rest_config.url) == ("a", "default", "https://a.example:6443")
+    assert (second.context, second.namespace, second.rest_config.url) == ("b", "team", "https://b.example:6443")
 
 
 async def test_of_several_files_the_first_that_has_a_name_wins(tmp_path: Path) -> None:
@@ -67,11 +67,11 @@ async def test_of_several_files_the_first_that_has_a_name_wins(tmp_path: Path) -
     three = write(tmp_path / "three", config("c", user={"token": "third"}))
     environment = {"KUBECONFIG": f":{tmp_path / 'missing'}:{one}:{two}:{three}:{one}"}
 
-    access = kubeconfig(environment)
+    access = load_kubeconfig(environment)
     assert access.context == "a"
-    assert access.server.url == "https://a.example:6443"
+    assert access.rest_config.url == "https://a.example:6443"
     assert await bearer(access) == "first"
-    assert await bearer(kubeconfig(environment, context="c")) == "third"
+    assert await bearer(load_kubeconfig(environment, context="c")) == "third"
 
 
 def test_parts_of_a_context_may_lie_in_different_files(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_parts_of_a_context_may_lie_in_different_files(tmp_path: Path) -> None:
     one = write(tmp_path / "one", {"contexts": whole["contexts"]})
     two = write(tmp_path / "two", {"clusters": whole["clusters"], "users": whole["users"]})
 
-    assert kubeconfig({"KUBECONFIG": f"{one}:{two}"}, context="a").server.url == "https://a.example:6443"
+    assert load_kubeconfig({"KUBECONFIG": f"{one}:{two}"}, context="a").rest_config.url == "https://a.example:6443"
 
 
 async def test_relative_paths_are_relative_to_the_file_that_has_them(tmp_path: Path) -> None:
@@ -92,17 +92,17 @@ async def test_relative_paths_are_relative_to_the_file_that_has_them(tmp_path: P
     environment = {"KUBECONFIG": f"{one}:{two}"}
 
     for context, folder in (("a", "x"), ("b", "y")):
-        access = kubeconfig(environment, context=context)
-        assert access.server.ca_data == folder.encode()
+        access = load_kubeconfig(environment, context=context)
+        assert access.rest_config.ca_data == folder.encode()
         assert await bearer(access) == f"token-of-{folder}"
 
 
 def test_without_a_name_the_file_at_home_is_read(tmp_path: Path) -> None:
     write(tmp_path / ".kube" / "config", config("home"))
 
-    assert kubeconfig({"HOME": str(tmp_path)}).context == "home"
-    assert here({"HOME": str(tmp_path)}).context == "home"
-    assert here({"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}).context == "home"
+    assert load_kubeconfig({"HOME": str(tmp_path)}).context == "home"
+    assert load_config({"HOME": str(tmp_path)}).context == "home"
+    assert load_config({"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}).context == "home"
 
 
 async def test_certificates_are_data_or_files_and_data_comes_first(tmp_path: Path) -> None:
@@ -110,32 +110,32 @@ async def test_certificates_are_data_or_files_and_data_comes_first(tmp_path: Pat
     write(tmp_path / "c.key", "key from file")
     user = {"client-certificate": "c.crt", "client-key": "c.key", "client-key-data": text(b"key from data")}
     cluster = {"certificate-authority-data": text(AUTHORITY), "certificate-authority": "missing"}
-    access = kubeconfig({}, path=write(tmp_path / "config", config(cluster=cluster, user=user)))
+    access = load_kubeconfig({}, path=write(tmp_path / "config", config(cluster=cluster, user=user)))
 
-    assert access.server.ca_data == AUTHORITY
-    assert await identity(access) == Identity("", b"from file", b"key from data", AUTHORITY)
+    assert access.rest_config.ca_data == AUTHORITY
+    assert await identity(access) == ClientIdentity("", b"from file", b"key from data", AUTHORITY)
 
 
 async def test_a_user_and_a_password_are_shown_as_such(tmp_path: Path) -> None:
     user = {"username": "ann", "password": "pass"}
-    access = kubeconfig({}, path=write(tmp_path / "config", config(user=user)))
+    access = load_kubeconfig({}, path=write(tmp_path / "config", config(user=user)))
 
     assert (await identity(access)).authorization == "Basic " + text(b"ann:pass")
 
 
 async def test_of_a_token_and_its_file_the_file_comes_first_once_it_is_there(tmp_path: Path) -> None:
     path = write(tmp_path / "config", config(user={"token": "old", "tokenFile": "token"}))
-    assert await bearer(kubeconfig({}, path=path)) == "old"
+    assert await bearer(load_kubeconfig({}, path=path)) == "old"
 
     write(tmp_path / "token", "new\n")
-    assert await bearer(kubeconfig({}, path=path)) == "new"
+    assert await bearer(load_kubeconfig({}, path=path)) == "new"
 
 
 def test_whoever_acts_as_somebody_else_says_so_with_each_request(tmp_path: Path) -> None:
     user = {"as": "ann", "as-groups": ["dev", "ops"], "as-user-extra": {"acme/Scope": ["x"]}}
-    access = kubeconfig({}, path=write(tmp_path / "config", config(user=user)))
+    access = load_kubeconfig({}, path=write(tmp_path / "config", config(user=user)))
 
-    assert access.server.headers == (
+    assert access.rest_config.headers == (
         ("Impersonate-User", "ann"),
         ("Impersonate-Group", "dev"),
         ("Impersonate-Group", "ops"),
@@ -147,15 +147,15 @@ def test_nothing_may_be_null_and_unknown_fields_are_for_others(tmp_path: Path) -
     value = config(user={"token": None, "exec": None}, preferences={}, extensions=[{"name": "x", "extension": {}}])
     value["contexts"][0]["context"]["namespace"] = None
 
-    assert kubeconfig({}, path=write(tmp_path / "config", value)).namespace == "default"
+    assert load_kubeconfig({}, path=write(tmp_path / "config", value)).namespace == "default"
 
 
 def test_an_unchecked_server_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(tmp_path / "config", config(cluster={"insecure-skip-tls-verify": True}))
     with caplog.at_level(logging.WARNING):
-        access = kubeconfig({}, path=path)
+        access = load_kubeconfig({}, path=path)
 
-    assert access.server.skip_tls_verify
+    assert access.rest_config.skip_tls_verify
     assert [record.getMessage() for record in caplog.records] == [
         "warning: the certificate of https://a.example:6443 is not verified: insecure-skip-tls-verify is set"
     ]
@@ -166,9 +166,9 @@ def test_a_proxy_is_the_kubeconfigs_or_the_environments(tmp_path: Path) -> None:
     own = write(tmp_path / "own", config(cluster={"proxy-url": "http://own:1"}))
     environment = {"HTTPS_PROXY": "env:3128"}
 
-    assert kubeconfig(environment, path=plain).server.proxy_url == "http://env:3128"
-    assert kubeconfig(environment, path=own).server.proxy_url == "http://own:1"
-    assert kubeconfig({**environment, "NO_PROXY": ".example"}, path=plain).server.proxy_url == ""
+    assert load_kubeconfig(environment, path=plain).rest_config.proxy_url == "http://env:3128"
+    assert load_kubeconfig(environment, path=own).rest_config.proxy_url == "http://own:1"
+    assert load_kubeconfig({**environment, "NO_PROXY": ".example"}, path=plain).rest_config.proxy_url == ""
 
 
 WRONG: dict[str, tuple[Any, str]] = {
@@ -221,7 +221,7 @@ def test_what_is_wrong_is_told_in_words_and_without_secrets(case: str, tmp_path:
     path = write(tmp_path / "config", value)
 
     with pytest.raises(TarragonError) as caught:
-        kubeconfig({}, path=path)
+        load_kubeconfig({}, path=path)
     assert words in str(caught.value)
     assert SECRET not in str(caught.value)
 
@@ -230,13 +230,13 @@ def test_a_context_that_is_not_there_names_those_that_are(tmp_path: Path) -> Non
     path = write(tmp_path / "config", {**config("production"), "current-context": ""})
 
     with pytest.raises(TarragonError, match="did you mean 'production'"):
-        kubeconfig({}, path=path, context="prodution")
+        load_kubeconfig({}, path=path, context="prodution")
     with pytest.raises(TarragonError, match="no current context\nselect one with --context: production"):
-        kubeconfig({}, path=path)
+        load_kubeconfig({}, path=path)
     with pytest.raises(TarragonError, match="there is no kubeconfig"):
-        kubeconfig({}, path=tmp_path / "missing")
+        load_kubeconfig({}, path=tmp_path / "missing")
     with pytest.raises(TarragonError, match="no cluster is configured"):
-        kubeconfig({"KUBECONFIG": str(tmp_path / "missing")})
+        load_kubeconfig({"KUBECONFIG": str(tmp_path / "missing")})
 
 
 @pytest.fixture
@@ -250,10 +250,10 @@ def account(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("host", "url"), [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")])
 async def test_a_pod_is_let_in_by_its_service_account(account: Path, host: str, url: str) -> None:
-    access = in_cluster({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}, folder=account)
+    access = in_cluster_config({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}, folder=account)
 
-    assert (access.context, access.namespace, access.server.url) == ("in-cluster", "team", url)
-    assert access.server.ca_data == AUTHORITY
+    assert (access.context, access.namespace, access.rest_config.url) == ("in-cluster", "team", url)
+    assert access.rest_config.ca_data == AUTHORITY
     assert await bearer(access) == SECRET
     assert SECRET not in repr(access)
 
@@ -261,19 +261,19 @@ async def test_a_pod_is_let_in_by_its_service_account(account: Path, host: str, 
 def test_a_pod_without_a_service_account_is_told_what_to_change(account: Path) -> None:
     environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     (account / "namespace").unlink()
-    assert in_cluster(environment, folder=account).namespace == "default"
+    assert in_cluster_config(environment, folder=account).namespace == "default"
 
     (account / "token").unlink()
     with pytest.raises(TarragonError, match="automountServiceAccountToken"):
-        in_cluster(environment, folder=account)
+        in_cluster_config(environment, folder=account)
     with pytest.raises(TarragonError, match="not running in a pod"):
-        in_cluster({}, folder=account)
+        in_cluster_config({}, folder=account)
 
 
 def test_secrets_are_in_no_repr(tmp_path: Path) -> None:
     user = {"token": SECRET, "password": SECRET, "client-key-data": text(SECRET.encode()), "client-certificate": "c"}
     cluster = {"proxy-url": f"http://me:{SECRET}@proxy:3128"}
-    access = kubeconfig({}, path=write(tmp_path / "config", config(user=user, cluster=cluster)))
+    access = load_kubeconfig({}, path=write(tmp_path / "config", config(user=user, cluster=cluster)))
 
     assert SECRET not in repr(access)
     assert text(SECRET.encode()) not in repr(access)

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tarragon.base.errors import TarragonError
-from tarragon.client.http.kubeconfig import Cluster, Context, User, load, merged
+from tarragon.client.http.kubeconfig import AuthInfo, KubeconfigCluster, KubeconfigContext, load, merge
 
 pytestmark = pytest.mark.kubectl
 
@@ -91,12 +91,12 @@ def test_merged_files_are_what_kubectl_sees(seed: int, tmp_path: Path) -> None:
         path.write_text(yaml.safe_dump(a_file(dice, number)))
         paths.append(path)
 
-    ours, theirs = merged(load(path) for path in paths), kubectls_view([tmp_path / "missing", *paths], tmp_path)
+    ours, theirs = merge(load(path) for path in paths), kubectls_view([tmp_path / "missing", *paths], tmp_path)
     assert ours.current_context == theirs["current-context"]
     for kind, found, model in (
-        ("clusters", ours.clusters, Cluster),
-        ("users", ours.users, User),
-        ("contexts", ours.contexts, Context),
+        ("clusters", ours.clusters, KubeconfigCluster),
+        ("users", ours.users, AuthInfo),
+        ("contexts", ours.contexts, KubeconfigContext),
     ):
         expected = {each["name"]: msgspec.convert(each[kind.removesuffix("s")], model) for each in theirs[kind] or ()}
         assert {name: _whole(entry, tmp_path) for name, entry in found.items()} == {

@@ -9,17 +9,25 @@ from typing import Any
 
 import pytest
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.client.errors import NotFound, unavailable
-from tarragon.client.http.client import Http
-from tarragon.client.http.transport import Server
-from tarragon.client.leader_election import HELD, JITTER, Claim, Held, Lease, LeaseLost, Terms
-from tarragon.client.middleware.fenced import Fenced
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.transport import RestConfig
+from tarragon.client.leader_election import (
+    JITTER,
+    TYPED_LEASES,
+    LeaderElectionConfig,
+    LeaderElector,
+    Lease,
+    LeaseLock,
+    LeaseLost,
+)
+from tarragon.client.middleware.fenced import FencedClient
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Key
 from tests.client.hasty import HastyClock
 from tests.client.test_retries import busy
-from tests.localcluster.controllers.world import World, a_world
+from tests.localcluster.controllers.world import EmbeddedCluster, a_world
 from tests.localcluster_http.scripted_server import in_turn, says, serving
 
 KEY = Key("default", "tarragon")
@@ -77,22 +85,22 @@ class Wire:
 
 async def turns() -> None:
     for _ in range(20):
-        await ManualClock().sleep(0)
+        await FakeClock().sleep(0)
 
 
 class Machine:
     """One process with a claim, its clock and its wire."""
 
-    def __init__(self, world: World, name: str) -> None:
-        self.clock = ManualClock()
+    def __init__(self, world: EmbeddedCluster, name: str) -> None:
+        self.clock = FakeClock()
         self.wire = Wire(world.client)
         cluster: Any = self.wire
         self.cluster = cluster
-        self.lease = Lease(cluster, self.clock, Claim(key=KEY, identity=name), random.Random(1))
+        self.lease = LeaderElector(cluster, self.clock, LeaseLock(key=KEY, identity=name), random.Random(1))
         self.task: asyncio.Task[None] | None = None
 
     def leads(self) -> bool:
-        return self.lease.is_held
+        return self.lease.is_leader
 
     async def starts(self) -> None:
         self.task = asyncio.create_task(self._live())
@@ -100,7 +108,7 @@ class Machine:
 
     async def _live(self) -> None:
         await self.lease.acquire()
-        await self.lease.keep()
+        await self.lease.renew()
 
     async def goes(self, seconds: float) -> None:
         """In steps, as the world does: of whatever comes due, everything has happened before the next step."""
@@ -116,7 +124,7 @@ class Machine:
 
 
 class Place:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: EmbeddedCluster) -> None:
         self.world = world
         self.machines: list[Machine] = []
 
@@ -132,11 +140,11 @@ class Place:
             for machine in self.machines:
                 await machine.wire.quiet()
 
-    async def stored(self) -> Held:
-        return await self.world.client.get(HELD, KEY)
+    async def stored(self) -> Lease:
+        return await self.world.client.get(TYPED_LEASES, KEY)
 
     async def edit(self, **spec: Any) -> None:
-        await self.world.client.patch(HELD, KEY, {"spec": spec})
+        await self.world.client.patch(TYPED_LEASES, KEY, {"spec": spec})
 
 
 @asynccontextmanager
@@ -159,7 +167,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 async def test_a_lease_that_nobody_has_is_taken_at_once_and_says_by_whom(place: Place) -> None:
     a = place.machine("a")
     seen: list[str] = []
-    a.lease.on_holder(seen.append)
+    a.lease.on_new_leader(seen.append)
     await a.starts()
 
     stored = (await place.stored()).spec
@@ -240,7 +248,7 @@ async def test_a_holder_that_reaches_nobody_gives_up_before_anybody_else_may_beg
     await a.starts()
     await b.starts()
     troubles: list[Exception] = []
-    a.lease.on_trouble(troubles.append)
+    a.lease.on_error(troubles.append)
     a.wire.is_cut = True
 
     await place.pass_time(10.1)
@@ -309,7 +317,7 @@ async def test_who_took_a_lease_and_did_not_hear_the_answer_leads_at_the_next_lo
 async def test_what_others_write_to_the_lease_loses_it_only_if_it_names_another_holder(place: Place) -> None:
     a = place.machine("a")
     await a.starts()
-    await place.world.client.patch(HELD, KEY, {"metadata": {"labels": {"team": "ml"}}})
+    await place.world.client.patch(TYPED_LEASES, KEY, {"metadata": {"labels": {"team": "ml"}}})
     await a.goes(30)
     assert a.leads()
 
@@ -325,7 +333,7 @@ async def test_what_others_write_to_the_lease_loses_it_only_if_it_names_another_
 async def test_a_lease_that_somebody_deleted_is_made_again_by_its_holder(place: Place) -> None:
     a = place.machine("a")
     await a.starts()
-    await place.world.client.delete(HELD, KEY)
+    await place.world.client.delete(TYPED_LEASES, KEY)
     with pytest.raises(NotFound):
         await place.stored()
 
@@ -351,7 +359,7 @@ async def test_a_holder_that_was_frozen_past_its_lease_writes_nothing_when_it_th
     await b.goes(16 + LOOK)
     assert b.leads()
     before, written = await place.stored(), a.wire.writes
-    fenced = Fenced(a.cluster, a.lease)
+    fenced = FencedClient(a.cluster, a.lease)
 
     a.clock.advance(16 + LOOK)  # In one go, as for a process that was stopped.
     with pytest.raises(LeaseLost, match="the last successful renewal was"):
@@ -368,7 +376,7 @@ async def test_a_standby_reads_and_does_not_write(place: Place) -> None:
     a, b = place.machine("a"), place.machine("b")
     await a.starts()
     await b.starts()
-    leader, standby = Fenced(a.cluster, a.lease), Fenced(b.cluster, b.lease)
+    leader, standby = FencedClient(a.cluster, a.lease), FencedClient(b.cluster, b.lease)
     thing = {"metadata": {"name": "c", "namespace": "default"}}
     made = await leader.create(CONFIG_MAPS, thing)
 
@@ -387,8 +395,8 @@ async def test_a_write_that_a_busy_server_put_off_until_after_the_lease_is_not_s
             raise LeaseLost("a has lost the lease")
 
     asked = in_turn(busy("4"), busy("8"), says({"metadata": {"name": "c"}}))
-    async with serving(asked) as script, Http(Server(url=script.url), random.Random(1), clock) as http:
-        http.guard(check)
+    async with serving(asked) as script, HttpClient(RestConfig(url=script.url), random.Random(1), clock) as http:
+        http.check_before_writes(check)
         with pytest.raises(LeaseLost):
             await http.create(CONFIG_MAPS, {"metadata": {"name": "c", "namespace": "default"}})
         assert len(script.asked) == 2
@@ -403,8 +411,8 @@ async def test_a_write_is_not_sent_if_the_lease_ended_while_it_was_getting_its_c
         if len(asked) > 1:
             raise LeaseLost("a has lost the lease")
 
-    async with serving(in_turn(says({}))) as script, Http(Server(url=script.url), random.Random(1)) as http:
-        http.guard(check)
+    async with serving(in_turn(says({}))) as script, HttpClient(RestConfig(url=script.url), random.Random(1)) as http:
+        http.check_before_writes(check)
         with pytest.raises(LeaseLost):
             await http.create(CONFIG_MAPS, {"metadata": {"name": "c", "namespace": "default"}})
         assert script.asked == []
@@ -438,8 +446,13 @@ async def test_who_has_given_the_lease_back_does_not_write(place: Place) -> None
 
 @pytest.mark.parametrize(
     "terms",
-    [Terms(deadline=15), Terms(retry=10), Terms(retry=0), Terms(duration=3, deadline=2.1, retry=2)],
+    [
+        LeaderElectionConfig(renew_deadline=15),
+        LeaderElectionConfig(retry_period=10),
+        LeaderElectionConfig(retry_period=0),
+        LeaderElectionConfig(lease_duration=3, renew_deadline=2.1, retry_period=2),
+    ],
 )
-def test_terms_under_which_two_might_lead_at_once_are_a_fault(terms: Terms) -> None:
-    assert terms.fault
-    assert not Terms().fault
+def test_terms_under_which_two_might_lead_at_once_are_a_fault(terms: LeaderElectionConfig) -> None:
+    assert terms.validation_error
+    assert not LeaderElectionConfig().validation_error

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tarragon.client.http.proxies import proxy_of
+from tarragon.client.http.proxies import proxy_url_for
 
 PROXY = "http://proxy:3128"
 
@@ -30,10 +30,10 @@ PROXY = "http://proxy:3128"
     ],
 )
 def test_exceptions_are_names_domains_networks_and_this_machine(url: str, exceptions: str, proxied: bool) -> None:  # noqa: FBT001
-    assert proxy_of(url, {"HTTPS_PROXY": PROXY, "NO_PROXY": exceptions}) == (PROXY if proxied else "")
+    assert proxy_url_for(url, {"HTTPS_PROXY": PROXY, "NO_PROXY": exceptions}) == (PROXY if proxied else "")
 
 
 def test_each_scheme_has_its_variable_in_capitals_or_not() -> None:
-    assert proxy_of("https://api", {"https_proxy": "proxy:3128"}) == PROXY
-    assert proxy_of("http://api", {"https_proxy": "proxy:3128"}) == ""
-    assert proxy_of("http://api", {"HTTP_PROXY": "proxy:3128", "http_proxy": "other"}) == PROXY
+    assert proxy_url_for("https://api", {"https_proxy": "proxy:3128"}) == PROXY
+    assert proxy_url_for("http://api", {"https_proxy": "proxy:3128"}) == ""
+    assert proxy_url_for("http://api", {"HTTP_PROXY": "proxy:3128", "http_proxy": "other"}) == PROXY

@@ -18,13 +18,13 @@ import pytest
 import yaml
 
 from tarragon.base.clock import SystemClock
-from tarragon.client.errors import Expired, Forbidden, NoCredentials, Unauthorized, Unavailable
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import Access, in_cluster, kubeconfig
+from tarragon.client.errors import CredentialsError, Forbidden, ResourceExpired, Unauthorized, Unavailable
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import ClusterConfig, in_cluster_config, load_kubeconfig
 from tarragon.client.http.transport import Request, Transport
-from tarragon.client.informer.cache_reader import Trouble
-from tarragon.client.informer.reflector import Cache
-from tarragon.client.port import EVERYTHING, Selection
+from tarragon.client.informer.cache_reader import CacheError
+from tarragon.client.informer.reflector import Informer
+from tarragon.client.port import ALL_OBJECTS, Selector
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, NAMESPACES, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key, Resource
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.real
 
 Json = dict[str, Any]
 CLOCK = SystemClock()
-MAPS = CONFIG_MAPS.reading(dict)
+MAPS = CONFIG_MAPS.with_model(dict)
 CLUSTER_ROLES = Resource(
     group="rbac.authorization.k8s.io",
     version="v1",
@@ -62,8 +62,8 @@ TOKEN_REVIEWS = Resource(
 )
 
 
-def connect(access: Access) -> Http:
-    return Http(access.server, random.Random(1))
+def connect(access: ClusterConfig) -> HttpClient:
+    return HttpClient(access.rest_config, random.Random(1))
 
 
 def config_of(plane: ControlPlane, *, cluster: Json | None = None, user: Json | None = None) -> Json:
@@ -75,10 +75,10 @@ def config_of(plane: ControlPlane, *, cluster: Json | None = None, user: Json | 
     return config
 
 
-def access_by(folder: Path, config: Json) -> Access:
+def access_by(folder: Path, config: Json) -> ClusterConfig:
     path = folder / "changed.kubeconfig"
     path.write_text(yaml.safe_dump(config))
-    return kubeconfig({"PATH": "/usr/bin:/bin"}, path=path)
+    return load_kubeconfig({"PATH": "/usr/bin:/bin"}, path=path)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -87,12 +87,12 @@ async def until(is_so: Callable[[], bool]) -> None:
             await CLOCK.sleep(0.02)
 
 
-async def until_allowed(http: Http) -> None:
+async def until_allowed(http: HttpClient) -> None:
     """Roles hold a moment after they were given."""
     async with asyncio.timeout(60):
         while True:
             try:
-                await http.list(MAPS, Selection("default"))
+                await http.list(MAPS, Selector("default"))
             except Forbidden:
                 await CLOCK.sleep(0.02)
             else:
@@ -100,7 +100,7 @@ async def until_allowed(http: Http) -> None:
 
 
 @asynccontextmanager
-async def namespace(http: Http, name: str) -> AsyncIterator[str]:
+async def namespace(http: HttpClient, name: str) -> AsyncIterator[str]:
     await http.create(NAMESPACES, {"metadata": {"name": name}})
     yield name
     await http.delete(NAMESPACES, Key("", name))
@@ -127,7 +127,7 @@ def pair_of(path: Path) -> Json:
 
 def asked_by(plane: ControlPlane, *users: str) -> list[str]:
     """Who of them asked, in order, by the audit log: a long answer is here before it is there."""
-    return [name for event in plane.audit() if (name := event["user"]["username"]) in users]
+    return [name for event in plane.audit_events() if (name := event["user"]["username"]) in users]
 
 
 async def test_a_client_certificate_from_an_exec_plugin_is_who_we_are_until_it_is_another(
@@ -156,13 +156,13 @@ async def test_a_plugin_whose_certificate_is_nonsense_is_told_in_words(
     path = plugin(tmp_path, {"clientCertificateData": "no PEM", "clientKeyData": "neither"})
     spec = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path), "interactiveMode": "Never"}
     async with connect(access_by(tmp_path, config_of(control_plane, user={"exec": spec}))) as http:
-        with pytest.raises(NoCredentials, match="the client certificate can't be used"):
+        with pytest.raises(CredentialsError, match="the client certificate can't be used"):
             await http.list(NAMESPACES)
 
 
 async def token_of(plane: ControlPlane, key: Key) -> str:
     """A new one, from the API that pods' tokens come from."""
-    transport = Transport(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1), CLOCK)
+    transport = Transport(load_kubeconfig({}, path=plane.kubeconfig).rest_config, random.Random(1), CLOCK)
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
     try:
         answer = await transport.call(
@@ -174,7 +174,7 @@ async def token_of(plane: ControlPlane, key: Key) -> str:
     return token
 
 
-async def token_of_no_use(plane: ControlPlane, admin: Http, account: Key) -> str:
+async def token_of_no_use(plane: ControlPlane, admin: HttpClient, account: Key) -> str:
     """The account is there, but it is not the one that the token is of."""
     body = {"metadata": {"name": account.name, "namespace": account.namespace}}
     await admin.create(SERVICE_ACCOUNTS, body)
@@ -192,7 +192,10 @@ async def test_a_pods_token_is_renewed_while_it_is_in_use(control_plane: Control
     account.mkdir()
     address = urlsplit(control_plane.url)
     environment = {"KUBERNETES_SERVICE_HOST": address.hostname or "", "KUBERNETES_SERVICE_PORT": str(address.port)}
-    async with connect(kubeconfig({}, path=control_plane.kubeconfig)) as admin, namespace(admin, "rotating") as where:
+    async with (
+        connect(load_kubeconfig({}, path=control_plane.kubeconfig)) as admin,
+        namespace(admin, "rotating") as where,
+    ):
         robot = Key(where, "robot")
         gone = await token_of_no_use(control_plane, admin, robot)
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
@@ -203,17 +206,17 @@ async def test_a_pods_token_is_renewed_while_it_is_in_use(control_plane: Control
         (account / "ca.crt").write_bytes(control_plane.folder.joinpath("ca.crt").read_bytes())
         (account / "namespace").write_text(where)
         (account / "token").write_text(gone)
-        access = in_cluster(environment, folder=account)
+        access = in_cluster_config(environment, folder=account)
         async with connect(access) as http:
             with pytest.raises(Unauthorized) as caught:
-                await http.list(MAPS, Selection(access.namespace))
+                await http.list(MAPS, Selector(access.namespace))
             assert gone not in str(caught.value)
 
             (account / "token").write_text(await token_of(control_plane, robot))
             await until_allowed(http)
-            first = await http.list(MAPS, Selection(access.namespace))
+            first = await http.list(MAPS, Selector(access.namespace))
             (account / "token").write_text("of no use")
-            assert await http.list(MAPS, Selection(access.namespace)) is not None
+            assert await http.list(MAPS, Selector(access.namespace)) is not None
         await admin.delete(CLUSTER_ROLE_BINDINGS, Key("", "rotating-robot"))
 
     assert [each["metadata"]["name"] for each in first.items] in ([], ["kube-root-ca.crt"])
@@ -222,7 +225,10 @@ async def test_a_pods_token_is_renewed_while_it_is_in_use(control_plane: Control
 async def test_a_plugin_whose_token_the_server_refuses_is_asked_once_more(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
-    async with connect(kubeconfig({}, path=control_plane.kubeconfig)) as admin, namespace(admin, "plugged") as where:
+    async with (
+        connect(load_kubeconfig({}, path=control_plane.kubeconfig)) as admin,
+        namespace(admin, "plugged") as where,
+    ):
         await admin.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot", "namespace": where}})
         path = plugin(tmp_path, {"token": "expired-long-ago"})
         spec = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path), "interactiveMode": "Never"}
@@ -271,7 +277,7 @@ async def test_everything_goes_through_the_proxy_with_its_password(control_plane
             config = config_of(control_plane, cluster={"proxy-url": named, "tls-server-name": name})
             async with connect(access_by(tmp_path, config)) as http:
                 listing = await http.list(NAMESPACES)
-                events = http.watch(NAMESPACES, EVERYTHING, listing.resource_version)
+                events = http.watch(NAMESPACES, ALL_OBJECTS, listing.resource_version)
                 waiting = asyncio.ensure_future(anext(events))
                 async with namespace(http, f"proxied{len(name)}"):
                     assert (await waiting).type == "ADDED"
@@ -293,12 +299,12 @@ def notice_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 class Follower:
     """A cache that runs, what it told, and the troubles that it met."""
 
-    def __init__(self, http: Http, resource: Resource[Json], where: str) -> None:
-        self.cache = Cache(http, resource, CLOCK, Selection(where), jitter=random.Random(1))
+    def __init__(self, http: HttpClient, resource: Resource[Json], where: str) -> None:
+        self.cache = Informer(http, resource, CLOCK, Selector(where), jitter=random.Random(1))
         self.told: list[tuple[str, str]] = []
-        self.troubles: list[Trouble] = []
-        self.cache.subscribe(self._hear)
-        self.cache.on_trouble(self.troubles.append)
+        self.troubles: list[CacheError] = []
+        self.cache.add_event_handler(self._hear)
+        self.cache.on_error(self.troubles.append)
 
     def _hear(self, key: Key, old: Json | None, new: Json | None) -> None:
         if not key.name.startswith("kube-root"):
@@ -309,7 +315,7 @@ class Follower:
     async def running(self) -> AsyncIterator[None]:
         task = asyncio.create_task(self.cache.run())
         try:
-            await self.cache.synced()
+            await self.cache.wait_for_sync()
             yield
         finally:
             task.cancel()
@@ -325,12 +331,12 @@ def an_event(where: str, name: str) -> Json:
     return {"metadata": {"name": name, "namespace": where}, "involvedObject": involved}
 
 
-async def make(http: Http, where: str, names: Iterable[str]) -> None:
+async def make(http: HttpClient, where: str, names: Iterable[str]) -> None:
     for name in names:
         await http.create(MAPS, a_map(where, name))
 
 
-async def change_and_remove(http: Http, where: str) -> None:
+async def change_and_remove(http: HttpClient, where: str) -> None:
     """B changes, c goes, d comes, e is replaced."""
     await http.patch(MAPS, Key(where, "b"), {"data": {"x": "y"}})
     for name in "ce":
@@ -342,15 +348,15 @@ TOLD_OF_THAT = sorted([("changed", "b"), ("gone", "c"), ("new", "d"), ("gone", "
 
 
 @asynccontextmanager
-async def through(proxy: Tunnel, access: Access) -> AsyncIterator[Http]:
-    async with connect(replace(access, server=replace(access.server, proxy_url=proxy.url))) as http:
+async def through(proxy: Tunnel, access: ClusterConfig) -> AsyncIterator[HttpClient]:
+    async with connect(replace(access, rest_config=replace(access.rest_config, proxy_url=proxy.url))) as http:
         yield http
 
 
 async def test_changes_under_a_connection_that_died_without_a_word_are_told_once(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    access = kubeconfig({}, path=control_plane.kubeconfig)
+    access = load_kubeconfig({}, path=control_plane.kubeconfig)
     notice_soon(monkeypatch)
     async with (
         tunnel() as proxy,
@@ -373,7 +379,7 @@ async def test_changes_under_a_connection_that_died_without_a_word_are_told_once
 async def test_calls_over_connections_that_died_without_a_word_fail_in_time_and_the_next_ones_work(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    access = kubeconfig({}, path=control_plane.kubeconfig)
+    access = load_kubeconfig({}, path=control_plane.kubeconfig)
     monkeypatch.setattr("tarragon.client.http.transport._RESPONSE_SECONDS", 3.0)
     async with tunnel() as proxy, through(proxy, access) as http:
         await http.list(NAMESPACES)
@@ -389,7 +395,7 @@ async def test_a_restart_of_the_api_server_that_forgets_its_history_hides_no_cha
     own_control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its watch cache begins anew: versions from before it are too old (410), and only a list tells what is gone."""
-    access = kubeconfig({}, path=own_control_plane.kubeconfig)
+    access = load_kubeconfig({}, path=own_control_plane.kubeconfig)
     notice_soon(monkeypatch)
     async with tunnel() as proxy, through(proxy, access) as http, connect(access) as admin:
         await make(admin, "default", "abc")
@@ -400,18 +406,18 @@ async def test_a_restart_of_the_api_server_that_forgets_its_history_hides_no_cha
             proxy.lose_connections()
             await change_and_remove(admin, "default")
             own_control_plane.kill(API_SERVER)
-            own_control_plane.start_again(API_SERVER)
+            own_control_plane.restart(API_SERVER)
             await until(lambda: len(follower.told) >= 9)
             await make(admin, "default", "z")
             await until(lambda: ("new", "z") in follower.told)
 
     assert sorted(follower.told[4:]) == sorted([*TOLD_OF_THAT, ("new", "z")])
-    assert any(isinstance(trouble.error, Expired) for trouble in follower.troubles)
+    assert any(isinstance(trouble.error, ResourceExpired) for trouble in follower.troubles)
 
 
 @pytest.mark.slow
 async def test_a_restart_of_the_api_server_under_a_watch_repeats_nothing(own_control_plane: ControlPlane) -> None:
-    access = kubeconfig({}, path=own_control_plane.kubeconfig)
+    access = load_kubeconfig({}, path=own_control_plane.kubeconfig)
     async with connect(access) as http:
         await make(http, "default", "abc")
         follower = Follower(http, MAPS, "default")
@@ -420,7 +426,7 @@ async def test_a_restart_of_the_api_server_under_a_watch_repeats_nothing(own_con
             await until(lambda: len(follower.told) == 4)  # the watch is open
             own_control_plane.kill(API_SERVER)
             await until(lambda: bool(follower.troubles))
-            own_control_plane.start_again(API_SERVER)
+            own_control_plane.restart(API_SERVER)
             await change_and_remove(http, "default")
             await until(lambda: len(follower.told) >= 9)
 
@@ -431,7 +437,7 @@ async def test_compaction_of_etcd_under_a_watch_hides_no_change(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of Events, which the API server does not cache: a watch of them reads etcd's own history."""
-    access = kubeconfig({}, path=control_plane.kubeconfig)
+    access = load_kubeconfig({}, path=control_plane.kubeconfig)
     notice_soon(monkeypatch)
     async with (
         tunnel() as proxy,
@@ -441,7 +447,7 @@ async def test_compaction_of_etcd_under_a_watch_hides_no_change(
     ):
         for name in "ab":
             await admin.create(EVENTS, an_event(where, name))
-        follower = Follower(http, EVENTS.reading(dict), where)
+        follower = Follower(http, EVENTS.with_model(dict), where)
         async with follower.running():
             await admin.create(EVENTS, an_event(where, "c"))
             await until(lambda: len(follower.told) == 3)  # the watch is open
@@ -453,7 +459,7 @@ async def test_compaction_of_etcd_under_a_watch_hides_no_change(
 
     assert sorted(follower.told[:3]) == [("new", "a"), ("new", "b"), ("new", "c")]
     assert follower.told[3:] == [("gone", "b"), ("new", "d")]
-    assert any(isinstance(trouble.error, Expired) for trouble in follower.troubles)
+    assert any(isinstance(trouble.error, ResourceExpired) for trouble in follower.troubles)
 
 
 async def test_a_list_of_many_pages_is_whole_while_others_write(
@@ -461,13 +467,13 @@ async def test_a_list_of_many_pages_is_whole_while_others_write(
 ) -> None:
     monkeypatch.setattr("tarragon.client.http.client._PAGE", 7)
     async with (
-        connect(kubeconfig({}, path=control_plane.kubeconfig)) as http,
+        connect(load_kubeconfig({}, path=control_plane.kubeconfig)) as http,
         namespace(http, "paged") as where,
     ):
         names = [f"m{number:03}" for number in range(100)]
         await make(http, where, names)
         listing, *_ = await asyncio.gather(
-            http.list(MAPS, Selection(where)), make(http, where, [f"other{number}" for number in range(20)])
+            http.list(MAPS, Selector(where)), make(http, where, [f"other{number}" for number in range(20)])
         )
 
     listed = [each["metadata"]["name"] for each in listing.items if each["metadata"]["name"].startswith("m")]
@@ -475,8 +481,8 @@ async def test_a_list_of_many_pages_is_whole_while_others_write(
 
 
 async def test_a_page_of_a_list_that_etcd_has_forgotten_is_expired(control_plane: ControlPlane) -> None:
-    access = kubeconfig({}, path=control_plane.kubeconfig)
-    transport = Transport(access.server, random.Random(1), CLOCK)
+    access = load_kubeconfig({}, path=control_plane.kubeconfig)
+    transport = Transport(access.rest_config, random.Random(1), CLOCK)
     async with connect(access) as http, namespace(http, "forgotten") as where:
         await make(http, where, "abc")
         query = {"limit": "1"}
@@ -484,7 +490,7 @@ async def test_a_page_of_a_list_that_etcd_has_forgotten_is_expired(control_plane
         await make(http, where, "d")
         control_plane.compact()
         query["continue"] = page["metadata"]["continue"]
-        with pytest.raises(Expired):
+        with pytest.raises(ResourceExpired):
             await transport.call(Request(method="GET", path=MAPS.path(where), query=query))
         await transport.close()
 
@@ -498,17 +504,17 @@ async def test_a_server_that_refuses_what_is_too_much_gets_everything_in_the_end
         rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "list"]}]
         subject = {"kind": "User", "name": "ann", "apiGroup": "rbac.authorization.k8s.io"}
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "maps"}
-        async with connect(kubeconfig({}, path=plane.kubeconfig)) as admin:
+        async with connect(load_kubeconfig({}, path=plane.kubeconfig)) as admin:
             await admin.create(CLUSTER_ROLES, {**name, "rules": rules})
             await admin.create(CLUSTER_ROLE_BINDINGS, {**name, "subjects": [subject], "roleRef": role})
-        async with connect(kubeconfig({}, path=plane.user("ann"))) as http:
+        async with connect(load_kubeconfig({}, path=plane.user("ann"))) as http:
             await until_allowed(http)
             number = 0
             async with asyncio.timeout(60):
                 while not dropped(plane):  # How many creates overlap depends on the machine.
                     await asyncio.gather(*(make(http, "default", [f"m{number + each}"]) for each in range(60)))
                     number += 60
-            listing = await http.list(MAPS, Selection("default"))
+            listing = await http.list(MAPS, Selector("default"))
     finally:
         plane.stop()
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.client.errors import BadRequest
-from tarragon.client.informer.cache_reader import Index, Trouble
-from tarragon.client.informer.reflector import LATEST_SECONDS, Cache
-from tarragon.client.port import EVERYTHING, Selection
+from tarragon.client.informer.cache_reader import CacheError, KeyIndex
+from tarragon.client.informer.reflector import MAX_WATCH_LAG_SECONDS, Informer
+from tarragon.client.port import ALL_OBJECTS, Selector
 from tarragon.kube.meta import Key
 from tests.client.scripted import THINGS, Cut, ScriptedCluster, Thing, error, settle
 
@@ -24,15 +24,15 @@ A = Key("default", "a")
 class Scene:
     """A cache that runs against a scripted server; `told` is what a subscriber heard, by value."""
 
-    def __init__(self, selection: Selection = EVERYTHING) -> None:
+    def __init__(self, selection: Selector = ALL_OBJECTS) -> None:
         self.server = ScriptedCluster()
-        self.clock = ManualClock()
-        self.cache = Cache(self.server, THINGS, self.clock, selection, jitter=random.Random(1))
+        self.clock = FakeClock()
+        self.cache = Informer(self.server, THINGS, self.clock, selection, jitter=random.Random(1))
         self.answers: dict[str, bytes] = {}
         self.changes: list[tuple[Key, Thing | None, Thing | None]] = []
-        self.troubles: list[Trouble] = []
-        self.cache.subscribe(lambda key, old, new: self.changes.append((key, old, new)))
-        self.cache.on_trouble(self.troubles.append)
+        self.troubles: list[CacheError] = []
+        self.cache.add_event_handler(lambda key, old, new: self.changes.append((key, old, new)))
+        self.cache.on_error(self.troubles.append)
 
     @property
     def told(self) -> Told:
@@ -74,7 +74,7 @@ async def test_synced_returns_when_the_first_list_is_taken_in_and_not_before() -
     scene = Scene()
     scene.server.put("a", 1)
     scene.server.fail_list(error(503, "ServiceUnavailable"))
-    waiting = asyncio.create_task(scene.cache.synced())
+    waiting = asyncio.create_task(scene.cache.wait_for_sync())
     async with scene.running():
         assert scene.told == []
         assert not waiting.done()
@@ -174,7 +174,7 @@ async def test_pauses_double_up_to_half_a_minute_and_are_short_again_after_a_qui
     async with scene.running():
         for _ in range(30):
             await scene.pass_time(10)
-        pauses = [trouble.pause for trouble in scene.troubles]
+        pauses = [trouble.retry_after for trouble in scene.troubles]
         await scene.pass_time(200)
         scene.server.cut_now(error(503, "ServiceUnavailable"))
         await settle(scene.clock)
@@ -182,7 +182,7 @@ async def test_pauses_double_up_to_half_a_minute_and_are_short_again_after_a_qui
     for pause, step in zip(pauses, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30], strict=True):
         assert step / 2 <= pause <= step
     assert len(set(pauses)) == 9
-    assert scene.troubles[-1].pause <= 0.8
+    assert scene.troubles[-1].retry_after <= 0.8
 
 
 async def test_retry_after_is_honoured() -> None:
@@ -193,7 +193,7 @@ async def test_retry_after_is_honoured() -> None:
         assert len(scene.server.calls) == 1
 
         await scene.pass_time(0.2)
-        assert scene.cache.is_synced
+        assert scene.cache.has_synced
 
 
 async def test_a_kind_that_is_not_there_yet_is_waited_for() -> None:
@@ -202,13 +202,13 @@ async def test_a_kind_that_is_not_there_yet_is_waited_for() -> None:
     for _ in range(20):
         scene.server.fail_list(error(404, "NotFound"))
     async with scene.running():
-        assert not scene.cache.is_synced
+        assert not scene.cache.has_synced
 
         for _ in range(50):
             await scene.pass_time(2)
 
         assert scene.told == [("a", None, 1)]
-        assert max(trouble.pause for trouble in scene.troubles) <= 5
+        assert max(trouble.retry_after for trouble in scene.troubles) <= 5
 
 
 async def test_one_object_that_cannot_be_read_does_not_stop_the_world() -> None:
@@ -246,7 +246,7 @@ async def test_a_handler_that_raises_ends_the_run_and_closes_the_watch() -> None
         if new is not None and new.value == 2:
             raise ZeroDivisionError
 
-    scene.cache.subscribe(fail)
+    scene.cache.add_event_handler(fail)
     task = asyncio.create_task(scene.cache.run())
     await settle(scene.clock)
     scene.server.put("a", 2)
@@ -280,13 +280,13 @@ async def test_a_handler_that_raises_at_an_answer_ends_the_run_and_is_nothing_to
     def fail(_key: Key, _old: Thing | None, new: Thing | None) -> None:
         raise ZeroDivisionError
 
-    scene.cache.subscribe(fail)
+    scene.cache.add_event_handler(fail)
     task = asyncio.create_task(scene.cache.run())
     await settle(scene.clock)
     before_the_watch_brings_it(scene.server)
     await settle(scene.clock)
     scene.server.put("a", 2)
-    scene.cache.learn(scene.server.answer("a"))
+    scene.cache.apply_write(scene.server.answer("a"))
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(task, 60)
 
@@ -304,14 +304,14 @@ async def test_who_subscribes_late_hears_what_is_already_there() -> None:
     scene.server.put("a", 1)
     late: list[tuple[Key, Thing | None]] = []
     async with scene.running():
-        scene.cache.subscribe(lambda key, old, _new: late.append((key, old)))
+        scene.cache.add_event_handler(lambda key, old, _new: late.append((key, old)))
 
     assert late == [(A, None)]
 
 
 async def test_an_index_follows_the_objects() -> None:
     scene = Scene()
-    by_parity = Index(scene.cache, lambda thing: ["odd" if thing.value % 2 else "even", "all"])
+    by_parity = KeyIndex(scene.cache, lambda thing: ["odd" if thing.value % 2 else "even", "all"])
     async with scene.running():
         scene.server.put("a", 1)
         scene.server.put("b", 2)
@@ -329,8 +329,8 @@ async def test_an_index_follows_the_objects() -> None:
 
 
 async def test_a_cache_of_whole_objects_holds_dicts() -> None:
-    server, clock = ScriptedCluster(), ManualClock()
-    cache = Cache(server, THINGS.reading(dict), clock, jitter=random.Random(1))
+    server, clock = ScriptedCluster(), FakeClock()
+    cache = Informer(server, THINGS.with_model(dict), clock, jitter=random.Random(1))
     server.put("a", {"any": "shape"})
     task = asyncio.create_task(cache.run())
     await settle(clock)
@@ -365,7 +365,7 @@ def _write(scene: Scene, name: str, value: int) -> None:
 def _learn(scene: Scene, name: str) -> None:
     answer = scene.answers.pop(name, None)
     if answer is not None:
-        scene.cache.learn(answer)
+        scene.cache.apply_write(answer)
 
 
 STEPS: st.SearchStrategy[Step | float] = st.one_of(
@@ -421,9 +421,9 @@ async def test_a_watch_that_does_not_bring_what_the_server_has_answered_is_begun
         scene.server.lose_watches()
         scene.server.put("b", 2)
         scene.server.put("a", 2)
-        scene.cache.learn(scene.server.answer("a"))
+        scene.cache.apply_write(scene.server.answer("a"))
         await scene.pass_time(0)
-        await scene.pass_time(LATEST_SECONDS - 1)
+        await scene.pass_time(MAX_WATCH_LAG_SECONDS - 1)
         assert scene.told == [("a", None, 1), ("a", 1, 2)]
 
         await scene.pass_time(2)
@@ -437,8 +437,8 @@ async def test_a_watch_that_brings_what_was_answered_goes_on_however_long_others
     async with scene.running():
         for value in range(30):
             scene.server.put("a", value)
-            scene.cache.learn(scene.server.answer("a"))
-            await scene.pass_time(LATEST_SECONDS / 3)
+            scene.cache.apply_write(scene.server.answer("a"))
+            await scene.pass_time(MAX_WATCH_LAG_SECONDS / 3)
 
         assert scene.told[-1] == ("a", 28, 29)
         assert [call for call, _ in scene.server.calls] == ["list", "watch"]
@@ -448,11 +448,11 @@ async def test_what_the_server_has_answered_is_held_at_once_and_told_once() -> N
     scene = Scene()
     async with scene.running():
         scene.server.put("a", 1)
-        scene.cache.learn(scene.server.answer("a"))
+        scene.cache.apply_write(scene.server.answer("a"))
         assert scene.told == [("a", None, 1)]
         scene.server.put("a", 2)
         scene.server.put("a", 3)
-        scene.cache.learn(scene.server.answer("a"))
+        scene.cache.apply_write(scene.server.answer("a"))
         await settle(scene.clock)
 
     assert scene.told == [("a", None, 1), ("a", 1, 3)]
@@ -464,7 +464,7 @@ async def test_the_end_of_an_object_is_no_news_of_the_one_that_was_made_after_it
     async with scene.running():
         scene.server.remove("a")
         scene.server.put("a", 2)
-        scene.cache.learn(scene.server.answer("a"))
+        scene.cache.apply_write(scene.server.answer("a"))
         await settle(scene.clock)
         scene.server.remove("a")
         await settle(scene.clock)
@@ -479,17 +479,17 @@ async def test_an_answer_that_comes_after_the_watch_changes_nothing() -> None:
         answer = scene.server.answer("a")
         scene.server.remove("a")
         await settle(scene.clock)
-        scene.cache.learn(answer)
+        scene.cache.apply_write(answer)
 
     assert scene.told == [("a", None, 1), ("a", 1, None)]
 
 
 async def test_a_cache_of_what_selectors_choose_learns_nothing() -> None:
-    scene = Scene(Selection(labels="app=x"))
+    scene = Scene(Selector(label_selector="app=x"))
     async with scene.running():
         scene.server.lose_watches()
         scene.server.put("a", 1)
-        scene.cache.learn(scene.server.answer("a"))
+        scene.cache.apply_write(scene.server.answer("a"))
 
     assert scene.told == []
 
@@ -500,10 +500,10 @@ async def test_what_a_server_does_not_know_any_more_after_its_storage_was_put_ba
         before = scene.server.version
         scene.server.lose_watches()
         scene.server.put("a", 1)
-        scene.cache.learn(scene.server.answer("a"))
+        scene.cache.apply_write(scene.server.answer("a"))
         scene.server.put_back(before)
         for _ in range(4):
-            await scene.pass_time(LATEST_SECONDS)
+            await scene.pass_time(MAX_WATCH_LAG_SECONDS)
 
     assert scene.told == [("a", None, 1), ("a", 1, None)]
     assert [call for call, _ in scene.server.calls] == ["list", "watch", "watch", "list", "watch"]

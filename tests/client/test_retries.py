@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from tarragon.client.errors import Conflict, TooManyRequests, Unavailable
-from tarragon.client.http.client import Http
-from tarragon.client.http.transport import Server
-from tarragon.client.port import LogOptions, Selection
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.transport import RestConfig
+from tarragon.client.port import LogOptions, Selector
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tests.client.hasty import HastyClock
@@ -24,7 +24,7 @@ FINE = says(POD)
 
 @dataclass
 class Scene:
-    http: Http
+    http: HttpClient
     script: Script
     clock: HastyClock
 
@@ -36,7 +36,10 @@ class Scene:
 @asynccontextmanager
 async def asking(*answers: Answer) -> AsyncIterator[Scene]:
     clock = HastyClock()
-    async with serving(in_turn(*answers)) as script, Http(Server(url=script.url), random.Random(1), clock) as http:
+    async with (
+        serving(in_turn(*answers)) as script,
+        HttpClient(RestConfig(url=script.url), random.Random(1), clock) as http,
+    ):
         yield Scene(http, script, clock)
 
 
@@ -157,7 +160,7 @@ async def test_a_server_that_is_not_there_is_not_asked_again_at_once() -> None:
     async with asking(FINE) as scene:
         pass
     clock = HastyClock()
-    async with Http(Server(url=scene.script.url), random.Random(1), clock) as http:
+    async with HttpClient(RestConfig(url=scene.script.url), random.Random(1), clock) as http:
         with pytest.raises(Unavailable, match="Connection refused"):
             await http.get(PODS, KEY)
 
@@ -177,6 +180,6 @@ async def test_the_beginning_of_a_watch_or_a_log_is_repeated_like_any_reading() 
         assert b"".join([chunk async for chunk in scene.http.pod_log(KEY, LogOptions())]) == b"hello\n"
     bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"8"}}}\n'
     async with asking(busy(), streams(bookmark)) as scene:
-        events = [event async for event in scene.http.watch(PODS, Selection(), "5")]
+        events = [event async for event in scene.http.watch(PODS, Selector(), "5")]
 
     assert [event.resource_version for event in events] == ["8"]

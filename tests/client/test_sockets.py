@@ -14,10 +14,10 @@ import pytest
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.http import sockets
-from tarragon.client.http.client import Http
-from tarragon.client.http.transport import Server
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.transport import RestConfig
 from tarragon.kube.core import PODS
-from tarragon.localcluster.daemon.certificates import certificates
+from tarragon.localcluster.daemon.certificates import ensure_certificates
 from tarragon.localcluster.home.home import Home
 from tests.localcluster_http.scripted_server import says, serving
 
@@ -25,15 +25,15 @@ from tests.localcluster_http.scripted_server import says, serving
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have other names for these options")
 async def test_the_connections_of_a_client_notice_a_dead_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[socket.socket] = []
-    connecting = sockets.connecting
+    connecting = sockets.create_socket
 
     def remembered(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
         made.append(connecting(address))
         return made[-1]
 
-    monkeypatch.setattr(sockets, "connecting", remembered)
+    monkeypatch.setattr(sockets, "create_socket", remembered)
     empty = {"metadata": {"resourceVersion": "1"}, "items": []}
-    async with serving(says(empty)) as script, Http(Server(url=script.url), random.Random(1)) as http:
+    async with serving(says(empty)) as script, HttpClient(RestConfig(url=script.url), random.Random(1)) as http:
         await http.list(PODS)
         (used,) = made
 
@@ -46,7 +46,7 @@ async def test_the_connections_of_a_client_notice_a_dead_peer(monkeypatch: pytes
 @asynccontextmanager
 async def silent_over_tls(folder: Path) -> AsyncIterator[tuple[str, bytes, asyncio.Event]]:
     """A server that reads one request and then does nothing more; set when it has read it."""
-    files = certificates(Home(folder), SystemClock().now())
+    files = ensure_certificates(Home(folder), SystemClock().now())
     trust = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     trust.load_cert_chain(files.chain, files.key)
     loop, is_asked, over = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
@@ -71,15 +71,15 @@ async def test_a_call_that_is_given_up_leaves_no_connection_although_the_other_e
 ) -> None:
     """Under TLS both ends say that they go; a server that is frozen says nothing."""
     made: list[socket.socket] = []
-    connecting = sockets.connecting
+    connecting = sockets.create_socket
 
     def remembered(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
         made.append(connecting(address))
         return made[-1]
 
-    monkeypatch.setattr(sockets, "connecting", remembered)
+    monkeypatch.setattr(sockets, "create_socket", remembered)
     async with silent_over_tls(tmp_path) as (url, authority, is_asked):
-        http = Http(Server(url=url, ca_data=authority), random.Random(1))
+        http = HttpClient(RestConfig(url=url, ca_data=authority), random.Random(1))
         call = asyncio.ensure_future(http.list(PODS))
         await is_asked.wait()
         call.cancel()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.client.errors import NoCredentials
-from tarragon.client.http.credentials import Identity
-from tarragon.client.http.tls import Trust
+from tarragon.client.errors import CredentialsError
+from tarragon.client.http.credentials import ClientIdentity
+from tarragon.client.http.tls import TlsContextCache
 
 
 def test_a_client_certificate_where_nothing_can_be_written_is_refused_in_words(
@@ -16,6 +16,6 @@ def test_a_client_certificate_where_nothing_can_be_written_is_refused_in_words(
     """As in a container with a root that is read-only."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
 
-    with pytest.raises(NoCredentials, match="the client certificate can't be used") as told:
-        Trust(b"", checks_nothing=False).shown(Identity("", b"certificate", b"key"))
-    assert "no writable directory for temporary files" in told.value.why
+    with pytest.raises(CredentialsError, match="the client certificate can't be used") as told:
+        TlsContextCache(b"", checks_nothing=False).context_for(ClientIdentity("", b"certificate", b"key"))
+    assert "no writable directory for temporary files" in told.value.cause

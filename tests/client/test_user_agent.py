@@ -5,8 +5,8 @@ import random
 import re
 
 from tarragon import __version__
-from tarragon.client.http.client import Http
-from tarragon.client.http.transport import Server
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.transport import RestConfig
 from tarragon.client.http.user_agent import user_agent
 from tarragon.kube.core import PODS
 from tests.localcluster_http.scripted_server import says, serving
@@ -33,6 +33,8 @@ def test_no_instance_can_break_the_header() -> None:
 
 async def test_a_client_names_itself_as_its_server_says() -> None:
     async with serving(says({"items": [], "metadata": {"resourceVersion": "1"}})) as script:
-        async with Http(Server(url=script.url, user_agent=user_agent("node", "w-1")), random.Random(1)) as http:
+        async with HttpClient(
+            RestConfig(url=script.url, user_agent=user_agent("node", "w-1")), random.Random(1)
+        ) as http:
             await http.list(PODS)
         assert {asked.headers["User-Agent"] for asked in script.asked} == {user_agent("node", "w-1")}

@@ -9,7 +9,7 @@ import pytest
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unavailable
-from tarragon.client.port import Cluster, DeleteOptions, Selection
+from tarragon.client.port import Client, DeleteOptions, Selector
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS
 from tarragon.kube.meta import Key, Resource
 from tests.contract.implementations import EACH, IMPLEMENTATIONS
@@ -19,13 +19,13 @@ Gadgets = Resource[Json]
 
 
 @pytest.fixture(params=EACH)
-async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
     async with IMPLEMENTATIONS[request.param](request) as made:
         yield made
 
 
 @pytest.fixture
-async def namespace(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIterator[str]:
+async def namespace(request: pytest.FixtureRequest, cluster: Client) -> AsyncIterator[str]:
     """One of its own for every test, as the cluster may be shared. Pods can be created in it."""
     name = f"contract-{uuid.uuid4().hex[:12]}"
     await cluster.create(NAMESPACES, {"metadata": {"name": name}})
@@ -36,22 +36,22 @@ async def namespace(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIt
         await takes_pods(cluster, name)
     yield name
     # Some other test may bring a node, and pods of this one would still look for room.
-    for left in (await cluster.list(PODS, Selection(name))).items:
+    for left in (await cluster.list(PODS, Selector(name))).items:
         with contextlib.suppress(NotFound):
-            await cluster.delete(PODS, left.metadata.key, DeleteOptions(grace_seconds=0))
+            await cluster.delete(PODS, left.metadata.key, DeleteOptions(grace_period_seconds=0))
     with contextlib.suppress(ApiError):
         await cluster.delete(NAMESPACES, Key("", name))
 
 
 @pytest.fixture
-async def gadgets(cluster: Cluster) -> AsyncIterator[Gadgets]:
+async def gadgets(cluster: Client) -> AsyncIterator[Gadgets]:
     """A custom kind of its own, with a schema, a status and a scale, in two versions."""
     resource = await define_gadgets(cluster, f"contract-{uuid.uuid4().hex[:12]}.example.com")
     yield resource
     await cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", f"gadgets.{resource.group}"))
 
 
-async def define_gadgets(cluster: Cluster, group: str) -> Gadgets:
+async def define_gadgets(cluster: Client, group: str) -> Gadgets:
     """Served when it returns; a former definition of that name may still be on its way out."""
     resource = Resource(group=group, version="v1", plural="gadgets", kind="Gadget", model=dict)
     clock = SystemClock()
@@ -63,12 +63,12 @@ async def define_gadgets(cluster: Cluster, group: str) -> Gadgets:
     return resource
 
 
-async def _is_defined(cluster: Cluster, group: str) -> bool:
+async def _is_defined(cluster: Client, group: str) -> bool:
     """Defined now, and established; a real server establishes a kind in its own time."""
     with contextlib.suppress(AlreadyExists):
         await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, definition(group))
     try:
-        found = await cluster.get(CUSTOM_RESOURCE_DEFINITIONS.reading(dict), Key("", f"gadgets.{group}"))
+        found = await cluster.get(CUSTOM_RESOURCE_DEFINITIONS.with_model(dict), Key("", f"gadgets.{group}"))
     except NotFound:
         return False
     conditions = found.get("status", {}).get("conditions") or []
@@ -118,7 +118,7 @@ def _version(name: str, *, stored: bool) -> Json:
     }
 
 
-async def takes_pods(cluster: Cluster, namespace: str) -> None:
+async def takes_pods(cluster: Client, namespace: str) -> None:
     """A real server refuses pods until a controller has made the namespace's service account and its token."""
     clock = SystemClock()
     while True:
@@ -128,10 +128,10 @@ async def takes_pods(cluster: Cluster, namespace: str) -> None:
             await clock.sleep(0.02)
         else:
             break
-    await cluster.delete(PODS, Key(namespace, "first"), DeleteOptions(grace_seconds=0))
+    await cluster.delete(PODS, Key(namespace, "first"), DeleteOptions(grace_period_seconds=0))
 
 
-async def _served(cluster: Cluster, resource: Gadgets) -> None:
+async def _served(cluster: Client, resource: Gadgets) -> None:
     """A real server answers 404 for a moment after it has called a kind established."""
     clock = SystemClock()
     while True:

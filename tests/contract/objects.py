@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-from tarragon.client.port import Cluster, Selection, WatchEvent
+from tarragon.client.port import Client, Selector, WatchEvent
 from tarragon.kube.core import CONFIG_MAPS, NODES, PODS
 from tarragon.kube.meta import Resource
 
 Json = dict[str, Any]
 
-WHOLE_PODS = PODS.reading(dict)
-WHOLE_NODES = NODES.reading(dict)
-WHOLE_CONFIG_MAPS = CONFIG_MAPS.reading(dict)
+WHOLE_PODS = PODS.with_model(dict)
+WHOLE_NODES = NODES.with_model(dict)
+WHOLE_CONFIG_MAPS = CONFIG_MAPS.with_model(dict)
 
 PATIENCE = 60.0
 
@@ -55,7 +55,7 @@ class Seen:
 
 
 @asynccontextmanager
-async def watching(cluster: Cluster, resource: Resource[Json], selection: Selection, since: str) -> AsyncIterator[Seen]:
+async def watching(cluster: Client, resource: Resource[Json], selection: Selector, since: str) -> AsyncIterator[Seen]:
     events = cluster.watch(resource, selection, since)
     async with aclosing(events):  # type: ignore[type-var]
         yield Seen(events)

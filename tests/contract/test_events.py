@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from tarragon.client.errors import Invalid
-from tarragon.client.port import Cluster, Selection
+from tarragon.client.port import Client, Selector
 from tarragon.kube.core import EVENTS
-from tarragon.kube.meta import AnyObject, Key, Resource
+from tarragon.kube.meta import Key, PartialObjectMetadata, Resource
 from tests.contract.objects import Json, watching
 
-OLD = EVENTS.reading(dict)
-NEW = Resource(group="events.k8s.io", version="v1", plural="events", kind="Event", model=AnyObject).reading(dict)
+OLD = EVENTS.with_model(dict)
+NEW = Resource(
+    group="events.k8s.io", version="v1", plural="events", kind="Event", model=PartialObjectMetadata
+).with_model(dict)
 
 
 def old_event(namespace: str, name: str) -> Json:
@@ -48,7 +50,7 @@ def new_event(namespace: str, name: str, **more: Any) -> Json:
     }
 
 
-async def test_an_event_of_the_core_group_is_read_through_the_other(cluster: Cluster, namespace: str) -> None:
+async def test_an_event_of_the_core_group_is_read_through_the_other(cluster: Client, namespace: str) -> None:
     await cluster.create(OLD, old_event(namespace, "e"))
 
     read = await cluster.get(NEW, Key(namespace, "e"))
@@ -63,10 +65,10 @@ async def test_an_event_of_the_core_group_is_read_through_the_other(cluster: Clu
     assert not {"involvedObject", "message", "count", "source"} & read.keys()
 
 
-async def test_an_event_of_the_other_group_is_read_through_the_core(cluster: Cluster, namespace: str) -> None:
+async def test_an_event_of_the_other_group_is_read_through_the_core(cluster: Client, namespace: str) -> None:
     await cluster.create(NEW, new_event(namespace, "e"))
 
-    listed = await cluster.list(OLD, Selection(namespace=namespace, fields="involvedObject.name=q"))
+    listed = await cluster.list(OLD, Selector(namespace=namespace, field_selector="involvedObject.name=q"))
 
     [read] = listed.items
     assert (read["message"], read["reportingComponent"], read["action"]) == (
@@ -77,17 +79,17 @@ async def test_an_event_of_the_other_group_is_read_through_the_core(cluster: Clu
     assert read["eventTime"] == "2026-01-01T00:00:00.000001Z"
 
 
-async def test_each_group_selects_by_its_own_names(cluster: Cluster, namespace: str) -> None:
+async def test_each_group_selects_by_its_own_names(cluster: Client, namespace: str) -> None:
     await cluster.create(OLD, old_event(namespace, "a"))
     await cluster.create(NEW, new_event(namespace, "b"))
 
-    listed = await cluster.list(NEW, Selection(namespace=namespace, fields="regarding.name=q,reason=Tired"))
+    listed = await cluster.list(NEW, Selector(namespace=namespace, field_selector="regarding.name=q,reason=Tired"))
 
     assert [one["metadata"]["name"] for one in listed.items] == ["b"]
 
 
-async def test_a_watch_of_one_group_sees_what_comes_through_the_other(cluster: Cluster, namespace: str) -> None:
-    ours = Selection(namespace=namespace, fields="metadata.name=a")  # a real cluster tells events of its own
+async def test_a_watch_of_one_group_sees_what_comes_through_the_other(cluster: Client, namespace: str) -> None:
+    ours = Selector(namespace=namespace, field_selector="metadata.name=a")  # a real cluster tells events of its own
     since = (await cluster.list(NEW, ours)).resource_version
 
     async with watching(cluster, NEW, ours, since) as seen:
@@ -98,16 +100,16 @@ async def test_a_watch_of_one_group_sees_what_comes_through_the_other(cluster: C
     assert [(kind, event["deprecatedCount"]) for kind, event in told] == [("ADDED", 2), ("MODIFIED", 3)]
 
 
-async def test_what_is_deleted_in_one_group_is_gone_from_both(cluster: Cluster, namespace: str) -> None:
+async def test_what_is_deleted_in_one_group_is_gone_from_both(cluster: Client, namespace: str) -> None:
     await cluster.create(OLD, old_event(namespace, "a"))
 
     await cluster.delete(NEW, Key(namespace, "a"))
 
-    left = (await cluster.list(OLD, Selection(namespace=namespace))).items
+    left = (await cluster.list(OLD, Selector(namespace=namespace))).items
     assert "a" not in {one["metadata"]["name"] for one in left}
 
 
-async def test_a_new_event_says_when_by_whom_and_what_was_done(cluster: Cluster, namespace: str) -> None:
+async def test_a_new_event_says_when_by_whom_and_what_was_done(cluster: Client, namespace: str) -> None:
     lacking = new_event(namespace, "a", eventTime=None, action="", type="Odd", deprecatedCount=1)
 
     with pytest.raises(Invalid) as caught:

@@ -11,27 +11,27 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.client.errors import Expired, Unavailable
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.port import Cluster, Selection
+from tarragon.client.errors import ResourceExpired, Unavailable
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.port import Client, Selector
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key
 from tarragon.localcluster.registry.api import Api
-from tarragon.localcluster.registry.client import InProcess
-from tarragon.localcluster.storage.store import Window
+from tarragon.localcluster.registry.client import InProcessCluster
+from tarragon.localcluster.storage.store import HistoryWindow
 from tests.contract.objects import PATIENCE, WHOLE_CONFIG_MAPS, config_map, watching
 from tests.localcluster_http.embedded import embedded
 from tools.controlplane import ControlPlane
 
-NO_HISTORY = Window(seconds=0)
+NO_HISTORY = HistoryWindow(seconds=0)
 
 
 @dataclass(frozen=True)
 class Forgetful:
     """A cluster that forgets on demand. `compact`: what is on disk. `forget`: what watches are served from, too."""
 
-    cluster: Cluster
+    cluster: Client
     compact: Callable[[], Awaitable[None]]
     forget: Callable[[], Awaitable[None]]
 
@@ -41,7 +41,7 @@ async def in_process(request: pytest.FixtureRequest) -> AsyncIterator[Forgetful]
     folder: Path = request.getfixturevalue("tmp_path")
     api = await Api.open(folder / "store.db", SystemClock(), NO_HISTORY)
     try:
-        yield Forgetful(InProcess(api), api.tidy, api.tidy)
+        yield Forgetful(InProcessCluster(api), api.maintain_once, api.maintain_once)
     finally:
         await api.close()
 
@@ -49,7 +49,7 @@ async def in_process(request: pytest.FixtureRequest) -> AsyncIterator[Forgetful]
 @asynccontextmanager
 async def over_http(request: pytest.FixtureRequest) -> AsyncIterator[Forgetful]:
     async with embedded(request.getfixturevalue("tmp_path"), window=NO_HISTORY) as running, running.client() as client:
-        yield Forgetful(client, running.api.tidy, running.api.tidy)
+        yield Forgetful(client, running.api.maintain_once, running.api.maintain_once)
 
 
 @asynccontextmanager
@@ -63,9 +63,9 @@ async def real(request: pytest.FixtureRequest) -> AsyncIterator[Forgetful]:
     async def forget() -> None:
         await compact()
         await asyncio.to_thread(plane.kill, "kube-apiserver")
-        await asyncio.to_thread(plane.start_again, "kube-apiserver")
+        await asyncio.to_thread(plane.restart, "kube-apiserver")
 
-    async with Http(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1)) as client:
+    async with HttpClient(load_kubeconfig({}, path=plane.kubeconfig).rest_config, random.Random(1)) as client:
         yield Forgetful(client, compact, forget)
 
 
@@ -78,7 +78,7 @@ async def forgetful(request: pytest.FixtureRequest) -> AsyncIterator[Forgetful]:
         yield made
 
 
-async def a_namespace(cluster: Cluster) -> str:
+async def a_namespace(cluster: Client) -> str:
     name = f"history-{uuid.uuid4().hex[:12]}"
     await cluster.create(NAMESPACES, {"metadata": {"name": name}})
     return name
@@ -94,8 +94,8 @@ async def test_a_watch_from_a_version_that_is_forgotten_is_expired(forgetful: Fo
     await forgetful.forget()
     await _answers(cluster)
 
-    with pytest.raises(Expired):
-        async with watching(cluster, WHOLE_CONFIG_MAPS, Selection(namespace), old) as seen:
+    with pytest.raises(ResourceExpired):
+        async with watching(cluster, WHOLE_CONFIG_MAPS, Selector(namespace), old) as seen:
             await seen.next()
 
 
@@ -106,8 +106,8 @@ async def test_who_lists_anew_after_that_misses_nothing(forgetful: Forgetful) ->
 
     await forgetful.forget()
     await _answers(cluster)
-    listing = await cluster.list(CONFIG_MAPS, Selection(namespace, fields="metadata.name=before"))
-    chosen = Selection(namespace, fields="metadata.name=after")
+    listing = await cluster.list(CONFIG_MAPS, Selector(namespace, field_selector="metadata.name=before"))
+    chosen = Selector(namespace, field_selector="metadata.name=after")
     async with watching(cluster, WHOLE_CONFIG_MAPS, chosen, listing.resource_version) as seen:
         await cluster.create(CONFIG_MAPS, config_map(namespace, "after"))
         kind, _ = await seen.next()
@@ -134,14 +134,14 @@ async def test_a_list_is_whole_although_its_moment_is_forgotten_between_two_page
             await forgetful.compact()
 
     forgetting = asyncio.create_task(forget_all_the_time())
-    listings = [await cluster.list(CONFIG_MAPS, Selection(namespace, labels="of=me")) for _ in range(5)]
+    listings = [await cluster.list(CONFIG_MAPS, Selector(namespace, label_selector="of=me")) for _ in range(5)]
     done.set()
     await forgetting
 
     assert [[one.metadata.name for one in listing.items] == names for listing in listings] == [True] * 5
 
 
-async def _answers(cluster: Cluster) -> None:
+async def _answers(cluster: Client) -> None:
     """A connection of before may turn out to be dead at its next use."""
     async with asyncio.timeout(PATIENCE):
         while True:

@@ -5,14 +5,14 @@ import datetime as dt
 import pytest
 
 from tarragon.client.errors import ApiError, BadRequest, Invalid, NotFound
-from tarragon.client.port import Cluster, DeleteOptions, Selection
+from tarragon.client.port import Client, DeleteOptions, Selector
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, SECRETS, SERVICES
 from tarragon.kube.meta import Key, Resource
 from tests.contract.conftest import Gadgets, definition, older
 from tests.contract.objects import WHOLE_PODS, Json, gadget, pod, watching
 
 
-async def test_a_pod_has_the_defaults_that_clients_rely_on(cluster: Cluster, namespace: str) -> None:
+async def test_a_pod_has_the_defaults_that_clients_rely_on(cluster: Client, namespace: str) -> None:
     body = pod(namespace, "a")
     body["spec"]["containers"][0] |= {
         "resources": {"limits": {"cpu": "1"}},
@@ -52,14 +52,14 @@ NOT_READY, UNREACHABLE = (
     ids=["none", "another", "all", "one", "no other effect"],
 )
 async def test_a_pod_tolerates_a_node_in_trouble_for_five_minutes_unless_it_says_otherwise(
-    cluster: Cluster, namespace: str, own: list[Json], added: list[Json]
+    cluster: Client, namespace: str, own: list[Json], added: list[Json]
 ) -> None:
     made = await cluster.create(WHOLE_PODS, pod(namespace, "a", tolerations=own))
 
     assert made["spec"].get("tolerations", []) == own + added
 
 
-async def test_a_pods_status_is_its_own(cluster: Cluster, namespace: str) -> None:
+async def test_a_pods_status_is_its_own(cluster: Client, namespace: str) -> None:
     key = Key(namespace, "a")
     await cluster.create(PODS, {**pod(namespace, "a"), "status": {"phase": "Succeeded"}})
     both = {"spec": {"activeDeadlineSeconds": 5}, "status": {"phase": "Running"}}
@@ -74,7 +74,7 @@ async def test_a_pods_status_is_its_own(cluster: Cluster, namespace: str) -> Non
     assert "activeDeadlineSeconds" not in through_its_status["spec"]
 
 
-async def test_a_pods_spec_is_mostly_fixed(cluster: Cluster, namespace: str) -> None:
+async def test_a_pods_spec_is_mostly_fixed(cluster: Client, namespace: str) -> None:
     key = Key(namespace, "a")
     made = await cluster.create(WHOLE_PODS, pod(namespace, "a"))
     container = made["spec"]["containers"][0]
@@ -88,7 +88,7 @@ async def test_a_pods_spec_is_mostly_fixed(cluster: Cluster, namespace: str) -> 
     assert renamed["spec"]["containers"][0]["image"] == "other:2"
 
 
-async def test_a_pod_that_no_node_has_goes_at_once(cluster: Cluster, namespace: str) -> None:
+async def test_a_pod_that_no_node_has_goes_at_once(cluster: Client, namespace: str) -> None:
     await cluster.create(PODS, pod(namespace, "a"))
 
     await cluster.delete(PODS, Key(namespace, "a"))
@@ -97,17 +97,17 @@ async def test_a_pod_that_no_node_has_goes_at_once(cluster: Cluster, namespace: 
         await cluster.get(PODS, Key(namespace, "a"))
 
 
-async def test_a_pod_on_a_node_stays_for_its_grace(cluster: Cluster, namespace: str) -> None:
+async def test_a_pod_on_a_node_stays_for_its_grace(cluster: Client, namespace: str) -> None:
     key = Key(namespace, "a")
     await cluster.create(PODS, pod(namespace, "a", nodeName="one", terminationGracePeriodSeconds=40))
 
     await cluster.delete(PODS, key)
     first = (await cluster.get(PODS, key)).metadata
-    await cluster.delete(PODS, key, DeleteOptions(grace_seconds=10))
+    await cluster.delete(PODS, key, DeleteOptions(grace_period_seconds=10))
     second = (await cluster.get(PODS, key)).metadata
-    await cluster.delete(PODS, key, DeleteOptions(grace_seconds=300))
+    await cluster.delete(PODS, key, DeleteOptions(grace_period_seconds=300))
     third = (await cluster.get(PODS, key)).metadata
-    await cluster.delete(PODS, key, DeleteOptions(grace_seconds=0))
+    await cluster.delete(PODS, key, DeleteOptions(grace_period_seconds=0))
 
     assert (first.deletion_grace_period_seconds, second.deletion_grace_period_seconds) == (40, 10)
     assert first.deletion_timestamp is not None
@@ -118,7 +118,7 @@ async def test_a_pod_on_a_node_stays_for_its_grace(cluster: Cluster, namespace: 
         await cluster.get(PODS, key)
 
 
-async def test_a_finished_pod_needs_no_grace(cluster: Cluster, namespace: str) -> None:
+async def test_a_finished_pod_needs_no_grace(cluster: Client, namespace: str) -> None:
     key = Key(namespace, "a")
     await cluster.create(PODS, pod(namespace, "a", nodeName="one"))
     await cluster.patch(PODS, key, {"status": {"phase": "Failed"}}, subresource="status")
@@ -129,61 +129,63 @@ async def test_a_finished_pod_needs_no_grace(cluster: Cluster, namespace: str) -
         await cluster.get(PODS, key)
 
 
-async def test_a_headless_service_keeps_no_address(cluster: Cluster, namespace: str) -> None:
+async def test_a_headless_service_keeps_no_address(cluster: Client, namespace: str) -> None:
     body = {
         "metadata": {"name": "a", "namespace": namespace},
         "spec": {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 2222, "name": "tf"}]},
     }
 
-    made = await cluster.create(SERVICES.reading(dict), body)
+    made = await cluster.create(SERVICES.with_model(dict), body)
 
     assert made["spec"]["clusterIP"] == "None"
     assert made["spec"]["type"] == "ClusterIP"
     assert made["spec"]["ports"] == [{"port": 2222, "name": "tf", "protocol": "TCP", "targetPort": 2222}]
 
 
-async def test_a_services_name_begins_with_a_letter(cluster: Cluster, namespace: str) -> None:
+async def test_a_services_name_begins_with_a_letter(cluster: Client, namespace: str) -> None:
     body = {"metadata": {"name": "1a", "namespace": namespace}, "spec": {"ports": [{"port": 1}]}}
 
     with pytest.raises(Invalid, match="a DNS-1035 label must consist of"):
         await cluster.create(SERVICES, body)
 
 
-async def test_a_secrets_plain_text_is_stored_as_data(cluster: Cluster, namespace: str) -> None:
+async def test_a_secrets_plain_text_is_stored_as_data(cluster: Client, namespace: str) -> None:
     body = {"metadata": {"name": "a", "namespace": namespace}, "data": {"x": "eA=="}, "stringData": {"y": "y"}}
 
-    made = await cluster.create(SECRETS.reading(dict), body)
+    made = await cluster.create(SECRETS.with_model(dict), body)
 
     assert made["data"] == {"x": "eA==", "y": "eQ=="}
     assert made["type"] == "Opaque"
     assert "stringData" not in made
 
 
-async def test_an_update_that_says_no_type_of_a_secret_means_opaque(cluster: Cluster, namespace: str) -> None:
+async def test_an_update_that_says_no_type_of_a_secret_means_opaque(cluster: Client, namespace: str) -> None:
     for name, kind in (("plain", "Opaque"), ("own", "example.com/own")):
-        await cluster.create(SECRETS.reading(dict), {"metadata": {"name": name, "namespace": namespace}, "type": kind})
+        await cluster.create(
+            SECRETS.with_model(dict), {"metadata": {"name": name, "namespace": namespace}, "type": kind}
+        )
 
     update = {"type": None, "stringData": {"y": "y"}}
-    changed = await cluster.patch(SECRETS.reading(dict), Key(namespace, "plain"), update)
+    changed = await cluster.patch(SECRETS.with_model(dict), Key(namespace, "plain"), update)
 
     assert (changed["type"], changed["data"]) == ("Opaque", {"y": "eQ=="})
     with pytest.raises(Invalid, match='type: Invalid value: "Opaque": field is immutable'):
-        await cluster.patch(SECRETS.reading(dict), Key(namespace, "own"), update)
+        await cluster.patch(SECRETS.with_model(dict), Key(namespace, "own"), update)
 
 
-async def test_a_node_has_no_namespace_and_keeps_its_status(cluster: Cluster, namespace: str) -> None:
+async def test_a_node_has_no_namespace_and_keeps_its_status(cluster: Client, namespace: str) -> None:
     name = f"node-of-{namespace}"
     made = await cluster.create(NODES, {"metadata": {"name": name}, "status": {"capacity": {"cpu": "4"}}})
 
     assert made.status.capacity == {"cpu": "4"}
     assert made.metadata.namespace == ""
     await cluster.patch(NODES, Key("", name), {"spec": {"unschedulable": True}})
-    found = await cluster.list(NODES, Selection(fields="spec.unschedulable=true"))
+    found = await cluster.list(NODES, Selector(field_selector="spec.unschedulable=true"))
     assert name in {one.metadata.name for one in found.items}
     await cluster.delete(NODES, Key("", name))
 
 
-async def test_a_custom_object_is_pruned_defaulted_and_kept(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+async def test_a_custom_object_is_pruned_defaulted_and_kept(cluster: Client, namespace: str, gadgets: Gadgets) -> None:
     body = gadget(gadgets, namespace, "a", replicas=2, unknown="x", free={"any": [1, {"thing": None}]})
 
     made = await cluster.create(gadgets, body)
@@ -193,7 +195,7 @@ async def test_a_custom_object_is_pruned_defaulted_and_kept(cluster: Cluster, na
 
 
 async def test_a_custom_object_that_breaks_its_schema_is_invalid(
-    cluster: Cluster, namespace: str, gadgets: Gadgets
+    cluster: Client, namespace: str, gadgets: Gadgets
 ) -> None:
     with pytest.raises(Invalid) as caught:
         await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas="two", mode="odd"))
@@ -205,7 +207,7 @@ async def test_a_custom_object_that_breaks_its_schema_is_invalid(
     }
 
 
-async def test_only_the_spec_moves_the_generation(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+async def test_only_the_spec_moves_the_generation(cluster: Client, namespace: str, gadgets: Gadgets) -> None:
     key = Key(namespace, "a")
     await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas=1))
 
@@ -216,7 +218,7 @@ async def test_only_the_spec_moves_the_generation(cluster: Cluster, namespace: s
     assert [one["metadata"]["generation"] for one in (labelled, told, grown)] == [1, 1, 2]
 
 
-async def test_a_custom_status_is_written_apart(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+async def test_a_custom_status_is_written_apart(cluster: Client, namespace: str, gadgets: Gadgets) -> None:
     key = Key(namespace, "a")
     await cluster.create(gadgets, {**gadget(gadgets, namespace, "a", replicas=1), "status": {"replicas": 9}})
     everything = {"metadata": {"labels": {"a": "b"}}, "spec": {"replicas": 7}, "status": {"replicas": 3, "note": "x"}}
@@ -233,7 +235,7 @@ async def test_a_custom_status_is_written_apart(cluster: Cluster, namespace: str
 
 
 async def test_a_scale_reads_and_writes_the_objects_own_fields(
-    cluster: Cluster, namespace: str, gadgets: Gadgets
+    cluster: Client, namespace: str, gadgets: Gadgets
 ) -> None:
     key = Key(namespace, "a")
     await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas=1))
@@ -260,7 +262,7 @@ async def test_a_scale_reads_and_writes_the_objects_own_fields(
     ],
 )
 async def test_what_a_scale_points_to_must_be_a_number_on_every_write(
-    cluster: Cluster, namespace: str, gadgets: Gadgets, replicas: object, message: str
+    cluster: Client, namespace: str, gadgets: Gadgets, replicas: object, message: str
 ) -> None:
     await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas=1))
 
@@ -272,12 +274,12 @@ async def test_what_a_scale_points_to_must_be_a_number_on_every_write(
     assert told == [(".status.replicas", f"Invalid value: {message}")]
 
 
-async def test_an_object_is_read_in_every_served_version(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+async def test_an_object_is_read_in_every_served_version(cluster: Client, namespace: str, gadgets: Gadgets) -> None:
     key, other = Key(namespace, "a"), older(gadgets)
     await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas=1))
 
     read = await cluster.get(other, key)
-    listed = (await cluster.list(other, Selection(namespace))).items
+    listed = (await cluster.list(other, Selector(namespace))).items
     patched = await cluster.patch(other, key, {"spec": {"replicas": 2}})
 
     assert read["apiVersion"] == listed[0]["apiVersion"] == patched["apiVersion"] == other.api_version
@@ -285,24 +287,24 @@ async def test_an_object_is_read_in_every_served_version(cluster: Cluster, names
     assert (await cluster.get(gadgets, key))["apiVersion"] == gadgets.api_version
 
 
-async def test_an_object_is_watched_in_every_served_version(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+async def test_an_object_is_watched_in_every_served_version(cluster: Client, namespace: str, gadgets: Gadgets) -> None:
     other = older(gadgets)
-    since = (await cluster.list(other, Selection(namespace))).resource_version
+    since = (await cluster.list(other, Selector(namespace))).resource_version
 
-    async with watching(cluster, other, Selection(namespace), since) as seen:
+    async with watching(cluster, other, Selector(namespace), since) as seen:
         await cluster.create(gadgets, gadget(gadgets, namespace, "a"))
         kind, thing = await seen.next()
 
     assert (kind, thing["apiVersion"]) == ("ADDED", other.api_version)
 
 
-async def test_the_version_of_a_write_is_noted(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+async def test_the_version_of_a_write_is_noted(cluster: Client, namespace: str, gadgets: Gadgets) -> None:
     made = await cluster.create(older(gadgets), gadget(older(gadgets), namespace, "a", replicas=1))
 
     assert [entry["apiVersion"] for entry in made["metadata"]["managedFields"]] == [older(gadgets).api_version]
 
 
-async def test_a_definition_is_named_by_what_it_defines(cluster: Cluster, namespace: str) -> None:
+async def test_a_definition_is_named_by_what_it_defines(cluster: Client, namespace: str) -> None:
     body = definition(f"{namespace}.example.com")
     body["metadata"]["name"] = "something.else"
 
@@ -310,7 +312,7 @@ async def test_a_definition_is_named_by_what_it_defines(cluster: Cluster, namesp
         await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, body)
 
 
-async def test_a_schema_that_is_not_structural_is_refused(cluster: Cluster, namespace: str) -> None:
+async def test_a_schema_that_is_not_structural_is_refused(cluster: Client, namespace: str) -> None:
     body = definition(f"{namespace}.example.com")
     body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = {"properties": {"a": {}}}
 
@@ -324,7 +326,7 @@ async def test_a_schema_that_is_not_structural_is_refused(cluster: Cluster, name
     ids=str,
 )
 async def test_a_schema_may_say_of_metadata_what_its_names_are_and_no_more(
-    cluster: Cluster, namespace: str, said: Json
+    cluster: Client, namespace: str, said: Json
 ) -> None:
     body = definition(f"{namespace}.example.com")
     properties = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
@@ -339,7 +341,7 @@ async def test_a_schema_may_say_of_metadata_what_its_names_are_and_no_more(
 
 
 async def test_a_custom_object_of_another_version_or_kind_is_refused(
-    cluster: Cluster, namespace: str, gadgets: Gadgets
+    cluster: Client, namespace: str, gadgets: Gadgets
 ) -> None:
     body = gadget(gadgets, namespace, "a")
 
@@ -349,8 +351,8 @@ async def test_a_custom_object_of_another_version_or_kind_is_refused(
         await cluster.create(gadgets, {**body, "kind": "Widget"})
 
 
-async def test_a_custom_kind_serves_only_what_it_has(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+async def test_a_custom_kind_serves_only_what_it_has(cluster: Client, namespace: str, gadgets: Gadgets) -> None:
     unknown = Resource(group=gadgets.group, version="v9", plural="gadgets", kind="Gadget", model=dict)
 
     with pytest.raises(NotFound):
-        await cluster.list(unknown, Selection(namespace))
+        await cluster.list(unknown, Selector(namespace))

@@ -6,13 +6,13 @@ import copy
 import pytest
 
 from tarragon.client.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
-from tarragon.client.port import Cluster, DeleteOptions, Selection
+from tarragon.client.port import Client, DeleteOptions, Selector
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, PODS
 from tarragon.kube.meta import CustomObject, Key, Resource
 from tests.contract.objects import WHOLE_CONFIG_MAPS, WHOLE_PODS, Json, config_map, pod, watching
 
 
-async def test_what_is_created_can_be_read(cluster: Cluster, namespace: str) -> None:
+async def test_what_is_created_can_be_read(cluster: Client, namespace: str) -> None:
     created = await cluster.create(WHOLE_CONFIG_MAPS, config_map(namespace, "a", colour="red"))
     read = await cluster.get(WHOLE_CONFIG_MAPS, Key(namespace, "a"))
 
@@ -25,7 +25,7 @@ async def test_what_is_created_can_be_read(cluster: Cluster, namespace: str) -> 
     assert metadata["creationTimestamp"].endswith("Z")
 
 
-async def test_creating_leaves_the_body_alone(cluster: Cluster, namespace: str) -> None:
+async def test_creating_leaves_the_body_alone(cluster: Client, namespace: str) -> None:
     body = config_map(namespace, "a", colour="red")
     before = copy.deepcopy(body)
 
@@ -34,28 +34,28 @@ async def test_creating_leaves_the_body_alone(cluster: Cluster, namespace: str) 
     assert body == before
 
 
-async def test_a_missing_object_is_not_found(cluster: Cluster, namespace: str) -> None:
+async def test_a_missing_object_is_not_found(cluster: Client, namespace: str) -> None:
     with pytest.raises(NotFound, match='pods "nobody" not found') as caught:
         await cluster.get(PODS, Key(namespace, "nobody"))
 
     assert caught.value.status["details"] == {"name": "nobody", "kind": "pods"}
 
 
-async def test_a_kind_that_is_not_served_is_not_found(cluster: Cluster, namespace: str) -> None:
+async def test_a_kind_that_is_not_served_is_not_found(cluster: Client, namespace: str) -> None:
     nothing = Resource(group="nothing.example.com", version="v1", plural="voids", kind="Void", model=dict)
 
     with pytest.raises(NotFound):
         await cluster.get(nothing, Key(namespace, "a"))
 
 
-async def test_a_name_is_given_once(cluster: Cluster, namespace: str) -> None:
+async def test_a_name_is_given_once(cluster: Client, namespace: str) -> None:
     await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
 
     with pytest.raises(AlreadyExists, match='configmaps "a" already exists'):
         await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
 
 
-async def test_a_generated_name_begins_as_asked_and_is_new_each_time(cluster: Cluster, namespace: str) -> None:
+async def test_a_generated_name_begins_as_asked_and_is_new_each_time(cluster: Client, namespace: str) -> None:
     body = {"metadata": {"generateName": "run-", "namespace": namespace}}
 
     names = {(await cluster.create(CONFIG_MAPS, body)).metadata.name for _ in range(5)}
@@ -64,12 +64,12 @@ async def test_a_generated_name_begins_as_asked_and_is_new_each_time(cluster: Cl
     assert all(name.startswith("run-") and len(name) == 9 for name in names)
 
 
-async def test_nothing_is_created_in_a_namespace_that_does_not_exist(cluster: Cluster) -> None:
+async def test_nothing_is_created_in_a_namespace_that_does_not_exist(cluster: Client) -> None:
     with pytest.raises(NotFound, match='namespaces "nowhere" not found'):
         await cluster.create(CONFIG_MAPS, config_map("nowhere", "a"))
 
 
-async def test_every_fault_of_an_object_is_told_with_its_place(cluster: Cluster, namespace: str) -> None:
+async def test_every_fault_of_an_object_is_told_with_its_place(cluster: Client, namespace: str) -> None:
     body = pod(namespace, "Bad_Name")
     body["spec"]["containers"] = [{"name": "main"}]
     body["metadata"]["labels"] = {"a b": "c"}
@@ -82,7 +82,7 @@ async def test_every_fault_of_an_object_is_told_with_its_place(cluster: Cluster,
     assert caught.value.code == 422
 
 
-async def test_an_object_of_wrong_types_is_a_bad_request(cluster: Cluster, namespace: str) -> None:
+async def test_an_object_of_wrong_types_is_a_bad_request(cluster: Client, namespace: str) -> None:
     body = pod(namespace, "a")
     body["spec"]["containers"] = "none"
 
@@ -90,7 +90,7 @@ async def test_an_object_of_wrong_types_is_a_bad_request(cluster: Cluster, names
         await cluster.create(PODS, body)
 
 
-async def test_a_merge_patch_sets_replaces_and_removes(cluster: Cluster, namespace: str) -> None:
+async def test_a_merge_patch_sets_replaces_and_removes(cluster: Client, namespace: str) -> None:
     await cluster.create(CONFIG_MAPS, config_map(namespace, "a", kept="1", replaced="2", removed="3"))
 
     patch = {"data": {"replaced": "two", "removed": None, "new": "4"}}
@@ -100,14 +100,14 @@ async def test_a_merge_patch_sets_replaces_and_removes(cluster: Cluster, namespa
     assert await cluster.get(WHOLE_CONFIG_MAPS, Key(namespace, "a")) == patched
 
 
-async def test_a_patch_that_changes_nothing_leaves_the_version(cluster: Cluster, namespace: str) -> None:
+async def test_a_patch_that_changes_nothing_leaves_the_version(cluster: Client, namespace: str) -> None:
     created = await cluster.create(CONFIG_MAPS, config_map(namespace, "a", colour="red"))
     patched = await cluster.patch(CONFIG_MAPS, Key(namespace, "a"), {"data": {"colour": "red"}})
 
     assert patched.metadata.resource_version == created.metadata.resource_version
 
 
-async def test_versions_grow(cluster: Cluster, namespace: str) -> None:
+async def test_versions_grow(cluster: Client, namespace: str) -> None:
     first = await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
     other = await cluster.create(CONFIG_MAPS, config_map(namespace, "b"))
     second = await cluster.patch(CONFIG_MAPS, Key(namespace, "a"), {"data": {"x": "1"}})
@@ -116,7 +116,7 @@ async def test_versions_grow(cluster: Cluster, namespace: str) -> None:
     assert versions == sorted(set(versions))
 
 
-async def test_a_patch_of_an_older_version_is_a_conflict(cluster: Cluster, namespace: str) -> None:
+async def test_a_patch_of_an_older_version_is_a_conflict(cluster: Client, namespace: str) -> None:
     created = await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
     await cluster.patch(CONFIG_MAPS, Key(namespace, "a"), {"data": {"x": "1"}})
 
@@ -127,7 +127,7 @@ async def test_a_patch_of_an_older_version_is_a_conflict(cluster: Cluster, names
     assert (await cluster.get(WHOLE_CONFIG_MAPS, Key(namespace, "a")))["data"] == {"x": "1"}
 
 
-async def test_a_patch_of_the_newest_version_is_taken(cluster: Cluster, namespace: str) -> None:
+async def test_a_patch_of_the_newest_version_is_taken(cluster: Client, namespace: str) -> None:
     created = await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
 
     fresh = {"metadata": {"resourceVersion": created.metadata.resource_version}, "data": {"x": "2"}}
@@ -136,7 +136,7 @@ async def test_a_patch_of_the_newest_version_is_taken(cluster: Cluster, namespac
     assert patched["data"] == {"x": "2"}
 
 
-async def test_a_patch_cannot_make_an_object_another_one(cluster: Cluster, namespace: str) -> None:
+async def test_a_patch_cannot_make_an_object_another_one(cluster: Client, namespace: str) -> None:
     await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
     key = Key(namespace, "a")
 
@@ -146,7 +146,7 @@ async def test_a_patch_cannot_make_an_object_another_one(cluster: Cluster, names
         await cluster.patch(CONFIG_MAPS, key, {"metadata": {"uid": "00000000-0000-4000-8000-000000000000"}})
 
 
-async def test_what_only_the_server_sets_cannot_be_set(cluster: Cluster, namespace: str) -> None:
+async def test_what_only_the_server_sets_cannot_be_set(cluster: Client, namespace: str) -> None:
     created = await cluster.create(WHOLE_CONFIG_MAPS, config_map(namespace, "a"))
 
     forged = {"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z", "generation": 77, "labels": {"a": "b"}}}
@@ -156,12 +156,12 @@ async def test_what_only_the_server_sets_cannot_be_set(cluster: Cluster, namespa
     assert patched["metadata"].get("generation") == created["metadata"].get("generation")
 
 
-async def test_patching_what_is_not_there_is_not_found(cluster: Cluster, namespace: str) -> None:
+async def test_patching_what_is_not_there_is_not_found(cluster: Client, namespace: str) -> None:
     with pytest.raises(NotFound):
         await cluster.patch(CONFIG_MAPS, Key(namespace, "nobody"), {"data": {}})
 
 
-async def test_no_update_is_lost_when_many_write_at_once(cluster: Cluster, namespace: str) -> None:
+async def test_no_update_is_lost_when_many_write_at_once(cluster: Client, namespace: str) -> None:
     await cluster.create(CONFIG_MAPS, config_map(namespace, "counter", count="0"))
     key = Key(namespace, "counter")
 
@@ -182,7 +182,7 @@ async def test_no_update_is_lost_when_many_write_at_once(cluster: Cluster, names
     assert (await cluster.get(WHOLE_CONFIG_MAPS, key))["data"]["count"] == "20"
 
 
-async def test_a_deleted_object_is_gone(cluster: Cluster, namespace: str) -> None:
+async def test_a_deleted_object_is_gone(cluster: Client, namespace: str) -> None:
     await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
 
     await cluster.delete(CONFIG_MAPS, Key(namespace, "a"))
@@ -193,7 +193,7 @@ async def test_a_deleted_object_is_gone(cluster: Cluster, namespace: str) -> Non
         await cluster.delete(CONFIG_MAPS, Key(namespace, "a"))
 
 
-async def test_a_delete_that_means_another_object_is_a_conflict(cluster: Cluster, namespace: str) -> None:
+async def test_a_delete_that_means_another_object_is_a_conflict(cluster: Client, namespace: str) -> None:
     old = await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
     await cluster.delete(CONFIG_MAPS, Key(namespace, "a"))
     new = await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
@@ -206,7 +206,7 @@ async def test_a_delete_that_means_another_object_is_a_conflict(cluster: Cluster
     await cluster.delete(CONFIG_MAPS, Key(namespace, "a"), precise)
 
 
-async def test_a_finalizer_keeps_an_object_until_it_is_taken_away(cluster: Cluster, namespace: str) -> None:
+async def test_a_finalizer_keeps_an_object_until_it_is_taken_away(cluster: Client, namespace: str) -> None:
     body = config_map(namespace, "a")
     body["metadata"]["finalizers"] = ["example.com/later"]
     await cluster.create(CONFIG_MAPS, body)
@@ -216,12 +216,12 @@ async def test_a_finalizer_keeps_an_object_until_it_is_taken_away(cluster: Clust
     waiting = await cluster.get(CONFIG_MAPS, key)
     await cluster.patch(CONFIG_MAPS, key, {"metadata": {"finalizers": None}})
 
-    assert waiting.metadata.is_ending
+    assert waiting.metadata.is_being_deleted
     with pytest.raises(NotFound):
         await cluster.get(CONFIG_MAPS, key)
 
 
-async def test_an_ending_object_takes_no_new_finalizer(cluster: Cluster, namespace: str) -> None:
+async def test_an_ending_object_takes_no_new_finalizer(cluster: Client, namespace: str) -> None:
     body = config_map(namespace, "a")
     body["metadata"]["finalizers"] = ["example.com/later"]
     await cluster.create(CONFIG_MAPS, body)
@@ -234,22 +234,22 @@ async def test_an_ending_object_takes_no_new_finalizer(cluster: Cluster, namespa
 
 @pytest.mark.parametrize(("propagation", "finalizer"), [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")])
 async def test_how_dependents_shall_go_is_written_as_a_finalizer(
-    cluster: Cluster, namespace: str, propagation: str, finalizer: str
+    cluster: Client, namespace: str, propagation: str, finalizer: str
 ) -> None:
     body = config_map(namespace, "a")
     body["metadata"]["finalizers"] = ["example.com/later"]
     made = await cluster.create(CONFIG_MAPS, body)
 
-    chosen = Selection(namespace, fields="metadata.name=a")
+    chosen = Selector(namespace, field_selector="metadata.name=a")
     async with watching(cluster, WHOLE_CONFIG_MAPS, chosen, made.metadata.resource_version) as seen:
-        await cluster.delete(CONFIG_MAPS, Key(namespace, "a"), DeleteOptions(propagation=propagation))  # type: ignore[arg-type]
+        await cluster.delete(CONFIG_MAPS, Key(namespace, "a"), DeleteOptions(propagation_policy=propagation))  # type: ignore[arg-type]
         _, kept = await seen.next()
 
     # Where a garbage collector is at work, it takes its finalizer away at once: only the first event shows it.
     assert sorted(kept["metadata"]["finalizers"]) == sorted(["example.com/later", finalizer])
 
 
-async def test_an_event_is_about_something_in_its_own_namespace(cluster: Cluster, namespace: str) -> None:
+async def test_an_event_is_about_something_in_its_own_namespace(cluster: Client, namespace: str) -> None:
     body: Json = {"metadata": {"name": "e", "namespace": namespace}, "reason": "Started", "type": "Normal"}
     here = {"kind": "Pod", "name": "p", "namespace": namespace}
     await cluster.create(EVENTS, {**body, "involvedObject": here})
@@ -257,14 +257,14 @@ async def test_an_event_is_about_something_in_its_own_namespace(cluster: Cluster
     with pytest.raises(Invalid, match=r"does not match event\.namespace"):
         await cluster.create(EVENTS, {**body, "involvedObject": {**here, "namespace": "elsewhere"}})
 
-    about_it = Selection(namespace, fields="involvedObject.name=p,reason=Started,type=Normal")
+    about_it = Selector(namespace, field_selector="involvedObject.name=p,reason=Started,type=Normal")
     assert len((await cluster.list(EVENTS, about_it)).items) == 1
-    other = Selection(namespace, fields="involvedObject.name=p,reason=Stopped")
+    other = Selector(namespace, field_selector="involvedObject.name=p,reason=Stopped")
     assert len((await cluster.list(EVENTS, other)).items) == 0
 
 
-async def test_the_writer_is_noted_with_the_time_of_its_write(cluster: Cluster, namespace: str) -> None:
-    created = await cluster.create(PODS.reading(CustomObject), pod(namespace, "a"))
+async def test_the_writer_is_noted_with_the_time_of_its_write(cluster: Client, namespace: str) -> None:
+    created = await cluster.create(PODS.with_model(CustomObject), pod(namespace, "a"))
 
     noted = created.metadata.managed_fields
     assert [entry.operation for entry in noted] == ["Update"]

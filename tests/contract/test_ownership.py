@@ -20,9 +20,9 @@ import pytest
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import ApiError
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.http.transport import Request, Server, Transport
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.transport import Request, RestConfig, Transport
 from tarragon.kube.codec import decode, encode
 from tests.contract.conftest import define_gadgets, takes_pods
 from tests.localcluster_http.embedded import embedded
@@ -263,9 +263,9 @@ def _shown(found: Json) -> Any:
 _NOT_ALIKE = ("time", "subresource")
 
 
-async def side(stack: AsyncExitStack, server: Server) -> Side:
+async def side(stack: AsyncExitStack, server: RestConfig) -> Side:
     mark = uuid.uuid4().hex[:12]
-    http = await stack.enter_async_context(Http(server, random.Random(1)))
+    http = await stack.enter_async_context(HttpClient(server, random.Random(1)))
     transport = Transport(server, random.Random(1), SystemClock())
     stack.push_async_callback(transport.close)
     made = Side(transport, f"ownership-{mark}", f"{mark}.example.com")
@@ -281,8 +281,8 @@ async def side(stack: AsyncExitStack, server: Server) -> Side:
 async def sides(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[tuple[Side, Side]]:
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(embedded(tmp_path))
-        access = kubeconfig({}, path=control_plane.kubeconfig)
-        yield await side(stack, running.at()), await side(stack, access.server)
+        access = load_kubeconfig({}, path=control_plane.kubeconfig)
+        yield await side(stack, running.at()), await side(stack, access.rest_config)
 
 
 @pytest.mark.parametrize("story", STORIES)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tarragon.client.errors import BadRequest, Invalid
-from tarragon.client.port import Cluster
+from tarragon.client.port import Client
 from tarragon.kube.core import LEASES, PERSISTENT_VOLUME_CLAIMS, SERVICES
 from tests.contract.objects import WHOLE_PODS, Json, pod
 
@@ -40,7 +40,7 @@ SPELLINGS = {
 }
 
 
-async def test_quantities_come_back_in_their_one_spelling(cluster: Cluster, namespace: str) -> None:
+async def test_quantities_come_back_in_their_one_spelling(cluster: Client, namespace: str) -> None:
     volumes = [{"name": f"v{n}", "emptyDir": {"sizeLimit": text}} for n, text in enumerate(SPELLINGS)]
 
     made = await cluster.create(WHOLE_PODS, pod(namespace, "a", schedulerName="nobody", volumes=volumes))
@@ -50,7 +50,7 @@ async def test_quantities_come_back_in_their_one_spelling(cluster: Cluster, name
 
 
 @pytest.mark.parametrize("text", ["", "abc", "1 Gi", "1GiB", "--1", "1e", "1.2.3", "0x10", True, [], {}])
-async def test_what_is_no_quantity_is_a_bad_request(cluster: Cluster, namespace: str, text: object) -> None:
+async def test_what_is_no_quantity_is_a_bad_request(cluster: Client, namespace: str, text: object) -> None:
     with pytest.raises(BadRequest, match="cannot be handled as a Pod"):
         await cluster.create(WHOLE_PODS, _with({"resources": {"limits": {"cpu": text}}})(namespace))
 
@@ -179,7 +179,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", list(REFUSED))
-async def test_a_pod_that_asks_for_nonsense_is_invalid(cluster: Cluster, namespace: str, what: str) -> None:
+async def test_a_pod_that_asks_for_nonsense_is_invalid(cluster: Client, namespace: str, what: str) -> None:
     body, (field, words) = REFUSED[what]
 
     with pytest.raises(Invalid) as caught:
@@ -188,7 +188,7 @@ async def test_a_pod_that_asks_for_nonsense_is_invalid(cluster: Cluster, namespa
     assert any(cause["field"] == field and words in cause["message"] for cause in caught.value.causes)
 
 
-async def test_what_a_pod_leaves_open_is_filled_in(cluster: Cluster, namespace: str) -> None:
+async def test_what_a_pod_leaves_open_is_filled_in(cluster: Client, namespace: str) -> None:
     container = {
         "ports": [{"containerPort": 80}],
         "lifecycle": {"preStop": {"httpGet": {"port": 80}}},
@@ -233,7 +233,7 @@ SERVICES_REFUSED: dict[str, tuple[Json, str]] = {
 
 
 @pytest.mark.parametrize("what", list(SERVICES_REFUSED))
-async def test_a_service_that_asks_for_nonsense_is_invalid(cluster: Cluster, namespace: str, what: str) -> None:
+async def test_a_service_that_asks_for_nonsense_is_invalid(cluster: Client, namespace: str, what: str) -> None:
     spec, field = SERVICES_REFUSED[what]
 
     with pytest.raises(Invalid) as caught:
@@ -242,7 +242,7 @@ async def test_a_service_that_asks_for_nonsense_is_invalid(cluster: Cluster, nam
     assert field in {cause["field"] for cause in caught.value.causes}
 
 
-async def test_a_claim_asks_for_more_than_nothing(cluster: Cluster, namespace: str) -> None:
+async def test_a_claim_asks_for_more_than_nothing(cluster: Client, namespace: str) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "0"}}}
 
     with pytest.raises(Invalid, match="must be greater than zero"):
@@ -252,7 +252,7 @@ async def test_a_claim_asks_for_more_than_nothing(cluster: Cluster, namespace: s
 
 
 @pytest.mark.parametrize("time", ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z", "yesterday"])
-async def test_a_lease_is_renewed_to_the_microsecond_in_six_digits(cluster: Cluster, namespace: str, time: str) -> None:
+async def test_a_lease_is_renewed_to_the_microsecond_in_six_digits(cluster: Client, namespace: str, time: str) -> None:
     body = {"metadata": {"name": "l", "namespace": namespace}, "spec": {"renewTime": time}}
 
     with pytest.raises(BadRequest, match="cannot be handled as a Lease"):

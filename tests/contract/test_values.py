@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tarragon.client.errors import NotFound, Unavailable
-from tarragon.client.port import Cluster, DeleteOptions, Selection
+from tarragon.client.port import Client, DeleteOptions, Selector
 from tarragon.kube.core import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, PODS
 from tarragon.kube.meta import Key
 from tests.contract.conftest import Gadgets, define_gadgets
@@ -16,9 +16,9 @@ from tests.contract.objects import WHOLE_CONFIG_MAPS, WHOLE_PODS, Json, config_m
 HARD_TEXT = 'a "quoted"\tline\r\nümlaut 漢字 🐉 \u2028\u2029 \u0000\u001b[31m \\u0041 </script> é'
 
 
-async def test_text_comes_back_as_it_went(cluster: Cluster, namespace: str) -> None:
+async def test_text_comes_back_as_it_went(cluster: Client, namespace: str) -> None:
     made = await cluster.create(WHOLE_CONFIG_MAPS, config_map(namespace, "a", x=HARD_TEXT))
-    listed = (await cluster.list(WHOLE_CONFIG_MAPS, Selection(namespace, fields="metadata.name=a"))).items[0]
+    listed = (await cluster.list(WHOLE_CONFIG_MAPS, Selector(namespace, field_selector="metadata.name=a"))).items[0]
 
     assert made["data"] == listed["data"] == {"x": HARD_TEXT}
 
@@ -43,7 +43,7 @@ async def test_text_comes_back_as_it_went(cluster: Cluster, namespace: str) -> N
     ids=str,
 )
 async def test_free_values_come_back_as_they_went(
-    cluster: Cluster, namespace: str, gadgets: Gadgets, value: object
+    cluster: Client, namespace: str, gadgets: Gadgets, value: object
 ) -> None:
     made = await cluster.create(gadgets, gadget(gadgets, namespace, "a", free={"value": value}))
     read = await cluster.get(gadgets, Key(namespace, "a"))
@@ -53,7 +53,7 @@ async def test_free_values_come_back_as_they_went(
 
 
 async def test_a_patch_takes_away_by_null_and_replaces_lists_whole(
-    cluster: Cluster, namespace: str, gadgets: Gadgets
+    cluster: Client, namespace: str, gadgets: Gadgets
 ) -> None:
     before: Json = {"list": [1, 2, {"a": 1}], "map": {"a": 1, "b": 2}, "gone": 1}
     await cluster.create(gadgets, gadget(gadgets, namespace, "a", free=before))
@@ -64,18 +64,18 @@ async def test_a_patch_takes_away_by_null_and_replaces_lists_whole(
     assert patched["spec"]["free"] == {"list": [{"b": 2}], "map": {"b": 2, "c": {"e": 3}}}
 
 
-async def test_an_empty_patch_changes_nothing(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+async def test_an_empty_patch_changes_nothing(cluster: Client, namespace: str, gadgets: Gadgets) -> None:
     made = await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas=1))
 
     for subresource in ("", "status"):
         assert await cluster.patch(gadgets, Key(namespace, "a"), {}, subresource=subresource) == made
 
 
-async def test_a_line_of_a_watch_may_be_as_long_as_an_object(cluster: Cluster, namespace: str) -> None:
-    since = (await cluster.list(CONFIG_MAPS, Selection(namespace))).resource_version
+async def test_a_line_of_a_watch_may_be_as_long_as_an_object(cluster: Client, namespace: str) -> None:
+    since = (await cluster.list(CONFIG_MAPS, Selector(namespace))).resource_version
     long = "ü" * 400_000
 
-    async with watching(cluster, WHOLE_CONFIG_MAPS, Selection(namespace, labels="of=me"), since) as seen:
+    async with watching(cluster, WHOLE_CONFIG_MAPS, Selector(namespace, label_selector="of=me"), since) as seen:
         for name in "abc":
             await cluster.create(CONFIG_MAPS, config_map(namespace, name, labels={"of": "me"}, x=long))
         told = [(await seen.next())[1] for _ in range(3)]
@@ -84,8 +84,8 @@ async def test_a_line_of_a_watch_may_be_as_long_as_an_object(cluster: Cluster, n
     assert all(one["data"] == {"x": long} for one in told)
 
 
-async def test_a_list_is_of_one_moment_while_things_come_and_go(cluster: Cluster, namespace: str) -> None:
-    chosen = Selection(namespace, labels="of=me")
+async def test_a_list_is_of_one_moment_while_things_come_and_go(cluster: Client, namespace: str) -> None:
+    chosen = Selector(namespace, label_selector="of=me")
 
     async def make(name: str) -> None:
         await cluster.create(CONFIG_MAPS, config_map(namespace, name, labels={"of": "me"}))
@@ -110,8 +110,8 @@ async def test_a_list_is_of_one_moment_while_things_come_and_go(cluster: Cluster
         assert sum(name.startswith("pair") for name in names) in {99, 100}
 
 
-async def test_a_version_of_a_list_and_a_watch_make_up_the_next_list(cluster: Cluster, namespace: str) -> None:
-    chosen = Selection(namespace, labels="of=me")
+async def test_a_version_of_a_list_and_a_watch_make_up_the_next_list(cluster: Client, namespace: str) -> None:
+    chosen = Selector(namespace, label_selector="of=me")
     for name in "abcd":
         await cluster.create(CONFIG_MAPS, config_map(namespace, name, labels={"of": "me"}))
     first = await cluster.list(WHOLE_CONFIG_MAPS, chosen)
@@ -131,20 +131,20 @@ async def test_a_version_of_a_list_and_a_watch_make_up_the_next_list(cluster: Cl
 
 
 async def test_the_items_of_a_list_say_what_they_are_only_of_custom_kinds(
-    cluster: Cluster, namespace: str, gadgets: Gadgets
+    cluster: Client, namespace: str, gadgets: Gadgets
 ) -> None:
     await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
     await cluster.create(gadgets, gadget(gadgets, namespace, "a"))
 
-    built_in = (await cluster.list(WHOLE_CONFIG_MAPS, Selection(namespace, fields="metadata.name=a"))).items[0]
-    custom = (await cluster.list(gadgets, Selection(namespace))).items[0]
+    built_in = (await cluster.list(WHOLE_CONFIG_MAPS, Selector(namespace, field_selector="metadata.name=a"))).items[0]
+    custom = (await cluster.list(gadgets, Selector(namespace))).items[0]
 
     assert not {"kind", "apiVersion"} & set(built_in)
     assert (custom["kind"], custom["apiVersion"]) == (gadgets.kind, gadgets.api_version)
 
 
-async def test_a_deleted_objects_last_event_has_a_version_of_its_own(cluster: Cluster, namespace: str) -> None:
-    chosen = Selection(namespace, fields="metadata.name=a")
+async def test_a_deleted_objects_last_event_has_a_version_of_its_own(cluster: Client, namespace: str) -> None:
+    chosen = Selector(namespace, field_selector="metadata.name=a")
     since = (await cluster.list(CONFIG_MAPS, chosen)).resource_version
 
     async with watching(cluster, WHOLE_CONFIG_MAPS, chosen, since) as seen:
@@ -159,7 +159,7 @@ async def test_a_deleted_objects_last_event_has_a_version_of_its_own(cluster: Cl
     assert events[0][1]["metadata"]["uid"] == events[1][1]["metadata"]["uid"] != events[2][1]["metadata"]["uid"]
 
 
-async def test_one_finalizer_of_two_is_not_enough_to_go(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+async def test_one_finalizer_of_two_is_not_enough_to_go(cluster: Client, namespace: str, gadgets: Gadgets) -> None:
     body = gadget(gadgets, namespace, "a")
     body["metadata"]["finalizers"] = ["example.com/one", "example.com/two"]
     await cluster.create(gadgets, body)
@@ -174,7 +174,7 @@ async def test_one_finalizer_of_two_is_not_enough_to_go(cluster: Cluster, namesp
 
 
 async def test_a_delete_that_must_wait_moves_the_generation_once(
-    cluster: Cluster, namespace: str, gadgets: Gadgets
+    cluster: Client, namespace: str, gadgets: Gadgets
 ) -> None:
     body = gadget(gadgets, namespace, "a")
     body["metadata"]["finalizers"] = ["example.com/later"]
@@ -191,7 +191,7 @@ async def test_a_delete_that_must_wait_moves_the_generation_once(
 
 
 async def test_an_ending_object_can_still_be_changed_and_cannot_be_made_to_stay(
-    cluster: Cluster, namespace: str, gadgets: Gadgets
+    cluster: Client, namespace: str, gadgets: Gadgets
 ) -> None:
     body = gadget(gadgets, namespace, "a", replicas=1)
     body["metadata"]["finalizers"] = ["example.com/later"]
@@ -207,30 +207,30 @@ async def test_an_ending_object_can_still_be_changed_and_cannot_be_made_to_stay(
     assert revived["metadata"]["labels"] == {"a": "b"}
 
 
-async def test_how_dependents_shall_go_can_be_said_anew(cluster: Cluster, namespace: str) -> None:
+async def test_how_dependents_shall_go_can_be_said_anew(cluster: Client, namespace: str) -> None:
     body = config_map(namespace, "a")
     body["metadata"]["finalizers"] = ["example.com/later"]
     made = await cluster.create(CONFIG_MAPS, body)
-    key, chosen = Key(namespace, "a"), Selection(namespace, fields="metadata.name=a")
+    key, chosen = Key(namespace, "a"), Selector(namespace, field_selector="metadata.name=a")
 
     async with watching(cluster, WHOLE_CONFIG_MAPS, chosen, made.metadata.resource_version) as seen:
-        await cluster.delete(CONFIG_MAPS, key, DeleteOptions(propagation="Foreground"))
+        await cluster.delete(CONFIG_MAPS, key, DeleteOptions(propagation_policy="Foreground"))
         _, first = await seen.next()
-    await cluster.delete(CONFIG_MAPS, key, DeleteOptions(propagation="Background"))
+    await cluster.delete(CONFIG_MAPS, key, DeleteOptions(propagation_policy="Background"))
 
     assert sorted(first["metadata"]["finalizers"]) == ["example.com/later", "foregroundDeletion"]
     assert (await cluster.get(CONFIG_MAPS, key)).metadata.finalizers == ["example.com/later"]
 
 
-async def test_a_pods_delete_is_seen_with_the_time_of_its_end(cluster: Cluster, namespace: str) -> None:
-    chosen = Selection(namespace, fields="metadata.name=a")
+async def test_a_pods_delete_is_seen_with_the_time_of_its_end(cluster: Client, namespace: str) -> None:
+    chosen = Selector(namespace, field_selector="metadata.name=a")
     since = (await cluster.list(PODS, chosen)).resource_version
     key = Key(namespace, "a")
 
     async with watching(cluster, WHOLE_PODS, chosen, since) as seen:
         await cluster.create(PODS, pod(namespace, "a", nodeName="one"))
-        await cluster.delete(PODS, key, DeleteOptions(grace_seconds=30))
-        await cluster.delete(PODS, key, DeleteOptions(grace_seconds=0))
+        await cluster.delete(PODS, key, DeleteOptions(grace_period_seconds=30))
+        await cluster.delete(PODS, key, DeleteOptions(grace_period_seconds=0))
         events = [await seen.next() for _ in range(2)]
         while events[-1][0] != "DELETED":  # a real server tells of the shorter grace first
             events.append(await seen.next())
@@ -242,11 +242,11 @@ async def test_a_pods_delete_is_seen_with_the_time_of_its_end(cluster: Cluster, 
 
 
 async def test_a_kind_goes_with_its_objects_and_comes_back_empty(
-    cluster: Cluster, namespace: str, gadgets: Gadgets
+    cluster: Client, namespace: str, gadgets: Gadgets
 ) -> None:
-    since = (await cluster.list(gadgets, Selection(namespace))).resource_version
+    since = (await cluster.list(gadgets, Selector(namespace))).resource_version
 
-    async with watching(cluster, gadgets, Selection(namespace), since) as seen:
+    async with watching(cluster, gadgets, Selector(namespace), since) as seen:
         await cluster.create(gadgets, gadget(gadgets, namespace, "a"))
         kinds = [(await seen.next())[0]]
         await cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", f"gadgets.{gadgets.group}"))
@@ -256,7 +256,7 @@ async def test_a_kind_goes_with_its_objects_and_comes_back_empty(
     await define_gadgets(cluster, gadgets.group)
 
     assert kinds == ["ADDED", "DELETED"]
-    assert list((await cluster.list(gadgets, Selection(namespace))).items) == []
+    assert list((await cluster.list(gadgets, Selector(namespace))).items) == []
 
 
 def _unnamed(thing: Json) -> Json:

@@ -6,17 +6,17 @@ from contextlib import aclosing
 import pytest
 
 from tarragon.client.errors import ApiError, BadRequest
-from tarragon.client.port import Cluster, Selection
+from tarragon.client.port import Client, Selector
 from tarragon.kube.core import CONFIG_MAPS, PODS
 from tarragon.kube.meta import Key
 from tests.contract.objects import PATIENCE, WHOLE_CONFIG_MAPS, WHOLE_PODS, Json, config_map, pod, watching
 
 
-async def test_a_watch_tells_what_happens_in_order(cluster: Cluster, namespace: str) -> None:
-    start = await cluster.list(CONFIG_MAPS, Selection(namespace))
+async def test_a_watch_tells_what_happens_in_order(cluster: Client, namespace: str) -> None:
+    start = await cluster.list(CONFIG_MAPS, Selector(namespace))
 
     async with watching(
-        cluster, WHOLE_CONFIG_MAPS, Selection(namespace, labels="of=me"), start.resource_version
+        cluster, WHOLE_CONFIG_MAPS, Selector(namespace, label_selector="of=me"), start.resource_version
     ) as seen:
         await cluster.create(CONFIG_MAPS, config_map(namespace, "a", labels={"of": "me"}))
         await cluster.patch(CONFIG_MAPS, Key(namespace, "a"), {"data": {"x": "1"}})
@@ -29,9 +29,9 @@ async def test_a_watch_tells_what_happens_in_order(cluster: Cluster, namespace: 
     assert versions == sorted(set(versions))
 
 
-async def test_a_watch_from_a_lists_version_misses_nothing(cluster: Cluster, namespace: str) -> None:
+async def test_a_watch_from_a_lists_version_misses_nothing(cluster: Client, namespace: str) -> None:
     await cluster.create(CONFIG_MAPS, config_map(namespace, "before", labels={"of": "me"}))
-    chosen = Selection(namespace, labels="of=me")
+    chosen = Selector(namespace, label_selector="of=me")
     listing = await cluster.list(CONFIG_MAPS, chosen)
     await cluster.create(CONFIG_MAPS, config_map(namespace, "between", labels={"of": "me"}))
 
@@ -42,8 +42,8 @@ async def test_a_watch_from_a_lists_version_misses_nothing(cluster: Cluster, nam
     assert names == ["between", "after"]
 
 
-async def test_a_watch_goes_on_where_an_earlier_one_stopped(cluster: Cluster, namespace: str) -> None:
-    chosen = Selection(namespace, labels="of=me")
+async def test_a_watch_goes_on_where_an_earlier_one_stopped(cluster: Client, namespace: str) -> None:
+    chosen = Selector(namespace, label_selector="of=me")
     since = (await cluster.list(CONFIG_MAPS, chosen)).resource_version
     names: list[str] = []
 
@@ -57,9 +57,9 @@ async def test_a_watch_goes_on_where_an_earlier_one_stopped(cluster: Cluster, na
     assert names == [f"c{number}" for number in range(6)]
 
 
-async def test_a_watch_sees_only_its_own_namespace(cluster: Cluster, namespace: str) -> None:
-    since = (await cluster.list(CONFIG_MAPS, Selection(namespace))).resource_version
-    own = Selection(namespace, labels=f"of={namespace}")
+async def test_a_watch_sees_only_its_own_namespace(cluster: Client, namespace: str) -> None:
+    since = (await cluster.list(CONFIG_MAPS, Selector(namespace))).resource_version
+    own = Selector(namespace, label_selector=f"of={namespace}")
 
     async with watching(cluster, WHOLE_CONFIG_MAPS, own, since) as seen:
         await cluster.create(CONFIG_MAPS, config_map("default", f"not-{namespace}", labels={"of": namespace}))
@@ -70,11 +70,11 @@ async def test_a_watch_sees_only_its_own_namespace(cluster: Cluster, namespace: 
 
 
 async def test_an_object_that_begins_to_match_is_added_and_one_that_stops_is_deleted(
-    cluster: Cluster, namespace: str
+    cluster: Client, namespace: str
 ) -> None:
     key = Key(namespace, "a")
     await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
-    chosen = Selection(namespace, labels="chosen=yes")
+    chosen = Selector(namespace, label_selector="chosen=yes")
     since = (await cluster.list(CONFIG_MAPS, chosen)).resource_version
 
     async with watching(cluster, WHOLE_CONFIG_MAPS, chosen, since) as seen:
@@ -90,8 +90,8 @@ async def test_an_object_that_begins_to_match_is_added_and_one_that_stops_is_del
     assert events[2][1]["metadata"]["resourceVersion"] == stopped.metadata.resource_version
 
 
-async def test_fields_can_be_watched(cluster: Cluster, namespace: str) -> None:
-    chosen = Selection(namespace, fields="spec.nodeName=one,status.phase=Running")
+async def test_fields_can_be_watched(cluster: Client, namespace: str) -> None:
+    chosen = Selector(namespace, field_selector="spec.nodeName=one,status.phase=Running")
     since = (await cluster.list(PODS, chosen)).resource_version
     key = Key(namespace, "a")
 
@@ -104,10 +104,10 @@ async def test_fields_can_be_watched(cluster: Cluster, namespace: str) -> None:
     assert [kind for kind, _ in events] == ["ADDED", "DELETED"]
 
 
-async def test_a_finalized_delete_is_seen_as_a_change_and_then_a_delete(cluster: Cluster, namespace: str) -> None:
+async def test_a_finalized_delete_is_seen_as_a_change_and_then_a_delete(cluster: Client, namespace: str) -> None:
     body = config_map(namespace, "a")
     body["metadata"]["finalizers"] = ["example.com/later"]
-    chosen = Selection(namespace, fields="metadata.name=a")
+    chosen = Selector(namespace, field_selector="metadata.name=a")
     since = (await cluster.list(CONFIG_MAPS, chosen)).resource_version
 
     async with watching(cluster, WHOLE_CONFIG_MAPS, chosen, since) as seen:
@@ -120,8 +120,8 @@ async def test_a_finalized_delete_is_seen_as_a_change_and_then_a_delete(cluster:
     assert "deletionTimestamp" in events[1][1]["metadata"]
 
 
-async def test_many_watches_see_the_same(cluster: Cluster, namespace: str) -> None:
-    chosen = Selection(namespace, labels="of=me")
+async def test_many_watches_see_the_same(cluster: Client, namespace: str) -> None:
+    chosen = Selector(namespace, label_selector="of=me")
     since = (await cluster.list(CONFIG_MAPS, chosen)).resource_version
 
     async def follow() -> list[tuple[str, str]]:
@@ -139,19 +139,19 @@ async def test_many_watches_see_the_same(cluster: Cluster, namespace: str) -> No
     assert [kind for kind, _ in told[0]] == ["ADDED", "DELETED"] * 10
 
 
-async def test_a_watch_with_a_bad_selector_is_a_bad_request(cluster: Cluster, namespace: str) -> None:
-    since = (await cluster.list(PODS, Selection(namespace))).resource_version
+async def test_a_watch_with_a_bad_selector_is_a_bad_request(cluster: Client, namespace: str) -> None:
+    since = (await cluster.list(PODS, Selector(namespace))).resource_version
 
     with pytest.raises(BadRequest):
-        await _first_event(cluster, Selection(namespace, fields="spec.colour=red"), since)
+        await _first_event(cluster, Selector(namespace, field_selector="spec.colour=red"), since)
 
 
-async def test_a_watch_from_a_version_that_is_none_is_refused(cluster: Cluster, namespace: str) -> None:
+async def test_a_watch_from_a_version_that_is_none_is_refused(cluster: Client, namespace: str) -> None:
     with pytest.raises(ApiError):
-        await _first_event(cluster, Selection(namespace), "yesterday")
+        await _first_event(cluster, Selector(namespace), "yesterday")
 
 
-async def _first_event(cluster: Cluster, selection: Selection, since: str) -> Json | None:
+async def _first_event(cluster: Client, selection: Selector, since: str) -> Json | None:
     events = cluster.watch(WHOLE_PODS, selection, since)
     async with asyncio.timeout(PATIENCE), aclosing(events):  # type: ignore[type-var]
         return (await anext(events)).object

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, Generation, Shape
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, ApiGeneration, SpecLayout
 from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES
 
 Manifest = dict[str, Any]
@@ -81,12 +81,12 @@ _policies = {
 
 
 @st.composite
-def policies(draw: st.DrawFn, generation: Generation) -> dict[str, Any]:
+def policies(draw: st.DrawFn, generation: ApiGeneration) -> dict[str, Any]:
     return draw(merged(*(maybe(name, _policies[name]) for name in sorted(map(str, generation.policies)))))
 
 
 @st.composite
-def items(draw: st.DrawFn, generation: Generation) -> list[dict[str, Any]]:
+def items(draw: st.DrawFn, generation: ApiGeneration) -> list[dict[str, Any]]:
     """The items of a list of replicas. Parameter servers may have no template."""
     choices = [["MASTER"], ["MASTER", "WORKER"], ["PS", "WORKER", "MASTER"], ["WORKER", "PS"]]
     types = draw(st.sampled_from(choices if "terminationPolicy" in generation.fields else choices[:-1]))
@@ -127,7 +127,7 @@ _annotations = merged(
 
 
 @st.composite
-def list_spec(draw: st.DrawFn, generation: Generation) -> dict[str, Any]:
+def list_spec(draw: st.DrawFn, generation: ApiGeneration) -> dict[str, Any]:
     found = draw(items(generation))
     types = [item.get("tfReplicaType", "MASTER") for item in found]
     parts = [maybe("RuntimeId", st.just("ab12")), maybe("tfImage", st.just("tensorflow/tensorflow:2.5.0"))]
@@ -158,7 +158,7 @@ _TYPES = [["Worker"], ["Chief", "Worker"], ["PS", "Worker", "Master"], ["worker"
 
 
 @st.composite
-def map_spec(draw: st.DrawFn, generation: Generation) -> dict[str, Any]:
+def map_spec(draw: st.DrawFn, generation: ApiGeneration) -> dict[str, Any]:
     types = draw(
         st.sampled_from(
             [
@@ -178,7 +178,7 @@ def map_spec(draw: st.DrawFn, generation: Generation) -> dict[str, Any]:
         replicas[kind] = draw(merged(maybe("replicas", wish), maybe("restartPolicy", restarts), template))
     spec: dict[str, Any] = {"tfReplicaSpecs": replicas}
     said, is_stated = draw(policies(generation)), draw(_coin)
-    if generation.shape is Shape.FLAT:
+    if generation.shape is SpecLayout.FLAT:
         spec |= {name: value for name, value in said.items() if name in FLAT_POLICIES}
         nested = {name: value for name, value in said.items() if name not in FLAT_POLICIES}
         spec |= {"runPolicy": nested} if nested else {}
@@ -189,7 +189,7 @@ def map_spec(draw: st.DrawFn, generation: Generation) -> dict[str, Any]:
 
 
 @st.composite
-def _more(draw: st.DrawFn, generation: Generation, types: list[str]) -> dict[str, Any]:
+def _more(draw: st.DrawFn, generation: ApiGeneration, types: list[str]) -> dict[str, Any]:
     parts: list[st.SearchStrategy[dict[str, Any]]] = []
     if "successPolicy" in generation.fields:
         parts += [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tarragon.frameworks.tensorflow.conversion.converting import convert
-from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, Generation, Shape
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, ApiGeneration, SpecLayout
 from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES
 from tests.frameworks.jobs import template
 
@@ -20,7 +20,7 @@ POLICIES: dict[str, Any] = {
 }
 
 
-def jobs(generation: Generation) -> list[dict[str, Any]]:
+def jobs(generation: ApiGeneration) -> list[dict[str, Any]]:
     specs = _lists(generation) if generation.is_list else _maps(generation)
     kind = {"apiVersion": generation.api_version, "kind": generation.kind, "metadata": {"name": "dist"}}
     return [{**kind, "spec": spec} for spec in specs]
@@ -32,7 +32,7 @@ def lost(source: str, target: str) -> set[str]:
     return {loss.topic for each in made for loss in each.losses}
 
 
-def _lists(generation: Generation) -> list[dict[str, Any]]:
+def _lists(generation: ApiGeneration) -> list[dict[str, Any]]:
     def item(kind: str, **more: Any) -> dict[str, Any]:
         return {"tfReplicaType": kind, "template": template(), **more}
 
@@ -50,9 +50,9 @@ def _lists(generation: Generation) -> list[dict[str, Any]]:
     return found
 
 
-def _maps(generation: Generation) -> list[dict[str, Any]]:
+def _maps(generation: ApiGeneration) -> list[dict[str, Any]]:
     common_fields = {name: value for name, value in POLICIES.items() if name in generation.policies}
-    if generation.shape is Shape.NESTED:
+    if generation.shape is SpecLayout.NESTED:
         common_fields = {"runPolicy": common_fields}
     else:
         flat = {name: value for name, value in common_fields.items() if name in FLAT_POLICIES}

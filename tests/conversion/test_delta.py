@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.frameworks.tensorflow.conversion.delta import applied, changes, from_json
+from tarragon.frameworks.tensorflow.conversion.delta import apply, diff, from_json
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "x" * 120]),
@@ -19,35 +19,35 @@ JSON = st.recursive(
 
 
 def kept(before: Any, after: Any) -> Any:
-    return from_json(json.loads(json.dumps([change.as_json() for change in changes(before, after)])))
+    return from_json(json.loads(json.dumps([change.as_json() for change in diff(before, after)])))
 
 
 @given(before=JSON, after=JSON)
 def test_the_changes_between_two_values_lead_from_one_to_the_other(before: Any, after: Any) -> None:
-    assert json.dumps(applied(before, kept(before, after)), sort_keys=True) == json.dumps(after, sort_keys=True)
+    assert json.dumps(apply(before, kept(before, after)), sort_keys=True) == json.dumps(after, sort_keys=True)
 
 
 @given(value=JSON)
 def test_a_value_has_no_changes_to_itself(value: Any) -> None:
-    assert list(changes(value, value)) == []
+    assert list(diff(value, value)) == []
 
 
 def test_edited_values_are_kept_and_other_changes_are_applied() -> None:
     before, after = {"a": 1, "b": {"c": 2}}, {"a": 9, "b": {"d": 3}}
 
-    assert applied({"a": 5, "b": {"c": 2}, "e": 6}, kept(before, after)) == {"a": 5, "b": {"d": 3}, "e": 6}
+    assert apply({"a": 5, "b": {"c": 2}, "e": 6}, kept(before, after)) == {"a": 5, "b": {"d": 3}, "e": 6}
 
 
 def test_true_is_not_equal_to_one() -> None:
-    assert [change.is_ for change in changes({"a": 1}, {"a": True})] == [True]
+    assert [change.is_ for change in diff({"a": 1}, {"a": True})] == [True]
 
 
 def test_a_long_value_is_recognized_by_its_hash() -> None:
-    [change] = changes({"a": "x" * 5000}, {"a": "y"})
+    [change] = diff({"a": "x" * 5000}, {"a": "y"})
 
     assert len(json.dumps(change.as_json())) < 200
-    assert applied({"a": "x" * 5000}, kept({"a": "x" * 5000}, {"a": "y"})) == {"a": "y"}
-    assert applied({"a": "x" * 4999}, kept({"a": "x" * 5000}, {"a": "y"})) == {"a": "x" * 4999}
+    assert apply({"a": "x" * 5000}, kept({"a": "x" * 5000}, {"a": "y"})) == {"a": "y"}
+    assert apply({"a": "x" * 4999}, kept({"a": "x" * 5000}, {"a": "y"})) == {"a": "x" * 4999}
 
 
 @pytest.mark.parametrize("text", ["null", "3", '"x"', "[3]", '[{"at": "x"}]', '[{"was": 1}]', '[{"at": [{}]}]', "{}"])

@@ -17,9 +17,9 @@ from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.conversion.losses import TOPICS
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy, SuccessPolicy, TrainingJob
 from tarragon.kube.meta import JsonObject
-from tarragon.plan.input.decode_and_validate import intake
-from tarragon.plan.objects.desired import Blueprint, pods
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.input.decode_and_validate import decode_and_validate
+from tarragon.plan.objects.desired import JobBlueprint, build_pods
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.conversion.manifests import NAMES, Manifest, tfjobs
 from tests.frameworks.listed_jobs import cluster
 
@@ -40,14 +40,14 @@ def read(manifest: JsonObject) -> Read | None:
     live = {**manifest, "metadata": {**manifest["metadata"], "uid": UID}}
     framework = framework_of(live["apiVersion"], live["kind"])
     assert framework is not None
-    found = intake(framework, live)
+    found = decode_and_validate(framework, live)
     if found.job is None or found.dialect is None:
         return None
     return Read(found.job, found.dialect, framework, live)
 
 
 def role(kind: ReplicaType) -> str:
-    return "chief" if kind is ReplicaType.MASTER else kind.word
+    return "chief" if kind is ReplicaType.MASTER else kind.lower_name
 
 
 def chief(found: Read) -> object:
@@ -56,33 +56,33 @@ def chief(found: Read) -> object:
 
 
 def wishes(found: Read) -> object:
-    return {role(kind): wish for kind, wish in found.job.wished().items() if wish}
+    return {role(kind): wish for kind, wish in found.job.requested_size().items() if wish}
 
 
 def elastic(found: Read) -> object:
     """The elastic bounds; equal bounds count as none."""
-    bounds, workers = found.job.elastic, found.job.wished().get(ReplicaType.WORKER)
-    return None if bounds is None or bounds.minimum == bounds.maximum == workers else bounds
+    bounds, workers = found.job.elastic_policy, found.job.requested_size().get(ReplicaType.WORKER)
+    return None if bounds is None or bounds.min_replicas == bounds.max_replicas == workers else bounds
 
 
 def ends(found: Read) -> object:
     """The result of each replica for each exit code."""
     return {
         (role(group.type), index, code): fate(found, Replica(group.type, index), code)
-        for group in found.job.groups
-        for index in range(group.wish)
+        for group in found.job.replica_specs
+        for index in range(group.replicas)
         for code in (0, 1, 126, 130, 137, 138, 139, 143, 250)
     }
 
 
 def fate(found: Read, replica: Replica, code: int) -> str:
-    group = found.job.group(replica.type)
+    group = found.job.replica_spec(replica.type)
     assert group is not None
-    policy = found.job.policy_of(replica)
+    policy = found.job.restart_policy_of(replica)
     if policy is RestartPolicy.EXIT_CODE:
         return found.dialect.exit_codes(code).value
     if code == 0:
-        is_repeated = policy is RestartPolicy.ALWAYS and group.restart_policy_of_pods == "Always"
+        is_repeated = policy is RestartPolicy.ALWAYS and group.pod_restart_policy == "Always"
         return "retryable" if is_repeated else "clean"
     return "permanent" if policy is RestartPolicy.NEVER else "retryable"
 
@@ -98,7 +98,12 @@ def runtime_id(found: Read) -> object:
 
 def limits(found: Read) -> object:
     policy = found.job.run_policy
-    return policy.active_deadline, policy.backoff_limit, policy.ttl_after_finished, policy.clean_pods
+    return (
+        policy.active_deadline_seconds,
+        policy.backoff_limit,
+        policy.ttl_seconds_after_finished,
+        policy.clean_pod_policy,
+    )
 
 
 def tensorboard(found: Read) -> object:
@@ -112,7 +117,7 @@ def board_sees(found: Read) -> object:
     if board is None:
         return []
     sources = {volume["name"]: {**volume, "name": ""} for volume in board.volumes}
-    return [sources.get(mount["name"]) for mount in board.mounts if board.log_dir.startswith(mount["mountPath"])]
+    return [sources.get(mount["name"]) for mount in board.volume_mounts if board.log_dir.startswith(mount["mountPath"])]
 
 
 FACETS: Mapping[str, Callable[[Read], object]] = {
@@ -121,9 +126,12 @@ FACETS: Mapping[str, Callable[[Read], object]] = {
     "restarts": ends,
     "suspend": lambda found: found.job.run_policy.suspend,
     "limits": limits,
-    "managedBy and schedulingPolicy": lambda found: (found.job.run_policy.managed_by, found.job.run_policy.scheduling),
+    "managedBy and schedulingPolicy": lambda found: (
+        found.job.run_policy.managed_by,
+        found.job.run_policy.scheduling_policy,
+    ),
     "successPolicy": success,
-    "enableDynamicWorker": lambda found: found.job.sparse_cluster,
+    "enableDynamicWorker": lambda found: found.job.enable_dynamic_worker,
     "elastic": elastic,
     "RuntimeId": runtime_id,
     "tensorboard": tensorboard,
@@ -170,23 +178,23 @@ def specs(found: Read) -> dict[tuple[str, int], Any]:
     Annotations for other gang schedulers are ignored. They follow from the names of the types and the schedulerName of
     all templates, which are compared; a dropped replica, which is a reported loss, may have been the only one without.
     """
-    wished = found.job.wished()
-    plan = Blueprint(
+    wished = found.job.requested_size()
+    plan = JobBlueprint(
         framework=found.framework,
         dialect=found.dialect,
         job=found.job,
         size=wished,
-        settings=Settings(pod_groups={}),
+        settings=OperatorSettings(pod_groups={}),
     )
-    replicas = list(found.job.replicas(wished))
+    replicas = list(found.job.replicas_of_size(wished))
     return {
         (role(replica.type), replica.index): _pod(found, replica, body)
-        for replica, body in zip(replicas, pods(plan, replicas), strict=True)
+        for replica, body in zip(replicas, build_pods(plan, replicas), strict=True)
     }
 
 
 def _pod(found: Read, replica: Replica, body: JsonObject) -> JsonObject:
-    group = found.job.group(replica.type)
+    group = found.job.replica_spec(replica.type)
     assert group is not None
     spec = {name: value for name, value in body["spec"].items() if name not in {"restartPolicy", "hostname"}}
     spec["volumes"] = [each for each in spec.get("volumes", []) if each["name"] != "ps-config-volume"]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tarragon.frameworks.catalog import FRAMEWORKS
-from tarragon.frameworks.tensorflow.conversion.generations import FIELDS, GENERATIONS, Shape
-from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, Policy
+from tarragon.frameworks.tensorflow.conversion.generations import FIELDS, GENERATIONS, SpecLayout
+from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, PolicyField
 from tests.conversion.test_there_and_back import taken
 from tests.frameworks.jobs import template
 
@@ -59,7 +59,7 @@ def test_the_defaults_of_the_table_are_those_of_the_dialect(name: str) -> None:
     assert found.dialect is not None
     assert found.dialect.name == name
     assert found.job is not None
-    assert found.job.run_policy.clean_pods is GENERATIONS[name].clean_pods
+    assert found.job.run_policy.clean_pod_policy is GENERATIONS[name].clean_pods
 
 
 @by_name
@@ -69,17 +69,19 @@ def test_the_fields_of_the_table_are_those_that_the_dialect_accepts(name: str, f
     manifest["spec"][field] = VALUES[field]
 
     found = taken(manifest)
-    effective = [*found.unknown, *found.warnings]
+    effective = [*found.unknown_fields, *found.warnings]
 
-    assert (field in GENERATIONS[name].counting) == (not any(said.path == f"spec.{field}" for said in effective))
+    assert (field in GENERATIONS[name].effective_fields) == (
+        not any(said.path == f"spec.{field}" for said in effective)
+    )
 
 
 @by_name
-@pytest.mark.parametrize("policy", Policy)
-def test_the_policies_of_the_table_are_those_that_the_dialect_follows(name: str, policy: Policy) -> None:
+@pytest.mark.parametrize("policy", PolicyField)
+def test_the_policies_of_the_table_are_those_that_the_dialect_follows(name: str, policy: PolicyField) -> None:
     generation = GENERATIONS[name]
     plain, manifest = smallest(name), smallest(name)
-    if policy in FLAT_POLICIES and generation.shape is Shape.FLAT:
+    if policy in FLAT_POLICIES and generation.shape is SpecLayout.FLAT:
         manifest["spec"][policy.value] = VALUES[policy]
     else:
         manifest["spec"]["runPolicy"] = {policy.value: VALUES[policy]}
@@ -92,8 +94,8 @@ def test_the_policies_of_the_table_are_those_that_the_dialect_follows(name: str,
 
 
 def test_each_generation_has_its_own_annotation_for_converted_fields() -> None:
-    names = [generation.extra for generation in GENERATIONS.values()]
+    names = [generation.extra_annotation for generation in GENERATIONS.values()]
 
     assert len(set(names)) == len(names)
-    assert GENERATIONS["mlkube.io/v1beta1"].extra == "tarragon.dev/mlkube-extra"
-    assert GENERATIONS["kubeflow.org/v1alpha1"].extra == "tarragon.dev/v1alpha1-extra"
+    assert GENERATIONS["mlkube.io/v1beta1"].extra_annotation == "tarragon.dev/mlkube-extra"
+    assert GENERATIONS["kubeflow.org/v1alpha1"].extra_annotation == "tarragon.dev/v1alpha1-extra"

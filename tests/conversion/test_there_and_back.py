@@ -13,8 +13,8 @@ from tarragon.frameworks.catalog import framework_of
 from tarragon.frameworks.tensorflow.conversion.converting import convert
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.kube.meta import JsonObject
-from tarragon.plan.input.conversion import converted
-from tarragon.plan.input.decode_and_validate import Intake, intake
+from tarragon.plan.input.conversion import convert_manifest
+from tarragon.plan.input.decode_and_validate import DecodedJob, decode_and_validate
 from tests.conversion.manifests import NAMES, Manifest, jobs_and_targets, tfjobs
 
 PAIRS = [(source, target) for source in NAMES for target in NAMES]
@@ -22,10 +22,10 @@ by_pair = pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda name: 
 few = settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
-def taken(manifest: Manifest) -> Intake:
+def taken(manifest: Manifest) -> DecodedJob:
     framework = framework_of(manifest["apiVersion"], manifest["kind"])
     assert framework is not None
-    return intake(framework, manifest)
+    return decode_and_validate(framework, manifest)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -35,7 +35,7 @@ def test_generated_jobs_are_valid(name: str, data: st.DataObject) -> None:
 
     found = taken(manifest)
 
-    assert [str(problem) for problem in (*found.problems, *found.unknown)] == []
+    assert [str(problem) for problem in (*found.problems, *found.unknown_fields)] == []
     assert found.dialect is not None
     assert found.dialect.name == name
 
@@ -63,13 +63,13 @@ def test_a_converted_job_is_a_valid_job_of_the_target_generation(source: str, ta
     framework = framework_of(manifest["apiVersion"], manifest["kind"])
     assert framework is not None
 
-    made = converted(framework, manifest, target)
+    made = convert_manifest(framework, manifest, target)
     assume(not made.problems)
     found = taken(dict(made.manifest))
 
     assert found.dialect is not None
     assert found.dialect.name == target
-    assert [str(problem) for problem in found.unknown] == []
+    assert [str(problem) for problem in found.unknown_fields] == []
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

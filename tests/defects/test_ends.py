@@ -6,7 +6,7 @@ import pytest
 
 from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4, ExitClass
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.job.status import ReplicaCounts
+from tarragon.job.status import ReplicaStatus
 from tests.defects.scene import running, state, told
 from tests.plan.world import World, manifest
 
@@ -71,7 +71,7 @@ def test_every_end_has_its_time_whoever_is_restarting_meanwhile() -> None:
     world.exit("dist-chief-0", 137)
     world.exit("dist-worker-1", 1)
     world.settle()
-    assert (state(world), world.status.completed) == ("Failed", world.now)
+    assert (state(world), world.status.completion_time) == ("Failed", world.now)
 
     world.pass_time(5)
     world.step()
@@ -87,7 +87,7 @@ def test_a_pod_beyond_the_size_is_not_counted() -> None:
     world.settle()
 
     assert state(world) == "Running"
-    assert world.status.counts[WORKER] == ReplicaCounts(active=2)
+    assert world.status.replica_statuses[WORKER] == ReplicaStatus(active=2)
 
 
 def test_a_worker_that_is_scaled_away_fails_no_job() -> None:
@@ -130,7 +130,7 @@ def test_what_happens_to_a_node_fails_no_job_and_uses_up_no_limit(reason: str) -
         world.settle()
 
     assert state(world) == "Running"
-    assert world.status.restarts[Replica(WORKER, 1)].by_program == 0
+    assert world.status.restarts[Replica(WORKER, 1)].counted_for_backoff_limit == 0
 
 
 def test_a_preempted_pod_that_kubernetes_has_marked_is_no_failure() -> None:
@@ -177,7 +177,7 @@ def test_what_is_counted_at_the_end_is_what_was() -> None:
     world.exit("dist-worker-0", 0)
     world.settle()
 
-    assert world.status.counts == {PS: ReplicaCounts(), WORKER: ReplicaCounts(succeeded=2)}
+    assert world.status.replica_statuses == {PS: ReplicaStatus(), WORKER: ReplicaStatus(succeeded=2)}
 
 
 def test_a_job_with_a_chief_is_not_done_because_its_workers_are() -> None:
@@ -228,7 +228,7 @@ def test_the_exit_code_stands_on_the_job() -> None:
     world.exit("dist-worker-1", 138, message="lost the lease")
     world.settle()
     record = world.status.restarts[Replica(WORKER, 1)]
-    assert (record.exit_code, record.count) == (138, 1)
+    assert (record.exit_code, record.pod_restarts) == (138, 1)
 
     world.run()
     world.exit("dist-worker-1", 3, message="no such bucket")

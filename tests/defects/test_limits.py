@@ -63,13 +63,13 @@ def test_restarts_come_later_and_later_not_at_once_for_ever() -> None:
     world.settle()
 
     assert "dist-worker-1" not in world.pods
-    assert world.decide().wake_at == world.now + dt.timedelta(seconds=1)
+    assert world.decide().requeue_at == world.now + dt.timedelta(seconds=1)
 
 
 def test_a_deadline_is_met_though_nothing_else_happens() -> None:
     """2.11, trainer#3358: it was only looked at when something else had happened."""
     world = running(run_policy={"activeDeadlineSeconds": 90})
-    due = world.settle().wake_at
+    due = world.settle().requeue_at
     assert due == world.now + dt.timedelta(seconds=90)
 
     world.now = due
@@ -88,12 +88,12 @@ def test_a_deadline_is_met_by_an_operator_that_was_not_there_when_it_passed() ->
 
 def test_a_clock_that_is_set_back_delays_a_deadline_by_no_more_than_it_was_set_back() -> None:
     world = running(run_policy={"activeDeadlineSeconds": 90})
-    due = world.decide().wake_at
+    due = world.decide().requeue_at
     world.now -= dt.timedelta(seconds=3600)
     world.settle()
 
     assert state(world) == "Running"
-    assert world.decide().wake_at == due
+    assert world.decide().requeue_at == due
 
 
 @pytest.mark.parametrize("seconds", [0, 60])
@@ -102,7 +102,7 @@ def test_a_time_to_live_fires_by_itself(seconds: int) -> None:
     world = running(run_policy={"ttlSecondsAfterFinished": seconds})
     world.exit("dist-worker-0", 0)
     world.step()
-    due = world.decide().wake_at
+    due = world.decide().requeue_at
     assert due is None or due == world.now + dt.timedelta(seconds=seconds)
 
     world.now = due or world.now

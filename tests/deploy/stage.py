@@ -18,12 +18,12 @@ import yaml
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import AlreadyExists, ApiError
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.informer.reflector import Cache
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.informer.reflector import Informer
 from tarragon.client.port import DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.encoding import read_status
+from tarragon.job.encoding import decode_status
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import EVENTS, NODES, PODS, Pod
 from tarragon.kube.meta import CustomObject, Key
@@ -32,8 +32,8 @@ from tools.controlplane import ControlPlane
 
 Json = dict[str, Any]
 TFJOBS = TENSORFLOW.resource
-WHOLE_EVENTS = EVENTS.reading(dict)
-WHOLE_NODES = NODES.reading(dict)
+WHOLE_EVENTS = EVENTS.with_model(dict)
+WHOLE_NODES = NODES.with_model(dict)
 PATIENCE = 60.0
 HEARTBEAT_SECONDS = 5.0
 LEASE_SECONDS = 9.0
@@ -104,19 +104,19 @@ class OperatorProcess:
 class Stage:
     """The administrator's view, and a node whose pods run until a test says how they end."""
 
-    def __init__(self, plane: ControlPlane, http: Http) -> None:
+    def __init__(self, plane: ControlPlane, http: HttpClient) -> None:
         self.plane = plane
         self.http = http
         self.clock = SystemClock()
         self.kubectl = Kubectl(plane.kubeconfig)
-        self.jobs: Cache[CustomObject] = Cache(http, TFJOBS, self.clock, jitter=random.Random(1))
-        self.pods: Cache[Pod] = Cache(http, PODS, self.clock, jitter=random.Random(1))
+        self.jobs: Informer[CustomObject] = Informer(http, TFJOBS, self.clock, jitter=random.Random(1))
+        self.pods: Informer[Pod] = Informer(http, PODS, self.clock, jitter=random.Random(1))
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
         self._operators: list[OperatorProcess] = []
         self._nodes: list[str] = []
         for cache in (self.jobs, self.pods):
-            cache.subscribe(lambda *_: self._changed.set())
+            cache.add_event_handler(lambda *_: self._changed.set())
 
     async def install(self, *arguments: str) -> str:
         """What kubectl says to that. Afterwards jobs can be made, and are followed."""
@@ -178,7 +178,7 @@ class Stage:
 
     def status(self, name: str, namespace: str = "default") -> JobStatus | None:
         found = self.jobs.objects.get(Key(namespace, name))
-        return None if found is None else read_status(found.status)
+        return None if found is None else decode_status(found.status)
 
     def runs_all(self, *names: str, namespace: str = "default") -> bool:
         """These pods, among others perhaps."""
@@ -229,7 +229,7 @@ class Stage:
 
     def asked_by(self, user: str) -> list[Json]:
         """What the audit log has of one identity."""
-        return [event for event in self.plane.audit() if event["user"]["username"] == user]
+        return [event for event in self.plane.audit_events() if event["user"]["username"] == user]
 
     def told(self) -> str:
         jobs = {str(key): json.dumps(found.status) for key, found in self.jobs.objects.items()}
@@ -256,15 +256,15 @@ class Stage:
     async def _plays(self) -> None:
         """What a kubelet does: pods of a node run, and go when they are deleted."""
         queue: asyncio.Queue[Key] = asyncio.Queue()
-        self.pods.subscribe(lambda key, _, new: queue.put_nowait(key) if new is not None else None)
+        self.pods.add_event_handler(lambda key, _, new: queue.put_nowait(key) if new is not None else None)
         while True:
             key = await queue.get()
             pod = self.pods.objects.get(key)
             if pod is None or pod.spec.node_name not in self._nodes:
                 continue
             with contextlib.suppress(ApiError):
-                if pod.metadata.is_ending:
-                    await self.http.delete(PODS, key, DeleteOptions(grace_seconds=0, uid=pod.metadata.uid))
+                if pod.metadata.is_being_deleted:
+                    await self.http.delete(PODS, key, DeleteOptions(grace_period_seconds=0, uid=pod.metadata.uid))
                 elif pod.status.phase == "Pending":
                     await self._says(key, "Running", {"running": {}})
 
@@ -289,7 +289,7 @@ class Stage:
 
 @asynccontextmanager
 async def a_stage(plane: ControlPlane) -> AsyncIterator[Stage]:
-    async with Http(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1)) as http:
+    async with HttpClient(load_kubeconfig({}, path=plane.kubeconfig).rest_config, random.Random(1)) as http:
         stage = Stage(plane, http)
         try:
             yield stage

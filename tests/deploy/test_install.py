@@ -31,7 +31,7 @@ async def test_a_job_is_seen_in_every_version_and_scaled_as_users_of_kubectl_do(
     await stage.submit("a", PS=group(1), Worker=group(3))
     await stage.until_state("a", "Running")
     await stage.until(lambda: stage.has_pods("a-ps-0", "a-worker-0", "a-worker-1", "a-worker-2"))
-    await stage.until(lambda: (found := stage.status("a")) is not None and found.ready == 4)
+    await stage.until(lambda: (found := stage.status("a")) is not None and found.running_replicas == 4)
 
     for version in VERSIONS:
         seen = json.loads(await stage.kubectl("get", f"tfjobs.{version}.kubeflow.org", "a", "-o", "json"))

@@ -10,7 +10,7 @@ import yaml
 
 from tarragon.kube.core import ENDPOINTS, LEASES
 from tarragon.operator.coexistence.rivals import DEPLOYMENTS
-from tarragon.plan.nodes.left_to_kube_scheduler import LEFT
+from tarragon.plan.nodes.left_to_kube_scheduler import LEFT_TO_KUBE_SCHEDULER
 from tests.deploy.stage import Stage, group, verbs_of
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
@@ -43,7 +43,7 @@ async def test_an_operator_of_two_namespaces_needs_nothing_outside_of_them(stage
     for name in ("team-a", "team-b"):
         await stage.until_state("job", "Running", name)
         await stage.until(partial(stage.runs_all, "job-ps-0", "job-worker-0", namespace=name))
-        assert admitted(stage, "job", name) == LEFT
+        assert admitted(stage, "job", name) == LEFT_TO_KUBE_SCHEDULER
         await stage.ends("job-worker-0", 0, name)
         await stage.until_state("job", "Succeeded", name)
     await operator.stop()
@@ -71,7 +71,7 @@ async def test_nodes_that_may_not_be_read_leave_new_jobs_to_kube_scheduler_for_g
     await stage.submit("left", Worker=group(1))
     await stage.until(lambda: stage.runs_all("left-worker-0"))
     await stage.until_state("left", "Running")
-    assert (admitted(stage, "placed"), admitted(stage, "left")) == ("Admitted", LEFT)
+    assert (admitted(stage, "placed"), admitted(stage, "left")) == ("Admitted", LEFT_TO_KUBE_SCHEDULER)
     await operator.stop()
 
     before = {key: pod.metadata.uid for key, pod in stage.pods.objects.items() if key.namespace == "default"}
@@ -80,7 +80,11 @@ async def test_nodes_that_may_not_be_read_leave_new_jobs_to_kube_scheduler_for_g
     await stage.submit("late", Worker=group(1))
     await stage.until(lambda: stage.runs_all("late-worker-0"))
     await stage.until_state("late", "Running")
-    assert [admitted(stage, name) for name in ("placed", "left", "late")] == ["Admitted", LEFT, "Admitted"]
+    assert [admitted(stage, name) for name in ("placed", "left", "late")] == [
+        "Admitted",
+        LEFT_TO_KUBE_SCHEDULER,
+        "Admitted",
+    ]
     assert before.items() <= {key: pod.metadata.uid for key, pod in stage.pods.objects.items()}.items()
     await operator.stop()
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tarragon.operator.rbac import FOR_EVERYBODY, LEASE_NAME, Scope, permissions, questions
-from tarragon.plan.config.published import RULES, SHARES
+from tarragon.operator.rbac import FOR_AUTHENTICATED_USERS, LEASE_NAME, Scope, permissions, questions
+from tarragon.plan.config.published import RULES_CONFIG_MAP, SHARES_CONFIG_MAP
 
 
 def test_nothing_is_asked_wholesale_and_nothing_that_is_secret() -> None:
@@ -34,15 +34,19 @@ def test_every_permission_has_its_reason_and_no_two_are_the_same() -> None:
 def test_a_lease_that_is_there_may_be_touched_by_its_name_only() -> None:
     leases = [each for each in permissions() if each.resource == "leases" and "create" not in each.verbs]
 
-    assert [each.names for each in leases if each.scope is Scope.HOME] == [(LEASE_NAME,)]
-    assert all(each.names and each.verbs == ("list",) for each in leases if each.scope is not Scope.HOME)
+    assert [each.names for each in leases if each.scope is Scope.OPERATOR_NAMESPACE] == [(LEASE_NAME,)]
+    assert all(each.names and each.verbs == ("list",) for each in leases if each.scope is not Scope.OPERATOR_NAMESPACE)
 
 
 def test_config_maps_that_are_there_are_read_and_changed_by_their_names_only() -> None:
     [told] = [each for each in permissions() if each.resource == "configmaps" and "create" not in each.verbs]
 
-    assert (told.scope, told.verbs, told.names) == (Scope.PLACING, ("get", "patch"), (RULES, SHARES))
-    assert (FOR_EVERYBODY.verbs, FOR_EVERYBODY.names) == (("get",), (RULES,))
+    assert (told.scope, told.verbs, told.names) == (
+        Scope.OPERATOR_NAMESPACE_IF_CLUSTER_WIDE,
+        ("get", "patch"),
+        (RULES_CONFIG_MAP, SHARES_CONFIG_MAP),
+    )
+    assert (FOR_AUTHENTICATED_USERS.verbs, FOR_AUTHENTICATED_USERS.names) == (("get",), (RULES_CONFIG_MAP,))
 
 
 def test_all_namespaces_are_asked_about_at_once_and_the_lease_where_it_is() -> None:
@@ -50,7 +54,7 @@ def test_all_namespaces_are_asked_about_at_once_and_the_lease_where_it_is() -> N
 
     assert {"patch tfjobs.kubeflow.org", "patch tfjobs/status.kubeflow.org", "list nodes", "create pods"} <= asked
     assert "patch leases.coordination.k8s.io tarragon in tarragon-system" in asked
-    at_home = {Scope.HOME, Scope.PLACING}
+    at_home = {Scope.OPERATOR_NAMESPACE, Scope.OPERATOR_NAMESPACE_IF_CLUSTER_WIDE}
     assert all(question.namespace == "" for question in questions([], "h") if question.permission.scope not in at_home)
 
 
@@ -59,7 +63,7 @@ def test_some_namespaces_are_asked_about_one_by_one_and_never_about_nodes() -> N
 
     assert {"create pods in a", "create pods in b", "create leases.coordination.k8s.io in a"} <= set(asked)
     assert "create leases.coordination.k8s.io in b" not in asked
-    assert not [each for each in asked if "nodes" in each or RULES in each]
+    assert not [each for each in asked if "nodes" in each or RULES_CONFIG_MAP in each]
 
 
 def test_a_question_is_put_as_the_server_understands_it() -> None:
@@ -67,8 +71,8 @@ def test_a_question_is_put_as_the_server_understands_it() -> None:
         each for each in questions([], "h") if each.permission.resource == "tfjobs/status" and each.verb == "patch"
     ]
 
-    assert question.body["kind"] == "SelfSubjectAccessReview"
-    assert question.body["spec"]["resourceAttributes"] == {
+    assert question.access_review["kind"] == "SelfSubjectAccessReview"
+    assert question.access_review["spec"]["resourceAttributes"] == {
         "group": "kubeflow.org",
         "resource": "tfjobs",
         "subresource": "status",

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from tarragon.client.errors import Forbidden
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import SERVICE_ACCOUNT, in_cluster
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import SERVICE_ACCOUNT, in_cluster_config
 from tarragon.kube.core import SECRETS
 from tests.deploy.stage import TFJOBS, Json, Stage
 from tests.docs.markdown import ROOT
@@ -54,8 +54,8 @@ async def test_what_its_pod_is_given_lets_it_in_and_no_further_than_its_role(sta
     url = urlsplit(stage.plane.url)
     environment = {"KUBERNETES_SERVICE_HOST": str(url.hostname), "KUBERNETES_SERVICE_PORT": str(url.port)}
 
-    access = in_cluster(environment, folder=tmp_path)
-    async with Http(access.server, random.Random(1)) as http:
+    access = in_cluster_config(environment, folder=tmp_path)
+    async with HttpClient(access.rest_config, random.Random(1)) as http:
         assert (await http.list(TFJOBS)).items == []
         with pytest.raises(Forbidden, match="tarragon-system:tarragon"):
             await http.list(SECRETS)

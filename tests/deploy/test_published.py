@@ -10,29 +10,29 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.cli.explain.operator_config import Published, ways_of
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.scheduling.api.rules import Queue
+from tarragon.cli.explain.operator_config import OperatorConfig, read_published_config
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.scheduling.api.rules import QueueRules
 from tests.deploy.stage import Stage
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
 
 
 @asynccontextmanager
-async def somebody(stage: Stage, user: str) -> AsyncIterator[Http]:
-    server = kubeconfig({}, path=stage.plane.kubeconfig).server
-    async with Http(replace(server, headers=(("Impersonate-User", user),)), random.Random(1)) as http:
+async def somebody(stage: Stage, user: str) -> AsyncIterator[HttpClient]:
+    server = load_kubeconfig({}, path=stage.plane.kubeconfig).rest_config
+    async with HttpClient(replace(server, headers=(("Impersonate-User", user),)), random.Random(1)) as http:
         yield http
 
 
-async def until_said(http: Http, stage: Stage, weight: float, *, fair: bool) -> Published:
+async def until_said(http: HttpClient, stage: Stage, weight: float, *, fair: bool) -> OperatorConfig:
     """Both: they are written one after the other."""
-    wanted = {"default": Queue(weight=weight)}, fair
+    wanted = {"default": QueueRules(weight=weight)}, fair
     async with stage.patience():
         while True:
-            found = await ways_of(http, "default")
-            if (found.ways.rules.queues, found.ways.rules.is_fair) == wanted:
+            found = await read_published_config(http, "default")
+            if (found.config.rules.queues, found.config.rules.is_fair_share) == wanted:
                 return found
             await stage.clock.sleep(0.1)
 
@@ -47,12 +47,12 @@ async def test_whoever_is_let_in_reads_the_policy_and_who_views_all_the_shares(s
 
     whole = await until_said(stage.http, stage, 2, fair=True)
     async with somebody(stage, "viewer-of-ways") as http:
-        mine = await ways_of(http, "default")
+        mine = await read_published_config(http, "default")
     async with somebody(stage, "viewer-of-all") as http:
         await until_said(http, stage, 2, fair=True)
         file.write_text("fair: false\nnamespaces: {default: {weight: 3}}")
         await until_said(http, stage, 3, fair=False)
 
-    assert (whole.ways.policy, whole.ways.rules.aged) == ("fifo", 90)
-    assert mine.ways == replace(whole.ways, rules=replace(whole.ways.rules, queues={}))
-    assert (mine.hides_shares, mine.assumed) == (True, "")
+    assert (whole.config.policy, whole.config.rules.starvation_seconds) == ("fifo", 90)
+    assert mine.config == replace(whole.config, rules=replace(whole.config.rules, queues={}))
+    assert (mine.hides_shares, mine.assumed_because) == (True, "")

@@ -10,15 +10,15 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.port import EVERYTHING, DeleteOptions, Listing, Selection, WatchEvent
-from tarragon.job.annotations import CHECKPOINT_SECONDS
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.port import ALL_OBJECTS, DeleteOptions, ObjectList, Selector, WatchEvent
+from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
-from tarragon.operator.manager.operator import Operator, Options
+from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.rbac import permissions
-from tarragon.plan.objects.podgroup_kinds import BY_SCHEDULER, KINDS, PodGroup
+from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER, POD_GROUP_KINDS, PodGroup
 from tests.deploy.stage import TFJOBS, Stage, group, verbs_of
 from tests.operator.test_podgroups import definition
 
@@ -35,8 +35,8 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: S
     stage = empty
     await stage.install("create", "-f", "deploy/")
     await stage.node("n")
-    for kind in BY_SCHEDULER.values():
-        await stage.http.create(CUSTOM_RESOURCE_DEFINITIONS, definition(KINDS[kind]))
+    for kind in DEFAULT_KIND_BY_SCHEDULER.values():
+        await stage.http.create(CUSTOM_RESOURCE_DEFINITIONS, definition(POD_GROUP_KINDS[kind]))
     config = await stage.token()
     first = await stage.operator(config)
     await stage.until(lambda: first.is_leading)
@@ -47,8 +47,8 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: S
     await fails_and_is_restarted(stage)
     await is_suspended_and_resumed(stage, 2)
     await is_made_smaller(stage)
-    for scheduler, kind in BY_SCHEDULER.items():
-        await is_a_gang_of_others(stage, scheduler, KINDS[kind].resource)
+    for scheduler, kind in DEFAULT_KIND_BY_SCHEDULER.items():
+        await is_a_gang_of_others(stage, scheduler, POD_GROUP_KINDS[kind].resource)
     await first.stop()
     await stage.until(lambda: second.is_leading)
     await is_suspended_and_resumed(stage, 3)
@@ -107,7 +107,9 @@ async def is_suspended_and_resumed(stage: Stage, times: int) -> None:
 
 async def is_made_smaller(stage: Stage) -> None:
     """Whoever leaves is told before, to save what it has done."""
-    await stage.http.patch(TFJOBS, Key("default", "b"), {"metadata": {"annotations": {CHECKPOINT_SECONDS: "1"}}})
+    await stage.http.patch(
+        TFJOBS, Key("default", "b"), {"metadata": {"annotations": {CHECKPOINT_SECONDS_ANNOTATION: "1"}}}
+    )
     await stage.change("b", {"tfReplicaSpecs": {"Worker": {"replicas": 1}}})
     await stage.until(lambda: stage.has_pods("b-worker-0"))
 
@@ -147,25 +149,25 @@ async def meets_names_that_its_watch_does_not_show(stage: Stage, config: Path) -
     service = {"clusterIP": "None", "ports": [{"port": 1}]}
     await stage.http.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service})
     await stage.submit("c", Worker=group(1))
-    async with Lagging(kubeconfig({}, path=config).server, random.Random(1)) as http:
-        operator = asyncio.create_task(Operator(http, stage.clock, Options()).run())
+    async with Lagging(load_kubeconfig({}, path=config).rest_config, random.Random(1)) as http:
+        operator = asyncio.create_task(Operator(http, stage.clock, OperatorOptions()).run())
         await stage.until_told("c", "FailedCreateService")
         await stage.http.delete(SERVICES, Key("default", "c-worker-0"))
         await stage.until_told("c", "FailedCreatePod")
-        await stage.http.delete(PODS, Key("default", "c-worker-0"), DeleteOptions(grace_seconds=0))
+        await stage.http.delete(PODS, Key("default", "c-worker-0"), DeleteOptions(grace_period_seconds=0))
         await stage.until_state("c", "Running")
         operator.cancel()
         await asyncio.wait([operator])
 
 
-class Lagging(Http):
+class Lagging(HttpClient):
     """Its lists and watches have not come to what strangers call c-worker-0 yet."""
 
-    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+    async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]:
         listing = await super().list(resource, selection)
-        return Listing([item for item in listing.items if not is_strange(item)], listing.resource_version)
+        return ObjectList([item for item in listing.items if not is_strange(item)], listing.resource_version)
 
-    async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+    async def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
         async for event in super().watch(resource, selection, since):
             if not is_strange(event.object):
                 yield event

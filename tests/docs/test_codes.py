@@ -15,8 +15,18 @@ from tests.docs.markdown import ROOT
 
 TEXT = (ROOT / "docs" / "scheduling.md").read_text()
 SECTION = TEXT.partition("## Why a job waits\n")[2].partition("\n## ")[0]
-OF_PLACES = {actions.REFUSED, actions.NAME_TAKEN, start_timeout.MOVED_TOO_OFTEN, left_to_kube_scheduler.LEFT}
-OF_SIZES = {gang_restart.NEEDS_RESTART, gang_restart.WAITS_FOR_ROOM, gang_restart.HAS_FINISHED, decision.QUOTA_EXCEEDED}
+OF_PLACES = {
+    actions.REFUSED,
+    actions.NAME_TAKEN,
+    start_timeout.MOVED_TOO_OFTEN,
+    left_to_kube_scheduler.LEFT_TO_KUBE_SCHEDULER,
+}
+OF_SIZES = {
+    gang_restart.NEEDS_RESTART,
+    gang_restart.WAITS_FOR_CAPACITY,
+    gang_restart.REPLICAS_FINISHED,
+    decision.QUOTA_EXCEEDED,
+}
 
 
 def codes_of(module: object) -> set[str]:

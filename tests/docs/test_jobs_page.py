@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from tarragon.job import conditions
-from tarragon.job.annotations import resizes_by_restart, restarts_together, retryable_codes, seconds_to_save
-from tarragon.job.leaving import CHECKPOINT, LEAVING
+from tarragon.job.annotations import checkpoint_seconds, resizes_by_restart, restarts_as_gang, retryable_exit_codes
+from tarragon.job.leaving import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.job.model import TrainingJob
 from tests.docs.markdown import ROOT, lines
 from tests.frameworks.jobs import job_of, tfjob
@@ -35,16 +35,18 @@ def written(annotation: str) -> TrainingJob:
 
 
 def test_the_annotations_of_the_page_mean_what_it_says() -> None:
-    assert restarts_together(written("restart"))
+    assert restarts_as_gang(written("restart"))
     assert resizes_by_restart(written("resize"))
-    assert retryable_codes(written("retryable-exit-codes")) == {1, 42}
-    assert seconds_to_save(written("checkpoint-seconds")) == 30
+    assert retryable_exit_codes(written("retryable-exit-codes")) == {1, 42}
+    assert checkpoint_seconds(written("checkpoint-seconds")) == 30
 
 
 def test_the_notes_of_the_page_are_those_that_pods_get() -> None:
     (volume,) = [each["volumes"][0] for each in snippets() if "volumes" in each]
-    assert volume["downwardAPI"]["items"][0]["fieldRef"] == {"fieldPath": f"metadata.annotations['{LEAVING}']"}
-    assert f"`{CHECKPOINT}`" in (ROOT / "docs" / "jobs.md").read_text()
+    assert volume["downwardAPI"]["items"][0]["fieldRef"] == {
+        "fieldPath": f"metadata.annotations['{EVICTION_TIME_ANNOTATION}']"
+    }
+    assert f"`{CHECKPOINT_REQUEST_ANNOTATION}`" in (ROOT / "docs" / "jobs.md").read_text()
 
 
 @pytest.mark.parametrize("word", ["NotGrown", "SpecRefused", "BackoffLimitExceeded", "DeadlineExceeded"])

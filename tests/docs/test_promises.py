@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.cli.options.command_tree import FIRST_PAGE
-from tarragon.frameworks.otherkinds import NOT_YET, TABLE
+from tarragon.cli.options.command_tree import HELP_PAGE
+from tarragon.frameworks.otherkinds import NOT_YET, UNSUPPORTED_KINDS
 from tests.conftest import ROOT
 
-OTHERS = [kind for row in TABLE if row.message == NOT_YET for kind in row.kinds]
+OTHERS = [kind for row in UNSUPPORTED_KINDS if row.message == NOT_YET for kind in row.kinds]
 
 
 def promises(text: str) -> list[str]:
@@ -26,7 +26,7 @@ def test_the_summary_of_the_package_names_only_what_it_runs() -> None:
 
 
 def test_the_first_page_of_the_command_names_only_what_it_runs() -> None:
-    assert promises(FIRST_PAGE) == []
+    assert promises(HELP_PAGE) == []
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "deploy").rglob("*.yaml")), ids=lambda page: page.name)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-from tarragon.frameworks.tensorflow.reference import CONDITIONS, KNOWN_BY, MEANINGS
+from tarragon.frameworks.tensorflow.reference import CONDITION_DESCRIPTIONS, DESCRIPTIONS, RECOGNITION_DESCRIPTIONS
 from tarragon.frameworks.tensorflow.schema import schema
 from tarragon.job import conditions
 
@@ -23,15 +23,15 @@ def described(found: dict[str, Any]) -> Iterator[str]:
 
 
 def test_every_field_of_the_schema_has_a_meaning_and_every_meaning_a_field() -> None:
-    assert set(described(schema())) == set(MEANINGS.values())
+    assert set(described(schema())) == set(DESCRIPTIONS.values())
 
 
 def test_every_generation_is_introduced() -> None:
-    assert KNOWN_BY.keys() == GENERATIONS.keys()
+    assert RECOGNITION_DESCRIPTIONS.keys() == GENERATIONS.keys()
 
 
 def test_every_condition_is_explained() -> None:
-    reasons = {conditions.RESUMED, conditions.INVALID, *conditions.LIMITS}
+    reasons = {conditions.RESUMED, conditions.INVALID, *conditions.LIMIT_EXCEEDED_REASONS}
     named = {value for name, value in vars(conditions).items() if name.isupper() and isinstance(value, str)}
 
-    assert CONDITIONS.keys() == named - reasons
+    assert CONDITION_DESCRIPTIONS.keys() == named - reasons

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from tarragon.cli.operator import surroundings
-from tarragon.plan.objects.accelerators import read
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.objects.accelerators import decode_controller_config
+from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.view import stalls
 from tests.docs.commands import commands_in
 from tests.docs.markdown import ROOT, lines
@@ -31,10 +31,10 @@ def test_every_word_of_ours_stands_on_the_page() -> None:
 
 
 def test_the_bounds_of_the_page_are_those_of_the_code() -> None:
-    assert f"`--patience` ({Settings().patience:.0f} s)" in TEXT
-    assert f"`--start-patience` ({Settings().start_patience:.0f} s)" in TEXT
-    assert f"after {stalls.LONG.total_seconds() / 60:.0f} minutes" in TEXT
-    assert stalls.SOON.total_seconds() == 60
+    assert f"`--patience` ({OperatorSettings().creation_timeout:.0f} s)" in TEXT
+    assert f"`--start-patience` ({OperatorSettings().start_timeout:.0f} s)" in TEXT
+    assert f"after {stalls.LONG_DELAY.total_seconds() / 60:.0f} minutes" in TEXT
+    assert stalls.SHORT_DELAY.total_seconds() == 60
 
 
 def test_both_commands_for_the_digest_print_the_same(tmp_path: Path) -> None:
@@ -65,20 +65,20 @@ def test_the_accelerators_that_we_show_can_be_read(place: str) -> None:
     text = (ROOT / place).read_text()
     if place.endswith(".md"):
         text = "\n".join(line.text for line in lines(text) if line.language == "yaml")
-        config = read(yaml.safe_load(text))
+        config = decode_controller_config(yaml.safe_load(text))
     else:
         [file] = yaml.safe_load(text)["data"].values()
-        config = read(yaml.safe_load(file))
+        config = decode_controller_config(yaml.safe_load(file))
 
     assert config.problems == []
     assert list(config.accelerators) == ["alpha.kubernetes.io/nvidia-gpu"]
 
 
 def test_a_config_file_is_read_from_its_path(tmp_path: Path) -> None:
-    assert surroundings.accelerators(None) == {}
+    assert surroundings.read_accelerators(None) == {}
     with pytest.raises(surroundings.BadConfig, match="can't read"):
-        surroundings.accelerators(tmp_path / "none.yaml")
+        surroundings.read_accelerators(tmp_path / "none.yaml")
     for text in ("a: [", "[" * 2_000 + "]" * 2_000):
         (tmp_path / "bad.yaml").write_text(text)
         with pytest.raises(surroundings.BadConfig, match="is not YAML"):
-            surroundings.accelerators(tmp_path / "bad.yaml")
+            surroundings.read_accelerators(tmp_path / "bad.yaml")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from tarragon.client.errors import NotFound, Unavailable
 from tarragon.frameworks.tensorflow.framework import TFJOBS
-from tarragon.job.encoding import read_status
+from tarragon.job.encoding import decode_status
 from tarragon.job.status import JobStatus, RestartRecord
 from tarragon.kube.meta import CustomObject, Key, Resource
-from tarragon.localcluster.home.presence import birth
-from tarragon.localcluster.kubelet.shim.shim_client import State, state_of
+from tarragon.localcluster.home.presence import process_start
+from tarragon.localcluster.kubelet.shim.shim_client import ShimState, state_of
 from tests.e2e.watcher import Watcher, a_client, living_server
 
 
@@ -28,13 +28,13 @@ class Scene:
     watcher: Watcher
     kind: Resource[CustomObject] = TFJOBS
 
-    def running(self) -> Mapping[str, State]:
+    def running(self) -> Mapping[str, ShimState]:
         """The containers that run now, by replica as `worker-0`."""
-        found: dict[str, State] = {}
+        found: dict[str, ShimState] = {}
         for path in self.home.glob("node/*/pods/*/runs/tensorflow/*/state.json"):
             replica = self.watcher.replica(self.job, path.parents[3].name)
             state = state_of(path.parent)
-            if replica and state and state.main and birth(state.main.pid) and not state.has_ended:
+            if replica and state and state.main and process_start(state.main.pid) and not state.has_ended:
                 found[replica] = state
         return found
 
@@ -57,7 +57,7 @@ class Scene:
         """Raises Unavailable while no server runs."""
         async with a_client(self.home) as cluster:
             job = await cluster.get(self.kind, Key("default", self.job))
-            return read_status(job.status)
+            return decode_status(job.status)
 
     async def answers(self) -> bool:
         with suppress(NotFound, Unavailable, OSError):  # it comes, it comes again
@@ -71,8 +71,8 @@ class Scene:
         made, restarted = self.watcher.added(self.job), self.watcher.restarted(self.job)
         for replica in made:
             record = said.setdefault(replica, RestartRecord())
-            assert made[replica] == 1 + record.count, (replica, record, self.watcher.told)
-            assert restarted[replica] == record.in_place, (replica, record, self.watcher.told)
+            assert made[replica] == 1 + record.pod_restarts, (replica, record, self.watcher.told)
+            assert restarted[replica] == record.container_restarts, (replica, record, self.watcher.told)
         assert said.keys() == made.keys()
         return said
 

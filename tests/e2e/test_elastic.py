@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
-from tarragon.job.annotations import RESIZE
+from tarragon.job.annotations import RESIZE_ANNOTATION
 from tests.cli.conftest import Going
 from tests.e2e.kills import Scene
 from tests.e2e.test_training import learned
@@ -95,7 +95,7 @@ def in_step(user: User) -> str:
     """Three workers of MultiWorkerMirroredStrategy, of which one may go."""
     documents = list(yaml.safe_load_all((EXAMPLES / "multiworker.yaml").read_text()))
     job = documents[2]
-    job["metadata"]["annotations"] = {RESIZE: "restart"}
+    job["metadata"]["annotations"] = {RESIZE_ANNOTATION: "restart"}
     job["spec"] |= {"min-instances": 2, "max-instances": 3}
     job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = 3
     return user.file("in-step.yaml", yaml.safe_dump_all(documents))

@@ -16,15 +16,15 @@ import pytest
 import yaml
 
 from tarragon.base.clock import SystemClock
-from tarragon.client.http.client import Http
-from tarragon.client.informer.reflector import Cache
+from tarragon.client.http.client import HttpClient
+from tarragon.client.informer.reflector import Informer
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW, TFJOBS
 from tarragon.kube.core import NODES, PODS
 from tests.cli.manifests import command
 from tests.e2e.test_kills import until
 from tests.e2e.user import EXAMPLES, User
 from tests.e2e.watcher import a_client
-from tests.recording.gangs import Record, recorded, report
+from tests.recording.gangs import GangRecord, record_caches, report
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
@@ -76,16 +76,18 @@ def gang(name: str, workers: int, script: str) -> str:
 class Story:
     """What the watches tell, and what somebody types meanwhile."""
 
-    def __init__(self, user: User, http: Http) -> None:
+    def __init__(self, user: User, http: HttpClient) -> None:
         self.user = user
         clock = SystemClock()
-        self.record = Record()
+        self.record = GangRecord()
         dice = random.Random(1)
-        self.jobs = Cache(http, TFJOBS, clock, jitter=dice)
-        self._pods, self._nodes = Cache(http, PODS, clock, jitter=dice), Cache(http, NODES, clock, jitter=dice)
+        self.jobs = Informer(http, TFJOBS, clock, jitter=dice)
+        self._pods, self._nodes = Informer(http, PODS, clock, jitter=dice), Informer(http, NODES, clock, jitter=dice)
         self.waits_of_big: set[str] = set()
-        self.jobs.subscribe(lambda key, _, __: self.waits_of_big.add(self._code()) if key.name == "big" else None)
-        recorded(self.record, clock, jobs={TENSORFLOW: self.jobs}, pods=self._pods, nodes=self._nodes)
+        self.jobs.add_event_handler(
+            lambda key, _, __: self.waits_of_big.add(self._code()) if key.name == "big" else None
+        )
+        record_caches(self.record, clock, jobs={TENSORFLOW: self.jobs}, pods=self._pods, nodes=self._nodes)
 
     @asynccontextmanager
     async def told(self) -> AsyncIterator[None]:
@@ -210,7 +212,7 @@ def assert_told_truly(story: Story, seen: Scenes) -> None:
     assert all(1 <= size <= 4 for size in sizes)
     assert sum(seen.small.values()) <= 5
     assert "made room for" in seen.why_small
-    assert story.record.half.total == 0
+    assert story.record.partial.total == 0
     assert story.record.oversold == []
 
 

@@ -36,7 +36,7 @@ def kill_server(user: User) -> int:
 
 def is_another(user: User, pid: int) -> bool:
     server = read_server(Home(user.home))
-    return server is not None and server.pid != pid and server.lives()
+    return server is not None and server.pid != pid and server.is_running()
 
 
 def test_a_server_that_is_killed_twice_repeats_no_line_and_loses_none(user: User) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tarragon.job.annotations import RESTART
+from tarragon.job.annotations import RESTART_ANNOTATION
 from tests.e2e.kills import Scene
 from tests.e2e.test_training import learned
 from tests.e2e.user import EXAMPLES, User, eventually
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.timeout(400)
 def annotated(user: User) -> str:
     documents = list(yaml.safe_load_all((EXAMPLES / "multiworker.yaml").read_text()))
     job = next(document for document in documents if document["kind"] == "TFJob")
-    job["metadata"]["annotations"] = {RESTART: "gang"}
+    job["metadata"]["annotations"] = {RESTART_ANNOTATION: "gang"}
     return user.file("gang.yaml", yaml.safe_dump_all(documents))
 
 

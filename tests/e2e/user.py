@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from tarragon.localcluster.kubelet.shim.shim import MARK
+from tarragon.localcluster.kubelet.shim.shim import MARK_VARIABLE
 from tests.cli.conftest import Ended, Shell
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class User(Shell):
     def processes(self) -> dict[int, str]:
         """All that belong to the home, with their commands: server, shims, containers, and what those have started."""
         identities = [path.read_text().strip() for path in self.home.glob("node/*/identity")]
-        traces = [os.fsencode(self.home), *(f"{MARK}={identity}".encode() for identity in identities)]
+        traces = [os.fsencode(self.home), *(f"{MARK_VARIABLE}={identity}".encode() for identity in identities)]
         return {
             pid: command.replace(b"\0", b" ").decode(errors="replace")[:200]
             for pid, environment, command in _processes()

@@ -12,31 +12,31 @@ from pathlib import Path
 from typing import Any
 
 from tarragon.client.errors import Unavailable
-from tarragon.client.http.client import Http
-from tarragon.client.http.transport import Server as Address
-from tarragon.client.port import EVERYTHING
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.transport import RestConfig as Address
+from tarragon.client.port import ALL_OBJECTS
 from tarragon.kube.core import PODS
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import Server, read_server
+from tarragon.localcluster.home.presence import ServerInfo, read_server
 
 REPLICA = re.compile(r"(chief|master|ps|worker|evaluator)-(?:[a-z0-9]{4}-)?(\d+)(?:-[a-z0-9]{5})?$")
 """In the name of a pod. Before v1alpha2 there was a runtime id in it, and v1alpha1 had a tail."""
 
 
-def living_server(home: Path) -> Server | None:
+def living_server(home: Path) -> ServerInfo | None:
     server = read_server(Home(home))
-    return server if server and server.lives() else None
+    return server if server and server.is_running() else None
 
 
 @asynccontextmanager
-async def a_client(home: Path) -> AsyncIterator[Http]:
+async def a_client(home: Path) -> AsyncIterator[HttpClient]:
     """Of the server that the home tells of, dead or alive. Raises OSError when it tells of none."""
     place = Home(home)
     server = read_server(place)
     if server is None:
         raise OSError(f"no server in {home}")
     address = Address(url=server.url, ca_data=place.ca.read_bytes(), token=place.read_token())
-    async with Http(address, random.Random(1)) as cluster:
+    async with HttpClient(address, random.Random(1)) as cluster:
         yield cluster
 
 
@@ -90,7 +90,7 @@ class Watcher:
         while True:
             with suppress(Unavailable, OSError):
                 async with a_client(self._home) as cluster:
-                    async for event in cluster.watch(PODS, EVERYTHING, version):
+                    async for event in cluster.watch(PODS, ALL_OBJECTS, version):
                         version = event.resource_version
                         if event.object is not None:
                             self._note(event.type, event.object)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.bare import BareJob, Result, replicas_asked_for, run_bare
+from bench.bare import PlainProcesses, Result, requested_replicas, run_bare
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(600)]
 
@@ -67,7 +67,7 @@ def newest_step(models: Path) -> int:
     return max((int(path.stem.rsplit("-", 1)[1]) for path in models.glob("run-1/*.index")), default=0)
 
 
-def wait_for_checkpoint(job: BareJob, models: Path) -> int:
+def wait_for_checkpoint(job: PlainProcesses, models: Path) -> int:
     """Look after each line that the leader prints; return the step that was saved."""
     while not newest_step(models):
         job.wait_for_line(job.leader, "^step ", PATIENCE, after=job.lines(job.leader))
@@ -149,7 +149,7 @@ def test_it_writes_what_tensorboard_shows(trained: Trained) -> None:
 def test_it_leaves_no_process(trained: Trained) -> None:
     codes = {code for codes in trained.result.exit_codes.values() for code in codes}
 
-    assert set(trained.result.exit_codes) == set(replicas_asked_for(manifest(trained.name)))
+    assert set(trained.result.exit_codes) == set(requested_replicas(manifest(trained.name)))
     assert codes <= {0, 143}  # done, or ended by SIGTERM because it serves until it is stopped
 
 
@@ -164,8 +164,8 @@ def test_a_job_after_a_finished_one_begins_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "steps"), [("single", 6000), pytest.param("ps", 2000, marks=pytest.mark.soak)])
 def test_a_leader_that_is_told_to_end_saves_first_and_goes_on_later(name: str, steps: int, tmp_path: Path) -> None:
-    with BareJob(manifest(name), tmp_path, {"--steps": str(steps)}) as job:
-        job.start(*replicas_asked_for(manifest(name)))
+    with PlainProcesses(manifest(name), tmp_path, {"--steps": str(steps)}) as job:
+        job.start(*requested_replicas(manifest(name)))
         job.wait_for_line(job.leader, "^step ", PATIENCE)
         job.signal(job.leader, signal.SIGTERM)
         assert job.wait(job.leader, PATIENCE) == 143
@@ -187,7 +187,7 @@ def test_a_leader_that_is_told_to_end_saves_first_and_goes_on_later(name: str, s
 def test_a_replica_that_is_alone_says_whom_it_waits_for_and_still_ends_when_told(
     name: str, alone: str, missing: str, tmp_path: Path
 ) -> None:
-    with BareJob(manifest(name), tmp_path, {}) as job:
+    with PlainProcesses(manifest(name), tmp_path, {}) as job:
         job.start(alone)
         job.wait_for_line(alone, f"^waiting for {missing} .*: Connection refused", PATIENCE)
         job.signal(alone, signal.SIGTERM)
@@ -197,8 +197,8 @@ def test_a_replica_that_is_alone_says_whom_it_waits_for_and_still_ends_when_told
 
 @pytest.mark.soak
 def test_the_chief_goes_on_without_a_lost_worker_and_takes_it_back(tmp_path: Path) -> None:
-    with BareJob(manifest("ps"), tmp_path, {"--steps": "2000"}, restarts=1) as job:
-        job.start(*replicas_asked_for(manifest("ps")))
+    with PlainProcesses(manifest("ps"), tmp_path, {"--steps": "2000"}, restarts=1) as job:
+        job.start(*requested_replicas(manifest("ps")))
         job.wait_for_line("chief-0", "^step ", PATIENCE)
         printed = job.lines("worker-0")
         job.signal("worker-0", signal.SIGKILL)
@@ -216,8 +216,8 @@ def test_the_chief_goes_on_without_a_lost_worker_and_takes_it_back(tmp_path: Pat
 
 @pytest.mark.soak
 def test_a_chief_that_loses_the_parameter_server_goes_on_from_the_last_checkpoint(tmp_path: Path) -> None:
-    with BareJob(manifest("ps"), tmp_path, {"--steps": "2500"}, restarts=2) as job:
-        job.start(*replicas_asked_for(manifest("ps")))
+    with PlainProcesses(manifest("ps"), tmp_path, {"--steps": "2500"}, restarts=2) as job:
+        job.start(*requested_replicas(manifest("ps")))
         job.wait_for_line("ps-0", "chief-0 answers", PATIENCE)
         saved = wait_for_checkpoint(job, model_folder(tmp_path, "ps"))
         job.signal("ps-0", signal.SIGKILL)
@@ -233,7 +233,7 @@ def test_a_chief_that_loses_the_parameter_server_goes_on_from_the_last_checkpoin
 
 @pytest.mark.soak  # tests/e2e/test_elastic.py does the same to them as replicas of a job
 def test_tf1_workers_come_and_go_and_no_step_is_lost_or_counted_twice(tmp_path: Path) -> None:
-    with BareJob(manifest("ps-tf1"), tmp_path, {}) as job:
+    with PlainProcesses(manifest("ps-tf1"), tmp_path, {}) as job:
         job.start("ps-0", "worker-0", "worker-1")
         job.wait_for_line("worker-1", "^step ", PATIENCE)
         start_while_others_pause(job, "worker-2", ["worker-0", "worker-1"])  # one more than the job asked for
@@ -258,7 +258,7 @@ def test_tf1_workers_come_and_go_and_no_step_is_lost_or_counted_twice(tmp_path: 
     assert steps_by_worker(evaluate(model_folder(tmp_path, "ps-tf1"))) == shares
 
 
-def start_while_others_pause(job: BareJob, name: str, others: Sequence[str]) -> None:
+def start_while_others_pause(job: PlainProcesses, name: str, others: Sequence[str]) -> None:
     """So that the job is not done before this one has begun, however slow the machine."""
     printed = job.lines(name)
     for other in others:
@@ -271,7 +271,7 @@ def start_while_others_pause(job: BareJob, name: str, others: Sequence[str]) -> 
 
 @pytest.mark.soak
 def test_a_tf1_worker_0_that_was_killed_joins_the_living_model_where_it_is(tmp_path: Path) -> None:
-    with BareJob(manifest("ps-tf1"), tmp_path, {"--steps": "5000"}, restarts=1) as job:
+    with PlainProcesses(manifest("ps-tf1"), tmp_path, {"--steps": "5000"}, restarts=1) as job:
         job.start("ps-0", "worker-0", "worker-1")
         job.wait_for_line("worker-0", "^step ", PATIENCE)
         printed = job.lines("worker-0")
@@ -287,7 +287,7 @@ def test_a_tf1_worker_0_that_was_killed_joins_the_living_model_where_it_is(tmp_p
 
 @pytest.mark.soak
 def test_tf1_workers_outlive_the_parameter_server(tmp_path: Path) -> None:
-    with BareJob(manifest("ps-tf1"), tmp_path, {"--steps": "4000"}, restarts=1) as job:
+    with PlainProcesses(manifest("ps-tf1"), tmp_path, {"--steps": "4000"}, restarts=1) as job:
         job.start("ps-0", "worker-0", "worker-1")
         saved = wait_for_checkpoint(job, model_folder(tmp_path, "ps-tf1"))
         printed = job.lines("worker-0")
@@ -307,7 +307,7 @@ def test_tf1_workers_outlive_the_parameter_server(tmp_path: Path) -> None:
 def test_workers_that_march_together_fall_together_and_go_on_from_the_checkpoint(
     victim: str, survivor: str, tmp_path: Path
 ) -> None:
-    with BareJob(manifest("multiworker"), tmp_path, {}, restarts=4) as job:
+    with PlainProcesses(manifest("multiworker"), tmp_path, {}, restarts=4) as job:
         job.start("worker-0", "worker-1")
         saved = wait_for_checkpoint(job, model_folder(tmp_path, "multiworker"))
         job.signal(victim, signal.SIGKILL)

@@ -10,7 +10,7 @@ from tarragon.frameworks.catalog import framework_of
 from tarragon.frameworks.plugin import Dialect
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import TrainingJob
-from tarragon.plan.input.decode_and_validate import Intake, intake
+from tarragon.plan.input.decode_and_validate import DecodedJob, decode_and_validate
 
 CONTAINER: Mapping[str, Any] = {"name": "tensorflow", "image": "train", "command": ["train"]}
 
@@ -45,9 +45,9 @@ def worker(**fields: Any) -> dict[str, Any]:
     return {"template": template(), **fields}
 
 
-def taken(manifest: Any) -> Intake:
+def taken(manifest: Any) -> DecodedJob:
     fields = manifest if isinstance(manifest, dict) else {}
-    return intake(framework_of(fields.get("apiVersion"), fields.get("kind")) or TENSORFLOW, manifest)
+    return decode_and_validate(framework_of(fields.get("apiVersion"), fields.get("kind")) or TENSORFLOW, manifest)
 
 
 def job_of(manifest: Any) -> TrainingJob:
@@ -67,7 +67,7 @@ def problems(manifest: Any) -> list[str]:
 
 
 def unknown(manifest: Any) -> list[str]:
-    return [str(problem) for problem in taken(manifest).unknown]
+    return [str(problem) for problem in taken(manifest).unknown_fields]
 
 
 def warnings(manifest: Any) -> list[str]:

@@ -8,8 +8,8 @@ import yaml
 
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.crd import crd
-from tarragon.job.encoding import Summary, tarragon_fields
-from tarragon.job.status import JobStatus, Obstacle
+from tarragon.job.encoding import StatusSummary, encode_status
+from tarragon.job.status import Blocker, JobStatus
 from tests.plan.world import START
 
 ROOT = Path(__file__).parent.parent.parent
@@ -71,9 +71,9 @@ def test_columns_and_scale_read_only_what_every_generation_has() -> None:
 
 
 def test_what_columns_and_scale_read_is_what_the_status_has() -> None:
-    summary = Summary(generation="g", observed_generation=1, state="Running", total=3, workers=2, selector="a=b")
-    status = JobStatus(obstacle=Obstacle(since=START, reason="Refused", message="exceeded quota"))
-    fields = {"status": {"tarragon": tarragon_fields(status, summary)}, "metadata": {"creationTimestamp": "x"}}
+    summary = StatusSummary(generation="g", observed_generation=1, state="Running", total=3, workers=2, selector="a=b")
+    status = JobStatus(blocker=Blocker(since=START, reason="Refused", message="exceeded quota"))
+    fields = {"status": {"tarragon": encode_status(status, summary)}, "metadata": {"creationTimestamp": "x"}}
     version = crd()["spec"]["versions"][0]
     paths = [column["jsonPath"] for column in version["additionalPrinterColumns"]]
     paths += [version["subresources"]["scale"][name] for name in ("statusReplicasPath", "labelSelectorPath")]

@@ -36,7 +36,7 @@ SWITCH = "DRAGON_KUBESHARE"
 
 
 def told(manifest: Json) -> list[str]:
-    return [str(problem) for problem in read(manifest).unsupported]
+    return [str(problem) for problem in read(manifest).unsupported_features]
 
 
 def at(path: str, key: str) -> str:
@@ -177,4 +177,4 @@ def test_without_its_marks_the_job_is_the_same_one(marks: list[tuple[int, str]])
 
     assert there.problems == ()
     assert there.job is not None
-    assert there.job.wished() == read(whole()).job.wished()  # type: ignore[union-attr]
+    assert there.job.requested_size() == read(whole()).job.requested_size()  # type: ignore[union-attr]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.conditions import Said, with_condition
+from tarragon.job.conditions import ConditionUpdate, set_condition
 from tarragon.job.exitcode import ExitClass
 from tarragon.job.model import GENERATION_ANNOTATION, CleanPodPolicy, Replica, ReplicaType, RestartPolicy
-from tarragon.job.status import JobStatus, ReplicaCounts
+from tarragon.job.status import JobStatus, ReplicaStatus
 from tests.frameworks.jobs import dialect_of, job_of, problems, template, tfjob, unknown
 
 ALPHA, BETA_1, BETA_2 = (f"kubeflow.org/{version}" for version in ("v1alpha2", "v1beta1", "v1beta2"))
@@ -33,8 +33,8 @@ def of(generation: str, replicas: dict[str, Any] | None = None, **spec: Any) -> 
 def test_each_is_read_as_what_it_says_it_is(generation: str) -> None:
     job = job_of(of(generation, {"PS": 1, "Worker": 2}))
 
-    assert (job.generation, job.api_version) == (generation, generation)
-    assert (job.wished(), job.chief) == ({ReplicaType.PS: 1, ReplicaType.WORKER: 2}, WORKER_0)
+    assert (job.dialect, job.api_version) == (generation, generation)
+    assert (job.requested_size(), job.chief) == ({ReplicaType.PS: 1, ReplicaType.WORKER: 2}, WORKER_0)
 
 
 @pytest.mark.parametrize("generation", [*OLD, FLAT])
@@ -43,10 +43,18 @@ def test_running_pods_go_when_the_job_has_ended_and_replicas_are_never_restarted
 ) -> None:
     job = job_of(of(generation, {"worker": {"template": template()}}))
 
-    assert job.run_policy.clean_pods is CleanPodPolicy.RUNNING
-    assert (job.groups[0].wish, job.groups[0].restart_policy, job.groups[0].port) == (1, RestartPolicy.NEVER, 2222)
+    assert job.run_policy.clean_pod_policy is CleanPodPolicy.RUNNING
+    assert (job.replica_specs[0].replicas, job.replica_specs[0].restart_policy, job.replica_specs[0].port) == (
+        1,
+        RestartPolicy.NEVER,
+        2222,
+    )
     policy = job.run_policy
-    assert (policy.ttl_after_finished, policy.active_deadline, policy.backoff_limit) == (None, None, None)
+    assert (policy.ttl_seconds_after_finished, policy.active_deadline_seconds, policy.backoff_limit) == (
+        None,
+        None,
+        None,
+    )
 
 
 POLICIES: dict[str, Any] = {
@@ -69,7 +77,12 @@ POLICIES: dict[str, Any] = {
 def test_each_has_the_policies_of_its_time(generation: str, values: tuple[Any, ...]) -> None:
     policy = job_of(of(generation, **POLICIES)).run_policy
 
-    found = (policy.clean_pods, policy.ttl_after_finished, policy.active_deadline, policy.backoff_limit)
+    found = (
+        policy.clean_pod_policy,
+        policy.ttl_seconds_after_finished,
+        policy.active_deadline_seconds,
+        policy.backoff_limit,
+    )
     assert found == values
 
 
@@ -91,8 +104,8 @@ def test_what_v1_brought_has_no_effect_in_a_job_that_is_marked_as_older(generati
 
     job = job_of(manifest)
 
-    assert (job.run_policy.clean_pods, job.run_policy.suspend) == (CleanPodPolicy.RUNNING, False)
-    assert (job.success_policy, job.sparse_cluster) == ("", False)
+    assert (job.run_policy.clean_pod_policy, job.run_policy.suspend) == (CleanPodPolicy.RUNNING, False)
+    assert (job.success_policy, job.enable_dynamic_worker) == ("", False)
     told = {problem.partition(":")[0]: problem.partition("; ")[2] for problem in unknown(manifest)}
     known = "activeDeadlineSeconds, backoffLimit, " if generation == BETA_2 else ""
     assert told == {
@@ -108,7 +121,7 @@ def test_what_v1_brought_has_no_effect_in_a_job_that_is_marked_as_older(generati
 def test_fields_of_the_nested_v1_make_a_job_one_of_the_nested_v1_whatever_version_stands_above_it() -> None:
     job = job_of(of(ALPHA, runPolicy={"cleanPodPolicy": "None"}))
 
-    assert (job.generation, job.run_policy.clean_pods) == ("kubeflow.org/v1", CleanPodPolicy.NONE)
+    assert (job.dialect, job.run_policy.clean_pod_policy) == ("kubeflow.org/v1", CleanPodPolicy.NONE)
 
 
 def test_a_field_that_nobody_knows_is_told_with_the_nearest_that_there_is() -> None:
@@ -153,12 +166,12 @@ def test_pods_and_services_are_called_after_the_job(generation: str) -> None:
     names, job = dialect_of(manifest).names, job_of(manifest)
 
     assert names.pod(job, PS_0) == names.service(job, PS_0) == "dist-ps-0"
-    assert names.replica(job, "dist-worker-0") == WORKER_0
+    assert names.replica_of(job, "dist-worker-0") == WORKER_0
 
 
 def tf_config(manifest: dict[str, Any], replica: Replica, domain: str = "") -> str | None:
     job = job_of(manifest)
-    wiring = dialect_of(manifest).wire(job, job.wished(), domain)(replica)
+    wiring = dialect_of(manifest).discovery_config(job, job.requested_size(), domain)(replica)
     assert wiring is None or wiring.container == "", "every container is told"
     return None if wiring is None else wiring.env["TF_CONFIG"]
 
@@ -230,15 +243,15 @@ def test_conditions_have_the_reasons_of_tf_operator(generation: str) -> None:
 )
 def test_the_status_counts_replicas_under_the_name_of_the_time(generation: str, counts: str) -> None:
     manifest = of(generation)
-    said = Said("Running", True, "TFJobRunning", "TFJob dist is running")
+    said = ConditionUpdate("Running", True, "TFJobRunning", "TFJob dist is running")
     status = JobStatus(
-        conditions=with_condition((), said, NOW),
-        counts={ReplicaType.WORKER: ReplicaCounts(active=2, succeeded=1)},
-        started=NOW,
-        completed=NOW,
+        conditions=set_condition((), said, NOW),
+        replica_statuses={ReplicaType.WORKER: ReplicaStatus(active=2, succeeded=1)},
+        start_time=NOW,
+        completion_time=NOW,
     )
 
-    assert dialect_of(manifest).status(job_of(manifest), status) == {
+    assert dialect_of(manifest).status_fields(job_of(manifest), status) == {
         "conditions": [
             {
                 "type": "Running",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType
-from tarragon.kube.patch import merged
+from tarragon.kube.patch import apply_merge_patch
 from tests.frameworks.jobs import dialect_of, job_of, problems, taken, template, unknown, warnings
 
 MASTER, PS, WORKER = ReplicaType.MASTER, ReplicaType.PS, ReplicaType.WORKER
@@ -44,18 +44,18 @@ def of_june() -> dict[str, Any]:
 
 def wired(manifest: dict[str, Any], replica: Replica) -> Any:
     job = job_of(manifest)
-    return dialect_of(manifest).wire(job, job.wished(), "cluster.local")(replica)
+    return dialect_of(manifest).discovery_config(job, job.requested_size(), "cluster.local")(replica)
 
 
 def test_both_spellings_say_the_same() -> None:
     jobs = [job_of(tfjob()), job_of(of_june())]
 
-    assert [(group.type, group.wish, group.port) for group in jobs[0].groups] == [
+    assert [(group.type, group.replicas, group.port) for group in jobs[0].replica_specs] == [
         (MASTER, 1, 2222),
         (WORKER, 2, 2222),
         (PS, 1, 2222),
     ]
-    assert [(group.type, group.wish, group.port) for group in jobs[1].groups] == [
+    assert [(group.type, group.replicas, group.port) for group in jobs[1].replica_specs] == [
         (MASTER, 1, 5000),
         (WORKER, 2, 5001),
         (PS, 1, 5002),
@@ -79,9 +79,9 @@ def test_services_and_pods_are_called_after_the_runtime_id_alone() -> None:
 
     assert names.service(job, Replica(WORKER, 1)) == "worker-ab12-1"
     assert names.pod(job, Replica(WORKER, 1)) == "worker-ab12-1"
-    assert names.replica(job, "ps-ab12-0") == Replica(PS, 0)
+    assert names.replica_of(job, "ps-ab12-0") == Replica(PS, 0)
     for stranger in ("ps-ab13-0", "ps-ab12-00", "ps-ab12-", "tensorboard-ab12", "example-job-ps-ab12-0"):
-        assert names.replica(job, stranger) is None
+        assert names.replica_of(job, stranger) is None
 
 
 def test_labels_are_those_of_its_time() -> None:
@@ -119,12 +119,12 @@ def test_the_default_server_is_told_the_cluster_as_the_first_one_was() -> None:
 def test_what_the_operator_fills_in_is_written_as_its_users_saw_it() -> None:
     manifest = tfjob()
     del manifest["spec"]["RuntimeId"]
-    back = dialect_of(manifest).written_back(job_of(manifest), manifest["spec"])
-    filled = {**manifest, "spec": merged(manifest["spec"], back)}
+    back = dialect_of(manifest).default_fields(job_of(manifest), manifest["spec"])
+    filled = {**manifest, "spec": apply_merge_patch(manifest["spec"], back)}
 
     assert filled["spec"]["RuntimeId"] == job_of(manifest).runtime_id
     assert filled["spec"]["tfImage"] == "tensorflow/tensorflow:1.3.0"
-    assert job_of(filled).groups == job_of(manifest).groups
+    assert job_of(filled).replica_specs == job_of(manifest).replica_specs
     assert not unknown(filled)
 
 
@@ -132,12 +132,12 @@ def test_the_parameter_server_of_a_manifest_that_was_read_back_from_then_is_stil
     manifest = tfjob()
     manifest["spec"]["replicaSpecs"][2]["IsDefaultPS"] = True
 
-    assert [group.is_default_server for group in job_of(manifest).groups] == [False, False, True]
+    assert [group.is_default_server for group in job_of(manifest).replica_specs] == [False, False, True]
     assert not unknown(manifest)
 
 
 def test_everything_is_kept_until_the_user_deletes_it() -> None:
-    assert job_of(tfjob()).run_policy.clean_pods is CleanPodPolicy.NONE
+    assert job_of(tfjob()).run_policy.clean_pod_policy is CleanPodPolicy.NONE
 
 
 def test_fields_of_the_next_generation_are_none_of_this_one() -> None:

@@ -64,16 +64,16 @@ def test_a_name_tells_its_replica_and_nobody_elses() -> None:
     names, job = dialect_of(manifest).names, job_of(manifest)
 
     assert names.pod(job, WORKER_1) == names.service(job, WORKER_1) == "dist-worker-1"
-    assert names.replica(job, "dist-worker-1") == WORKER_1
+    assert names.replica_of(job, "dist-worker-1") == WORKER_1
     for other in ("dist-worker-01", "dist-worker-", "dist-worker", "dist-worker-x", "dist-worker-1-2", "dist-other-0",
                   "distworker-1", "dist-worker-²", "dist", ""):  # fmt: skip
-        assert names.replica(job, other) is None
+        assert names.replica_of(job, other) is None
 
 
 def test_the_pods_of_a_job_whose_name_begins_alike_are_not_ours() -> None:
     job = job_of(tfjob(name="a"))
 
-    assert dialect_of(tfjob(name="a")).names.replica(job, "a-worker-worker-0") is None
+    assert dialect_of(tfjob(name="a")).names.replica_of(job, "a-worker-worker-0") is None
 
 
 def test_each_generation_has_its_words_for_the_reasons_of_conditions() -> None:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import (
     CleanPodPolicy,
-    Elastic,
+    ElasticPolicy,
     ReplicaType,
     RestartPolicy,
     SchedulingPolicy,
     SuccessPolicy,
 )
-from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tests.frameworks.jobs import (
     dialect_of,
     elastic,
@@ -36,11 +36,11 @@ WORKER = "spec.tfReplicaSpecs.Worker"
 
 
 def test_what_is_not_written_has_the_defaults_of_the_generation() -> None:
-    (group,) = job_of(tfjob({"Worker": worker()})).groups
+    (group,) = job_of(tfjob({"Worker": worker()})).replica_specs
 
-    assert (group.wish, group.restart_policy, group.port) == (1, RestartPolicy.NEVER, 2222)
-    assert job_of(tfjob(runPolicy={})).run_policy.clean_pods is CleanPodPolicy.NONE
-    assert job_of(tfjob(backoffLimit=3)).run_policy.clean_pods is CleanPodPolicy.RUNNING
+    assert (group.replicas, group.restart_policy, group.port) == (1, RestartPolicy.NEVER, 2222)
+    assert job_of(tfjob(runPolicy={})).run_policy.clean_pod_policy is CleanPodPolicy.NONE
+    assert job_of(tfjob(backoffLimit=3)).run_policy.clean_pod_policy is CleanPodPolicy.RUNNING
 
 
 def test_everything_that_is_written_is_read() -> None:
@@ -68,19 +68,23 @@ def test_everything_that_is_written_is_read() -> None:
     )
 
     policy = job.run_policy
-    assert [group.type for group in job.groups] == [ReplicaType.CHIEF, ReplicaType.WORKER]
-    assert job.wished() == {ReplicaType.CHIEF: 1, ReplicaType.WORKER: 3}
-    assert (job.success_policy, job.sparse_cluster) == (SuccessPolicy.ALL_WORKERS, True)
-    assert (policy.clean_pods, policy.ttl_after_finished, policy.active_deadline) == (CleanPodPolicy.ALL, 0, 3600)
+    assert [group.type for group in job.replica_specs] == [ReplicaType.CHIEF, ReplicaType.WORKER]
+    assert job.requested_size() == {ReplicaType.CHIEF: 1, ReplicaType.WORKER: 3}
+    assert (job.success_policy, job.enable_dynamic_worker) == (SuccessPolicy.ALL_WORKERS, True)
+    assert (policy.clean_pod_policy, policy.ttl_seconds_after_finished, policy.active_deadline_seconds) == (
+        CleanPodPolicy.ALL,
+        0,
+        3600,
+    )
     assert (policy.backoff_limit, policy.suspend, policy.managed_by) == (4, True, "kueue.x-k8s.io/multikueue")
-    assert policy.scheduling == SchedulingPolicy(
-        queue="q", priority_class="high", min_available=2, min_resources={"cpu": "2"}, timeout=60
+    assert policy.scheduling_policy == SchedulingPolicy(
+        queue="q", priority_class="high", min_available=2, min_resources={"cpu": "2"}, schedule_timeout_seconds=60
     )
 
 
 @pytest.mark.parametrize("spelling", ["Worker", "worker", "WORKER", "wOrKeR"])
 def test_replica_types_are_read_in_any_capitals(spelling: str) -> None:
-    assert job_of(tfjob({spelling: 2})).wished() == {ReplicaType.WORKER: 2}
+    assert job_of(tfjob({spelling: 2})).requested_size() == {ReplicaType.WORKER: 2}
 
 
 def test_null_and_missing_are_one() -> None:
@@ -93,11 +97,11 @@ def test_null_and_missing_are_one() -> None:
 def test_the_manifests_that_came_with_dragon_are_accepted(file: Path) -> None:
     found = taken(yaml.safe_load(file.read_text()))
 
-    assert (list(found.problems), list(found.unknown), list(found.warnings)) == ([], [], [])
+    assert (list(found.problems), list(found.unknown_fields), list(found.warnings)) == ([], [], [])
     assert found.job is not None
-    assert found.job.elastic == Elastic(1, 4)
-    assert found.job.wished() == {ReplicaType.PS: 1, ReplicaType.WORKER: 4}
-    assert found.job.run_policy.clean_pods is CleanPodPolicy.ALL
+    assert found.job.elastic_policy == ElasticPolicy(1, 4)
+    assert found.job.requested_size() == {ReplicaType.PS: 1, ReplicaType.WORKER: 4}
+    assert found.job.run_policy.clean_pod_policy is CleanPodPolicy.ALL
 
 
 @pytest.mark.parametrize(
@@ -109,8 +113,8 @@ def test_the_wish_of_an_elastic_job_stays_within_its_bounds(
 ) -> None:
     job = job_of(tfjob({"Worker": replicas}, **elastic(*bounds)))
 
-    assert job.wished() == {ReplicaType.WORKER: wish}
-    assert job.elastic == Elastic(bounds[0] or replicas, bounds[1] or replicas)
+    assert job.requested_size() == {ReplicaType.WORKER: wish}
+    assert job.elastic_policy == ElasticPolicy(bounds[0] or replicas, bounds[1] or replicas)
 
 
 def test_a_wish_beyond_the_bounds_is_told() -> None:
@@ -124,7 +128,7 @@ def test_of_flat_and_nested_policies_the_nested_ones_win_and_the_user_is_told() 
 
     policy = job_of(job).run_policy
 
-    assert (policy.clean_pods, policy.backoff_limit) == (CleanPodPolicy.ALL, 3)
+    assert (policy.clean_pod_policy, policy.backoff_limit) == (CleanPodPolicy.ALL, 3)
     assert warnings(job) == [
         (
             "spec.cleanPodPolicy: has no effect, because spec.runPolicy.cleanPodPolicy overrides it; "
@@ -333,21 +337,21 @@ shaped_values = st.recursive(
 
 @given(json_values)
 def test_no_spec_whatsoever_raises(spec: Any) -> None:
-    found = intake(TENSORFLOW, {**tfjob(), "spec": spec})
+    found = decode_and_validate(TENSORFLOW, {**tfjob(), "spec": spec})
 
     assert found.problems or found.job is not None
 
 
 @given(st.dictionaries(st.sampled_from(["metadata", "spec", "apiVersion", "kind"]), shaped_values))
 def test_no_manifest_whatsoever_raises(manifest: dict[str, Any]) -> None:
-    found = intake(TENSORFLOW, manifest)
+    found = decode_and_validate(TENSORFLOW, manifest)
 
     assert (found.job is None) == bool(found.problems)
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), shaped_values))
 def test_no_replica_whatsoever_raises(replica: dict[str, Any]) -> None:
-    found = intake(TENSORFLOW, tfjob({"Worker": replica, "PS": {**worker(), **replica}}))
+    found = decode_and_validate(TENSORFLOW, tfjob({"Worker": replica, "PS": {**worker(), **replica}}))
 
     assert (found.job is None) == bool(found.problems)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.catalog import FRAMEWORKS, framework_of, misspelled
+from tarragon.frameworks.catalog import FRAMEWORKS, framework_of, misspelled_kind
 from tarragon.job.model import GENERATION_ANNOTATION
 from tests.frameworks.jobs import dialect_of, problems, taken, tfjob
 
@@ -175,4 +175,4 @@ def test_a_v1alpha1_without_any_replicas_is_told_of_its_own_list(spec: Any) -> N
     ],
 )
 def test_a_misspelled_kind_or_version_gets_the_right_spelling(api_version: str, kind: str, told: str) -> None:
-    assert str(misspelled(api_version, kind)) == told
+    assert str(misspelled_kind(api_version, kind)) == told

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.tensorflow.wiring import LONGEST, tf_config_length
+from tarragon.frameworks.tensorflow.wiring import MAX_LENGTH, tf_config_length
 from tarragon.kube.codec import encode
 from tarragon.kube.meta import Key
 from tests.frameworks.jobs import CONTAINER, elastic, job_of, problems, template, tfjob, warnings, worker
@@ -162,10 +162,10 @@ def test_the_longest_name_of_an_elastic_job_is_that_of_the_last_worker_that_may_
 
 
 def test_half_a_surrogate_pair_in_a_name_does_not_stop_the_measuring_of_tf_config() -> None:
-    job = replace(job_of(tfjob({"Worker": 6000}, enableDynamicWorker=True)), sparse_cluster=False)
+    job = replace(job_of(tfjob({"Worker": 6000}, enableDynamicWorker=True)), enable_dynamic_worker=False)
 
-    assert tf_config_length(replace(job, key=Key("default", "\ud800"))) > LONGEST
-    assert tf_config_length(replace(job, key=Key("\ud800", "a"))) > LONGEST
+    assert tf_config_length(replace(job, key=Key("default", "\ud800"))) > MAX_LENGTH
+    assert tf_config_length(replace(job, key=Key("\ud800", "a"))) > MAX_LENGTH
 
 
 @pytest.mark.parametrize("where", ["name", "value", "key", "deep"])

@@ -16,7 +16,7 @@ EVALUATOR = ReplicaType.EVALUATOR
 
 def tf_config(manifest: dict[str, Any], replica: Replica, domain: str = "") -> str | None:
     job = job_of(manifest)
-    wiring = dialect_of(manifest).wire(job, job.wished(), domain)(replica)
+    wiring = dialect_of(manifest).discovery_config(job, job.requested_size(), domain)(replica)
     return None if wiring is None else wiring.env["TF_CONFIG"]
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType, RestartPolicy, TrainingJob
-from tarragon.kube.patch import merged
-from tarragon.plan.input.decode_and_validate import intake
+from tarragon.kube.patch import apply_merge_patch
+from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tests.frameworks.jobs import dialect_of, job_of, problems, taken, template, unknown, warnings
 from tests.frameworks.listed_jobs import UID, cluster, item, listed
 
@@ -22,40 +22,40 @@ MASTER, PS, WORKER = ReplicaType.MASTER, ReplicaType.PS, ReplicaType.WORKER
 
 def wired(manifest: dict[str, Any], replica: Replica) -> Any:
     job = job_of(manifest)
-    return dialect_of(manifest).wire(job, job.wished(), "cluster.local")(replica)
+    return dialect_of(manifest).discovery_config(job, job.requested_size(), "cluster.local")(replica)
 
 
 def written_back(manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest with what the operator fills in."""
-    fields = dialect_of(manifest).written_back(job_of(manifest), manifest["spec"])
-    return {**manifest, "spec": merged(manifest["spec"], fields)}
+    fields = dialect_of(manifest).default_fields(job_of(manifest), manifest["spec"])
+    return {**manifest, "spec": apply_merge_patch(manifest["spec"], fields)}
 
 
 def test_what_is_not_written_has_the_defaults_of_its_time() -> None:
     job = job_of(listed(item(), item("WORKER"), {"tfReplicaType": "PS"}))
 
-    assert [(group.type, group.wish, group.port) for group in job.groups] == [
+    assert [(group.type, group.replicas, group.port) for group in job.replica_specs] == [
         (MASTER, 1, 2222),
         (WORKER, 1, 2222),
         (PS, 1, 2222),
     ]
-    assert job.run_policy.clean_pods is CleanPodPolicy.RUNNING
+    assert job.run_policy.clean_pod_policy is CleanPodPolicy.RUNNING
     assert job.chief == Replica(MASTER, 0)
 
 
 def test_the_master_is_judged_by_its_exit_code_and_all_others_are_started_again() -> None:
     job = job_of(cluster())
 
-    assert job.policy_of(Replica(MASTER, 0)) is RestartPolicy.EXIT_CODE
-    assert job.policy_of(Replica(WORKER, 1)) is RestartPolicy.ALWAYS
-    assert job.policy_of(Replica(PS, 0)) is RestartPolicy.ALWAYS
+    assert job.restart_policy_of(Replica(MASTER, 0)) is RestartPolicy.EXIT_CODE
+    assert job.restart_policy_of(Replica(WORKER, 1)) is RestartPolicy.ALWAYS
+    assert job.restart_policy_of(Replica(PS, 0)) is RestartPolicy.ALWAYS
 
 
 def test_pods_have_the_restart_policy_of_their_template() -> None:
     on_failure = {"spec": {**template()["spec"], "restartPolicy": "OnFailure"}}
     job = job_of(listed(item("MASTER", template=on_failure), item("WORKER"), {"tfReplicaType": "PS"}))
 
-    assert [group.restart_policy_of_pods for group in job.groups] == ["OnFailure", "Always", "OnFailure"]
+    assert [group.pod_restart_policy for group in job.replica_specs] == ["OnFailure", "Always", "OnFailure"]
 
 
 def test_the_termination_policy_names_who_decides() -> None:
@@ -64,9 +64,9 @@ def test_the_termination_policy_names_who_decides() -> None:
 
     assert job.chief == Replica(WORKER, 1)
     assert job.has_chief
-    assert job.policy_of(Replica(WORKER, 1)) is RestartPolicy.EXIT_CODE
-    assert job.policy_of(Replica(WORKER, 0)) is RestartPolicy.ALWAYS
-    assert job.policy_of(Replica(MASTER, 0)) is RestartPolicy.ALWAYS
+    assert job.restart_policy_of(Replica(WORKER, 1)) is RestartPolicy.EXIT_CODE
+    assert job.restart_policy_of(Replica(WORKER, 0)) is RestartPolicy.ALWAYS
+    assert job.restart_policy_of(Replica(MASTER, 0)) is RestartPolicy.ALWAYS
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_fields_of_other_generations_are_told_apart_from_typos() -> None:
 def test_policies_of_later_generations_work_here_too() -> None:
     policy = job_of(listed(runPolicy={"suspend": True, "ttlSecondsAfterFinished": 60})).run_policy
 
-    assert (policy.suspend, policy.ttl_after_finished) == (True, 60)
+    assert (policy.suspend, policy.ttl_seconds_after_finished) == (True, 60)
 
 
 @pytest.mark.parametrize("name", ["RuntimeId", "runtimeId", "runtimeid", "RUNTIMEID"])
@@ -230,14 +230,14 @@ def test_the_old_spelling_means_the_same() -> None:
     }
     new = listed(item("MASTER", tfPort=5000))
 
-    assert [group.port for group in job_of(old).groups] == [5000]
-    assert (unknown(old), job_of(old).groups[0].wish) == ([], job_of(new).groups[0].wish)
+    assert [group.port for group in job_of(old).replica_specs] == [5000]
+    assert (unknown(old), job_of(old).replica_specs[0].replicas) == ([], job_of(new).replica_specs[0].replicas)
 
 
 def test_kubectl_scale_writes_the_workers_beside_the_list() -> None:
     scaled = cluster(workers=1, tfReplicaSpecs={"Worker": {"replicas": 3}})
 
-    assert job_of(scaled).wished() == {MASTER: 1, WORKER: 3, PS: 1}
+    assert job_of(scaled).requested_size() == {MASTER: 1, WORKER: 3, PS: 1}
     (told,) = warnings(scaled)
     assert told == (
         "spec.tfReplicaSpecs.Worker.replicas: is 3, set by `kubectl scale`, and overrides "
@@ -253,7 +253,7 @@ def test_kubectl_scale_writes_the_workers_beside_the_list() -> None:
 def test_one_scheduler_is_every_pods_scheduler() -> None:
     job = job_of(cluster(schedulerName="kube-batch"))
 
-    assert {group.template["spec"]["schedulerName"] for group in job.groups} == {"kube-batch"}
+    assert {group.template["spec"]["schedulerName"] for group in job.replica_specs} == {"kube-batch"}
 
 
 def test_pods_have_a_tail_that_stays_and_services_have_none() -> None:
@@ -273,10 +273,10 @@ def test_a_name_tells_the_replica_and_a_strangers_none(replica: Replica) -> None
     job, names = job_of(manifest), dialect_of(manifest).names
     name = names.pod(job, replica)
 
-    assert names.replica(job, name) == replica
-    assert names.replica(job, names.service(job, replica)) == replica
+    assert names.replica_of(job, name) == replica
+    assert names.replica_of(job, names.service(job, replica)) == replica
     for other in (f"x{name}", f"{name}x", name[:-1], name.replace(job.runtime_id, "zzzz"), "", "j-", "j-worker-0"):
-        assert names.replica(job, other) is None
+        assert names.replica_of(job, other) is None
 
 
 @pytest.mark.parametrize("tail", ["a1b2c", "12345", "00000"])
@@ -288,7 +288,7 @@ def test_a_pod_that_an_operator_of_that_time_made_is_its_replica_whatever_its_ta
 
     for replica in (Replica(WORKER, 0), Replica(WORKER, 12)):
         name = f"{names.service(job, replica)}-{tail}"
-        assert names.replica(job, name) == names.replica(deleted, name) == replica
+        assert names.replica_of(job, name) == names.replica_of(deleted, name) == replica
 
 
 def test_the_labels_are_those_of_its_time() -> None:
@@ -335,7 +335,7 @@ def test_g8_a_default_server_is_told_the_cluster_by_its_command() -> None:
 def test_a_server_that_is_left_to_us_gets_a_container_beside_its_own() -> None:
     own = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "monitor", "image": "m"}]}}
     job = job_of(listed(item("MASTER"), {"tfReplicaType": "PS", "template": own}, tfImage="tensorflow:2"))
-    servers = job.group(PS)
+    servers = job.replica_spec(PS)
 
     assert servers is not None
     assert servers.is_default_server
@@ -349,18 +349,18 @@ def test_a_server_that_is_left_to_us_gets_a_container_beside_its_own() -> None:
 
 def test_a_server_of_ones_own_stays_as_it_is() -> None:
     job = job_of(listed(item("MASTER"), item("PS")))
-    servers = job.group(PS)
+    servers = job.replica_spec(PS)
 
     assert servers is not None
     assert not servers.is_default_server
     assert servers.template == template()
-    assert list(TENSORFLOW.objects(job)) == []
+    assert list(TENSORFLOW.config_maps(job)) == []
 
 
 def test_the_script_comes_in_a_config_map_that_the_servers_mount() -> None:
     job = job_of(cluster())
-    (config_map,) = TENSORFLOW.objects(job)
-    servers = job.group(PS)
+    (config_map,) = TENSORFLOW.config_maps(job)
+    servers = job.replica_spec(PS)
 
     assert servers is not None
     assert servers.template["spec"]["volumes"] == [
@@ -374,7 +374,7 @@ def test_two_jobs_of_one_runtime_id_have_config_maps_of_their_own() -> None:
     first = cluster(RuntimeId="76no")
     second = {**first, "metadata": {**first["metadata"], "uid": "another"}}
 
-    (one,), (other,) = TENSORFLOW.objects(job_of(first)), TENSORFLOW.objects(job_of(second))
+    (one,), (other,) = TENSORFLOW.config_maps(job_of(first)), TENSORFLOW.config_maps(job_of(second))
     assert one["metadata"]["name"] != other["metadata"]["name"]
 
 
@@ -495,7 +495,7 @@ any_spec = st.fixed_dictionaries(
 def test_reading_never_raises_whatever_the_manifest_is(spec: Any) -> None:
     manifest = {**listed(), "spec": spec, "apiVersion": "kubeflow.org/v1alpha1"}
 
-    taken = intake(TENSORFLOW, manifest)
+    taken = decode_and_validate(TENSORFLOW, manifest)
 
     assert (taken.job is None) == bool(taken.problems)
     if isinstance(taken.job, TrainingJob) and taken.job.runtime_id:
@@ -506,7 +506,7 @@ def test_the_first_releases_had_the_tensorboard_of_mlkube_io() -> None:
     board = {"logDir": "/logs", "volumes": [{"name": "logs", "emptyDir": {}}]}
     found = taken(cluster(tensorboard=board, tfImage="tensorflow/tensorflow:1.4.0"))
 
-    assert (found.problems, found.unknown) == ((), ())
+    assert (found.problems, found.unknown_fields) == ((), ())
     assert found.job is not None
     assert found.job.tensorboard is not None
     assert (found.job.tensorboard.log_dir, found.job.tensorboard.image) == ("/logs", "tensorflow/tensorflow:1.4.0")
@@ -516,7 +516,7 @@ def test_the_first_releases_had_the_tensorboard_of_mlkube_io() -> None:
 def test_a_tensorboard_that_is_null_is_none() -> None:
     found = taken(cluster(tensorboard=None))
 
-    assert (found.problems, found.unknown, found.warnings) == ((), (), ())
+    assert (found.problems, found.unknown_fields, found.warnings) == ((), (), ())
     assert found.job is not None
     assert found.job.tensorboard is None
 

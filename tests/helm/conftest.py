@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tarragon.client.errors import ApiError
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.port import Cluster
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.port import Client
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tarragon.kube.meta import Key
 from tests.conftest import helm_program
@@ -31,7 +31,7 @@ KITES = "kites.helm.example.com"
 class Helm:
     """A user's helm with a home of its own, in a namespace of its own, and the same cluster seen by its port."""
 
-    cluster: Cluster
+    cluster: Client
     namespace: str
     environment: dict[str, str]
 
@@ -69,15 +69,15 @@ class Helm:
 
 
 @asynccontextmanager
-async def on_the_embedded_api(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[tuple[Cluster, Path]]:
+async def on_the_embedded_api(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[tuple[Client, Path]]:
     async with embedded(folder) as running, running.client() as client:
         yield client, running.kubeconfig(folder)
 
 
 @asynccontextmanager
-async def on_a_real_one(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[tuple[Cluster, Path]]:
+async def on_a_real_one(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[tuple[Client, Path]]:
     path: Path = request.getfixturevalue("control_plane").kubeconfig
-    async with Http(kubeconfig({}, path=path).server, random.Random(1)) as client:
+    async with HttpClient(load_kubeconfig({}, path=path).rest_config, random.Random(1)) as client:
         yield client, path
         with contextlib.suppress(ApiError):  # most tests have made none
             await client.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", KITES))

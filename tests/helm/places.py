@@ -14,11 +14,11 @@ from pathlib import Path
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import NotFound
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet.kubelet import end_everything
+from tarragon.localcluster.kubelet.kubelet import end_all_containers
 from tests.conftest import ROOT
 from tools.controlplane import ControlPlane
 
@@ -45,7 +45,7 @@ async def running(words: Sequence[str], home: Path) -> AsyncIterator[None]:
 async def on_the_embedded_cluster(home: Path) -> AsyncIterator[tuple[Path, str]]:
     async with running(["up"], home):
         yield home / "kubeconfig", "local"
-    await end_everything(home / "node", SystemClock())
+    await end_all_containers(home / "node", SystemClock())
 
 
 @asynccontextmanager
@@ -54,8 +54,8 @@ async def on_a_real_one(plane: ControlPlane, home: Path) -> AsyncIterator[tuple[
     async with running(["node", "--kubeconfig", str(plane.kubeconfig), "--name", node], home):
         yield plane.kubeconfig, node
     for folder in nodes_in(home):
-        await end_everything(folder, SystemClock())
-    async with Http(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1)) as client:
+        await end_all_containers(folder, SystemClock())
+    async with HttpClient(load_kubeconfig({}, path=plane.kubeconfig).rest_config, random.Random(1)) as client:
         with contextlib.suppress(NotFound):
             await client.delete(NODES, Key("", node))
 

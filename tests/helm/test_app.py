@@ -16,9 +16,9 @@ import pytest
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import ApiError, NotFound
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.port import Selection
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.port import Selector
 from tarragon.kube.core import NAMESPACES, PODS, SECRETS
 from tarragon.kube.meta import Key, Resource
 from tests.helm.conftest import Helm
@@ -46,12 +46,12 @@ class Place:
 
     async def colours(self) -> list[str]:
         """Of the pods that run and are to go on."""
-        pods = (await self.helm.cluster.list(PODS.reading(dict), Selection(self.helm.namespace, "app=one"))).items
+        pods = (await self.helm.cluster.list(PODS.with_model(dict), Selector(self.helm.namespace, "app=one"))).items
         staying = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
         return sorted(each["value"] for pod in staying for each in pod["spec"]["containers"][0]["env"][:1])
 
     async def read(self, resource: Resource[Any], name: str = "one") -> Json:
-        found: Json = await self.helm.cluster.get(resource.reading(dict), Key(self.helm.namespace, name))
+        found: Json = await self.helm.cluster.get(resource.with_model(dict), Key(self.helm.namespace, name))
         return found
 
 
@@ -66,7 +66,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         site = on_the_embedded_cluster(home)
     async with site as (config, node):
         environment = {"HOME": str(user), "KUBECONFIG": str(config), "PATH": os.environ["PATH"]}
-        async with Http(kubeconfig({}, path=config).server, random.Random(1)) as client:
+        async with HttpClient(load_kubeconfig({}, path=config).rest_config, random.Random(1)) as client:
             helm = Helm(client, f"app-{uuid.uuid4().hex[:8]}", environment)
             yield Place(helm, node)
             with contextlib.suppress(ApiError):
@@ -74,10 +74,10 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
                 await emptied(client, helm.namespace)
 
 
-async def emptied(client: Http, namespace: str) -> None:
+async def emptied(client: HttpClient, namespace: str) -> None:
     """Its node must end its pods before it goes itself."""
     async with asyncio.timeout(60):
-        while (await client.list(PODS, Selection(namespace))).items:
+        while (await client.list(PODS, Selector(namespace))).items:
             await SystemClock().sleep(0.1)
 
 

@@ -27,7 +27,7 @@ async def upgrade(helm: Helm, *options: str) -> str:
 
 
 async def read(helm: Helm, resource: Resource[Any], name: str = "one") -> Json:
-    return await helm.cluster.get(resource.reading(dict), Key(helm.namespace, name))
+    return await helm.cluster.get(resource.with_model(dict), Key(helm.namespace, name))
 
 
 async def is_there(helm: Helm, resource: Resource[Any]) -> bool:

@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 from tarragon.job.conditions import (
     ADMITTED,
-    CLASSIC,
     CREATED,
     FAILED,
     RESTARTING,
     RUNNING,
     SUCCEEDED,
     SUSPENDED,
+    TRAINING_OPERATOR_CONDITIONS,
     Conditions,
-    Said,
-    with_condition,
-    without_condition,
+    ConditionUpdate,
+    remove_condition,
+    set_condition,
 )
 
 T0 = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
@@ -26,7 +26,7 @@ T1 = T0 + dt.timedelta(minutes=1)
 
 def said(*kinds: str, known: Conditions = (), at: dt.datetime = T0) -> Conditions:
     for kind in kinds:
-        known = with_condition(known, Said(kind, True, f"TFJob{kind}", kind), at)
+        known = set_condition(known, ConditionUpdate(kind, True, f"TFJob{kind}", kind), at)
     return known
 
 
@@ -49,9 +49,9 @@ def test_the_same_words_twice_change_nothing() -> None:
 
 
 def test_other_words_alone_keep_the_time_of_transition() -> None:
-    known = with_condition(said(CREATED), Said(CREATED, True, "Other", "words"), T1)
+    known = set_condition(said(CREATED), ConditionUpdate(CREATED, True, "Other", "words"), T1)
 
-    assert (known[0].changed, known[0].updated) == (T0, T1)
+    assert (known[0].last_transition_time, known[0].last_update_time) == (T0, T1)
 
 
 def test_running_and_restarting_exclude_each_other() -> None:
@@ -72,7 +72,7 @@ def test_a_suspension_turns_what_ran_to_false() -> None:
 
 
 def test_after_a_suspension_the_job_may_run_again() -> None:
-    resumed = with_condition(said(RUNNING, SUSPENDED), Said(SUSPENDED, False, "TFJobResumed", ""), T1)
+    resumed = set_condition(said(RUNNING, SUSPENDED), ConditionUpdate(SUSPENDED, False, "TFJobResumed", ""), T1)
 
     assert shown(said(RUNNING, known=resumed)) == [(SUSPENDED, False), (RUNNING, True)]
 
@@ -86,14 +86,16 @@ def test_what_has_ended_stays_so() -> None:
 
 
 def test_a_condition_of_our_own_can_be_taken_back() -> None:
-    assert shown(without_condition(said(ADMITTED, CREATED), ADMITTED)) == [(CREATED, True)]
+    assert shown(remove_condition(said(ADMITTED, CREATED), ADMITTED)) == [(CREATED, True)]
 
 
-@given(st.lists(st.tuples(st.sampled_from([*sorted(CLASSIC), ADMITTED]), st.booleans()), max_size=12))
+@given(
+    st.lists(st.tuples(st.sampled_from([*sorted(TRAINING_OPERATOR_CONDITIONS), ADMITTED]), st.booleans()), max_size=12)
+)
 def test_whatever_is_said_no_type_is_there_twice_and_at_most_one_end(words: list[tuple[str, bool]]) -> None:
     known: Conditions = ()
     for kind, is_true in words:
-        known = with_condition(known, Said(kind, is_true, kind, ""), T0)
+        known = set_condition(known, ConditionUpdate(kind, is_true, kind, ""), T0)
 
     types = [condition.type for condition in known]
     assert len(types) == len(set(types))

@@ -10,43 +10,43 @@ from hypothesis import strategies as st
 
 from tarragon.job import classic
 from tarragon.job.encoding import (
-    Recalled,
-    Summary,
-    admission_fields,
-    foreign_fields,
-    read_status,
-    recall,
-    state_word,
-    tarragon_fields,
+    DecodedStatus,
+    StatusSummary,
+    decode_status,
+    decode_status_and_notes,
+    display_state,
+    encode_admission,
+    encode_status,
+    unknown_fields,
 )
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import (
     Admission,
+    AdmissionBackoff,
+    Blocker,
     Condition,
+    DiscardedAdmission,
     FirstFailure,
     JobStatus,
-    Obstacle,
-    RefusedAdmission,
-    ReplicaCounts,
+    ReplicaStatus,
     RestartRecord,
-    Retry,
-    Wait,
+    WaitReason,
 )
 from tarragon.kube.codec import encode
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
-SUMMARY = Summary(
+SUMMARY = StatusSummary(
     generation="kubeflow.org/v1", observed_generation=3, state="Running", total=4, workers=3, selector="a=b"
 )
 
 
 def written(status: JobStatus) -> Any:
     """The whole status as JSON would carry it."""
-    fields: dict[str, Any] = {**classic.write(None, status), "tarragon": tarragon_fields(status, SUMMARY)}  # type: ignore[arg-type]
+    fields: dict[str, Any] = {**classic.status_fields(None, status), "tarragon": encode_status(status, SUMMARY)}  # type: ignore[arg-type]
     if status.admission is not None:
-        fields["tarragon"]["admission"] = admission_fields(status.admission)
+        fields["tarragon"]["admission"] = encode_admission(status.admission)
     return json.loads(encode(fields))
 
 
@@ -56,28 +56,39 @@ def workers(*indexes: int) -> list[Replica]:
 
 FULL = JobStatus(
     phase=Phase.RUNNING,
-    conditions=(Condition(type="Running", is_true=True, reason="R", message="m", updated=NOW, changed=NOW),),
-    counts={PS: ReplicaCounts(active=1), WORKER: ReplicaCounts(active=2, succeeded=1, failed=3)},
-    started=NOW,
-    completed=NOW + dt.timedelta(hours=1),
+    conditions=(
+        Condition(
+            type="Running", is_true=True, reason="R", message="m", last_update_time=NOW, last_transition_time=NOW
+        ),
+    ),
+    replica_statuses={PS: ReplicaStatus(active=1), WORKER: ReplicaStatus(active=2, succeeded=1, failed=3)},
+    start_time=NOW,
+    completion_time=NOW + dt.timedelta(hours=1),
     admission=Admission(
-        queued=NOW + dt.timedelta(microseconds=7),
-        admitted=NOW,
+        queued_at=NOW + dt.timedelta(microseconds=7),
+        admitted_at=NOW,
         size={PS: 1, WORKER: 3},
         nodes={Replica(PS, 0): "a", **dict(zip(workers(0, 1, 2), ["a", "b", "a"], strict=True))},
-        wait=Wait(code="InsufficientResources", message="short of 2 nvidia.com/gpu"),
-        retry=Retry(count=3, after=NOW + dt.timedelta(minutes=4)),
-        refused=RefusedAdmission(at=NOW, message="node a has no room for worker-0"),
+        wait=WaitReason(code="InsufficientResources", message="short of 2 nvidia.com/gpu"),
+        backoff=AdmissionBackoff(attempts=3, not_before=NOW + dt.timedelta(minutes=4)),
+        discarded=DiscardedAdmission(at=NOW, message="node a has no room for worker-0"),
     ),
-    obstacle=Obstacle(since=NOW, reason="Refused", message="exceeded quota: q"),
+    blocker=Blocker(since=NOW, reason="Refused", message="exceeded quota: q"),
     restarts={
         Replica(WORKER, 0): RestartRecord(
-            count=2, disruptions=1, in_place=4, uid="u", in_place_of_uid=1, has_ended=True, exit_code=137, at=NOW
+            pod_restarts=2,
+            disruptions=1,
+            container_restarts=4,
+            pod_uid="u",
+            container_restarts_of_pod=1,
+            is_pod_end_counted=True,
+            exit_code=137,
+            ended_at=NOW,
         ),
-        Replica(WORKER, 2): RestartRecord(count=1, reason="Evicted"),
+        Replica(WORKER, 2): RestartRecord(pod_restarts=1, reason="Evicted"),
     },
-    finished=frozenset({*workers(0, 1, 4), Replica(PS, 0)}),
-    ready=2,
+    succeeded_replicas=frozenset({*workers(0, 1, 4), Replica(PS, 0)}),
+    running_replicas=2,
     first_failure=FirstFailure(replica=Replica(WORKER, 2), exit_code=1, reason="Error", message="last words", at=NOW),
 )
 
@@ -86,14 +97,14 @@ EMPTY = JobStatus(phase=Phase.RUNNING)
 
 
 def test_what_is_written_is_read_again() -> None:
-    assert recall(written(FULL)) == Recalled(status=FULL)
-    assert recall(written(EMPTY)) == Recalled(status=EMPTY)
+    assert decode_status_and_notes(written(FULL)) == DecodedStatus(status=FULL)
+    assert decode_status_and_notes(written(EMPTY)) == DecodedStatus(status=EMPTY)
 
 
 def test_what_a_later_version_wrote_beside_our_fields_is_told_apart_from_them() -> None:
-    ours = {**tarragon_fields(FULL, SUMMARY), "admission": {}}
+    ours = {**encode_status(FULL, SUMMARY), "admission": {}}
 
-    assert foreign_fields({**ours, "future": {"wings": 2}}) == {"future": {"wings": 2}}
+    assert unknown_fields({**ours, "future": {"wings": 2}}) == {"future": {"wings": 2}}
 
 
 def test_replicas_are_written_as_ranges_and_places_by_node() -> None:
@@ -121,21 +132,21 @@ def huge(number: int = 10_000) -> JobStatus:
     replicas = workers(*range(number))
     return JobStatus(
         admission=Admission(
-            queued=NOW,
-            admitted=NOW,
+            queued_at=NOW,
+            admitted_at=NOW,
             size={WORKER: number},
             nodes={replica: f"ip-10-0-{replica.index:05}.internal" for replica in replicas},
         ),
         restarts={
             replica: RestartRecord(
-                count=1 + replica.index % 7,
+                pod_restarts=1 + replica.index % 7,
                 exit_code=137,
                 reason="OOMKilled",
-                at=NOW + dt.timedelta(seconds=replica.index),
+                ended_at=NOW + dt.timedelta(seconds=replica.index),
             )
             for replica in replicas
         },
-        finished=frozenset(replicas[::2]),
+        succeeded_replicas=frozenset(replicas[::2]),
     )
 
 
@@ -146,20 +157,20 @@ def test_ten_thousand_replicas_stay_well_below_what_etcd_takes() -> None:
 def test_ten_thousand_replicas_of_a_usual_cluster_are_small() -> None:
     replicas = workers(*range(10_000))
     nodes = {replica: f"gpu-node-{replica.index // 8:04}" for replica in replicas}
-    status = JobStatus(admission=Admission(queued=NOW, admitted=NOW, size={WORKER: 10_000}, nodes=nodes))
+    status = JobStatus(admission=Admission(queued_at=NOW, admitted_at=NOW, size={WORKER: 10_000}, nodes=nodes))
 
     assert len(encode(written(status))) < 50_000
 
 
 def test_of_very_many_restarts_all_counts_are_kept_and_the_latest_details() -> None:
     before = huge()
-    after = read_status(written(before))
+    after = decode_status(written(before))
 
-    assert {replica: record.count for replica, record in after.restarts.items()} == {
-        replica: record.count for replica, record in before.restarts.items()
+    assert {replica: record.pod_restarts for replica, record in after.restarts.items()} == {
+        replica: record.pod_restarts for replica, record in before.restarts.items()
     }
     assert after.restarts[Replica(WORKER, 9_999)] == before.restarts[Replica(WORKER, 9_999)]
-    assert after.restarts[Replica(WORKER, 0)].at is None
+    assert after.restarts[Replica(WORKER, 0)].ended_at is None
 
 
 @pytest.mark.parametrize(
@@ -184,10 +195,10 @@ def test_a_part_that_somebody_garbled_counts_as_absent_and_the_rest_is_read(name
     raw = written(FULL)
     raw["tarragon"][name] = garbled
 
-    recalled = recall(raw)
+    recalled = decode_status_and_notes(raw)
 
     assert recalled.notes == (f"status.tarragon.{name} is invalid and counts as absent",)
-    assert recalled.status.counts == FULL.counts
+    assert recalled.status.replica_statuses == FULL.replica_statuses
     assert recalled.status.phase is Phase.RUNNING
 
 
@@ -207,12 +218,12 @@ json_values = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from([*tarragon_fields(FULL, SUMMARY), "admission"]), json_values), json_values)
+@given(st.dictionaries(st.sampled_from([*encode_status(FULL, SUMMARY), "admission"]), json_values), json_values)
 def test_no_status_whatsoever_raises(ours: dict[str, Any], other: Any) -> None:
     raw = {"conditions": other, "replicaStatuses": other, "startTime": other, "completionTime": other, "tarragon": ours}
 
-    assert isinstance(recall(raw), Recalled)
-    assert isinstance(recall(other), Recalled)
+    assert isinstance(decode_status_and_notes(raw), DecodedStatus)
+    assert isinstance(decode_status_and_notes(other), DecodedStatus)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +243,7 @@ def test_no_status_whatsoever_raises(ours: dict[str, Any], other: Any) -> None:
 def test_the_phase_is_what_the_conditions_say(true: list[str], state: Any, phase: Phase) -> None:
     conditions = [{"type": kind, "status": "True"} for kind in true]
 
-    assert read_status({"conditions": conditions, "tarragon": {"state": state}}).phase is phase
+    assert decode_status({"conditions": conditions, "tarragon": {"state": state}}).phase is phase
 
 
 @pytest.mark.parametrize(
@@ -249,7 +260,7 @@ def test_the_phase_is_what_the_conditions_say(true: list[str], state: Any, phase
     ],
 )
 def test_people_read_one_word(phase: Phase, waits: bool, word: str) -> None:  # noqa: FBT001 - a column of the table
-    assert state_word(JobStatus(phase=phase), waits=waits) == word
+    assert display_state(JobStatus(phase=phase), waits=waits) == word
 
 
 @pytest.mark.parametrize("state", ["Succeeded", "Failed"])
@@ -257,7 +268,7 @@ def test_people_read_one_word(phase: Phase, waits: bool, word: str) -> None:  # 
 def test_an_end_that_an_operator_without_conditions_wrote_is_an_end(phase: str, state: str) -> None:
     found = {"conditions": None, "controlPaused": False, "phase": phase, "reason": "", "state": state}
 
-    assert read_status(found).phase is Phase(state)
+    assert decode_status(found).phase is Phase(state)
 
 
 @pytest.mark.parametrize(
@@ -272,4 +283,4 @@ def test_an_end_that_an_operator_without_conditions_wrote_is_an_end(phase: str, 
     ],
 )
 def test_what_such_an_operator_wrote_of_a_job_that_goes_on_is_no_end(found: dict[str, Any]) -> None:
-    assert not read_status(found).phase.is_final
+    assert not decode_status(found).phase.is_final

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tarragon.kube.codec import decode
 from tarragon.kube.core import Node, Pod
-from tarragon.kube.meta import CustomObject, Struct
-from tarragon.kube.nesting import LEFT_OUT, MAX_DEPTH
+from tarragon.kube.meta import CustomObject, PartialObject
+from tarragon.kube.nesting import MAX_DEPTH, TOO_DEEP_PLACEHOLDER
 from tests.kube.test_nesting import depth, nested
 
 
-class Slim(Struct, frozen=True):
+class Slim(PartialObject, frozen=True):
     name: str = ""
     raw: msgspec.Raw = msgspec.Raw(b"null")
     count: int = 0
@@ -66,7 +66,7 @@ def test_a_job_whose_spec_is_too_deep_is_there_with_its_name_and_its_fault(level
     found = job(spec=nested(levels), status=b'{"tarragon":{"state":"Running"}}')
 
     assert found.metadata.name == "a"
-    assert found.spec_fault == f"is nested deeper than {MAX_DEPTH} levels"
+    assert found.spec_error == f"is nested deeper than {MAX_DEPTH} levels"
     assert depth(found.spec) == MAX_DEPTH
     assert found.status == {"tarragon": {"state": "Running"}}
 
@@ -75,7 +75,7 @@ def test_of_a_status_that_is_too_deep_all_else_counts() -> None:
     found = job(status=b'{"tarragon":{"state":"Running"},"zz":' + nested(2_000) + b"}")
 
     assert found.status["tarragon"] == {"state": "Running"}
-    assert found.spec_fault == ""
+    assert found.spec_error == ""
 
 
 @pytest.mark.parametrize("spec", [b'"\xff"', b"1e999", b'{"a":"\xed\xa0\x80"}'])
@@ -83,7 +83,7 @@ def test_a_spec_that_is_no_json_of_ours_is_absent_and_says_why(spec: bytes) -> N
     found = job(spec=spec)
 
     assert found.spec is None
-    assert found.spec_fault.startswith("can't be decoded: ")
+    assert found.spec_error.startswith("can't be decoded: ")
 
 
 @pytest.mark.parametrize("managed", [b'{"a":1}', b'[{"time":"never"}]', b"[" * 3_000 + b"]" * 3_000])
@@ -97,4 +97,4 @@ def test_managed_fields_that_are_too_deep_still_say_who_wrote_the_spec() -> None
     [found] = job(managed=entry).metadata.managed_fields
 
     assert (found.manager, found.api_version) == ("m", "kubeflow.org/v1")
-    assert LEFT_OUT in str(found.fields_v1["f:spec"])
+    assert TOO_DEEP_PLACEHOLDER in str(found.fields_v1["f:spec"])

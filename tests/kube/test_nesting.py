@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tarragon.kube.codec import decode, encode
-from tarragon.kube.nesting import LEFT_OUT, MAX_DEPTH, is_within, limited, within_limit
+from tarragon.kube.nesting import MAX_DEPTH, TOO_DEEP_PLACEHOLDER, is_depth_within, truncate_depth, with_limited_depth
 
 Json = Any
 NAMES = st.text('{}["\\a', max_size=3)
@@ -31,7 +31,7 @@ def depth(value: Json) -> int:
 
 def without_depths(value: Json, levels: int) -> Json:
     if isinstance(value, dict | list) and not levels:
-        return LEFT_OUT
+        return TOO_DEEP_PLACEHOLDER
     match value:
         case dict():
             return {name: without_depths(child, levels - 1) for name, child in value.items()}
@@ -50,14 +50,14 @@ def nested(levels: int) -> bytes:
 def test_a_text_is_within_as_many_levels_as_its_value_has(value: Json, levels: int, is_ascii: bool) -> None:  # noqa: FBT001 - drawn
     text = json.dumps(value, ensure_ascii=is_ascii).encode()
 
-    assert is_within(text, levels) == (depth(value) <= levels)
+    assert is_depth_within(text, levels) == (depth(value) <= levels)
 
 
 @given(VALUES, st.integers(1, 8), st.booleans())
 def test_a_limited_text_is_the_value_without_what_is_deeper(value: Json, levels: int, is_ascii: bool) -> None:  # noqa: FBT001 - drawn
     text = json.dumps(value, ensure_ascii=is_ascii, indent=1).encode()
 
-    assert json.loads(limited(text, levels)) == without_depths(value, levels)
+    assert json.loads(truncate_depth(text, levels)) == without_depths(value, levels)
 
 
 UNCLOSED = {
@@ -71,7 +71,7 @@ UNCLOSED = {
 @pytest.mark.parametrize("text", UNCLOSED.values(), ids=UNCLOSED)
 def test_a_text_that_never_closes_what_it_opens_costs_no_more_than_any_other(text: bytes) -> None:
     """A pattern that goes back over what it has read would take hours here."""
-    assert within_limit(text) == text or len(limited(text, MAX_DEPTH)) < len(text)
+    assert with_limited_depth(text) == text or len(truncate_depth(text, MAX_DEPTH)) < len(text)
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 985, 9_900, 250_000])
@@ -80,7 +80,7 @@ def test_a_value_without_a_schema_is_read_to_the_limit(model: type[Json], levels
     value = decode(nested(levels), model)
 
     assert depth(value) == MAX_DEPTH
-    assert LEFT_OUT.encode() in encode(value)
+    assert TOO_DEEP_PLACEHOLDER.encode() in encode(value)
 
 
 def test_at_the_limit_nothing_is_left_out() -> None:

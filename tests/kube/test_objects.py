@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.kube.codec import decode, encode, micro_timestamp, moment, timestamp
+from tarragon.kube.codec import decode, encode, format_micro_time, format_time, parse_time
 from tarragon.kube.core import PODS, Pod
-from tarragon.kube.event import MESSAGE_LIMIT, Event, ObjectReference, body
+from tarragon.kube.event import MESSAGE_LIMIT, Event, ObjectReference, event_object
 from tarragon.kube.meta import Key
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -38,14 +38,14 @@ def test_paths_are_those_of_the_api() -> None:
 
 
 def test_times_read_back_as_they_were_written() -> None:
-    assert moment(timestamp(NOON)) == NOON
-    assert micro_timestamp(NOON) == "2026-01-01T12:00:00.000000Z"
+    assert parse_time(format_time(NOON)) == NOON
+    assert format_micro_time(NOON) == "2026-01-01T12:00:00.000000Z"
 
 
 def test_years_have_four_digits() -> None:
-    assert timestamp(dt.datetime.min.replace(tzinfo=dt.UTC)) == "0001-01-01T00:00:00Z"
-    assert micro_timestamp(dt.datetime.min.replace(tzinfo=dt.UTC)) == "0001-01-01T00:00:00.000000Z"
-    assert micro_timestamp(NOON.replace(microsecond=45)) == "2026-01-01T12:00:00.000045Z"
+    assert format_time(dt.datetime.min.replace(tzinfo=dt.UTC)) == "0001-01-01T00:00:00Z"
+    assert format_micro_time(dt.datetime.min.replace(tzinfo=dt.UTC)) == "0001-01-01T00:00:00.000000Z"
+    assert format_micro_time(NOON.replace(microsecond=45)) == "2026-01-01T12:00:00.000045Z"
 
 
 BEYOND = [
@@ -59,40 +59,40 @@ BEYOND = [
 def test_a_time_that_utc_puts_beyond_the_calendar_is_written_as_its_end(text: str, written: str) -> None:
     found = decode(f'"{text}"', dt.datetime)
 
-    assert timestamp(found) == written
-    assert timestamp(moment(micro_timestamp(found))) == written
+    assert format_time(found) == written
+    assert format_time(parse_time(format_micro_time(found))) == written
 
 
 @pytest.mark.parametrize("text", [text for text, _ in BEYOND])
 def test_a_time_that_utc_puts_beyond_the_calendar_can_t_be_read(text: str) -> None:
     with pytest.raises(ValueError, match="year"):
-        moment(text)
+        parse_time(text)
 
 
 @given(st.datetimes(), st.integers(-1439, 1439))
 def test_every_time_can_be_written_and_read_again(naive: dt.datetime, minutes: int) -> None:
     at = naive.replace(tzinfo=dt.timezone(dt.timedelta(minutes=minutes)))
 
-    for text in (timestamp(at), micro_timestamp(at)):
-        assert abs(moment(text) - at) <= dt.timedelta(days=1)
+    for text in (format_time(at), format_micro_time(at)):
+        assert abs(parse_time(text) - at) <= dt.timedelta(days=1)
 
 
 @given(st.text() | st.from_regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,15}([-+][0-9]{2}:[0-9]{2}|Z)"))
 def test_what_is_no_time_is_a_value_error(text: str) -> None:
     with suppress(ValueError):
-        moment(text)
+        parse_time(text)
 
 
 def test_the_same_words_about_the_same_object_are_one_event() -> None:
-    once = Event(about=JOB, type="Normal", reason="Created", message="made pod a-0")
-    again = Event(about=JOB, type="Normal", reason="Created", message="made pod a-0")
-    other = Event(about=JOB, type="Normal", reason="Created", message="made pod a-1")
+    once = Event(involved_object=JOB, type="Normal", reason="Created", message="made pod a-0")
+    again = Event(involved_object=JOB, type="Normal", reason="Created", message="made pod a-0")
+    other = Event(involved_object=JOB, type="Normal", reason="Created", message="made pod a-1")
     assert once.name == again.name != other.name
 
 
 def test_a_message_is_cut_at_the_limit_of_the_server_and_stays_text() -> None:
-    event = Event(about=JOB, type="Warning", reason="Failed", message="ä" * MESSAGE_LIMIT)
-    message = body(event, NOON, "tarragon")["message"]
+    event = Event(involved_object=JOB, type="Warning", reason="Failed", message="ä" * MESSAGE_LIMIT)
+    message = event_object(event, NOON, "tarragon")["message"]
     assert len(message.encode()) == MESSAGE_LIMIT
     assert set(message) == {"ä"}
 

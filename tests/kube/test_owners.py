@@ -27,18 +27,18 @@ def owned(*references: dict[str, Any], namespace: str = "n") -> Pod:
 
 
 def test_a_pod_is_its_controllers() -> None:
-    assert owned(REFERENCE).metadata.controlled_by == JOB.as_owner
+    assert owned(REFERENCE).metadata.controller_identity == JOB.owner_identity
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1beta2", "v2"])
 def test_a_reference_by_another_version_of_the_api_names_the_same_job(version: str) -> None:
     pod = owned({**REFERENCE, "apiVersion": f"kubeflow.org/{version}"})
 
-    assert pod.metadata.controlled_by == JOB.as_owner
+    assert pod.metadata.controller_identity == JOB.owner_identity
 
 
 def test_a_pod_of_another_namespace_is_not_the_jobs() -> None:
-    assert owned(REFERENCE, namespace="other").metadata.controlled_by != JOB.as_owner
+    assert owned(REFERENCE, namespace="other").metadata.controller_identity != JOB.owner_identity
 
 
 @pytest.mark.parametrize(
@@ -60,16 +60,16 @@ def test_a_pod_of_another_namespace_is_not_the_jobs() -> None:
     ids=str,
 )
 def test_a_reference_that_differs_in_group_kind_name_or_uid_names_another_object(wrong: dict[str, str]) -> None:
-    assert owned({**REFERENCE, **wrong}).metadata.controlled_by != JOB.as_owner
+    assert owned({**REFERENCE, **wrong}).metadata.controller_identity != JOB.owner_identity
 
 
 def test_an_owner_that_is_not_the_controller_owns_nothing_here() -> None:
     controller = {**REFERENCE, "name": "b", "uid": "u-2"}
     second = {**REFERENCE, "controller": False}
 
-    assert owned(second).metadata.controlled_by is None
-    assert owned().metadata.controlled_by is None
-    assert owned(second, controller).metadata.controlled_by != JOB.as_owner
+    assert owned(second).metadata.controller_identity is None
+    assert owned().metadata.controller_identity is None
+    assert owned(second, controller).metadata.controller_identity != JOB.owner_identity
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tarragon.kube.podtemplate import checked, definitions, main_container
-from tarragon.kube.reader import Notes, Reader
+from tarragon.kube.podtemplate import main_container, type_schemas, validated
+from tarragon.kube.reader import CollectedProblems, FieldReader
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-def check(value: Any) -> tuple[Any, Notes]:
-    notes = Notes()
-    return checked(Reader(value, "template", notes)), notes
+def check(value: Any) -> tuple[Any, CollectedProblems]:
+    notes = CollectedProblems()
+    return validated(FieldReader(value, "template", notes)), notes
 
 
 def test_the_table_is_what_kubernetes_says() -> None:
@@ -25,9 +25,9 @@ def test_the_table_is_what_kubernetes_says() -> None:
 
 
 def test_the_table_knows_every_type_that_it_names() -> None:
-    for definition in definitions().values():
+    for definition in type_schemas().values():
         kinds = {kind.lstrip("[{") for kind in definition.fields.values()}
-        assert all(kind in definitions() or kind[0].islower() for kind in kinds)
+        assert all(kind in type_schemas() or kind[0].islower() for kind in kinds)
 
 
 def test_a_sound_template_comes_back_without_its_nulls() -> None:
@@ -42,7 +42,7 @@ def test_a_sound_template_comes_back_without_its_nulls() -> None:
         "metadata": {"labels": {"a": "b"}},
         "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}]},
     }
-    assert notes == Notes()
+    assert notes == CollectedProblems()
 
 
 def test_what_is_of_a_wrong_type_is_left_out_and_told() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.kube.reader import Notes, Reader, described, joined, nearest
+from tarragon.kube.reader import CollectedProblems, FieldReader, describe_value, join_path, nearest_name
 
 
 class Fruit(StrEnum):
@@ -13,11 +13,11 @@ class Fruit(StrEnum):
     PEAR = "Pear"
 
 
-def reader(value: Any) -> Reader:
-    return Reader(value, "a", Notes())
+def reader(value: Any) -> FieldReader:
+    return FieldReader(value, "a", CollectedProblems())
 
 
-def told(found: Reader) -> list[str]:
+def told(found: FieldReader) -> list[str]:
     return [str(problem) for problem in found.notes.problems]
 
 
@@ -26,7 +26,7 @@ def told(found: Reader) -> list[str]:
     [("comand", "command"), ("COMMAND", "command"), ("cleanpodpolicy", "cleanPodPolicy"), ("zebra", None), ("", None)],
 )
 def test_the_nearest_name_is_the_one_that_was_probably_meant(name: str, meant: str | None) -> None:
-    assert nearest(name, ["command", "args", "cleanPodPolicy"]) == meant
+    assert nearest_name(name, ["command", "args", "cleanPodPolicy"]) == meant
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_the_nearest_name_is_the_one_that_was_probably_meant(name: str, meant: s
     ],
 )
 def test_a_path_is_written_as_a_user_would(path: str, name: str, whole: str) -> None:
-    assert joined(path, name) == whole
+    assert join_path(path, name) == whole
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_a_path_is_written_as_a_user_would(path: str, name: str, whole: str) -> 
     ],
 )
 def test_a_value_is_described_in_words_that_fit_a_sentence(value: Any, words: str) -> None:
-    assert described(value) == words
+    assert describe_value(value) == words
 
 
 def test_missing_values_are_no_problem() -> None:
     missing = reader({}).field("b").field("c")
 
-    assert (missing.text(), missing.whole(), missing.truth(), missing.texts()) == ("", None, False, {})
-    assert missing.one_of(Fruit, Fruit.PEAR) is Fruit.PEAR
+    assert (missing.string(), missing.integer(), missing.boolean(), missing.string_map()) == ("", None, False, {})
+    assert missing.enum(Fruit, Fruit.PEAR) is Fruit.PEAR
     assert (list(missing.items()), list(missing.fields()), told(missing)) == ([], [], [])
 
 
@@ -72,14 +72,14 @@ def test_a_whole_number_is_neither_a_truth_nor_a_float_nor_text() -> None:
     for value in (True, 1.0, "1", [1]):
         found = reader(value)
 
-        assert found.whole() is None
+        assert found.integer() is None
         assert len(told(found)) == 1
 
 
 def test_a_choice_in_other_capitals_gets_the_right_ones() -> None:
     found = reader("apple")
 
-    assert found.one_of(Fruit, Fruit.PEAR) is Fruit.PEAR
+    assert found.enum(Fruit, Fruit.PEAR) is Fruit.PEAR
     assert told(found) == ['a: must be Apple or Pear, not the text "apple"; did you mean Apple?']
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tarragon.kube.selectors import field_paths, field_selector, from_match_labels, label_selector
+from tarragon.kube.selectors import field_paths, label_selector_as_predicate, parse_field_selector, parse_label_selector
 
 WEB = {"app": "web", "tier": "front"}
 
@@ -28,7 +28,7 @@ WEB = {"app": "web", "tier": "front"}
     ],
 )
 def test_a_label_selector_chooses_as_kubectl_does(selector: str, matches: bool) -> None:  # noqa: FBT001 - the expectation
-    assert label_selector(selector)(WEB) is matches
+    assert parse_label_selector(selector)(WEB) is matches
 
 
 @pytest.mark.parametrize(
@@ -46,18 +46,18 @@ def test_a_label_selector_chooses_as_kubectl_does(selector: str, matches: bool) 
 )
 def test_a_selector_that_cannot_be_read_is_refused_in_a_real_servers_words(selector: str, words: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
-        label_selector(selector)
+        parse_label_selector(selector)
 
 
 def test_a_field_selector_compares_paths() -> None:
-    chosen = field_selector("metadata.name=a,status.phase!=Running")
+    chosen = parse_field_selector("metadata.name=a,status.phase!=Running")
     assert chosen({"metadata.name": "a", "status.phase": "Pending"})
     assert not chosen({"metadata.name": "a", "status.phase": "Running"})
     assert field_paths("metadata.name=a,status.phase!=Running") == {"metadata.name", "status.phase"}
 
 
 def test_match_expressions_mean_the_same_as_their_text() -> None:
-    chosen = from_match_labels(
+    chosen = label_selector_as_predicate(
         {
             "matchLabels": {"app": "web"},
             "matchExpressions": [

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.kube.yamltext import MOST_VALUES, read_yaml
+from tarragon.kube.yamltext import MAX_VALUES, read_yaml
 
 
 def value(text: str) -> Any:
@@ -88,7 +88,7 @@ def bomb(levels: int) -> str:
 def test_a_bomb_of_anchors_is_refused_before_it_goes_off() -> None:
     (problem,) = told(bomb(30))
 
-    assert f"has more than {MOST_VALUES} values once its anchors are expanded" in problem
+    assert f"has more than {MAX_VALUES} values once its anchors are expanded" in problem
     assert told(bomb(3)) == []
 
 

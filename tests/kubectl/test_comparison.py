@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tarragon.base.clock import SystemClock
-from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
+from tarragon.localcluster.daemon.cluster import LocalCluster, LocalClusterSettings
 from tarragon.localcluster.daemon.kubeconfig import kubeconfig
 from tarragon.localcluster.home.home import Home
 from tests.conftest import NEWEST_KUBECTL
@@ -30,7 +30,7 @@ async def embedded_cluster(folder: Path) -> Any:
     """All of it, but no node and no operator: as `tarragon up` has it before the first job."""
     home = Home(folder)
     home.prepare()
-    cluster = await LocalCluster.start(Settings(home=home), SystemClock())
+    cluster = await LocalCluster.start(LocalClusterSettings(home=home), SystemClock())
     try:
         yield yaml.safe_load(kubeconfig(cluster.url, home.ca.read_bytes(), home.read_token()))
     finally:

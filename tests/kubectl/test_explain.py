@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tarragon.frameworks.tensorflow.crd import crd
-from tarragon.frameworks.tensorflow.reference import MEANINGS
+from tarragon.frameworks.tensorflow.reference import DESCRIPTIONS
 from tests.kubectl.conftest import Kubectl
 from tests.localcluster_http.embedded import Embedded
 
@@ -27,4 +27,4 @@ async def test_explain_says_what_a_field_of_a_job_means(
     told = await kubectl("explain", f"tfjobs.{field}")
 
     assert f"FIELD: {field.rpartition('.')[2]} {type_}" in told
-    assert MEANINGS[field.rpartition(".")[2]] in " ".join(told.split())
+    assert DESCRIPTIONS[field.rpartition(".")[2]] in " ".join(told.split())

@@ -292,7 +292,7 @@ class Said:
         self.more = asyncio.Event()
         self.asked: list[LogOptions] = []
 
-    async def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
+    async def read_log(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
         assert pod["kind"] == "Pod"
         self.asked.append(options)
         yield b"first\n"

@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Pod
-from tarragon.localcluster.kubelet.pod.status import Verdict
-from tarragon.localcluster.kubelet.resources.bounds import Bounds, Used, bounds, eviction, too_much_memory
-from tarragon.localcluster.kubelet.resources.eviction_manager import LOOK_SECONDS, Overuse, size
-from tarragon.localcluster.kubelet.resources.sampler import Reading
+from tarragon.localcluster.kubelet.pod.status import PodFailure
+from tarragon.localcluster.kubelet.resources.bounds import (
+    PodLimits,
+    UsedResources,
+    eviction,
+    memory_warnings,
+    pod_limits,
+)
+from tarragon.localcluster.kubelet.resources.eviction_manager import CHECK_SECONDS, EvictionManager, disk_usage
+from tarragon.localcluster.kubelet.resources.sampler import UsageReading
 from tests.kubelet.builders import container_json, pod
 from tests.kubelet.world import Json, World
 
@@ -25,45 +31,45 @@ def limited(name: str = "main", **limits: str) -> Json:
     return container_json(name=name, resources={"limits": spelt})
 
 
-def reason_and_message(found: Verdict | None) -> tuple[str, str]:
+def reason_and_message(found: PodFailure | None) -> tuple[str, str]:
     assert found
     return found.reason, found.message
 
 
 def test_a_pod_without_limits_is_not_checked() -> None:
-    assert not bounds(pod("p", container_json(), volumes=[{"name": "scratch", "emptyDir": {}}]))
+    assert not pod_limits(pod("p", container_json(), volumes=[{"name": "scratch", "emptyDir": {}}]))
 
 
 def test_an_empty_dir_over_its_size_limit_evicts_the_pod() -> None:
     scratch = pod("p", volumes=[{"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}])
-    allowed = bounds(scratch)
+    allowed = pod_limits(scratch)
 
-    assert eviction(scratch, allowed, Used(empty_dirs={"scratch": MEBIBYTE})) is None
-    found = eviction(scratch, allowed, Used(empty_dirs={"scratch": MEBIBYTE + 1}))
+    assert eviction(scratch, allowed, UsedResources(empty_dirs={"scratch": MEBIBYTE})) is None
+    found = eviction(scratch, allowed, UsedResources(empty_dirs={"scratch": MEBIBYTE + 1}))
     assert reason_and_message(found) == ("Evicted", 'Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". ')
 
 
 def test_the_pod_limit_is_the_sum_of_its_container_limits() -> None:
     two = pod("p", limited("a", ephemeral_storage="1Mi"), limited("b", ephemeral_storage="2Mi"))
-    used = Used(logs={"a": MEBIBYTE // 2, "b": MEBIBYTE // 2}, rest=2 * MEBIBYTE)
+    used = UsedResources(logs={"a": MEBIBYTE // 2, "b": MEBIBYTE // 2}, rest=2 * MEBIBYTE)
 
-    assert eviction(two, bounds(two), used) is None
-    over = Used(logs=used.logs, rest=2 * MEBIBYTE + 1)
+    assert eviction(two, pod_limits(two), used) is None
+    over = UsedResources(logs=used.logs, rest=2 * MEBIBYTE + 1)
     words = f"Pod ephemeral local storage usage exceeds the total limit of containers {3 * MEBIBYTE}. "
-    assert reason_and_message(eviction(two, bounds(two), over)) == ("Evicted", words)
+    assert reason_and_message(eviction(two, pod_limits(two), over)) == ("Evicted", words)
 
 
 def test_a_pod_is_unlimited_if_one_of_its_containers_is() -> None:
     half = pod("p", limited("a", ephemeral_storage="1Mi"), container_json(name="b"))
 
-    assert eviction(half, bounds(half), Used(rest=10 * MEBIBYTE, logs={"a": 1, "b": 1})) is None
-    found = eviction(half, bounds(half), Used(logs={"a": MEBIBYTE + 1}))
+    assert eviction(half, pod_limits(half), UsedResources(rest=10 * MEBIBYTE, logs={"a": 1, "b": 1})) is None
+    found = eviction(half, pod_limits(half), UsedResources(logs={"a": MEBIBYTE + 1}))
     assert reason_and_message(found) == ("Evicted", 'Container a exceeded its local ephemeral storage limit "1Mi". ')
 
 
 def test_too_much_memory_is_reported_and_the_container_keeps_running() -> None:
-    warnings = too_much_memory(
-        Bounds(memory={"main": "1Mi", "other": "1Gi"}), Used(memory={"main": 3 * MEBIBYTE, "other": 7})
+    warnings = memory_warnings(
+        PodLimits(memory={"main": "1Mi", "other": "1Gi"}), UsedResources(memory={"main": 3 * MEBIBYTE, "other": 7})
     )
 
     assert list(warnings) == ["main"]
@@ -75,12 +81,12 @@ class Worker:
 
     def __init__(self, wanted: Pod) -> None:
         self.pod = wanted
-        self.verdicts: list[Verdict] = []
+        self.verdicts: list[PodFailure] = []
 
-    def running(self) -> Mapping[str, Path]:
+    def live_runs(self) -> Mapping[str, Path]:
         return {} if self.verdicts else {each.name: Path("/runs") / each.name for each in self.pod.spec.containers}
 
-    def end(self, verdict: Verdict) -> None:
+    def end(self, verdict: PodFailure) -> None:
         self.verdicts.append(verdict)
 
 
@@ -88,18 +94,18 @@ class Scene:
     """One node with a manual clock."""
 
     def __init__(self, folder: Path) -> None:
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.folder = NodeFolder(folder)
         self.events: list[tuple[str, str]] = []
         self.looks = 0
-        self.overuse = Overuse(self.folder, self.clock, self._tell, self._read)
+        self.overuse = EvictionManager(self.folder, self.clock, self._tell, self._read)
 
     def _tell(self, _: Pod, __: str, reason: str, message: str) -> None:
         self.events.append((reason, message))
 
-    def _read(self, runs: Mapping[str, Path]) -> Mapping[str, Reading]:
+    def _read(self, runs: Mapping[str, Path]) -> Mapping[str, UsageReading]:
         self.looks += 1
-        return {key: Reading(cpu=0, memory=5 * MEBIBYTE) for key in runs}
+        return {key: UsageReading(cpu=0, memory=5 * MEBIBYTE) for key in runs}
 
 
 @pytest.fixture
@@ -108,10 +114,10 @@ def scene(tmp_path: Path) -> Scene:
 
 
 async def test_too_much_memory_is_reported_once_per_run(scene: Scene) -> None:
-    scene.overuse.begins(Worker(pod("p", limited(memory="1Mi"))))
+    scene.overuse.add(Worker(pod("p", limited(memory="1Mi"))))
 
-    await scene.overuse.look()
-    await scene.overuse.look()
+    await scene.overuse.check()
+    await scene.overuse.check()
 
     assert scene.looks == 2
     assert [reason for reason, _ in scene.events] == ["MemoryLimitExceeded"]
@@ -119,10 +125,10 @@ async def test_too_much_memory_is_reported_once_per_run(scene: Scene) -> None:
 
 async def test_a_removed_pod_is_not_checked(scene: Scene) -> None:
     worker = Worker(pod("p", limited(memory="1Mi")))
-    scene.overuse.begins(worker)
-    scene.overuse.ends(worker)
+    scene.overuse.add(worker)
+    scene.overuse.remove(worker)
 
-    await scene.overuse.look()
+    await scene.overuse.check()
 
     assert (scene.looks, scene.events) == (0, [])
 
@@ -131,7 +137,7 @@ async def test_nothing_is_checked_while_no_pod_has_limits(scene: Scene) -> None:
     running = asyncio.create_task(scene.overuse.run())
     for _ in range(5):
         await asyncio.sleep(0)  # noqa: TID251 - lets the task run; no time passes
-        scene.clock.advance(LOOK_SECONDS)
+        scene.clock.advance(CHECK_SECONDS)
 
     assert scene.clock.next_due() is None
     running.cancel()
@@ -142,8 +148,8 @@ def test_the_size_of_a_folder_is_its_usage_on_disk(tmp_path: Path) -> None:
     (tmp_path / "deep/er/file").write_bytes(b"x" * MEBIBYTE)
     (tmp_path / "link").symlink_to("/usr")
 
-    assert MEBIBYTE <= size(tmp_path) < 2 * MEBIBYTE
-    assert size(tmp_path / "none-such") == 0
+    assert MEBIBYTE <= disk_usage(tmp_path) < 2 * MEBIBYTE
+    assert disk_usage(tmp_path / "none-such") == 0
 
 
 async def test_a_pod_that_fills_its_scratch_volume_is_evicted(world: World) -> None:
@@ -157,7 +163,7 @@ async def test_a_pod_that_fills_its_scratch_volume_is_evicted(world: World) -> N
 
     async with asyncio.timeout(60):
         while (evicted := await world.get())["status"]["phase"] != "Failed":
-            await kubelet.overuse.look()
+            await kubelet.eviction_manager.check()
             await asyncio.sleep(0.01)  # noqa: TID251 - a real process does not signal that its file has grown
 
     assert evicted["status"]["reason"] == "Evicted"

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.localcluster.daemon.certificates import certificates
+from tarragon.localcluster.daemon.certificates import ensure_certificates
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.probes import checks
-from tarragon.localcluster.kubelet.probes.checks import Request
-from tarragon.localcluster.kubelet.probes.results import Finding
+from tarragon.localcluster.kubelet.probes.checks import HttpRequest
+from tarragon.localcluster.kubelet.probes.results import ProbeResult
 
-WELL = Finding(is_well=True)
+WELL = ProbeResult(succeeded=True)
 
 
 @asynccontextmanager
@@ -36,21 +36,21 @@ async def answering(answer: bytes, tls: ssl.SSLContext | None = None) -> AsyncIt
         yield server.sockets[0].getsockname()[1]
 
 
-def request(port: int, scheme: str = "http") -> Request:
-    return Request(scheme=scheme, host="127.0.0.1", port=port, path="/x")
+def request(port: int, scheme: str = "http") -> HttpRequest:
+    return HttpRequest(scheme=scheme, host="127.0.0.1", port=port, path="/x")
 
 
 @pytest.mark.parametrize("status", [200, 204, 399])
 async def test_2xx_and_3xx_responses_succeed(status: int) -> None:
     async with answering(f"HTTP/1.1 {status} Whatever\r\nContent-Length: 0\r\n\r\n".encode()) as port:
-        assert await checks.http(request(port)) == WELL
+        assert await checks.probe_http(request(port)) == WELL
 
 
 @pytest.mark.parametrize("status", [100, 199, 400, 404, 503])
 async def test_other_status_codes_fail(status: int) -> None:
     async with answering(f"HTTP/1.1 {status} Whatever\r\n\r\n".encode()) as port:
         words = f"HTTP probe failed with statuscode: {status}"
-        assert await checks.http(request(port)) == Finding(is_well=False, words=words)
+        assert await checks.probe_http(request(port)) == ProbeResult(succeeded=False, output=words)
 
 
 @pytest.mark.parametrize(
@@ -63,26 +63,26 @@ async def test_other_status_codes_fail(status: int) -> None:
 )
 async def test_a_response_that_is_not_http_fails(answer: bytes, words: str) -> None:
     async with answering(answer) as port:
-        assert await checks.http(request(port)) == Finding(
-            is_well=False, words=f'Get "http://127.0.0.1:{port}/x": {words}'
+        assert await checks.probe_http(request(port)) == ProbeResult(
+            succeeded=False, output=f'Get "http://127.0.0.1:{port}/x": {words}'
         )
 
 
 async def test_certificates_are_not_verified(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.prepare()
-    files = certificates(home, SystemClock().now())
+    files = ensure_certificates(home, SystemClock().now())
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(files.chain, files.key)
 
     async with answering(b"HTTP/1.1 200 OK\r\n\r\n", tls) as port:
-        assert await checks.http(request(port, "https")) == WELL
+        assert await checks.probe_http(request(port, "https")) == WELL
 
 
 async def test_the_connection_is_closed_without_waiting_for_the_server(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.prepare()
-    files = certificates(home, SystemClock().now())
+    files = ensure_certificates(home, SystemClock().now())
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(files.chain, files.key)
     is_over = threading.Event()
@@ -98,7 +98,7 @@ async def test_the_connection_is_closed_without_waiting_for_the_server(tmp_path:
         server = asyncio.create_task(asyncio.to_thread(serve, listening))
         try:
             async with asyncio.timeout(60):
-                assert await checks.http(request(listening.getsockname()[1], "https")) == WELL
+                assert await checks.probe_http(request(listening.getsockname()[1], "https")) == WELL
         finally:
             is_over.set()
             await server
@@ -108,30 +108,30 @@ async def test_the_connection_is_closed_without_waiting_for_the_server(tmp_path:
 async def test_an_invalid_redirect_fails(location: str) -> None:
     async with answering(f"HTTP/1.1 302 Found\r\nLocation: {location}\r\n\r\n".encode()) as port:
         words = f'Get "http://127.0.0.1:{port}/x": failed to parse Location header "{location}"'
-        assert await checks.http(request(port)) == Finding(is_well=False, words=words)
+        assert await checks.probe_http(request(port)) == ProbeResult(succeeded=False, output=words)
 
 
 async def test_endless_redirects_fail() -> None:
     async with answering(b"HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n") as port:
-        found = await checks.http(request(port))
+        found = await checks.probe_http(request(port))
 
-    assert found.is_well is False
-    assert found.words.endswith("stopped after 10 redirects")
+    assert found.succeeded is False
+    assert found.output.endswith("stopped after 10 redirects")
 
 
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda port: checks.tcp("127.0.0.1", port),
-        lambda port: checks.http(request(port)),
+        lambda port: checks.probe_tcp("127.0.0.1", port),
+        lambda port: checks.probe_http(request(port)),
     ],
     ids=["tcp", "http"],
 )
-async def test_a_closed_port_is_reported_with_the_message_of_go(ask: Callable[[int], Awaitable[Finding]]) -> None:
+async def test_a_closed_port_is_reported_with_the_message_of_go(ask: Callable[[int], Awaitable[ProbeResult]]) -> None:
     async with answering(b"") as port:
         pass
 
     found = await ask(port)
 
-    assert found.is_well is False
-    assert f"dial tcp 127.0.0.1:{port}: connect: connection refused" in found.words
+    assert found.succeeded is False
+    assert f"dial tcp 127.0.0.1:{port}: connect: connection refused" in found.output

@@ -20,7 +20,7 @@ from tarragon.base.clock import SystemClock
 from tarragon.localcluster.kubelet.base import processes
 from tarragon.localcluster.kubelet.base.files import write_json
 from tarragon.localcluster.kubelet.shim import shim, shim_client
-from tarragon.localcluster.kubelet.shim.shim_client import Launch, Shims, State, program_in
+from tarragon.localcluster.kubelet.shim.shim_client import LaunchSpec, ShimClient, ShimState, compile_shim
 from tests.kubelet.waiting import eventually
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (stdout|stderr) ([FP]) (.*)")
@@ -31,13 +31,13 @@ class Ward:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.program = program_in(folder)
+        self.program = compile_shim(folder)
         self.name = secrets.token_hex(8)
         self.changes = asyncio.Event()
         self.shims = self._fresh()
 
-    def _fresh(self) -> Shims:
-        return Shims(self.program, SystemClock(), lambda _: self.changes.set())
+    def _fresh(self) -> ShimClient:
+        return ShimClient(self.program, SystemClock(), lambda _: self.changes.set())
 
     def home(self, number: int = 0) -> Path:
         return self.folder / f"container-{number}"
@@ -45,8 +45,8 @@ class Ward:
     def log(self, number: int = 0) -> Path:
         return self.folder / "logs" / f"{number}.log"
 
-    def launch(self, *argv: str, number: int = 0, cwd: str = "/", **env: str) -> Launch:
-        return Launch(
+    def launch(self, *argv: str, number: int = 0, cwd: str = "/", **env: str) -> LaunchSpec:
+        return LaunchSpec(
             identity=f"{self.name}.{number}",
             argv=argv,
             env={"PATH": os.environ["PATH"], **env},
@@ -58,14 +58,14 @@ class Ward:
     def start(self, *argv: str, number: int = 0, cwd: str = "/", **env: str) -> None:
         self.shims.start(self.home(number), self.launch(*argv, number=number, cwd=cwd, **env))
 
-    async def until(self, phase: str, number: int = 0) -> State:
+    async def until(self, phase: str, number: int = 0) -> ShimState:
         async with asyncio.timeout(60):
             while (state := self.shims.state(self.home(number))) is None or state.phase not in {phase, "exited"}:
                 await self.changes.wait()
                 self.changes.clear()
         return state
 
-    async def ended(self, number: int = 0) -> State:
+    async def ended(self, number: int = 0) -> ShimState:
         return await self.until("exited", number)
 
     async def says(self, text: str, number: int = 0) -> None:
@@ -84,7 +84,7 @@ class Ward:
         self.shims = self._fresh()
 
     def left_over(self) -> list[int]:
-        return processes.marked(f"{shim.MARK}={self.name}.".encode())
+        return processes.pids_with_mark(f"{shim.MARK_VARIABLE}={self.name}.".encode())
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ async def ward(tmp_path: Path) -> AsyncIterator[Ward]:
     ward = Ward(tmp_path)
     yield ward
     await ward.shims.close()
-    shim_client.end_marked(f"{shim.MARK}={ward.name}.".encode())
+    shim_client.kill_marked(f"{shim.MARK_VARIABLE}={ward.name}.".encode())
 
 
 def sh(script: str) -> tuple[str, str, str]:
@@ -259,7 +259,7 @@ async def test_background_processes_of_a_container_are_killed_with_it(ward: Ward
 
 def running(*argv: str) -> list[int]:
     cmdline = "\0".join(argv).encode() + b"\0"
-    return [pid for pid in processes.living() if command_line(pid) == cmdline]
+    return [pid for pid in processes.live_parents() if command_line(pid) == cmdline]
 
 
 def command_line(pid: int) -> bytes:
@@ -319,7 +319,7 @@ async def test_a_container_outlives_the_kubelet_and_is_adopted(ward: Ward) -> No
     await ward.says("ready")
 
     await ward.crash()
-    ward.shims.find(ward.home())
+    ward.shims.adopt(ward.home())
     ward.shims.stop(ward.home(), 30)
 
     assert (await ward.ended()).code == 9
@@ -331,7 +331,7 @@ async def test_the_exit_of_a_container_is_recorded_while_no_kubelet_runs(ward: W
 
     await ward.crash()
     await eventually(lambda: not ward.left_over())
-    ward.shims.find(ward.home())
+    ward.shims.adopt(ward.home())
 
     assert (await ward.ended()).code == 6
 
@@ -344,8 +344,8 @@ async def test_a_container_whose_shim_died_while_no_kubelet_ran_is_lost(ward: Wa
     await ward.crash()
 
     os.kill(state.shim.pid, signal.SIGKILL)
-    await eventually(lambda: state.main and state.main.pid not in processes.living())
-    ward.shims.find(ward.home())
+    await eventually(lambda: state.main and state.main.pid not in processes.live_parents())
+    ward.shims.adopt(ward.home())
     state = await ward.ended()
 
     assert (state.lost, state.code) == (True, 137)
@@ -361,7 +361,7 @@ async def test_a_reused_pid_is_not_mistaken_for_the_shim(ward: Ward) -> None:
         shim_of_old = {"pid": bystander.pid, "start": processes.start_time(bystander.pid)}
         write_json(home / "state.json", {"phase": "running", "boot": processes.boot_id(), "shim": shim_of_old})
 
-        ward.shims.find(home)
+        ward.shims.adopt(home)
         state = await ward.ended()
 
         assert state.lost
@@ -377,7 +377,7 @@ async def test_a_late_shim_of_an_abandoned_container_starts_nothing(ward: Ward) 
     launch = ward.launch("echo", "too late")
     spec = {"id": launch.identity, "argv": launch.argv, "env": {}, "cwd": "/", "log": str(ward.log()), "log_bytes": 99}
     write_json(home / "spec.json", {**spec, "grace": 1})  # the kubelet crashed here, before or after posix_spawn
-    ward.shims.find(home)
+    ward.shims.adopt(home)
     assert (await ward.ended()).void
 
     late = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", str(ward.program), str(home))
@@ -395,7 +395,7 @@ async def test_a_container_ends_when_its_folder_is_removed(ward: Ward) -> None:
 
     shutil.rmtree(ward.home())
 
-    await eventually(lambda: not ward.left_over() and state.shim and state.shim.pid not in processes.living())
+    await eventually(lambda: not ward.left_over() and state.shim and state.shim.pid not in processes.live_parents())
 
 
 async def test_two_shims_never_run_one_container(ward: Ward) -> None:

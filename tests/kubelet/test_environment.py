@@ -10,22 +10,22 @@ from tarragon.localcluster.kubelet.base.errors import CannotStart
 from tarragon.localcluster.kubelet.base.spec import Pod
 from tarragon.localcluster.kubelet.images.images import Environment
 from tarragon.localcluster.kubelet.pod import environment as env
-from tarragon.localcluster.kubelet.pod.environment import Machine
-from tarragon.localcluster.kubelet.volumes.sources import Sources
+from tarragon.localcluster.kubelet.pod.environment import MachineEnvironment
+from tarragon.localcluster.kubelet.volumes.sources import PodObjects
 from tests.kubelet.builders import container, container_json, pod
 
 NODE = {"cpu": 8000, "memory": 16 * 2**30 * 1000}
-MACHINE = Machine(caller={"PATH": "/bin", "HOME": "/home/me", "SECRET_TOKEN": "x"}, cpus=8, allocatable=NODE)
-SOURCES = Sources(
+MACHINE = MachineEnvironment(caller={"PATH": "/bin", "HOME": "/home/me", "SECRET_TOKEN": "x"}, cpus=8, allocatable=NODE)
+SOURCES = PodObjects(
     config_maps={"settings": {"lr": b"0.1", "steps": b"100"}},
     secrets={"keys": {"token": b"s3cret"}},
 )
 
 
-def declared(*variables: dict[str, Any], sources: Sources = SOURCES, **fields: Any) -> dict[str, str]:
+def declared(*variables: dict[str, Any], sources: PodObjects = SOURCES, **fields: Any) -> dict[str, str]:
     body = container_json(env=list(variables), **fields)
     described = pod("trainer", body, serviceAccountName="robot", metadata={"labels": {"app": "x"}, "annotations": {}})
-    return env.declared(described, container(**body), sources, NODE)
+    return env.manifest_variables(described, container(**body), sources, NODE)
 
 
 def test_a_variable_may_refer_to_earlier_ones() -> None:
@@ -47,7 +47,7 @@ def test_a_variable_may_refer_to_values_from_a_config_map() -> None:
 
 
 def test_env_wins_over_env_from_and_later_sources_over_earlier_ones() -> None:
-    sources = Sources(config_maps={"a": {"x": b"a", "y": b"a"}, "b": {"y": b"b", "z": b"b"}})
+    sources = PodObjects(config_maps={"a": {"x": b"a", "y": b"a"}, "b": {"y": b"b", "z": b"b"}})
 
     result = declared(
         {"name": "z", "value": "mine"},
@@ -134,7 +134,7 @@ def test_only_a_few_variables_of_the_caller_are_inherited(tmp_path: Path) -> Non
     (tmp_path / "bin").mkdir()
     (tmp_path / "pyvenv.cfg").touch()
 
-    result = env.base(MACHINE, Environment(folder=tmp_path))
+    result = env.machine_variables(MACHINE, Environment(folder=tmp_path))
 
     assert result == {
         "HOME": "/home/me",
@@ -149,14 +149,16 @@ def test_only_a_few_variables_of_the_caller_are_inherited(tmp_path: Path) -> Non
 def test_local_connections_between_replicas_bypass_proxies(spared: str) -> None:
     caller = {"https_proxy": "http://proxy:3128", **({"NO_PROXY": spared} if spared else {})}
 
-    result = env.base(Machine(caller=caller, cpus=1, allocatable={}), Environment(folder=Path("/e")))
+    result = env.machine_variables(
+        MachineEnvironment(caller=caller, cpus=1, allocatable={}), Environment(folder=Path("/e"))
+    )
 
     assert set(result["no_proxy"].split(",")) == {*filter(None, spared.split(",")), "127.0.0.1", "localhost"}
     assert result["NO_PROXY"] == result["no_proxy"]
 
 
 def test_a_container_without_gpus_sees_none_and_uses_few_threads() -> None:
-    assert env.training(container(), MACHINE, {}) == {
+    assert env.training_variables(container(), MACHINE, {}) == {
         "CUDA_VISIBLE_DEVICES": "-1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "TF_NUM_INTRAOP_THREADS": "1",
@@ -169,7 +171,7 @@ def test_a_container_without_gpus_sees_none_and_uses_few_threads() -> None:
 
 
 def test_a_container_sees_its_gpus_in_pci_bus_order() -> None:
-    result = env.training(container(), MACHINE, {"nvidia.com/gpu": ("GPU-a", "GPU-b")})
+    result = env.training_variables(container(), MACHINE, {"nvidia.com/gpu": ("GPU-a", "GPU-b")})
 
     assert (result["CUDA_VISIBLE_DEVICES"], result["CUDA_DEVICE_ORDER"]) == ("GPU-a,GPU-b", "PCI_BUS_ID")
     assert result["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
@@ -185,11 +187,11 @@ def test_a_container_sees_its_gpus_in_pci_bus_order() -> None:
     ],
 )
 def test_threads_follow_the_cpu_limit_up_to_the_cpus_of_the_machine(resources: dict[str, Any], threads: str) -> None:
-    assert env.training(container(resources=resources), MACHINE, {})["TF_NUM_INTRAOP_THREADS"] == threads
+    assert env.training_variables(container(resources=resources), MACHINE, {})["TF_NUM_INTRAOP_THREADS"] == threads
 
 
 def test_the_downward_api_has_the_addresses_of_the_pod_status() -> None:
     described = Pod(metadata=pod().metadata, spec=pod().spec, status={"hostIP": "10.0.0.7", "podIP": ""})
 
-    assert downward.field(described, "status.hostIP") == "10.0.0.7"
-    assert downward.field(described, "status.podIPs") == "127.0.0.1"
+    assert downward.field_value(described, "status.hostIP") == "10.0.0.7"
+    assert downward.field_value(described, "status.podIPs") == "127.0.0.1"

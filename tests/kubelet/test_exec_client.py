@@ -12,7 +12,12 @@ import pytest
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.shim import exec_server
 from tarragon.localcluster.kubelet.streaming import exec_client
-from tarragon.localcluster.kubelet.streaming.exec_client import CannotEnter, CannotExecute, Command, Inside
+from tarragon.localcluster.kubelet.streaming.exec_client import (
+    CannotConnect,
+    CannotExecute,
+    ContainerProcess,
+    ExecCommand,
+)
 from tests.kubelet.builders import container_json
 from tests.kubelet.test_containers import running
 from tests.kubelet.waiting import eventually
@@ -35,14 +40,14 @@ def _volume(fields: dict[str, Any]) -> dict[str, Any]:
     return {"volumes": [{"name": "data", "emptyDir": {}}]} if "volumeMounts" in fields else {}
 
 
-async def output(command: Inside) -> bytes:
+async def output(command: ContainerProcess) -> bytes:
     received = b""
     while data := await command.stdout.read():
         received += data
     return received
 
 
-async def until(command: Inside, text: bytes) -> bytes:
+async def until(command: ContainerProcess, text: bytes) -> bytes:
     received = b""
     async with asyncio.timeout(60):
         while text not in received:
@@ -81,27 +86,27 @@ async def test_megabytes_are_streamed_in_both_directions(world: World) -> None:
     run = await running_container(world)
     data = bytes(range(256)) * 40_000
 
-    async with await exec_client.start(run, Command(argv=["cat"], has_stdin=True)) as command:
+    async with await exec_client.start(run, ExecCommand(argv=["cat"], has_stdin=True)) as command:
         reading = asyncio.create_task(output(command))
         assert command.stdin
         await command.stdin.write(data)
-        await command.end_stdin()
+        await command.close_stdin()
 
         assert await reading == data
-        assert await command.code() == 0
+        assert await command.exit_code() == 0
 
 
 async def test_a_command_on_a_terminal_gets_the_window_size(world: World) -> None:
     run = await running_container(world)
 
-    async with await exec_client.start(run, Command(argv=["sh"], has_stdin=True, tty=True)) as command:
+    async with await exec_client.start(run, ExecCommand(argv=["sh"], has_stdin=True, tty=True)) as command:
         assert command.stdin
         command.stdin.resize(132, 43)
         await command.stdin.write(b"stty size; echo $TERM; exit 4\n")
 
         received = await output(command)
         assert b"43 132\r\nxterm\r\n" in received
-        assert await command.code() == 4
+        assert await command.exit_code() == 4
 
 
 async def test_a_command_is_killed_with_its_children_after_its_timeout(world: World, tmp_path: Path) -> None:
@@ -122,11 +127,11 @@ async def test_a_command_is_killed_with_its_children_after_its_timeout(world: Wo
 async def test_a_command_ends_with_its_container(world: World) -> None:
     run = await running_container(world, "echo up; trap 'exit 0' TERM; while :; do sleep 0.05; done")
 
-    async with await exec_client.start(run, Command(argv=["sh", "-c", "echo in; env -i sleep 999"])) as command:
+    async with await exec_client.start(run, ExecCommand(argv=["sh", "-c", "echo in; env -i sleep 999"])) as command:
         await until(command, b"in")
         await world.delete()
 
-        assert await command.code() == 137
+        assert await command.exit_code() == 137
     await world.vanished()
     assert not world.processes()
 
@@ -144,7 +149,7 @@ async def test_closing_a_terminal_sends_a_hangup(world: World, tmp_path: Path) -
     mark = tmp_path / "heard"
 
     script = f"trap 'echo yes > {mark}; exit' HUP; echo in; while :; do sleep 0.05; done"
-    async with await exec_client.start(run, Command(argv=["sh", "-c", script], tty=True)) as command:
+    async with await exec_client.start(run, ExecCommand(argv=["sh", "-c", script], tty=True)) as command:
         await until(command, b"in")
 
     await eventually(mark.exists)
@@ -154,14 +159,14 @@ async def test_commands_cannot_start_in_an_ended_container(world: World) -> None
     run = await running_container(world, "echo up")
     await world.until(lambda pod: pod["status"]["containerStatuses"][0]["state"].get("terminated"))
 
-    with pytest.raises(CannotEnter):
+    with pytest.raises(CannotConnect):
         await exec_client.run(run, ["true"], seconds=30)
 
 
 async def test_an_invalid_request_is_rejected_and_the_container_goes_on(world: World) -> None:
     run = await running_container(world)
     for nonsense in (b"hello\n", b'{"exec": 7}\n', b"[]\n", b'{"exec": ["true"], "tty": false}\n'):
-        with exec_client.short_way(run) as place:
+        with exec_client.short_path(run) as place:
             reader, writer = await asyncio.open_unix_connection(place / exec_server.SOCKET)
         writer.write(nonsense)
         async with asyncio.timeout(60):
@@ -189,7 +194,7 @@ async def test_attach_reaches_the_main_process_and_its_log_stays_complete(world:
         assert container.stdin
         await container.stdin.write(b"one\n")
         await until(container, b"got one")
-        await container.end_stdin()
+        await container.close_stdin()
         assert (await output(container)).endswith(b"bye\n")
 
     assert await world.log() == "up\ngot one\nbye\n"

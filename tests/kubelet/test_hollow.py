@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from tarragon.base.clock import ManualClock, SystemClock
+from tarragon.base.clock import FakeClock, SystemClock
 from tarragon.client.errors import AlreadyExists, Forbidden, NotFound, Unavailable
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.informer.reflector import Cache
-from tarragon.client.middleware.counted import Call, Counted
-from tarragon.client.port import Cluster, DeleteOptions, Selection
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.informer.reflector import Informer
+from tarragon.client.middleware.counted import CallResult, InstrumentedClient
+from tarragon.client.port import Client, DeleteOptions, Selector
 from tarragon.kube.core import NAMESPACES, NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
+from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
 from tarragon.localcluster.registry.api import Api
 from tests.kubelet.builders import container_json, pod_json
 from tests.kubelet.world import ANY_POD, World
@@ -32,13 +32,13 @@ Json = dict[str, Any]
 class HollowWorld(World):
     """A hollow node `n` with a manual clock."""
 
-    def __init__(self, api: Api, folder: Path, clock: ManualClock) -> None:
+    def __init__(self, api: Api, folder: Path, clock: FakeClock) -> None:
         super().__init__(api, folder)
         self.clock = clock
         self._hollow: asyncio.Task[None] | None = None
 
     async def begin(self, **settings: Any) -> None:
-        hollow = Hollow(self.cluster, HollowSettings(names=["n"], **settings), self.clock)
+        hollow = HollowKubelet(self.cluster, HollowSettings(names=["n"], **settings), self.clock)
         self._hollow = asyncio.create_task(hollow.run())
         await hollow.registered()
 
@@ -63,7 +63,7 @@ class HollowWorld(World):
 
 @pytest.fixture
 async def hollow(tmp_path: Path) -> AsyncIterator[HollowWorld]:
-    clock = ManualClock()
+    clock = FakeClock()
     world = HollowWorld(await Api.open(tmp_path / "state.db", clock), tmp_path, clock)
     with contextlib.suppress(AlreadyExists):
         await world.cluster.create(NAMESPACES, {"metadata": {"name": "default"}})
@@ -123,10 +123,10 @@ async def test_a_pod_without_annotations_runs_until_it_is_deleted(hollow: Hollow
     await hollow.pod()
     await hollow.phase("Running")
     seen: list[Json] = []
-    watch = Cache(hollow.cluster, ANY_POD, SystemClock(), jitter=random.Random(1))
-    watch.subscribe(lambda _key, _old, new: seen.append(new) if new else None)
+    watch = Informer(hollow.cluster, ANY_POD, SystemClock(), jitter=random.Random(1))
+    watch.add_event_handler(lambda _key, _old, new: seen.append(new) if new else None)
     watching = asyncio.create_task(watch.run())
-    await watch.synced()
+    await watch.wait_for_sync()
 
     hollow.clock.advance(1e6)
     await hollow.delete()
@@ -191,20 +191,20 @@ class Deletes:
     def __init__(self) -> None:
         self.count = 0
 
-    def called(self, call: Call) -> None:
+    def on_call(self, call: CallResult) -> None:
         self.count += call.verb == "delete"
 
-    def watch_began(self, resource: str) -> None: ...
+    def on_watch_started(self, resource: str) -> None: ...
 
-    def watch_brought(self, resource: str) -> None: ...
+    def on_watch_event(self, resource: str) -> None: ...
 
-    def watch_ended(self, resource: str, code: int) -> None: ...
+    def on_watch_ended(self, resource: str, code: int) -> None: ...
 
 
 async def test_a_pod_with_a_finalizer_is_not_deleted_repeatedly(hollow: HollowWorld) -> None:
     deletes = Deletes()
-    counted = Counted(hollow.cluster, hollow.clock, deletes)
-    running = asyncio.create_task(Hollow(counted, HollowSettings(names=["n"]), hollow.clock).run())
+    counted = InstrumentedClient(hollow.cluster, hollow.clock, deletes)
+    running = asyncio.create_task(HollowKubelet(counted, HollowSettings(names=["n"]), hollow.clock).run())
     await hollow.create("p", metadata={"finalizers": ["example.com/wait"]})
     await hollow.phase("Running")
 
@@ -243,7 +243,7 @@ async def test_pods_of_other_nodes_are_ignored(hollow: HollowWorld) -> None:
 
 async def test_five_hundred_nodes_of_one_hollow_kubelet_run_two_thousand_pods(hollow: HollowWorld) -> None:
     names = [f"n{number}" for number in range(500)]
-    kubelet = Hollow(hollow.cluster, HollowSettings(names=names, seconds=60), hollow.clock)
+    kubelet = HollowKubelet(hollow.cluster, HollowSettings(names=names, seconds=60), hollow.clock)
     running = asyncio.create_task(kubelet.run())
     phases: dict[Key, list[str]] = {}
     ended = asyncio.Event()
@@ -256,8 +256,8 @@ async def test_five_hundred_nodes_of_one_hollow_kubelet_run_two_thousand_pods(ho
         elif len(phases) == 2000 and all(len(each) == 2 for each in phases.values()):
             hollow.clock.advance(60)
 
-    watch = Cache(hollow.cluster, PODS, SystemClock(), jitter=random.Random(1))
-    watch.subscribe(note)
+    watch = Informer(hollow.cluster, PODS, SystemClock(), jitter=random.Random(1))
+    watch.add_event_handler(note)
     watching = asyncio.create_task(watch.run())
     for number in range(2000):
         node = names[number % 500]
@@ -271,7 +271,7 @@ async def test_five_hundred_nodes_of_one_hollow_kubelet_run_two_thousand_pods(ho
     assert len((await hollow.cluster.list(NODES)).items) == 500
 
 
-async def created(cluster: Cluster, pod: Json) -> None:
+async def created(cluster: Client, pod: Json) -> None:
     """A real API server rejects pods until a controller has created the namespace's service account."""
     async with asyncio.timeout(60):
         while True:
@@ -287,17 +287,17 @@ async def created(cluster: Cluster, pod: Json) -> None:
 async def test_on_a_real_control_plane_hollow_nodes_are_ready_and_run_scheduled_pods(
     control_plane: ControlPlane,
 ) -> None:
-    async with Http(kubeconfig({}, path=control_plane.kubeconfig).server, random.Random(1)) as cluster:
+    async with HttpClient(load_kubeconfig({}, path=control_plane.kubeconfig).rest_config, random.Random(1)) as cluster:
         namespace = "hollow"
         await cluster.create(NAMESPACES, {"metadata": {"name": namespace}})
         names = [f"hollow-{number}" for number in range(3)]
         settings = HollowSettings(names=names, labels={"test": "hollow"}, seconds=0)
-        running = asyncio.create_task(Hollow(cluster, settings, SystemClock()).run())
+        running = asyncio.create_task(HollowKubelet(cluster, settings, SystemClock()).run())
         pod = pod_json("p", container_json(), nodeName="", nodeSelector={"test": "hollow"}, restartPolicy="Never")
         pod["metadata"]["namespace"] = namespace
-        pods = Cache(cluster, PODS, SystemClock(), Selection(namespace=namespace), jitter=random.Random(1))
+        pods = Informer(cluster, PODS, SystemClock(), Selector(namespace=namespace), jitter=random.Random(1))
         ended = asyncio.Event()
-        pods.subscribe(lambda _key, _old, new: ended.set() if new is not None and new.is_finished else None)
+        pods.add_event_handler(lambda _key, _old, new: ended.set() if new is not None and new.is_finished else None)
         watching = asyncio.create_task(pods.run())
 
         await created(cluster, pod)
@@ -311,7 +311,7 @@ async def test_on_a_real_control_plane_hollow_nodes_are_ready_and_run_scheduled_
         await asyncio.gather(running, watching, return_exceptions=True)
         for name in names:
             await cluster.delete(NODES, Key("", name))
-        await cluster.delete(PODS, Key(namespace, "p"), DeleteOptions(grace_seconds=0))
+        await cluster.delete(PODS, Key(namespace, "p"), DeleteOptions(grace_period_seconds=0))
     assert over.status.phase == "Succeeded"
     assert over.spec.node_name in names
     assert all(node.is_ready for node in nodes.values())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.localcluster.kubelet.images.image_file import read_image_file, read_images
-from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, lacks_command
+from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, missing_command_problem
 
 
 def images(*patterns: str) -> ImageMap:
@@ -28,7 +28,7 @@ def images(*patterns: str) -> ImageMap:
     ],
 )
 def test_a_pattern_matches_all_spellings_of_an_image(pattern: str, image: str) -> None:
-    assert images(pattern).environment(image).folder == Path("/0")
+    assert images(pattern).environment_of(image).folder == Path("/0")
 
 
 @pytest.mark.parametrize(
@@ -40,16 +40,16 @@ def test_a_pattern_matches_all_spellings_of_an_image(pattern: str, image: str) -
     ],
 )
 def test_other_images_map_to_the_default(pattern: str, image: str) -> None:
-    assert images(pattern).environment(image).folder == Path("/default")
+    assert images(pattern).environment_of(image).folder == Path("/default")
 
 
 def test_the_first_matching_pattern_applies() -> None:
-    assert images("a/b:1", "a/*", "*").environment("a/b:1").folder == Path("/0")
-    assert images("a/b:1", "a/*", "*").environment("a/b:2").folder == Path("/1")
+    assert images("a/b:1", "a/*", "*").environment_of("a/b:1").folder == Path("/0")
+    assert images("a/b:1", "a/*", "*").environment_of("a/b:2").folder == Path("/1")
 
 
 def test_by_default_every_image_maps_to_tarragon_s_environment() -> None:
-    programs = ImageMap().environment("anything:1").programs
+    programs = ImageMap().environment_of("anything:1").bin_folder
 
     assert (programs / Path(sys.executable).name).samefile(sys.executable)
 
@@ -57,7 +57,7 @@ def test_by_default_every_image_maps_to_tarragon_s_environment() -> None:
 def test_a_folder_given_for_an_image_keeps_its_other_settings() -> None:
     known = ImageMap(rules=(("a/b", Environment(folder=Path("/old"), entrypoint=("run",))),))
 
-    environment = known.with_folders({"a/b": Path("/new")}).environment("a/b:1")
+    environment = known.with_folders({"a/b": Path("/new")}).environment_of("a/b:1")
 
     assert (environment.folder, environment.entrypoint) == (Path("/new"), ("run",))
 
@@ -66,7 +66,7 @@ def test_python_paths_of_an_image_map_to_the_environment_s_python(tmp_path: Path
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3").touch()
 
-    places = Environment(folder=tmp_path, paths={"/app": "src", "/data": "/mnt/data"}).places()
+    places = Environment(folder=tmp_path, paths={"/app": "src", "/data": "/mnt/data"}).local_paths()
 
     assert places["/usr/bin/python3"] == places["/usr/local/bin/python3"] == tmp_path / "bin/python3"
     assert "/usr/bin/python" not in places
@@ -74,7 +74,7 @@ def test_python_paths_of_an_image_map_to_the_environment_s_python(tmp_path: Path
 
 
 def test_a_container_without_a_command_or_known_entrypoint_is_a_problem() -> None:
-    problem = lacks_command("acme/x:1", [], ImageMap(), "spec.containers[0]")
+    problem = missing_command_problem("acme/x:1", [], ImageMap(), "spec.containers[0]")
 
     assert str(problem) == (
         "spec.containers[0].command: is missing, and the entrypoint of the image acme/x:1 is not known on this "
@@ -86,8 +86,8 @@ def test_a_container_without_a_command_or_known_entrypoint_is_a_problem() -> Non
 def test_a_command_or_a_known_entrypoint_is_enough() -> None:
     known = ImageMap(rules=(("acme/x", Environment(folder=Path("/e"), entrypoint=("run",))),))
 
-    assert lacks_command("acme/x:1", ["python"], ImageMap(), "") is None
-    assert lacks_command("acme/x:1", [], known, "") is None
+    assert missing_command_problem("acme/x:1", ["python"], ImageMap(), "") is None
+    assert missing_command_problem("acme/x:1", [], known, "") is None
 
 
 def test_images_yaml_is_read(tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_images_yaml_is_read(tmp_path: Path) -> None:
     found, problems = read_images(text, tmp_path)
 
     assert problems == []
-    assert found.environment("tensorflow/tensorflow:2").folder == tmp_path / "venvs/tf"
-    acme = found.environment("acme/train:1")
+    assert found.environment_of("tensorflow/tensorflow:2").folder == tmp_path / "venvs/tf"
+    acme = found.environment_of("acme/train:1")
     assert (acme.folder, acme.entrypoint, acme.workdir) == (Path("/opt/acme"), ("python", "/app/main.py"), "/app")
     assert (acme.env, acme.paths) == ({"LEVEL": "3"}, {"/app": "src"})
 
@@ -121,7 +121,7 @@ def test_all_problems_of_images_yaml_are_reported(tmp_path: Path) -> None:
         "c.entrypoint: must be a list of strings; for example [python, /app/main.py]",
         "d.env: must map strings to strings; put numbers in quotes",
     ]
-    assert found.environment("e").folder == Path("/fine")
+    assert found.environment_of("e").folder == Path("/fine")
 
 
 @pytest.mark.parametrize(

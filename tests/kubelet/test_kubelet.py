@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.base.clock import ManualClock, SystemClock
+from tarragon.base.clock import FakeClock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.client.errors import BadRequest
 from tarragon.kube.core import SERVICES
-from tarragon.localcluster.kubelet.kubelet import Kubelet, end_everything
-from tarragon.localcluster.kubelet.network.ports import allotted
+from tarragon.localcluster.kubelet.kubelet import Kubelet, end_all_containers
+from tarragon.localcluster.kubelet.network.ports import allocated_ports
 from tarragon.localcluster.kubelet.pod.logs import read
-from tarragon.localcluster.kubelet.pod.stored_logs import kept_logs
+from tarragon.localcluster.kubelet.pod.stored_logs import find_logs
 from tarragon.localcluster.kubelet.shim.shim_client import state_of
 from tests.kubelet.builders import container_json
 from tests.kubelet.waiting import eventually
@@ -194,7 +194,7 @@ async def test_a_lost_container_is_restarted_by_the_restart_policy(world: World)
 
 
 async def test_the_first_restart_is_immediate_and_later_ones_back_off(world: World) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     world.start_kubelet(clock)
     await world.run("echo run; exit 1", restartPolicy="OnFailure")
 
@@ -213,7 +213,7 @@ async def test_the_first_restart_is_immediate_and_later_ones_back_off(world: Wor
 
 
 async def test_a_back_off_survives_a_restart_of_the_kubelet(world: World) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     world.start_kubelet(clock)
     await world.run("exit 1", restartPolicy="OnFailure")
     await world.waiting("CrashLoopBackOff")
@@ -228,7 +228,7 @@ async def test_a_back_off_survives_a_restart_of_the_kubelet(world: World) -> Non
 
 
 async def test_only_the_logs_of_the_current_and_previous_run_are_kept(world: World) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     world.start_kubelet(clock)
     await world.run("echo $TARRAGON_CONTAINER_ID; exit 1", restartPolicy="OnFailure")
     await world.waiting("CrashLoopBackOff")
@@ -262,7 +262,7 @@ async def test_the_termination_message_of_a_failed_container_may_be_its_log(worl
 
 
 async def test_a_pod_is_ended_after_its_active_deadline(world: World) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     world.start_kubelet(clock)
     await world.run(FOREVER, activeDeadlineSeconds=60)
     await world.says("ready")
@@ -277,7 +277,7 @@ async def test_a_pod_is_ended_after_its_active_deadline(world: World) -> None:
 
 
 async def test_a_container_starts_once_its_missing_config_map_appears(world: World) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     world.start_kubelet(clock)
     source = [{"name": "LR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "lr"}}}]
     await world.run("echo lr is $LR", restartPolicy="Never", container={"env": source})
@@ -292,7 +292,7 @@ async def test_a_container_starts_once_its_missing_config_map_appears(world: Wor
 
 
 async def test_a_volume_that_cannot_be_mounted_is_reported_in_an_event(world: World) -> None:
-    world.start_kubelet(ManualClock())
+    world.start_kubelet(FakeClock())
     await world.run("true", volumes=[{"name": "data", "configMap": {"name": "none"}}])
 
     words = 'MountVolume.SetUp failed for volume "data" : configmap "none" not found'
@@ -303,7 +303,7 @@ async def test_a_volume_that_cannot_be_mounted_is_reported_in_an_event(world: Wo
 
 
 async def test_a_container_without_a_known_command_waits_with_a_remedy(world: World) -> None:
-    world.start_kubelet(ManualClock())
+    world.start_kubelet(FakeClock())
     await world.create("p", {"name": "main", "image": "acme/x:1"})
 
     message = await world.waiting("CreateContainerConfigError")
@@ -313,7 +313,7 @@ async def test_a_container_without_a_known_command_waits_with_a_remedy(world: Wo
 
 
 async def test_a_corrected_images_yaml_takes_effect_without_a_restart(world: World) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     images = world.folder / "images.yaml"
     images.write_text("acme/*: {folder: /no/such/environment}")
     world.start_kubelet(clock, images=images)
@@ -328,7 +328,7 @@ async def test_a_corrected_images_yaml_takes_effect_without_a_restart(world: Wor
 
 
 async def test_a_missing_working_directory_is_reported_with_a_remedy(world: World) -> None:
-    world.start_kubelet(ManualClock())
+    world.start_kubelet(FakeClock())
     await world.run("true", container={"workingDir": "/no/such/folder"})
 
     message = await world.waiting("CreateContainerConfigError")
@@ -440,7 +440,7 @@ async def test_two_pods_find_each_other_by_the_names_of_their_services(world: Wo
     await world.phase("Succeeded", "worker")
 
     assert await world.log("worker") == "hello worker\n"
-    ((address, port),) = allotted(world.folder / "node").items()
+    ((address, port),) = allocated_ports(world.folder / "node").items()
     assert (address.name, address.port) == ("job-ps-0", 2222)
     assert (await world.log("ps")).startswith(f"listening on 127.0.0.1 {port}\n")
 
@@ -455,7 +455,7 @@ async def test_ports_are_released_when_neither_pods_nor_services_need_them(world
     await world.delete()
     await world.vanished()
 
-    await eventually(lambda: allotted(world.folder / "node") == {})
+    await eventually(lambda: allocated_ports(world.folder / "node") == {})
 
 
 # Resources and devices
@@ -605,7 +605,7 @@ async def test_a_new_pod_waits_until_the_old_pod_of_its_name_has_ended(world: Wo
 
 
 async def test_a_pod_that_has_not_started_yet_can_be_deleted(world: World) -> None:
-    world.start_kubelet(ManualClock())
+    world.start_kubelet(FakeClock())
     await world.run("true", container={"envFrom": [{"configMapRef": {"name": "none"}}]})
     await world.waiting("CreateContainerConfigError")
 
@@ -624,7 +624,7 @@ async def test_the_logs_of_a_deleted_pod_are_kept(world: World) -> None:
     await eventually(lambda: not list((world.node / "pods").iterdir()))
     await world.stop_kubelet()
 
-    (kept,) = kept_logs(world.folder / "node", "default", "job=mnist")
+    (kept,) = find_logs(world.folder / "node", "default", "job=mnist")
 
     (run,) = kept.facts.runs
     assert (run.container, run.code, run.reason) == ("main", 4, "Error")
@@ -867,14 +867,14 @@ async def test_the_containers_of_a_stopped_kubelet_can_be_ended(world: World) ->
     await world.says("ready", "stubborn")
     await world.stop_kubelet()
 
-    await end_everything(world.node, SystemClock())
+    await end_all_containers(world.node, SystemClock())
 
     assert world.processes() == set()
     assert "bye\n" in await world.log("polite")
 
 
 async def test_ending_the_containers_of_a_node_without_a_folder_does_nothing(tmp_path: Path) -> None:
-    await end_everything(tmp_path / "none", SystemClock())
+    await end_all_containers(tmp_path / "none", SystemClock())
 
 
 # Reading logs
@@ -893,7 +893,7 @@ async def test_a_followed_log_continues_until_the_container_ends(world: World) -
 
 
 async def test_the_log_of_a_container_that_has_not_started_is_an_error(world: World) -> None:
-    world.start_kubelet(ManualClock())
+    world.start_kubelet(FakeClock())
     await world.run("true", container={"envFrom": [{"configMapRef": {"name": "none"}}]})
     await world.waiting("CreateContainerConfigError")
 

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.client.errors import BadRequest
 from tarragon.client.port import LogOptions
 from tarragon.localcluster.kubelet.base.files import write_json
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.pod import logs, stored_logs
-from tarragon.localcluster.kubelet.pod.logs import Wanted, follow, last_words, read
+from tarragon.localcluster.kubelet.pod.logs import LogSelection, follow, log_tail, read
 from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
-from tarragon.localcluster.kubelet.pod.stored_logs import PodFacts, RunFacts, kept_logs
+from tarragon.localcluster.kubelet.pod.stored_logs import PodFacts, RunFacts, find_logs
 from tarragon.localcluster.kubelet.shim import cri_log
 from tests.kubelet.builders import container_json, pod_json
 
@@ -32,7 +32,7 @@ def cri(text: str, *, second: int = 0, tag: str = "F") -> bytes:
 
 
 def read_log(log: Path, **wanted: Any) -> bytes:
-    return b"".join(read(log, Wanted(**wanted)))
+    return b"".join(read(log, LogSelection(**wanted)))
 
 
 def whole(log: Path, **wanted: Any) -> str:
@@ -75,7 +75,7 @@ def test_only_lines_after_a_time_are_shown(log: Path) -> None:
 
 
 def test_a_rotated_log_is_read_from_its_older_file(log: Path) -> None:
-    logs.older(log).write_bytes(cri("one") + cri("two"))
+    logs.rotated_log(log).write_bytes(cri("one") + cri("two"))
     log.write_bytes(cri("three") + cri("four"))
 
     assert whole(log) == "one\ntwo\nthree\nfour\n"
@@ -94,10 +94,10 @@ def test_any_output_is_read_back_and_its_tail_is_its_last_lines(
     """The log is written by the shim's code with a small limit, and read in small chunks."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "_CHUNK", chunk)
-        patch.setattr(cri_log, "CHUNK", 7)
+        patch.setattr(cri_log, "MAX_LINE_BYTES", 7)
         log = Path(folder, "0.log")
         source, sink = os.pipe()
-        stream = cri_log.Stream(source, b"stdout", cri_log.Log(str(log), limit))
+        stream = cri_log.CriStream(source, b"stdout", cri_log.LogWriter(str(log), limit))
         for text in texts:
             os.write(sink, text.encode() + b"\n")
             stream.read()
@@ -117,9 +117,9 @@ def test_any_output_is_read_back_and_its_tail_is_its_last_lines(
 def test_a_termination_message_from_the_log_is_limited(log: Path) -> None:
     log.write_bytes(b"".join(cri(f"line {number}") for number in range(200)))
 
-    assert last_words(log).splitlines() == [f"line {number}" for number in range(120, 200)]
+    assert log_tail(log).splitlines() == [f"line {number}" for number in range(120, 200)]
     log.write_bytes(cri("x" * 9000))
-    assert last_words(log) == "x" * 2047 + "\n"
+    assert log_tail(log) == "x" * 2047 + "\n"
 
 
 def put(log: Path, data: bytes) -> None:
@@ -128,17 +128,17 @@ def put(log: Path, data: bytes) -> None:
 
 
 def turn(log: Path) -> None:
-    log.rename(logs.older(log))
+    log.rename(logs.rotated_log(log))
 
 
 class Follower:
     """A reader that follows a log while it is written."""
 
     def __init__(self, log: Path, **wanted: Any) -> None:
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.ended = False
         self.text = ""
-        self._chunks = follow(log, Wanted(**wanted), lambda: self.ended, self.clock)
+        self._chunks = follow(log, LogSelection(**wanted), lambda: self.ended, self.clock)
         self.task = asyncio.create_task(self._read(self._chunks))
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> None:
@@ -148,7 +148,7 @@ class Follower:
     async def look(self) -> str:
         """The output after one more read."""
         await self.clock.sleep(0)
-        self.clock.advance(logs.LOOK_SECONDS)
+        self.clock.advance(logs.POLL_SECONDS)
         for _ in range(5):
             await self.clock.sleep(0)
         return self.text
@@ -226,7 +226,7 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.folder = NodeFolder(folder / "node/n")
         self.folder.prepare()
-        self.logs = NodeLogs(self.folder, ManualClock(NOW))
+        self.logs = NodeLogs(self.folder, FakeClock(NOW))
 
     def wrote(self, container: str, number: int, *lines: bytes) -> None:
         log = self.folder.pod_logs("default", "p", "u").log(container, number)
@@ -270,7 +270,7 @@ async def test_log_options_are_applied(node: Node) -> None:
     node.wrote("main", 0, *(cri(str(second), second=second) for second in range(3)))
 
     assert await node.read(tail_lines=1, timestamps=True) == "2026-11-21T10:00:02.000000000Z 2\n"
-    node.logs = NodeLogs(node.folder, ManualClock(NOW + dt.timedelta(seconds=3)))
+    node.logs = NodeLogs(node.folder, FakeClock(NOW + dt.timedelta(seconds=3)))
     assert await node.read(since_seconds=2) == "1\n2\n"
 
 
@@ -312,23 +312,23 @@ def keep(node: Node, name: str, **facts: Any) -> None:
     log.parent.mkdir(parents=True)
     log.write_bytes(cri(f"I was {name}"))
     runs = [RunFacts(container="main", number=0, code=3)]
-    write_json(folder.facts, PodFacts(namespace="default", name=name, uid=f"uid-{name}", runs=runs, **facts))
+    write_json(folder.pod_facts, PodFacts(namespace="default", name=name, uid=f"uid-{name}", runs=runs, **facts))
 
 
 def names(nodes: Path, **wanted: Any) -> list[str]:
-    return [pod.facts.name for pod in kept_logs(nodes, **wanted)]
+    return [pod.facts.name for pod in find_logs(nodes, **wanted)]
 
 
 def test_logs_of_deleted_pods_are_found_by_namespace_and_label(node: Node) -> None:
     keep(node, "b", created=2.0, removed=9.0, labels={"job": "x"})
     keep(node, "a", created=3.0, removed=9.0, labels={"job": "x"})
     keep(node, "c", created=1.0, labels={"job": "y"})
-    nodes = node.folder.shared
+    nodes = node.folder.home_nodes
 
     assert names(nodes) == ["c", "b", "a"]
     assert names(nodes, namespace="default", labels="job=x") == ["b", "a"]
     assert names(nodes, namespace="other") == []
-    (pod,) = kept_logs(nodes, labels="job=y")
+    (pod,) = find_logs(nodes, labels="job=y")
     assert (pod.facts.runs[0].code, whole(pod.log(pod.facts.runs[0]))) == (3, "I was c\n")
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tarragon.localcluster.kubelet.node.node import this_machine, visible
-from tarragon.localcluster.kubelet.pod.admission import Ledger
-from tarragon.localcluster.kubelet.pod.status import Verdict
+from tarragon.localcluster.kubelet.node.node import machine_capacity, visible_devices
+from tarragon.localcluster.kubelet.pod.admission import NodeAllocations
+from tarragon.localcluster.kubelet.pod.status import PodFailure
 from tests.kubelet.builders import container_json, pod
 
 GI = 2**30 * 1000
@@ -27,16 +27,16 @@ FOUND = ["GPU-aa", "GPU-ab", "GPU-b"]
     ],
 )
 def test_only_visible_gpus_are_offered(allowed: str | None, seen: tuple[str, ...]) -> None:
-    assert visible(FOUND, allowed) == seen
+    assert visible_devices(FOUND, allowed) == seen
 
 
 def test_the_machine_offers_the_resources_available_to_this_process() -> None:
-    offered = this_machine(("GPU-a",))
+    offered = machine_capacity(("GPU-a",))
 
     assert offered["cpu"] >= 1000
     assert offered["memory"] >= 2**28 * 1000
     assert offered["nvidia.com/gpu"] == 1000
-    assert "nvidia.com/gpu" not in this_machine()
+    assert "nvidia.com/gpu" not in machine_capacity()
 
 
 def asking(name: str, **amounts: Any) -> Any:
@@ -45,13 +45,13 @@ def asking(name: str, **amounts: Any) -> Any:
     )
 
 
-def ledger(*gpus: str) -> Ledger:
+def ledger(*gpus: str) -> NodeAllocations:
     capacity = {"cpu": 4000, "memory": 8 * GI, "pods": 3000, "nvidia.com/gpu": len(gpus) * 1000}
-    return Ledger(capacity, {"cpu"}, {"nvidia.com/gpu": gpus})
+    return NodeAllocations(capacity, {"cpu"}, {"nvidia.com/gpu": gpus})
 
 
 def reason(answer: object) -> str:
-    return answer.reason if isinstance(answer, Verdict) else ""
+    return answer.reason if isinstance(answer, PodFailure) else ""
 
 
 def test_pods_are_admitted_until_the_memory_is_allocated() -> None:
@@ -118,7 +118,7 @@ def test_an_init_container_gets_other_gpus_than_a_running_sidecar() -> None:
 
 def test_allocated_gpus_are_not_allocated_again() -> None:
     node = ledger("0", "1")
-    node.promise("before", {}, {"main": {"nvidia.com/gpu": ("0",)}})
+    node.allocate("before", {}, {"main": {"nvidia.com/gpu": ("0",)}})
 
     assert node.admit(asking("a", **{"nvidia.com_gpu": 1}), []) == {"main": {"nvidia.com/gpu": ("1",)}}
     assert reason(node.admit(asking("b", **{"nvidia.com_gpu": 1}), [])) in {
@@ -130,7 +130,7 @@ def test_allocated_gpus_are_not_allocated_again() -> None:
 def test_a_request_for_an_unknown_gpu_is_rejected() -> None:
     answer = ledger("0").admit(asking("a", **{"nvidia.com_gpu": 1}), ["9"])
 
-    assert answer == Verdict(
+    assert answer == PodFailure(
         reason="UnexpectedAdmissionError", message="Allocate failed due to 9: no such device on this node"
     )
 

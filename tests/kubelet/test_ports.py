@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.base.errors import TarragonError
 from tarragon.localcluster.kubelet.network import port_claims, ports
-from tarragon.localcluster.kubelet.network.ports import PortBook, allotted
-from tarragon.localcluster.kubelet.network.translate import Address
+from tarragon.localcluster.kubelet.network.ports import PortAllocator, allocated_ports
+from tarragon.localcluster.kubelet.network.translate import ServiceAddress
 from tests.kubelet.nobody import as_nobody, open_folder
 
 pytestmark = pytest.mark.filterwarnings("error::ResourceWarning")
 
 
-def address(name: str = "ps-0", port: int = 2222) -> Address:
-    return Address(namespace="default", name=name, port=port)
+def address(name: str = "ps-0", port: int = 2222) -> ServiceAddress:
+    return ServiceAddress(namespace="default", name=name, port=port)
 
 
 class Machine:
@@ -30,11 +30,11 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.registry = folder / "registry"
-        self.clock = ManualClock()
-        self._open: list[PortBook] = []
+        self.clock = FakeClock()
+        self._open: list[PortAllocator] = []
 
-    def home(self, name: str = "a") -> PortBook:
-        book = PortBook(self.folder / name, self.registry, self.clock)
+    def home(self, name: str = "a") -> PortAllocator:
+        book = PortAllocator(self.folder / name, self.registry, self.clock)
         self._open.append(book)
         return book
 
@@ -64,15 +64,15 @@ def everything_is_a_service(namespace: str, name: str) -> bool:
 def test_all_pods_get_the_same_local_port_for_an_address(machine: Machine) -> None:
     book = machine.home()
 
-    first = book.allot([address("ps-0"), address("worker-0")], "node/1")
-    second = book.allot([address("worker-0"), address("ps-0")], "node/2")
+    first = book.allocate([address("ps-0"), address("worker-0")], "node/1")
+    second = book.allocate([address("worker-0"), address("ps-0")], "node/2")
 
     assert first == second
     assert len(set(first.values())) == 2
 
 
 def test_ports_are_outside_the_ephemeral_range(machine: Machine) -> None:
-    (port,) = machine.home().allot([address()], "node/1").values()
+    (port,) = machine.home().allocate([address()], "node/1").values()
 
     low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     assert 20000 <= port <= 29999
@@ -80,18 +80,18 @@ def test_ports_are_outside_the_ephemeral_range(machine: Machine) -> None:
 
 
 def test_port_allocations_survive_the_kubelet(machine: Machine) -> None:
-    before = machine.home().allot([address()], "node/1")
+    before = machine.home().allocate([address()], "node/1")
 
-    after = machine.home().allot([address()], "node/1")
+    after = machine.home().allocate([address()], "node/1")
 
-    assert after == before == allotted(machine.folder / "a")
+    assert after == before == allocated_ports(machine.folder / "a")
 
 
 def test_two_homes_with_the_same_jobs_get_different_ports(machine: Machine) -> None:
     names = [address(f"worker-{index}") for index in range(50)]
 
-    one = machine.home("a").allot(names, "node/1")
-    other = machine.home("b").allot(names, "node/1")
+    one = machine.home("a").allocate(names, "node/1")
+    other = machine.home("b").allocate(names, "node/1")
 
     assert not set(one.values()) & set(other.values())
 
@@ -118,28 +118,28 @@ for index in range(30):
 
     assert [await racer.wait() for racer in racers] == [0] * 4
 
-    taken = [port for home in homes for port in allotted(home).values()]
+    taken = [port for home in homes for port in allocated_ports(home).values()]
     assert len(taken) == len(set(taken)) == 120
 
 
 def test_a_port_on_which_another_program_listens_is_not_allocated(machine: Machine) -> None:
-    (port,) = machine.home("a").allot([address()], "node/1").values()
+    (port,) = machine.home("a").allocate([address()], "node/1").values()
     shutil.rmtree(machine.folder / "a")
     shutil.rmtree(machine.registry)
 
     with socket.create_server(("127.0.0.1", port)):
-        (other,) = machine.home("a").allot([address()], "node/1").values()
+        (other,) = machine.home("a").allocate([address()], "node/1").values()
 
     assert other != port
 
 
 def test_an_idle_port_taken_by_another_program_is_replaced(machine: Machine) -> None:
     book = machine.home()
-    (port,) = book.allot([address()], "node/1").values()
+    (port,) = book.allocate([address()], "node/1").values()
     book.release("node/1")
 
     with socket.create_server(("", port)):
-        (other,) = book.allot([address()], "node/2").values()
+        (other,) = book.allocate([address()], "node/2").values()
 
     assert other != port
     assert machine.claimed() == {other}
@@ -147,29 +147,29 @@ def test_an_idle_port_taken_by_another_program_is_replaced(machine: Machine) -> 
 
 def test_a_port_in_use_by_a_live_pod_stays_even_if_another_program_listens(machine: Machine) -> None:
     book = machine.home()
-    (port,) = book.allot([address()], "node/1").values()
+    (port,) = book.allocate([address()], "node/1").values()
 
     with socket.create_server(("", port)):  # most likely the pod's own server
-        (again,) = book.allot([address()], "node/2").values()
+        (again,) = book.allocate([address()], "node/2").values()
 
     assert again == port
 
 
 def test_a_port_stays_while_a_pod_or_its_service_exists(machine: Machine) -> None:
     book = machine.home()
-    book.allot([address("ps-0")], "node/1")
-    book.allot([address("ps-1")], "node/2")
+    book.allocate([address("ps-0")], "node/1")
+    book.allocate([address("ps-1")], "node/2")
     book.release("node/2")
 
     book.free_idle(lambda _, name: name == "ps-1")
 
-    assert set(book.table()) == {address("ps-0"), address("ps-1")}
+    assert set(book.allocations()) == {address("ps-0"), address("ps-1")}
 
 
 def test_a_port_is_freed_without_pods_and_service(machine: Machine) -> None:
     book = machine.home()
-    book.allot([address()], "node/1")
-    book.allot([address()], "node/2")
+    book.allocate([address()], "node/1")
+    book.allocate([address()], "node/2")
     book.release("node/1")
     book.free_idle(nothing_is_a_service)
     assert machine.claimed()
@@ -177,17 +177,17 @@ def test_a_port_is_freed_without_pods_and_service(machine: Machine) -> None:
     book.release("node/2")
     book.free_idle(nothing_is_a_service)
 
-    assert (book.table(), machine.claimed()) == ({}, set())
+    assert (book.allocations(), machine.claimed()) == ({}, set())
 
 
 def test_the_port_of_a_pod_host_name_stays_while_its_service_exists(machine: Machine) -> None:
     book = machine.home()
-    book.allot([address("host-0.ring")], "node/1")
+    book.allocate([address("host-0.ring")], "node/1")
     book.release("node/1")
 
     book.free_idle(lambda _, name: name == "ring")
 
-    assert book.table()
+    assert book.allocations()
 
 
 def test_many_jobs_do_not_exhaust_the_ports_even_if_their_services_stay(
@@ -200,12 +200,12 @@ def test_many_jobs_do_not_exhaust_the_ports_even_if_their_services_stay(
 
     for job in range(100):
         machine.clock.advance(60)
-        book.allot([address(f"job-{job}-worker-{index}") for index in range(4)], f"node/{job}")
+        book.allocate([address(f"job-{job}-worker-{index}") for index in range(4)], f"node/{job}")
         book.release(f"node/{job}")
         book.free_idle(everything_is_a_service)
 
     assert len(machine.claimed()) == 10
-    assert set(book.table()) > {address(f"job-99-worker-{index}") for index in range(4)}
+    assert set(book.allocations()) > {address(f"job-99-worker-{index}") for index in range(4)}
 
 
 def narrow(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
@@ -219,10 +219,10 @@ def narrow(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 def test_idle_ports_are_freed_when_the_range_is_full(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow(monkeypatch, 4)
     book = machine.home()
-    old = book.allot([address(f"old-{index}") for index in range(4)], "node/1")
+    old = book.allocate([address(f"old-{index}") for index in range(4)], "node/1")
     book.release("node/1")
 
-    new = book.allot([address(f"new-{index}") for index in range(4)], "node/2")
+    new = book.allocate([address(f"new-{index}") for index in range(4)], "node/2")
 
     assert set(new.values()) == set(old.values())
 
@@ -230,25 +230,25 @@ def test_idle_ports_are_freed_when_the_range_is_full(machine: Machine, monkeypat
 def test_an_exhausted_port_range_is_an_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow(monkeypatch, 2)
     book = machine.home()
-    book.allot([address("a"), address("b")], "node/1")
+    book.allocate([address("a"), address("b")], "node/1")
 
     with pytest.raises(TarragonError, match="no port is left for c") as refusal:
-        book.allot([address("c")], "node/2")
+        book.allocate([address("c")], "node/2")
 
     assert "c.default.svc:2222" in str(refusal.value)
     assert (
         f"all ports from {port_claims.FIRST_PORT} to {port_claims.LAST_PORT} are in use or claimed on this machine"
         in str(refusal.value)
     )
-    assert set(book.table()) == {address("a"), address("b")}
+    assert set(book.allocations()) == {address("a"), address("b")}
 
 
 def test_the_claims_of_a_removed_home_are_taken_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow(monkeypatch, 1)
-    machine.home("a").allot([address()], "node/1")
+    machine.home("a").allocate([address()], "node/1")
     shutil.rmtree(machine.folder / "a")
 
-    assert list(machine.home("b").allot([address()], "node/1").values()) == [port_claims.FIRST_PORT]
+    assert list(machine.home("b").allocate([address()], "node/1").values()) == [port_claims.FIRST_PORT]
 
 
 def test_an_empty_claim_of_a_killed_process_is_taken_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,15 +256,15 @@ def test_an_empty_claim_of_a_killed_process_is_taken_over(machine: Machine, monk
     book = machine.home("b")
     (machine.registry / str(port_claims.FIRST_PORT)).touch()
 
-    assert list(book.allot([address()], "node/1").values()) == [port_claims.FIRST_PORT]
+    assert list(book.allocate([address()], "node/1").values()) == [port_claims.FIRST_PORT]
 
 
 def test_claims_removed_by_a_system_cleanup_are_renewed(machine: Machine) -> None:
     book = machine.home()
-    (port,) = book.allot([address()], "node/1").values()
+    (port,) = book.allocate([address()], "node/1").values()
     (machine.registry / str(port)).unlink()
 
-    book.refresh()
+    book.renew_claims()
 
     assert machine.claimed() == {port}
 
@@ -273,7 +273,7 @@ def test_a_registry_that_is_a_symbolic_link_is_not_followed(machine: Machine) ->
     (machine.folder / "elsewhere").mkdir()
     machine.registry.symlink_to(machine.folder / "elsewhere")
 
-    machine.home().allot([address()], "node/1")
+    machine.home().allocate([address()], "node/1")
 
     assert list((machine.folder / "elsewhere").iterdir()) == []
 
@@ -283,12 +283,12 @@ def test_users_share_one_registry_without_taking_ports_from_each_other(monkeypat
     narrow(monkeypatch, 20)
     names = [address(f"worker-{index}") for index in range(10)]
     with open_folder() as folder:
-        mine = PortBook(folder / "mine", folder / "registry", ManualClock())
-        taken = set(mine.allot(names, "node/1").values())
+        mine = PortAllocator(folder / "mine", folder / "registry", FakeClock())
+        taken = set(mine.allocate(names, "node/1").values())
         mine.close()
 
-        as_nobody(lambda: PortBook(folder / "theirs", folder / "registry", ManualClock()).allot(names, "node/1"))
+        as_nobody(lambda: PortAllocator(folder / "theirs", folder / "registry", FakeClock()).allocate(names, "node/1"))
 
-        assert taken | set(allotted(folder / "theirs").values()) == set(
+        assert taken | set(allocated_ports(folder / "theirs").values()) == set(
             range(port_claims.FIRST_PORT, port_claims.LAST_PORT + 1)
         )

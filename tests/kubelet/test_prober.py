@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.localcluster.kubelet.base.spec import Handler
-from tarragon.localcluster.kubelet.network.address_translation import Place
+from tarragon.localcluster.kubelet.network.address_translation import RunContext
 from tarragon.localcluster.kubelet.probes.handlers import HookFailed
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import Fitness, Run
-from tarragon.localcluster.kubelet.probes.prober import ANEW_SECONDS, POST_START, Attendant
-from tarragon.localcluster.kubelet.probes.results import Finding, newborn
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import ProbeStatus, Run
+from tarragon.localcluster.kubelet.probes.prober import FAILED_POST_START_HOOK, RESTART_SECONDS, Prober
+from tarragon.localcluster.kubelet.probes.results import ProbeResult, initial_status
 from tests.kubelet.builders import container_json, pod
 
 PORTS = {"startupProbe": 1, "livenessProbe": 2, "readinessProbe": 3}
@@ -24,22 +24,22 @@ PORTS = {"startupProbe": 1, "livenessProbe": 2, "readinessProbe": 3}
 class Scripted:
     """Records the time of each try of a probe, by the probe's port; probes in `failing` fail."""
 
-    def __init__(self, clock: ManualClock) -> None:
+    def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.failing: set[int] = set()
         self.hook_fails = False
         self.is_broken = False
         self.tried: list[tuple[float, int]] = []
 
-    async def check(self, place: Place, handler: Handler, seconds: float) -> Finding:  # noqa: ARG002 - needs no time
+    async def probe(self, place: RunContext, handler: Handler, seconds: float) -> ProbeResult:  # noqa: ARG002 - needs no time
         assert handler.tcp_socket
         port = int(handler.tcp_socket.port)
         self.tried.append((self.clock.monotonic(), port))
         if self.is_broken:
             raise RuntimeError("unexpected")
-        return Finding(is_well=port not in self.failing, words="failing")
+        return ProbeResult(succeeded=port not in self.failing, output="failing")
 
-    async def carry_out(self, place: Place, handler: Handler) -> None:  # noqa: ARG002 - there is only one
+    async def run_hook(self, place: RunContext, handler: Handler) -> None:  # noqa: ARG002 - there is only one
         if self.hook_fails:
             raise HookFailed("no")
         if handler.sleep:
@@ -50,32 +50,32 @@ class Watch:
     """A prober with one container."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.handlers = Scripted(self.clock)
         self.events: list[tuple[str, str, str]] = []
-        self.attendant = Attendant(self.handlers, self.clock, lambda *event: self.events.append(event), lambda: None)
+        self.attendant = Prober(self.handlers, self.clock, lambda *event: self.events.append(event), lambda: None)
 
-    async def attend(self, known: Fitness | None = None, began: float = 0.0, **fields: Any) -> None:
+    async def attend(self, known: ProbeStatus | None = None, began: float = 0.0, **fields: Any) -> None:
         """Probe a run that started at `began` seconds by this clock."""
         described = pod("p", container_json(**fields))
         main = described.spec.containers[0]
-        place = Place(pod=described, container=main, number=0, folder=Path("/nowhere"))
+        place = RunContext(pod=described, container=main, number=0, folder=Path("/nowhere"))
         run = Run(number=0, identity="x", started=self.clock.now() + dt.timedelta(seconds=began))
-        self.attendant.attend(place, run, newborn(main) if known is None else known)
+        self.attendant.start(place, run, initial_status(main) if known is None else known)
         await self.settle()
 
     async def settle(self) -> None:
         for _ in range(20):
             await self.clock.sleep(0)
 
-    async def after(self, seconds: float) -> Fitness:
+    async def after(self, seconds: float) -> ProbeStatus:
         for _ in range(int(seconds * 2)):
             self.clock.advance(0.5)
             await self.settle()
         return self.fitness
 
     @property
-    def fitness(self) -> Fitness:
+    def fitness(self) -> ProbeStatus:
         return self.attendant.fitness["main"][1]
 
     def times(self, port: int) -> list[float]:
@@ -131,10 +131,10 @@ async def test_other_probes_wait_for_the_startup_probe(watch: Watch) -> None:
     await watch.attend(**{name: probes for kind in kinds for name, probes in probe(kind, periodSeconds=1).items()})
 
     await watch.after(1)
-    assert watch.fitness == Fitness(is_up=False, is_ready=False)
+    assert watch.fitness == ProbeStatus(is_up=False, is_ready=False)
     assert watch.times(2) == watch.times(3) == []
     watch.handlers.failing = set()
-    assert await watch.after(1) == Fitness()
+    assert await watch.after(1) == ProbeStatus()
     assert watch.times(1) == [0, 1, 2]
     assert watch.times(2)[0] == watch.times(3)[0] == 2
 
@@ -150,8 +150,8 @@ async def test_a_container_fails_its_startup_probe_at_the_threshold(watch: Watch
 async def test_probes_wait_for_the_post_start_hook(watch: Watch) -> None:
     await watch.attend(lifecycle={"postStart": {"sleep": {"seconds": 5}}}, **probe("readinessProbe"))
 
-    assert await watch.after(4) == Fitness(is_hooked=False, is_ready=False)
-    assert await watch.after(1) == Fitness()
+    assert await watch.after(4) == ProbeStatus(is_hooked=False, is_ready=False)
+    assert await watch.after(1) == ProbeStatus()
     assert watch.times(3) == [5]
 
 
@@ -167,9 +167,9 @@ async def test_stored_results_are_not_probed_again(watch: Watch) -> None:
     """A restarted kubelet takes over a ready container, which stays ready until a probe fails."""
     watch.handlers.failing = {1, 3}
     probes = {**probe("startupProbe"), **probe("readinessProbe", periodSeconds=1)}
-    await watch.attend(Fitness(), lifecycle={"postStart": {"sleep": {"seconds": 99}}}, **probes)
+    await watch.attend(ProbeStatus(), lifecycle={"postStart": {"sleep": {"seconds": 99}}}, **probes)
 
-    assert watch.fitness == Fitness()
+    assert watch.fitness == ProbeStatus()
     assert watch.times(1) == []
     assert (await watch.after(1)).is_ready
     assert not (await watch.after(1)).is_ready
@@ -180,16 +180,18 @@ async def test_a_stopping_pod_is_probed_for_readiness_only(watch: Watch) -> None
     await watch.attend(**probes)
     await watch.after(1)
 
-    watch.attendant.halt()
+    watch.attendant.stop_liveness()
     watch.handlers.failing = {2, 3}
 
-    assert await watch.after(5) == Fitness(is_ready=False)
+    assert await watch.after(5) == ProbeStatus(is_ready=False)
 
 
 async def test_a_failed_hook_is_not_run_again_by_another_kubelet(watch: Watch) -> None:
-    await watch.attend(Fitness(is_hooked=False, unfit=POST_START), lifecycle={"postStart": {"sleep": {"seconds": 1}}})
+    await watch.attend(
+        ProbeStatus(is_hooked=False, unfit=FAILED_POST_START_HOOK), lifecycle={"postStart": {"sleep": {"seconds": 1}}}
+    )
 
-    assert (await watch.after(2)) == Fitness(is_hooked=False, unfit=POST_START)
+    assert (await watch.after(2)) == ProbeStatus(is_hooked=False, unfit=FAILED_POST_START_HOOK)
 
 
 async def test_a_clock_set_back_does_not_prolong_the_initial_delay(watch: Watch) -> None:
@@ -204,5 +206,5 @@ async def test_an_unexpected_error_does_not_end_probing(watch: Watch) -> None:
     await watch.attend(**probe("readinessProbe", periodSeconds=2), **probe("livenessProbe", periodSeconds=2))
     watch.handlers.is_broken = False
 
-    assert (await watch.after(ANEW_SECONDS)).is_ready
-    assert watch.times(3) == [0, ANEW_SECONDS]
+    assert (await watch.after(RESTART_SECONDS)).is_ready
+    assert watch.times(3) == [0, RESTART_SECONDS]

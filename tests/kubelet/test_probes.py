@@ -11,7 +11,7 @@ import pytest
 
 from tarragon.kube.core import SERVICES
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet.pod.checkpoint import Change, Track
+from tarragon.localcluster.kubelet.pod.checkpoint import PodCheckpoint, RunChange
 from tests.kubelet.builders import container_json
 from tests.kubelet.waiting import eventually
 from tests.kubelet.world import ANY_POD, Json, World, state
@@ -319,14 +319,14 @@ async def test_sidecars_stop_after_the_other_containers_in_reverse_order(world: 
 async def test_a_sidecar_that_waits_for_other_containers_causes_no_busy_loop(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[Track] = []
-    look = Track.observe
+    looks: list[PodCheckpoint] = []
+    look = PodCheckpoint.observe
 
-    def counted(track: Track) -> list[Change]:
+    def counted(track: PodCheckpoint) -> list[RunChange]:
         looks.append(track)
         return look(track)
 
-    monkeypatch.setattr(Track, "observe", counted)
+    monkeypatch.setattr(PodCheckpoint, "observe", counted)
     hook = {"lifecycle": {"preStop": {"exec": {"command": ["sleep", "60"]}}}}
     sidecar = container_json(name="beside", command=["sh", "-c", FOREVER], restartPolicy="Always", **hook)
     world.start_kubelet()

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.kube.core import CONFIG_MAPS, SECRETS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.base.spec import Pod
-from tarragon.localcluster.kubelet.volumes.atomic_writer import File, write
-from tarragon.localcluster.kubelet.volumes.refresh import LOOK_SECONDS, VolumeKeeper
+from tarragon.localcluster.kubelet.volumes.atomic_writer import File, write_files
+from tarragon.localcluster.kubelet.volumes.refresh import POLL_SECONDS, VolumeRefresher
 from tarragon.localcluster.kubelet.volumes.tokens import ROOT_BUNDLE
 from tests.kubelet.builders import container_json, pod
 from tests.kubelet.waiting import eventually
@@ -33,11 +33,11 @@ def text(data: str) -> File:
 
 def test_files_are_replaced_atomically_and_old_ones_are_removed(tmp_path: Path) -> None:
     place = tmp_path / "v"
-    write(place, {"a": text("1"), "deep/b": text("1")})
+    write_files(place, {"a": text("1"), "deep/b": text("1")})
     opened = (place / "..data").resolve()
     watched = place / "..data"
 
-    write(place, {"a": text("2"), "c": text("2")})
+    write_files(place, {"a": text("2"), "c": text("2")})
 
     assert {path.name for path in place.iterdir() if path.name[:2] != ".."} == {"a", "c"}
     assert ((place / "a").read_text(), (place / "c").read_text()) == ("2", "2")
@@ -48,12 +48,12 @@ def test_files_are_replaced_atomically_and_old_ones_are_removed(tmp_path: Path) 
 
 def test_unchanged_files_are_not_rewritten(tmp_path: Path) -> None:
     place = tmp_path / "v"
-    write(place, {"a": text("1")})
+    write_files(place, {"a": text("1")})
     before = (place / "..data").readlink()
 
-    write(place, {"a": text("1")})
+    write_files(place, {"a": text("1")})
     assert (place / "..data").readlink() == before
-    write(place, {"a": File(b"1", 0o600)})
+    write_files(place, {"a": File(b"1", 0o600)})
 
     assert (place / "..data").readlink() != before
 
@@ -63,7 +63,7 @@ def test_the_files_of_an_interrupted_attempt_are_replaced(tmp_path: Path) -> Non
     (place / "..half").mkdir(parents=True)
     (place / "..half" / "a").touch()
 
-    write(place, {"a": text("1")})
+    write_files(place, {"a": text("1")})
 
     assert {path.name for path in place.iterdir() if path.name[:2] != ".."} == {"a"}
     assert not (place / "..half").exists()
@@ -71,7 +71,7 @@ def test_the_files_of_an_interrupted_attempt_are_replaced(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_running_pod_sees_changed_objects(world: World, restarted: bool) -> None:  # noqa: FBT001 - a table
-    clock = ManualClock()
+    clock = FakeClock()
     world.start_kubelet(clock)
     await world.config_map("settings", lr="0.1")
     mounts = [{"name": "v", "mountPath": "/v"}]
@@ -91,19 +91,19 @@ async def test_a_running_pod_sees_changed_objects(world: World, restarted: bool)
         world.start_kubelet(clock)
 
     def is_new() -> bool:
-        clock.advance(LOOK_SECONDS)
+        clock.advance(POLL_SECONDS)
         files = [place / "deep/lr", place / "k", place / "labels"]
         return [path.read_text() if path.exists() else "" for path in files] == ["0.2", "new", 'a="c"']
 
     await eventually(is_new)
     await world.cluster.delete(CONFIG_MAPS, Key("default", "settings"))
-    clock.advance(LOOK_SECONDS)
+    clock.advance(POLL_SECONDS)
     await world.event("Started")
     assert (place / "deep/lr").read_text() == "0.2"
 
 
 async def test_downward_api_files_are_updated_as_soon_as_the_pod_changes(world: World) -> None:
-    world.start_kubelet(ManualClock())
+    world.start_kubelet(FakeClock())
     mounts = [{"name": "v", "mountPath": "/v"}]
     body = container_json(command=["sh", "-c", "sleep 1000"], volumeMounts=mounts)
     items = [{"path": "leaving", "fieldRef": {"fieldPath": "metadata.annotations['leaving']"}}]
@@ -129,14 +129,14 @@ async def test_the_mounted_root_certificates_are_written_only_when_they_change(w
     async def refresh(pod: Pod) -> None:
         refreshed.append(pod)
 
-    keeper = VolumeKeeper(world.cluster, ManualClock(), refresh)
-    await keeper.look([plain])
+    keeper = VolumeRefresher(world.cluster, FakeClock(), refresh)
+    await keeper.poll([plain])
     await world.config_map(ROOT_BUNDLE, **{"ca.crt": "1"})
-    await keeper.look([plain])
-    await keeper.look([plain])
+    await keeper.poll([plain])
+    await keeper.poll([plain])
     assert refreshed == []
 
     await world.cluster.patch(CONFIG_MAPS, Key("default", ROOT_BUNDLE), {"data": {"ca.crt": "2"}})
-    await keeper.look([plain])
+    await keeper.poll([plain])
 
     assert refreshed == [plain]

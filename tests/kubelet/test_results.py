@@ -5,16 +5,24 @@ from __future__ import annotations
 import pytest
 
 from tarragon.localcluster.kubelet.base.spec import Probe
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import Fitness
-from tarragon.localcluster.kubelet.probes.results import Finding, Kind, Tally, grace_of, is_attended, newborn, told
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import ProbeStatus
+from tarragon.localcluster.kubelet.probes.results import (
+    ProbeKind,
+    ProbeResult,
+    ProbeTally,
+    event_of,
+    has_probe_or_hook,
+    initial_status,
+    probe_grace_seconds,
+)
 from tests.kubelet.builders import container
 
-WELL, UNWELL, UNTRIED = Finding(is_well=True), Finding(is_well=False), Finding(is_well=None)
+WELL, UNWELL, UNTRIED = ProbeResult(succeeded=True), ProbeResult(succeeded=False), ProbeResult(succeeded=None)
 
 
-def states(*findings: Finding, state: bool | None = None, success: int = 1, failure: int = 3) -> list[bool | None]:
+def states(*findings: ProbeResult, state: bool | None = None, success: int = 1, failure: int = 3) -> list[bool | None]:
     probe = Probe(success_threshold=success, failure_threshold=failure)
-    tally, found = Tally(state=state), []
+    tally, found = ProbeTally(state=state), []
     for finding in findings:
         tally = tally.after(finding, probe)
         found.append(tally.state)
@@ -43,42 +51,44 @@ def test_a_startup_probe_has_no_state_before_a_threshold_is_reached() -> None:
 @pytest.mark.parametrize(
     ("kind", "finding", "event"),
     [
-        (Kind.LIVENESS, WELL, None),
+        (ProbeKind.LIVENESS, WELL, None),
         (
-            Kind.LIVENESS,
-            Finding(is_well=False, words="HTTP probe failed with statuscode: 500"),
+            ProbeKind.LIVENESS,
+            ProbeResult(succeeded=False, output="HTTP probe failed with statuscode: 500"),
             ("Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 500"),
         ),
-        (Kind.READINESS, Finding(is_well=None, words="no"), ("Unhealthy", "Readiness probe errored: no")),
+        (ProbeKind.READINESS, ProbeResult(succeeded=None, output="no"), ("Unhealthy", "Readiness probe errored: no")),
         (
-            Kind.STARTUP,
-            Finding(is_well=True, words="elsewhere", is_doubtful=True),
+            ProbeKind.STARTUP,
+            ProbeResult(succeeded=True, output="elsewhere", is_warning=True),
             ("ProbeWarning", "Startup probe warning: elsewhere"),
         ),
     ],
 )
-def test_probe_events_are_worded_as_by_a_kubelet(kind: Kind, finding: Finding, event: tuple[str, str] | None) -> None:
-    assert told(kind, finding) == event
+def test_probe_events_are_worded_as_by_a_kubelet(
+    kind: ProbeKind, finding: ProbeResult, event: tuple[str, str] | None
+) -> None:
+    assert event_of(kind, finding) == event
 
 
 def test_only_containers_with_probes_or_a_post_start_hook_are_probed() -> None:
-    assert not is_attended(container())
-    assert not is_attended(container(lifecycle={"preStop": {"sleep": {"seconds": 1}}}))
-    assert is_attended(container(lifecycle={"postStart": {"sleep": {"seconds": 1}}}))
-    assert is_attended(container(readinessProbe={"tcpSocket": {"port": 1}}))
+    assert not has_probe_or_hook(container())
+    assert not has_probe_or_hook(container(lifecycle={"preStop": {"sleep": {"seconds": 1}}}))
+    assert has_probe_or_hook(container(lifecycle={"postStart": {"sleep": {"seconds": 1}}}))
+    assert has_probe_or_hook(container(readinessProbe={"tcpSocket": {"port": 1}}))
 
 
 def test_a_new_run_is_not_ready_for_anything_that_will_be_probed() -> None:
     asked = {"tcpSocket": {"port": 1}}
 
-    assert newborn(container(livenessProbe=asked)) == Fitness()
-    assert newborn(container(readinessProbe=asked)) == Fitness(is_ready=False)
-    assert newborn(container(startupProbe=asked)) == Fitness(is_up=False)
+    assert initial_status(container(livenessProbe=asked)) == ProbeStatus()
+    assert initial_status(container(readinessProbe=asked)) == ProbeStatus(is_ready=False)
+    assert initial_status(container(startupProbe=asked)) == ProbeStatus(is_up=False)
 
 
 def test_a_probe_may_override_the_grace_period_of_its_pod() -> None:
     described = container(livenessProbe={"tcpSocket": {"port": 1}, "terminationGracePeriodSeconds": 3})
 
-    assert grace_of(described, "liveness probe") == 3
-    assert grace_of(described, "startup probe") is None
-    assert grace_of(described, "") is None
+    assert probe_grace_seconds(described, "liveness probe") == 3
+    assert probe_grace_seconds(described, "startup probe") is None
+    assert probe_grace_seconds(described, "") is None

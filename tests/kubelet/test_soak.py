@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 from tarragon.client.errors import NotFound
-from tarragon.localcluster.kubelet.network.ports import allotted
-from tarragon.localcluster.kubelet.shim.shim_client import State, state_of
+from tarragon.localcluster.kubelet.network.ports import allocated_ports
+from tarragon.localcluster.kubelet.shim.shim_client import ShimState, state_of
 from tests.kubelet.waiting import eventually
 from tests.kubelet.world import World, state
 
@@ -64,7 +64,7 @@ class Fate:
         with suppress(NotFound):
             await self.world.delete(name, self.dice.choice([None, 0, 1]))
 
-    async def _some(self) -> State | None:
+    async def _some(self) -> ShimState | None:
         """The state of a random pod's live container, if there is one."""
         name = self.dice.choice(self.names)
         uid = (await self.world.get(name))["metadata"]["uid"]
@@ -104,6 +104,6 @@ async def test_random_deaths_neither_repeat_a_run_nor_leave_processes(world: Wor
         await world.delete(name)
     await eventually(lambda: world.processes() == set())
     await eventually(lambda: folders_left(world) == [])
-    await eventually(lambda: allotted(world.folder / "node") == {})
+    await eventually(lambda: allocated_ports(world.folder / "node") == {})
     for begun in world.folder.glob("begun-*"):
         assert begun.read_text() in {"", "begun\n"}  # a pod killed early has at most created the file

@@ -3,25 +3,38 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from tarragon.kube.patch import difference
+from tarragon.kube.patch import create_merge_patch
 from tarragon.localcluster.kubelet.base.spec import Pod
-from tarragon.localcluster.kubelet.pod.status import Standing, Verdict, pod_status, relevant
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import Backoff, Course, Life, Outcome, Run, Trouble
+from tarragon.localcluster.kubelet.pod.status import PodFailure, StatusFacts, owned_fields, pod_status
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import (
+    Backoff,
+    DesiredState,
+    ExitStatus,
+    Run,
+    RuntimeStatus,
+    StartFailure,
+)
 from tests.kubelet.builders import container_json, pod
 
 NOW = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
 LATER = NOW + dt.timedelta(minutes=5)
-RUNNING = Life(run=Run(number=0, identity="id-0", started=NOW))
+RUNNING = RuntimeStatus(run=Run(number=0, identity="id-0", started=NOW))
 
 
-def ended(code: int, *, number: int = 0, backoff: float = 0, **fields: Any) -> Life:
-    outcome = Outcome(code=code, started=NOW, finished=LATER, reason="Completed" if code == 0 else "Error", **fields)
+def ended(code: int, *, number: int = 0, backoff: float = 0, **fields: Any) -> RuntimeStatus:
+    outcome = ExitStatus(code=code, started=NOW, finished=LATER, reason="Completed" if code == 0 else "Error", **fields)
     run = Run(number=number, identity=f"id-{number}", started=NOW, outcome=outcome)
-    return Life(run=run, ended=LATER, backoff=Backoff(backoff, NOW) if backoff else None)
+    return RuntimeStatus(run=run, ended=LATER, backoff=Backoff(backoff, NOW) if backoff else None)
 
 
-def status_of(described: Pod, *, course: Course = Course.ON, verdict: Verdict | None = None, **lives: Life) -> Any:
-    return pod_status(described, Standing(lives=lives, course=course, verdict=verdict, started=NOW), LATER)
+def status_of(
+    described: Pod,
+    *,
+    course: DesiredState = DesiredState.RUN,
+    verdict: PodFailure | None = None,
+    **lives: RuntimeStatus,
+) -> Any:
+    return pod_status(described, StatusFacts(lives=lives, course=course, verdict=verdict, started=NOW), LATER)
 
 
 def conditions(status: Any) -> dict[str, str]:
@@ -33,7 +46,7 @@ def condition(status: Any, kind: str) -> Any:
 
 
 def test_the_container_of_a_new_pod_is_being_created() -> None:
-    status = status_of(pod(), main=Life())
+    status = status_of(pod(), main=RuntimeStatus())
 
     assert (status["phase"], status["podIP"], status["startTime"]) == ("Pending", "127.0.0.1", "2026-11-21T10:00:00Z")
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
@@ -103,9 +116,11 @@ def test_a_container_in_back_off_reports_its_delay_and_last_exit() -> None:
 
 
 def test_a_container_that_cannot_start_reports_why() -> None:
-    trouble = Trouble(reason="CreateContainerConfigError", message='configmap "x" not found', since=NOW, until=LATER)
+    trouble = StartFailure(
+        reason="CreateContainerConfigError", message='configmap "x" not found', since=NOW, until=LATER
+    )
 
-    status = status_of(pod(), main=Life(trouble=trouble))
+    status = status_of(pod(), main=RuntimeStatus(start_failure=trouble))
 
     waiting = status["containerStatuses"][0]["state"]["waiting"]
     assert waiting == {"reason": "CreateContainerConfigError", "message": 'configmap "x" not found'}
@@ -113,7 +128,7 @@ def test_a_container_that_cannot_start_reports_why() -> None:
 
 def test_the_last_state_is_that_of_the_previous_run() -> None:
     before = ended(7).run
-    status = status_of(pod(), main=Life(run=Run(number=1, identity="id-1", started=NOW), before=before))
+    status = status_of(pod(), main=RuntimeStatus(run=Run(number=1, identity="id-1", started=NOW), previous=before))
 
     container = status["containerStatuses"][0]
     assert container["lastState"]["terminated"]["exitCode"] == 7
@@ -124,7 +139,7 @@ def test_the_last_state_is_that_of_the_previous_run() -> None:
 def test_main_containers_wait_while_init_containers_run() -> None:
     described = pod(initContainers=[container_json(name="one"), container_json(name="two")])
 
-    status = status_of(described, one=RUNNING, two=Life(), main=Life())
+    status = status_of(described, one=RUNNING, two=RuntimeStatus(), main=RuntimeStatus())
 
     assert status["phase"] == "Pending"
     assert conditions(status)["Initialized"] == "False"
@@ -134,17 +149,17 @@ def test_main_containers_wait_while_init_containers_run() -> None:
 
 
 def test_a_rejected_pod_is_failed_with_the_reason() -> None:
-    verdict = Verdict(reason="OutOfmemory", message="too much")
+    verdict = PodFailure(reason="OutOfmemory", message="too much")
 
-    status = status_of(pod(), course=Course.HALT, verdict=verdict, main=Life())
+    status = status_of(pod(), course=DesiredState.STOP, verdict=verdict, main=RuntimeStatus())
 
     assert (status["phase"], status["reason"], status["message"]) == ("Failed", "OutOfmemory", "too much")
 
 
 def test_a_pod_past_its_deadline_has_failed_whatever_its_exit_codes() -> None:
-    verdict = Verdict(reason="DeadlineExceeded", message="")
+    verdict = PodFailure(reason="DeadlineExceeded", message="")
 
-    assert status_of(pod(), course=Course.HALT, verdict=verdict, main=ended(0))["phase"] == "Failed"
+    assert status_of(pod(), course=DesiredState.STOP, verdict=verdict, main=ended(0))["phase"] == "Failed"
 
 
 def test_the_phase_never_goes_back() -> None:
@@ -152,7 +167,7 @@ def test_the_phase_never_goes_back() -> None:
     running = Pod(metadata=described.metadata, spec=described.spec, status={"phase": "Running"})
     failed = Pod(metadata=described.metadata, spec=described.spec, status={"phase": "Failed"})
 
-    assert status_of(running, main=Life())["phase"] == "Running"
+    assert status_of(running, main=RuntimeStatus())["phase"] == "Running"
     assert status_of(failed, main=RUNNING)["phase"] == "Failed"
 
 
@@ -179,4 +194,4 @@ def test_nulls_added_by_a_server_are_no_difference() -> None:
     conditions = [{"lastProbeTime": None, **each} for each in status["conditions"]]
     stored = {**status, "conditions": conditions, "qosClass": "BestEffort"}
 
-    assert difference(relevant(stored, status), status) == {}
+    assert create_merge_patch(owned_fields(stored, status), status) == {}

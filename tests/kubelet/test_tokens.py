@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.client.errors import unavailable
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Pod
 from tarragon.localcluster.kubelet.volumes import atomic_writer
-from tarragon.localcluster.kubelet.volumes.tokens import TokenKeeper, Wish
+from tarragon.localcluster.kubelet.volumes.tokens import TokenProjection, TokenRenewer
 
 Json = dict[str, Any]
 HOUR = 3600
@@ -25,12 +25,12 @@ HOUR = 3600
 class Source:
     """Issues tokens by the clock and counts them; fails while `is_away`."""
 
-    def __init__(self, clock: ManualClock) -> None:
+    def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.given = 0
         self.is_away = False
 
-    async def token(self, pod: Pod, wish: Wish) -> str:
+    async def token(self, pod: Pod, wish: TokenProjection) -> str:
         if self.is_away:
             raise unavailable(f"no server for {pod.metadata.name}")
         self.given += 1
@@ -43,19 +43,19 @@ class Stage:
     """A pod whose volume was just created."""
 
     def __init__(self, folder: Path, seconds: int) -> None:
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.source = Source(self.clock)
         self.node = NodeFolder(folder)
-        self.keeper = TokenKeeper(self.source, self.node, self.clock)
+        self.keeper = TokenRenewer(self.source, self.node, self.clock)
         token = {"serviceAccountToken": {"path": "token", "expirationSeconds": seconds}}
         spec = {"volumes": [{"name": "v", "projected": {"sources": [token]}}]}
         self.pod = decode(encode({"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": spec}), Pod)
         self.file = self.node.pod("u").volumes / "v" / "token"
-        self.wish = Wish("", seconds)
+        self.wish = TokenProjection("", seconds)
 
     async def write(self) -> None:
         token = await self.source.token(self.pod, self.wish)
-        atomic_writer.write(self.file.parent, {"token": atomic_writer.File(token.encode(), 0o600)})
+        atomic_writer.write_files(self.file.parent, {"token": atomic_writer.File(token.encode(), 0o600)})
 
     async def after(self, seconds: float) -> int:
         """The number of tokens issued until then."""
@@ -82,7 +82,7 @@ async def test_another_kubelet_reads_from_the_file_when_a_token_is_due(tmp_path:
     stage = Stage(tmp_path, HOUR)
     await stage.write()
     await stage.after(HOUR / 2)
-    stage.keeper = TokenKeeper(stage.source, stage.node, stage.clock)
+    stage.keeper = TokenRenewer(stage.source, stage.node, stage.clock)
 
     assert await stage.after(HOUR / 2) == 2
 

@@ -8,15 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.localcluster.kubelet.network.translate import Address, addresses, with_local_paths, with_local_ports
+from tarragon.localcluster.kubelet.network.translate import (
+    ServiceAddress,
+    find_addresses,
+    localize_addresses,
+    localize_paths,
+)
 
-PS = Address(namespace="default", name="mnist-ps-0", port=2222)
-WORKER = Address(namespace="default", name="mnist-worker-0", port=2222)
-SHORT = Address(namespace="", name="mnist-ps-0", port=2222)
+PS = ServiceAddress(namespace="default", name="mnist-ps-0", port=2222)
+WORKER = ServiceAddress(namespace="default", name="mnist-worker-0", port=2222)
+SHORT = ServiceAddress(namespace="", name="mnist-ps-0", port=2222)
 LOCAL = {PS: 20001, WORKER: 20002, SHORT: 20001}
 
 
-def lookup(address: Address) -> int | None:
+def lookup(address: ServiceAddress) -> int | None:
     """Full names are always Services of the cluster; short names only if there is such a Service."""
     return LOCAL.get(address, 29999 if address.namespace else None)
 
@@ -44,7 +49,7 @@ def lookup(address: Address) -> int | None:
     ],
 )
 def test_a_service_address_is_translated_to_a_local_port(text: str, expected: str) -> None:
-    assert with_local_ports(text, lookup) == expected
+    assert localize_addresses(text, lookup) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,14 +85,14 @@ def test_a_service_address_is_translated_to_a_local_port(text: str, expected: st
     ],
 )
 def test_other_text_is_unchanged(text: str) -> None:
-    assert with_local_ports(text, lookup) == text
+    assert localize_addresses(text, lookup) == text
 
 
 def test_tf_config_stays_valid_json_with_local_addresses() -> None:
     cluster = {"ps": ["mnist-ps-0.default.svc:2222"], "worker": ["mnist-worker-0.default.svc:2222"]}
     text = json.dumps({"cluster": cluster, "task": {"type": "ps", "index": 0}, "environment": "cloud"})
 
-    config = json.loads(with_local_ports(text, lookup))
+    config = json.loads(localize_addresses(text, lookup))
 
     assert config["cluster"] == {"ps": ["127.0.0.1:20001"], "worker": ["127.0.0.1:20002"]}
     assert config["task"] == {"type": "ps", "index": 0}
@@ -122,12 +127,12 @@ OTHER = st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join)
 
 @given(st.lists(st.tuples(st.one_of(st.sampled_from(sorted(KNOWN)), OTHER), st.sampled_from(DELIMITERS)), max_size=12))
 def test_only_tokens_that_are_addresses_change(pieces: list[tuple[str, str]]) -> None:
-    def only_known(address: Address) -> int | None:
+    def only_known(address: ServiceAddress) -> int | None:
         return LOCAL.get(address)
 
     text = "".join(token + delimiter for token, delimiter in pieces)
 
-    translated = with_local_ports(text, only_known)
+    translated = localize_addresses(text, only_known)
 
     # `FRAGMENTS` can spell a known address in another way: with a domain behind `svc`, or with a dot at its end.
     expected = "".join((KNOWN.get(token) or respelled(token)) + delimiter for token, delimiter in pieces)
@@ -141,13 +146,13 @@ def respelled(token: str) -> str:
 
 @given(st.text())
 def test_text_without_known_addresses_is_unchanged(text: str) -> None:
-    assert with_local_ports(text, lambda _: None) == text
+    assert localize_addresses(text, lambda _: None) == text
 
 
 def test_all_mentioned_addresses_are_found() -> None:
     text = 'A=mnist-ps-0.default.svc:2222 {"x": ["mnist-worker-0.default.svc:2222"]} python:3'
 
-    assert addresses(text) == {PS, WORKER, Address(namespace="", name="python", port=3)}
+    assert find_addresses(text) == {PS, WORKER, ServiceAddress(namespace="", name="python", port=3)}
 
 
 PLACES = {
@@ -176,7 +181,7 @@ PLACES = {
     ],
 )
 def test_a_mount_path_is_translated_to_the_path_of_its_volume(text: str, expected: str) -> None:
-    assert with_local_paths(text, PLACES) == expected
+    assert localize_paths(text, PLACES) == expected
 
 
 @pytest.mark.parametrize(
@@ -202,17 +207,17 @@ def test_a_mount_path_is_translated_to_the_path_of_its_volume(text: str, expecte
     ],
 )
 def test_text_that_only_resembles_a_mount_path_is_unchanged(text: str) -> None:
-    assert with_local_paths(text, PLACES) == text
+    assert localize_paths(text, PLACES) == text
 
 
 @given(st.text(alphabet="/dat.x ,:=\"'$(){}runs-"))
 def test_text_is_unchanged_without_mounts(text: str) -> None:
-    assert with_local_paths(text, {}) == text
+    assert localize_paths(text, {}) == text
 
 
 @given(st.lists(st.sampled_from(["/data", "/data/runs", "/x", "a", " ", ",", "=", ":", "/", "."]), max_size=10))
 def test_a_local_path_that_contains_a_mount_path_is_not_translated_again(parts: list[str]) -> None:
     text = "".join(parts)
-    marked = with_local_paths(text, {"/data": Path("/data/here")})
+    marked = localize_paths(text, {"/data": Path("/data/here")})
 
     assert marked.replace("/data/here", "/data") == text

@@ -7,17 +7,17 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.client.errors import Forbidden, unavailable
-from tarragon.client.middleware.middleware import Passing
-from tarragon.client.port import EVERYTHING, PLAIN_DELETE, DeleteOptions, Listing, Selection, WatchEvent
+from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.port import ALL_OBJECTS, DEFAULT_DELETE, DeleteOptions, ObjectList, Selector, WatchEvent
 from tarragon.kube.meta import Key, Resource
 from tests.kubelet.builders import container_json
 from tests.kubelet.waiting import eventually
 from tests.kubelet.world import ANY_POD, Json, World, state, terminated
 
 
-class Line(Passing):
+class Line(DelegatingClient):
     """A client that can be disconnected, can fail status writes, and counts writes."""
 
     def __init__(self, world: World) -> None:
@@ -43,11 +43,11 @@ class Line(Passing):
         self._check()
         return await super().get(resource, key)
 
-    async def list(self, resource: Resource[Any], selection: Selection = EVERYTHING) -> Listing[Any]:
+    async def list(self, resource: Resource[Any], selection: Selector = ALL_OBJECTS) -> ObjectList[Any]:
         self._check()
         return await super().list(resource, selection)
 
-    async def watch(self, resource: Resource[Any], selection: Selection, since: str) -> AsyncIterator[WatchEvent[Any]]:
+    async def watch(self, resource: Resource[Any], selection: Selector, since: str) -> AsyncIterator[WatchEvent[Any]]:
         self._check()
         events = super().watch(resource, selection, since)
         cut = asyncio.ensure_future(self._cuts.wait())
@@ -78,7 +78,7 @@ class Line(Passing):
             self.statuses.append((key.name, dict(patch["status"])))
         return await super().patch(resource, key, patch, subresource=subresource)
 
-    async def delete(self, resource: Resource[Any], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
+    async def delete(self, resource: Resource[Any], key: Key, options: DeleteOptions = DEFAULT_DELETE) -> None:
         self._check()
         await super().delete(resource, key, options)
 
@@ -114,7 +114,7 @@ async def test_only_changed_parts_of_a_status_are_written(world: World) -> None:
 
 
 async def test_containers_run_on_while_the_api_is_unavailable_and_are_reported_later(world: World) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     line = Line(world)
     world.start_kubelet(clock, cluster=line)
     go = world.folder / "go"
@@ -166,7 +166,7 @@ async def test_a_pod_marked_failed_by_another_client_is_ended(world: World) -> N
 
 
 async def test_a_rejected_status_is_retried_without_affecting_other_pods(world: World) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     line = Line(world)
     world.start_kubelet(clock, cluster=line)
     line.refuses_status = True

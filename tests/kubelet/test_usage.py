@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.base.clock import ManualClock, SystemClock
-from tarragon.localcluster.kubelet.resources.sampler import FIRST_LOOK_SECONDS, Reading, Sample, Sampler, of_processes
+from tarragon.base.clock import FakeClock, SystemClock
+from tarragon.localcluster.kubelet.resources.sampler import (
+    FIRST_WINDOW_SECONDS,
+    UsageReading,
+    UsageSample,
+    UsageSampler,
+    read_processes,
+)
 from tests.kubelet.waiting import eventually
 from tests.kubelet.world import Json, World
 
@@ -20,7 +26,7 @@ HOLDS_MEMORY = f"import time; held = bytearray(b'x') * ({200 * MEBIBYTE}); print
 
 def runs_of(world: World) -> Mapping[str, Path]:
     assert world.kubelet
-    return {f"{uid}/{name}": folder for uid, runs in world.kubelet.running().items() for name, folder in runs.items()}
+    return {f"{uid}/{name}": folder for uid, runs in world.kubelet.live_runs().items() for name, folder in runs.items()}
 
 
 async def printed(world: World, pod: Json, word: str) -> None:
@@ -34,7 +40,7 @@ async def test_the_memory_of_a_container_is_the_sum_of_its_processes(world: Worl
     pod = await world.run(f'{sys.executable} -c "{HOLDS_MEMORY}" & wait')
     await printed(world, pod, "holds")
 
-    (reading,) = of_processes(runs_of(world)).values()
+    (reading,) = read_processes(runs_of(world)).values()
 
     assert 200 * MEBIBYTE < reading.memory < 260 * MEBIBYTE
 
@@ -45,7 +51,7 @@ async def test_the_cpu_time_of_ended_children_counts_for_the_container(world: Wo
     pod = await world.run(f'{sys.executable} -c "{burns}"; echo burnt; sleep 1000')
     await printed(world, pod, "burnt")
 
-    (reading,) = of_processes(runs_of(world)).values()
+    (reading,) = read_processes(runs_of(world)).values()
 
     assert reading.cpu > 0.25  # the system counts in hundredths
 
@@ -59,7 +65,7 @@ async def test_an_ended_container_has_no_usage(world: World) -> None:
     await world.vanished()
 
     assert runs
-    await eventually(lambda: not of_processes(runs))
+    await eventually(lambda: not read_processes(runs))
 
 
 async def test_a_busy_container_uses_cpu_and_a_sleeping_one_does_not(world: World) -> None:
@@ -69,7 +75,7 @@ async def test_a_busy_container_uses_cpu_and_a_sleeping_one_does_not(world: Worl
     busy = await world.phase("Running", "busy")
     idle = await world.phase("Running", "idle")
 
-    used = (await Sampler(lambda: runs_of(world), SystemClock()).sample()).usage
+    used = (await UsageSampler(lambda: runs_of(world), SystemClock()).sample()).usage
 
     assert used[f"{busy['metadata']['uid']}/main"].cpu > 0.05  # of a processor that is shared with other tests
     assert used[f"{idle['metadata']['uid']}/main"].cpu < 0.05
@@ -79,21 +85,21 @@ class Meter:
     """Containers with a scripted usage."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.used: dict[str, float] = {}
         self.looks = 0
-        self.sampler = Sampler(lambda: dict.fromkeys(self.used, Path()), self.clock, self._read)
+        self.sampler = UsageSampler(lambda: dict.fromkeys(self.used, Path()), self.clock, self._read)
 
-    def _read(self, runs: Mapping[str, Path]) -> Mapping[str, Reading]:
+    def _read(self, runs: Mapping[str, Path]) -> Mapping[str, UsageReading]:
         self.looks += 1
-        return {key: Reading(cpu=self.used[key], memory=7) for key in runs}
+        return {key: UsageReading(cpu=self.used[key], memory=7) for key in runs}
 
-    async def sample(self) -> Sample:
+    async def sample(self) -> UsageSample:
         asked = asyncio.create_task(self.sampler.sample())
         while not asked.done():
             await asyncio.sleep(0)  # noqa: TID251 - lets the thread and the task run; no time passes
             if self.clock.next_due() is not None:
-                self.clock.advance(FIRST_LOOK_SECONDS)
+                self.clock.advance(FIRST_WINDOW_SECONDS)
         return asked.result()
 
 
@@ -104,7 +110,7 @@ async def test_the_first_sample_takes_half_a_second() -> None:
     usage = (await meter.sample()).usage["a"]
 
     assert meter.looks == 2
-    assert usage.window >= FIRST_LOOK_SECONDS
+    assert usage.window >= FIRST_WINDOW_SECONDS
     assert (usage.cpu, usage.memory) == (0.0, 7)
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from tarragon.localcluster.kubelet.base.errors import CannotMount, CannotStart
 from tarragon.localcluster.kubelet.volumes import volumes
-from tarragon.localcluster.kubelet.volumes.mounts import places, remove
-from tarragon.localcluster.kubelet.volumes.sources import Sources
-from tarragon.localcluster.kubelet.volumes.volumes import Surroundings
+from tarragon.localcluster.kubelet.volumes.mounts import mount_folders, remove_tree
+from tarragon.localcluster.kubelet.volumes.sources import PodObjects
+from tarragon.localcluster.kubelet.volumes.volumes import VolumeContext
 from tests.conftest import others_can_reach
 from tests.kubelet.builders import container, pod
 from tests.kubelet.nobody import as_nobody, open_folder
 
-SOURCES = Sources(
+SOURCES = PodObjects(
     config_maps={"cm": {"train.py": b"print(1)\n", "hosts": b"ps-0:2222\n", "blob": b"\xff\x00"}},
     secrets={"keys": {"token": b"s3cret ps-0:2222"}},
     claims={
@@ -32,15 +32,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def make(folder: Path, volume: dict[str, Any], **around: Any) -> Path:
-    made = volumes.make(
-        Surroundings(
+    made = volumes.create_volumes(
+        VolumeContext(
             pod=pod("p", volumes=[{"name": "v", **volume}], metadata={"labels": {"a": "b", "c": 'd"e'}}),
             folder=folder / "volumes",
-            claims=folder / "claims",
-            given=around.get("given", {}),
+            claims_folder=folder / "claims",
+            user_folders=around.get("given", {}),
             sources=SOURCES,
             allocatable={"cpu": 8000},
-            local=lambda text: text.replace("ps-0:2222", "127.0.0.1:20000"),
+            localize=lambda text: text.replace("ps-0:2222", "127.0.0.1:20000"),
         )
     )
     return made["v"]
@@ -195,7 +195,7 @@ def test_a_host_path_is_created_if_its_type_says_so(folder: Path, kind: str, mad
 
 def mounted(folder: Path, **mount: Any) -> dict[str, Path]:
     described = container(volumeMounts=[{"name": "v", "mountPath": "/data/", **mount}])
-    return places(described, {"v": folder}, {"NAME": "w-0"})
+    return mount_folders(described, {"v": folder}, {"NAME": "w-0"})
 
 
 def test_a_mount_path_is_the_folder_of_its_volume(folder: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_sub_path_cannot_lead_out_of_its_volume(folder: Path, path: str) -> No
 
 def test_a_mount_of_an_unknown_volume_is_an_error() -> None:
     with pytest.raises(CannotStart, match="the pod has no volume 'v'"):
-        places(container(volumeMounts=[{"name": "v", "mountPath": "/x"}]), {}, {})
+        mount_folders(container(volumeMounts=[{"name": "v", "mountPath": "/x"}]), {}, {})
 
 
 def test_a_folder_is_removed_whatever_its_permissions() -> None:
@@ -246,7 +246,7 @@ def test_a_folder_is_removed_whatever_its_permissions() -> None:
             (inner / "file").touch()
             inner.chmod(0o000)
             (folder / "pod/link").symlink_to(folder / "kept")
-            remove(folder / "pod")
+            remove_tree(folder / "pod")
 
         as_nobody(leave_and_remove)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.client.errors import AlreadyExists
-from tarragon.client.port import Cluster, DeleteOptions, LogOptions, Selection
+from tarragon.client.port import Client, DeleteOptions, LogOptions, Selector
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
@@ -19,11 +19,11 @@ from tarragon.localcluster.kubelet.node.node import NodeSettings
 from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
 from tarragon.localcluster.kubelet.shim import shim, shim_client
 from tarragon.localcluster.registry.api import Api
-from tarragon.localcluster.registry.client import InProcess
+from tarragon.localcluster.registry.client import InProcessCluster
 from tests.kubelet.builders import container_json, pod_json
 
 Json = dict[str, Any]
-ANY_POD = PODS.reading(dict)
+ANY_POD = PODS.with_model(dict)
 GI = 2**30 * 1000
 
 
@@ -32,7 +32,7 @@ class World:
 
     def __init__(self, api: Api, folder: Path) -> None:
         self.api = api
-        self.cluster = InProcess(api)
+        self.cluster = InProcessCluster(api)
         self.folder = folder
         self.kubelet: Kubelet | None = None
         self._running: asyncio.Task[None] | None = None
@@ -63,7 +63,7 @@ class World:
         }
         return NodeSettings(**(defaults | changes))
 
-    def start_kubelet(self, clock: Clock | None = None, cluster: Cluster | None = None, **settings: Any) -> Kubelet:
+    def start_kubelet(self, clock: Clock | None = None, cluster: Client | None = None, **settings: Any) -> Kubelet:
         self.kubelet = Kubelet(cluster or self.cluster, self.settings(**settings), clock or SystemClock())
         self._running = asyncio.create_task(self.kubelet.run())
         return self.kubelet
@@ -81,13 +81,13 @@ class World:
         finally:
             identity = self.node / "identity"
             if identity.exists():
-                shim_client.end_marked(f"{shim.MARK}={identity.read_text()}.".encode())
+                shim_client.kill_marked(f"{shim.MARK_VARIABLE}={identity.read_text()}.".encode())
             await self.api.close()
 
     def processes(self) -> set[str]:
         """The identities of this node's containers that have processes."""
         identity = self.node / "identity"
-        return shim_client.identities(f"{identity.read_text()}.") if identity.exists() else set()
+        return shim_client.running_identities(f"{identity.read_text()}.") if identity.exists() else set()
 
     # --------------------------------------------------------------------------------------------------------- the API
 
@@ -104,14 +104,14 @@ class World:
         return await self.cluster.get(ANY_POD, Key("default", name))
 
     async def delete(self, name: str = "p", grace: int | None = None) -> None:
-        await self.cluster.delete(ANY_POD, Key("default", name), DeleteOptions(grace_seconds=grace))
+        await self.cluster.delete(ANY_POD, Key("default", name), DeleteOptions(grace_period_seconds=grace))
 
     async def config_map(self, name: str, **data: str) -> None:
         await self.cluster.create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": "default"}, "data": data})
 
     async def until(self, holds: Callable[[Json], Any], name: str = "p") -> Json:
         """Wait for a state of the pod for which this holds, and return the pod."""
-        selection = Selection(namespace="default", fields=f"metadata.name={name}")
+        selection = Selector(namespace="default", field_selector=f"metadata.name={name}")
         async with asyncio.timeout(60):
             listing = await self.cluster.list(ANY_POD, selection)
             for item in listing.items:
@@ -131,7 +131,7 @@ class World:
         return str(state(pod)["waiting"].get("message", ""))
 
     async def vanished(self, name: str = "p") -> None:
-        selection = Selection(namespace="default", fields=f"metadata.name={name}")
+        selection = Selector(namespace="default", field_selector=f"metadata.name={name}")
         async with asyncio.timeout(60):
             listing = await self.cluster.list(ANY_POD, selection)
             if listing.items:
@@ -157,26 +157,26 @@ class World:
     async def events(self, name: str = "p") -> list[tuple[str, str]]:
         """Reason and message of the pod's events, in order."""
         assert self.kubelet
-        await self.kubelet.recorder.told()
-        listing = await self.cluster.list(EVENTS.reading(dict), Selection(namespace="default"))
+        await self.kubelet.recorder.flushed()
+        listing = await self.cluster.list(EVENTS.with_model(dict), Selector(namespace="default"))
         about = [each for each in listing.items if each["involvedObject"]["name"] == name]
         return [(each["reason"], each["message"]) for each in about]
 
     async def event(self, reason: str, words: str = "") -> str:
         """Wait for an event of this reason with these words, and return its message."""
-        selection = Selection(namespace="default", fields=f"reason={reason}")
+        selection = Selector(namespace="default", field_selector=f"reason={reason}")
         async with asyncio.timeout(60):
-            listing = await self.cluster.list(EVENTS.reading(dict), selection)
+            listing = await self.cluster.list(EVENTS.with_model(dict), selection)
             for event in listing.items:
                 if words in event["message"]:
                     return str(event["message"])
-            async for change in self.cluster.watch(EVENTS.reading(dict), selection, listing.resource_version):
+            async for change in self.cluster.watch(EVENTS.with_model(dict), selection, listing.resource_version):
                 if change.object and words in change.object.get("message", ""):
                     return str(change.object["message"])
         raise AssertionError("the watch has ended")
 
     async def node_object(self) -> Json:
-        return await self.cluster.get(NODES.reading(dict), Key("", "n"))
+        return await self.cluster.get(NODES.with_model(dict), Key("", "n"))
 
 
 def state(pod: Json, container: int = 0) -> Json:

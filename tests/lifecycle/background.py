@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from tarragon.base.clock import SystemClock
-from tarragon.client.http.client import Http
-from tarragon.client.http.transport import Server as Address
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.transport import RestConfig as Address
 from tarragon.localcluster.daemon.daemon import Launch, ensure_running, stop
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import Server, is_occupied
+from tarragon.localcluster.home.presence import ServerInfo, is_locked
 
 T = TypeVar("T")
 CLOCK = SystemClock()
@@ -30,7 +30,7 @@ def launch(*words: str, patience: float = PATIENCE) -> Launch:
     """How to start the server in tests/lifecycle/serve.py with these arguments."""
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     command = (sys.executable, "-m", "tests.lifecycle.serve", *words)
-    return Launch(command=command, environment=environment, patience=patience)
+    return Launch(command=command, environment=environment, start_timeout=patience)
 
 
 @asynccontextmanager
@@ -41,21 +41,21 @@ async def a_home(folder: Path) -> AsyncIterator[Home]:
         yield home
     finally:
         await stop(home, CLOCK, signal.SIGTERM)
-        assert not is_occupied(home)
+        assert not is_locked(home)
 
 
-async def up(home: Home, *words: str) -> Server:
+async def up(home: Home, *words: str) -> ServerInfo:
     return await ensure_running(home, CLOCK, launch(*words))
 
 
-async def killed(server: Server) -> None:
+async def killed(server: ServerInfo) -> None:
     os.kill(server.pid, signal.SIGKILL)
-    await eventually(lambda: not server.lives())
+    await eventually(lambda: not server.is_running())
 
 
-def client(home: Home, server: Server) -> Http:
+def client(home: Home, server: ServerInfo) -> HttpClient:
     address = Address(url=server.url, ca_data=home.ca.read_bytes(), token=home.read_token())
-    return Http(address, random.Random(1))
+    return HttpClient(address, random.Random(1))
 
 
 async def eventually(probe: Callable[[], T | None], seconds: float = PATIENCE) -> T:

@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from tarragon.base import logs
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.client.port import Cluster
+from tarragon.client.port import Client
 from tarragon.localcluster.daemon import serving
-from tarragon.localcluster.daemon.cluster import Settings
+from tarragon.localcluster.daemon.cluster import LocalClusterSettings
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import Server
-from tarragon.localcluster.kubelet.node.node import NodeSettings, this_machine
+from tarragon.localcluster.home.presence import ServerInfo
+from tarragon.localcluster.kubelet.node.node import NodeSettings, machine_capacity
 
 
-async def companion(cluster: Cluster) -> None:
+async def companion(cluster: Client) -> None:
     """A substitute for the operator: it is always active in process, which must not count as activity of a client."""
     from tarragon.kube.core import PODS
 
@@ -31,7 +31,7 @@ async def companion(cluster: Cluster) -> None:
         await clock.sleep(0.05)
 
 
-async def buggy(_: Cluster) -> None:
+async def buggy(_: Client) -> None:
     raise ZeroDivisionError("a bug in a companion")
 
 
@@ -40,13 +40,13 @@ def this_node(home: Home, name: str) -> NodeSettings:
     return NodeSettings(
         name=name,
         folder=home.nodes / name,
-        capacity=this_machine(),
-        shared=frozenset({"cpu"}),
-        registry=home.folder / "claimed-ports",
+        capacity=machine_capacity(),
+        overcommitted=frozenset({"cpu"}),
+        port_registry=home.folder / "claimed-ports",
     )
 
 
-def told(server: Server) -> None:
+def told(server: ServerInfo) -> None:
     sys.stdout.write(f"ready {server.url}\n")
     sys.stdout.flush()
 
@@ -59,8 +59,8 @@ def main(given: Mapping[str, str]) -> int:
     if "fail" in given:
         sys.stderr.write("it is a bad day\n")
         return 3
-    home = Home.of(os.environ)
-    settings = Settings(
+    home = Home.from_environment(os.environ)
+    settings = LocalClusterSettings(
         home=home,
         nodes=[this_node(home, given["node"])] if "node" in given else [],
         port=int(given["port"]) if "port" in given else None,

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from tarragon.localcluster.daemon.certificates import Certificates, certificates
+from tarragon.localcluster.daemon.certificates import CertificateFiles, ensure_certificates
 from tarragon.localcluster.home.home import Home
 
 NOW = dt.datetime.now(dt.UTC)  # noqa: TID251 - TLS looks at the real clock, too
 YEAR = dt.timedelta(days=365)
 
 
-async def shake_hands(files: Certificates, name: str) -> str:
+async def shake_hands(files: CertificateFiles, name: str) -> str:
     """The answer of a server with our certificate to a client that trusts only our authority."""
 
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -39,16 +39,16 @@ async def shake_hands(files: Certificates, name: str) -> str:
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "kubernetes.default.svc"])
 async def test_a_client_that_trusts_the_authority_trusts_the_server(tmp_path: Path, name: str) -> None:
-    assert await shake_hands(certificates(Home(tmp_path), NOW), name) == "hello"
+    assert await shake_hands(ensure_certificates(Home(tmp_path), NOW), name) == "hello"
 
 
 async def test_other_host_names_are_not_trusted(tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
-        await shake_hands(certificates(Home(tmp_path), NOW), "example.org")
+        await shake_hands(ensure_certificates(Home(tmp_path), NOW), "example.org")
 
 
 def test_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
-    certificates(Home(tmp_path), NOW)
+    ensure_certificates(Home(tmp_path), NOW)
 
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
@@ -58,18 +58,18 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_valid_certificates_are_kept(tmp_path: Path) -> None:
-    certificates(Home(tmp_path), NOW)
+    ensure_certificates(Home(tmp_path), NOW)
     before = content(tmp_path)
-    certificates(Home(tmp_path), NOW + YEAR)
+    ensure_certificates(Home(tmp_path), NOW + YEAR)
 
     assert content(tmp_path) == before
 
 
 async def test_an_expiring_server_certificate_is_renewed_without_breaking_clients(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    certificates(home, NOW - 2 * YEAR)
+    ensure_certificates(home, NOW - 2 * YEAR)
     before = content(tmp_path)
-    files = certificates(home, NOW)
+    files = ensure_certificates(home, NOW)
 
     assert home.ca.read_bytes() == before["ca.crt"]
     assert files.chain.read_bytes() != before["server.crt"]
@@ -78,8 +78,8 @@ async def test_an_expiring_server_certificate_is_renewed_without_breaking_client
 
 def test_a_server_certificate_does_not_outlive_its_authority(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    certificates(home, NOW - 9 * YEAR)
-    files = certificates(home, NOW)
+    ensure_certificates(home, NOW - 9 * YEAR)
+    files = ensure_certificates(home, NOW)
 
     server = x509.load_pem_x509_certificate(files.chain.read_bytes())
     authority = x509.load_pem_x509_certificate(files.authority.read_bytes())
@@ -88,15 +88,15 @@ def test_a_server_certificate_does_not_outlive_its_authority(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("lost", ["ca.crt", "ca.key", "server.crt", "server.key"])
 async def test_lost_certificate_files_are_created_again(tmp_path: Path, lost: str) -> None:
-    certificates(Home(tmp_path), NOW)
+    ensure_certificates(Home(tmp_path), NOW)
     (tmp_path / lost).unlink()
 
-    assert await shake_hands(certificates(Home(tmp_path), NOW), "127.0.0.1") == "hello"
+    assert await shake_hands(ensure_certificates(Home(tmp_path), NOW), "127.0.0.1") == "hello"
 
 
 @pytest.mark.parametrize("cut", ["ca.crt", "server.crt"])
 async def test_a_truncated_certificate_is_created_again(tmp_path: Path, cut: str) -> None:
-    certificates(Home(tmp_path), NOW)
+    ensure_certificates(Home(tmp_path), NOW)
     (tmp_path / cut).write_bytes((tmp_path / cut).read_bytes()[:100])
 
-    assert await shake_hands(certificates(Home(tmp_path), NOW), "127.0.0.1") == "hello"
+    assert await shake_hands(ensure_certificates(Home(tmp_path), NOW), "127.0.0.1") == "hello"

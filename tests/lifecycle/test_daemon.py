@@ -13,12 +13,12 @@ import pytest
 
 from tarragon import __version__
 from tarragon.base.errors import TarragonError
-from tarragon.client.port import EVERYTHING, Selection
+from tarragon.client.port import ALL_OBJECTS, Selector
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, PODS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.daemon.daemon import END_PODS, ensure_running, running, stop
+from tarragon.localcluster.daemon.daemon import STOP_PODS_SIGNAL, ensure_running, find_server, stop
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import Server, birth, is_occupied, read_server, write_server
+from tarragon.localcluster.home.presence import ServerInfo, is_locked, process_start, read_server, write_server
 from tests.lifecycle.background import CLOCK, a_home, client, eventually, killed, launch, up
 
 
@@ -76,7 +76,7 @@ async def test_objects_survive_a_stop_and_a_kill(home: Home) -> None:
 
     server = await up(home)
     async with client(home, server) as cluster:
-        listing = await cluster.list(CONFIG_MAPS, Selection(fields="metadata.name!=kube-root-ca.crt"))
+        listing = await cluster.list(CONFIG_MAPS, Selector(field_selector="metadata.name!=kube-root-ca.crt"))
     assert [item.metadata.name for item in listing.items] == ["one", "two"]
 
 
@@ -84,11 +84,11 @@ async def test_a_stopped_server_removes_its_files(home: Home) -> None:
     server = await up(home)
     await stop(home, CLOCK)
 
-    assert not server.lives()
+    assert not server.is_running()
     assert read_server(home) is None
-    assert await running(home) is None
+    assert await find_server(home) is None
     assert await stop(home, CLOCK) is None
-    assert not home.store.with_name("state.db-wal").exists(), "the log is folded into the store"
+    assert not home.store_path.with_name("state.db-wal").exists(), "the log is folded into the store"
 
 
 async def test_five_clients_at_once_start_one_server(home: Home) -> None:
@@ -138,7 +138,7 @@ async def test_files_of_a_killed_server_do_not_mislead_clients(home: Home) -> No
     dead = await up(home)
     await killed(dead)
     assert read_server(home) == dead
-    assert await running(home) is None
+    assert await find_server(home) is None
 
     server = await up(home)
     assert server.pid != dead.pid
@@ -148,7 +148,9 @@ async def test_a_process_that_reuses_the_pid_of_a_dead_server_is_not_killed(home
     await up(home)
     await stop(home, CLOCK)
     ours = os.getpid()
-    claimed = Server(url="https://127.0.0.1:1", pid=ours, born="1", started=CLOCK.now(), version=__version__)
+    claimed = ServerInfo(
+        url="https://127.0.0.1:1", pid=ours, process_start="1", started=CLOCK.now(), version=__version__
+    )
     write_server(home, claimed)
 
     assert await stop(home, CLOCK) is None
@@ -158,8 +160,12 @@ async def test_a_process_that_reuses_the_pid_of_a_dead_server_is_not_killed(home
 async def test_a_process_that_does_not_answer_is_not_a_server(home: Home) -> None:
     await up(home)
     await stop(home, CLOCK)
-    claimed = Server(
-        url="https://127.0.0.1:1", pid=os.getpid(), born=birth(os.getpid()), started=CLOCK.now(), version=__version__
+    claimed = ServerInfo(
+        url="https://127.0.0.1:1",
+        pid=os.getpid(),
+        process_start=process_start(os.getpid()),
+        started=CLOCK.now(),
+        version=__version__,
     )
     write_server(home, claimed)
 
@@ -195,18 +201,18 @@ async def test_a_requested_port_is_not_replaced(home: Home) -> None:
         with pytest.raises(TarragonError, match="did not start") as failed:
             await up(home, f"port={port}")
 
-    assert "another program uses this port" in failed.value.why
+    assert "another program uses this port" in failed.value.cause
 
 
 async def test_the_error_of_a_failed_start_has_the_servers_log(home: Home) -> None:
     with pytest.raises(TarragonError) as failed:
         await up(home, "fail")
 
-    assert failed.value.what == "the local cluster did not start"
-    assert "exited with code 3" in failed.value.why
-    assert "it is a bad day" in failed.value.why
+    assert failed.value.summary == "the local cluster did not start"
+    assert "exited with code 3" in failed.value.cause
+    assert "it is a bad day" in failed.value.cause
     assert str(home.log) in failed.value.remedy
-    assert (await up(home)).lives(), "and the next attempt may well succeed"
+    assert (await up(home)).is_running(), "and the next attempt may well succeed"
 
 
 async def test_the_error_of_a_failed_start_has_only_the_log_of_this_attempt(home: Home) -> None:
@@ -215,7 +221,7 @@ async def test_the_error_of_a_failed_start_has_only_the_log_of_this_attempt(home
     with pytest.raises(TarragonError) as failed:
         await up(home, "fail")
 
-    assert "an old story" not in failed.value.why
+    assert "an old story" not in failed.value.cause
 
 
 async def test_a_missing_command_is_reported(home: Home) -> None:
@@ -226,19 +232,19 @@ async def test_a_missing_command_is_reported(home: Home) -> None:
 
 async def test_a_corrupt_store_is_reported_to_the_client(home: Home) -> None:
     home.prepare()
-    home.store.write_bytes(b"this is no database" * 100)
+    home.store_path.write_bytes(b"this is no database" * 100)
     with pytest.raises(TarragonError) as failed:
         await up(home)
 
-    assert "Traceback" not in failed.value.why
-    assert str(home.store) in failed.value.why
+    assert "Traceback" not in failed.value.cause
+    assert str(home.store_path) in failed.value.cause
 
 
 async def test_an_idle_server_of_another_version_is_replaced(home: Home) -> None:
     old = await up(home, "version=0.0.1")
     new = await up(home)
 
-    assert not old.lives()
+    assert not old.is_running()
     assert new.version == __version__
 
 
@@ -251,17 +257,19 @@ async def test_a_server_of_another_version_with_pods_is_not_replaced(home: Home)
 
     with pytest.raises(TarragonError) as refused:
         await up(home)
-    assert "was started by Tarragon 0.0.1" in refused.value.what
+    assert "was started by Tarragon 0.0.1" in refused.value.summary
     assert "`tarragon down`" in refused.value.remedy
-    assert old.lives()
+    assert old.is_running()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, END_PODS], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, STOP_PODS_SIGNAL], ids=lambda one: one.name
+)
 async def test_each_signal_stops_the_server_cleanly(home: Home, number: signal.Signals) -> None:
     server = await up(home)
     await stop(home, CLOCK, number)
 
-    assert not server.lives()
+    assert not server.is_running()
     assert "Traceback" not in home.log.read_text()
     assert f"signal={number.name}" in re.sub("\x1b\\[[0-9;]*m", "", home.log.read_text())
 
@@ -272,13 +280,13 @@ async def test_a_signal_during_the_start_stops_the_server_cleanly(home: Home) ->
     environment = {**how.environment, "TARRAGON_HOME": str(home.folder)}
     for _ in range(5):
         process = await asyncio.create_subprocess_exec(*how.command, env=environment, stderr=subprocess.PIPE)
-        await eventually(lambda: is_occupied(home))
+        await eventually(lambda: is_locked(home))
         process.send_signal(signal.SIGTERM)
         _, output = await process.communicate()
 
         assert process.returncode == 0, output
         assert b"Traceback" not in output
-        assert not is_occupied(home)
+        assert not is_locked(home)
 
 
 async def test_a_server_that_hangs_is_killed_after_a_timeout(home: Home) -> None:
@@ -286,28 +294,28 @@ async def test_a_server_that_hangs_is_killed_after_a_timeout(home: Home) -> None
     os.kill(server.pid, signal.SIGSTOP)
     await stop(home, CLOCK, patience=0.5)
 
-    assert not server.lives()
-    assert not is_occupied(home)
+    assert not server.is_running()
+    assert not is_locked(home)
 
 
 async def test_an_idle_server_stops_although_its_operator_is_active(home: Home) -> None:
     server = await up(home, "idle=1")
 
-    await eventually(lambda: not server.lives())
+    await eventually(lambda: not server.is_running())
     assert read_server(home) is None
-    assert not is_occupied(home)
+    assert not is_locked(home)
 
 
 async def test_a_watch_of_a_client_prevents_the_idle_timeout(home: Home) -> None:
     server = await up(home, "idle=3")
     async with client(home, server) as cluster:
         await cluster.create(CONFIG_MAPS, config_map("one"))
-        events = cluster.watch(CONFIG_MAPS, EVERYTHING, (await cluster.list(CONFIG_MAPS)).resource_version)
+        events = cluster.watch(CONFIG_MAPS, ALL_OBJECTS, (await cluster.list(CONFIG_MAPS)).resource_version)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(6):
                 await anext(events)
-        assert server.lives()
-    await eventually(lambda: not server.lives())
+        assert server.is_running()
+    await eventually(lambda: not server.is_running())
 
 
 async def test_an_unfinished_pod_prevents_the_idle_timeout(home: Home) -> None:
@@ -317,19 +325,19 @@ async def test_an_unfinished_pod_prevents_the_idle_timeout(home: Home) -> None:
     async with client(home, server) as cluster:
         await cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     with pytest.raises(AssertionError, match="has not come true"):
-        await eventually(lambda: not server.lives(), seconds=6)
+        await eventually(lambda: not server.is_running(), seconds=6)
 
     async with client(home, server) as cluster:
         done = {"status": {"phase": "Succeeded"}}
         await cluster.patch(PODS, Key("default", "one"), done, subresource="status")
-    await eventually(lambda: not server.lives())
+    await eventually(lambda: not server.is_running())
 
 
 async def test_a_failing_companion_is_logged_and_affects_nothing_else(home: Home) -> None:
     server = await up(home, "buggy")
 
     await eventually(lambda: home.log.read_text().count("a bug in a companion") >= 2)
-    assert await running(home) == server
+    assert await find_server(home) == server
 
 
 async def test_all_files_in_the_home_are_readable_by_their_owner_only(home: Home) -> None:

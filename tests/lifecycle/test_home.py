@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.errors import TarragonError
-from tarragon.localcluster.home.home import Home, make_private, write_private
+from tarragon.localcluster.home.home import Home, create_private_folder, write_private_file
 
 
 def mode(path: Path) -> int:
@@ -17,9 +17,9 @@ def mode(path: Path) -> int:
 
 
 def test_the_home_is_tarragon_home_or_a_folder_in_the_users_home(tmp_path: Path) -> None:
-    assert Home.of({"TARRAGON_HOME": str(tmp_path)}).folder == tmp_path
-    assert Home.of({"HOME": "/home/ada"}).folder == Path("/home/ada/.tarragon")
-    assert Home.of({"TARRAGON_HOME": "here"}).folder == Path.cwd() / "here"
+    assert Home.from_environment({"TARRAGON_HOME": str(tmp_path)}).folder == tmp_path
+    assert Home.from_environment({"HOME": "/home/ada"}).folder == Path("/home/ada/.tarragon")
+    assert Home.from_environment({"TARRAGON_HOME": "here"}).folder == Path.cwd() / "here"
 
 
 def test_a_new_home_and_its_secrets_are_private(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_new_home_and_its_secrets_are_private(tmp_path: Path) -> None:
 
 def test_a_private_folder_has_private_parents(tmp_path: Path, open_umask: None) -> None:
     tmp_path.chmod(0o755)
-    make_private(tmp_path / "clusters" / "there-443" / "node")
+    create_private_folder(tmp_path / "clusters" / "there-443" / "node")
 
     assert {mode(path) for path in tmp_path.rglob("*")} == {0o700}
     assert mode(tmp_path) == 0o755, "what was there before is its owner's to decide on"
@@ -43,7 +43,7 @@ def test_a_file_where_a_private_folder_should_be_is_an_error(tmp_path: Path) -> 
     (tmp_path / "crashes").write_text("")
 
     with pytest.raises(FileExistsError):
-        make_private(tmp_path / "crashes")
+        create_private_folder(tmp_path / "crashes")
 
 
 def test_the_check_of_a_home_leaves_no_files(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_the_token_stays_the_same(tmp_path: Path) -> None:
 def test_a_private_file_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "file").mkdir()
     with pytest.raises(IsADirectoryError):
-        write_private(tmp_path / "file", b"new")
+        write_private_file(tmp_path / "file", b"new")
 
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -78,11 +78,11 @@ def test_a_file_in_place_of_the_home_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
     with pytest.raises(TarragonError) as refused:
         Home(tmp_path / "home").prepare()
-    assert "a file, not a folder" in refused.value.why
+    assert "a file, not a folder" in refused.value.cause
 
     with pytest.raises(TarragonError) as refused:
         Home(tmp_path / "home" / "deeper").prepare()
-    assert "a file, not a folder" in refused.value.why
+    assert "a file, not a folder" in refused.value.cause
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to somebody else")

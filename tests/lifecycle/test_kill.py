@@ -9,29 +9,29 @@ from pathlib import Path
 import pytest
 
 from tarragon.client.errors import ApiError
-from tarragon.client.http.client import Http
-from tarragon.client.informer.reflector import Cache
-from tarragon.client.port import Selection
+from tarragon.client.http.client import HttpClient
+from tarragon.client.informer.reflector import Informer
+from tarragon.client.port import Selector
 from tarragon.kube.core import CONFIG_MAPS
-from tarragon.kube.meta import AnyObject, Key
+from tarragon.kube.meta import Key, PartialObjectMetadata
 from tests.lifecycle.background import CLOCK, a_home, client, eventually, killed, up
 
-WRITTEN = Selection(fields="metadata.name!=kube-root-ca.crt")
+WRITTEN = Selector(field_selector="metadata.name!=kube-root-ca.crt")
 """All objects except those that the cluster creates in every namespace."""
 
 
 class Witness:
     """A client that writes as fast as it can and watches. It records acknowledged writes and received events."""
 
-    def __init__(self, cluster: Http) -> None:
+    def __init__(self, cluster: HttpClient) -> None:
         self.cluster = cluster
         self.promised: set[str] = set()
         self.tried: set[str] = set()
         self.told: list[tuple[str, bool, bool]] = []
-        self.cache = Cache(cluster, CONFIG_MAPS, CLOCK, WRITTEN, jitter=random.Random(1))
-        self.cache.subscribe(self._note)
+        self.cache = Informer(cluster, CONFIG_MAPS, CLOCK, WRITTEN, jitter=random.Random(1))
+        self.cache.add_event_handler(self._note)
 
-    def _note(self, key: Key, old: AnyObject | None, new: AnyObject | None) -> None:
+    def _note(self, key: Key, old: PartialObjectMetadata | None, new: PartialObjectMetadata | None) -> None:
         self.told.append((key.name, old is not None, new is not None))
 
     async def write(self, name: str) -> None:
@@ -60,7 +60,7 @@ async def kill_and_count(folder: Path, times: int, dice: random.Random) -> None:
         async with client(home, server) as cluster:
             witness = Witness(cluster)
             watching = asyncio.create_task(witness.cache.run())
-            await witness.cache.synced()
+            await witness.cache.wait_for_sync()
             for round_ in range(times):
                 writing = asyncio.create_task(witness.write_on(f"round-{round_}"))
                 await witness.promised_more(dice.randint(1, 200))

@@ -4,21 +4,27 @@ import asyncio
 import os
 from pathlib import Path
 
-from tarragon.base.clock import ManualClock
-from tarragon.localcluster.daemon.logfile import MOST_BYTES, START_BYTES, keep_small, last_lines, put_aside
+from tarragon.base.clock import FakeClock
+from tarragon.localcluster.daemon.logfile import (
+    MAX_BYTES,
+    MAX_BYTES_AT_START,
+    last_lines,
+    rotate_at_start,
+    rotate_for_ever,
+)
 from tests.client.scripted import settle
 from tests.conftest import others_can_reach
 
 
 async def test_a_large_log_is_rotated_while_it_is_written(tmp_path: Path) -> None:
-    log, clock = tmp_path / "daemon.log", ManualClock()
-    task = asyncio.create_task(keep_small(log, clock))
+    log, clock = tmp_path / "daemon.log", FakeClock()
+    task = asyncio.create_task(rotate_for_ever(log, clock))
     await settle(clock)
     with log.open("ab", buffering=0) as writer:
-        writer.write(b"x" * MOST_BYTES)
+        writer.write(b"x" * MAX_BYTES)
         clock.advance(61)
         await settle(clock)
-        assert log.stat().st_size == MOST_BYTES
+        assert log.stat().st_size == MAX_BYTES
 
         writer.write(b"y")
         clock.advance(61)
@@ -32,15 +38,15 @@ async def test_a_large_log_is_rotated_while_it_is_written(tmp_path: Path) -> Non
 
 
 async def test_a_rotated_log_is_readable_by_its_owner_only(tmp_path: Path, open_umask: None) -> None:
-    log, clock = tmp_path / "daemon.log", ManualClock()
+    log, clock = tmp_path / "daemon.log", FakeClock()
     log.touch(0o600)
-    os.truncate(log, MOST_BYTES + 1)
-    task = asyncio.create_task(keep_small(log, clock))
+    os.truncate(log, MAX_BYTES + 1)
+    task = asyncio.create_task(rotate_for_ever(log, clock))
     await settle(clock)
     clock.advance(61)
     await settle(clock)
 
-    assert (tmp_path / "daemon.log.1").stat().st_size == MOST_BYTES + 1
+    assert (tmp_path / "daemon.log.1").stat().st_size == MAX_BYTES + 1
     assert others_can_reach(tmp_path) == []
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -48,13 +54,13 @@ async def test_a_rotated_log_is_readable_by_its_owner_only(tmp_path: Path, open_
 
 def test_only_a_large_log_is_rotated_when_a_server_starts(tmp_path: Path) -> None:
     log = tmp_path / "daemon.log"
-    put_aside(log)
-    log.write_bytes(b"x" * START_BYTES)
-    put_aside(log)
+    rotate_at_start(log)
+    log.write_bytes(b"x" * MAX_BYTES_AT_START)
+    rotate_at_start(log)
     assert log.exists()
 
-    log.write_bytes(b"x" * (START_BYTES + 1))
-    put_aside(log)
+    log.write_bytes(b"x" * (MAX_BYTES_AT_START + 1))
+    rotate_at_start(log)
     assert not log.exists()
     assert (tmp_path / "daemon.log.1").exists()
 

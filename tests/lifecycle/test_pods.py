@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from tarragon.base.errors import TarragonError
-from tarragon.client.http.client import Http
-from tarragon.client.port import EVERYTHING
+from tarragon.client.http.client import HttpClient
+from tarragon.client.port import ALL_OBJECTS
 from tarragon.kube.core import NODES, PODS, Pod
-from tarragon.kube.meta import AnyObject, Key, Resource
-from tarragon.localcluster.daemon.daemon import END_PODS, stop
-from tarragon.localcluster.daemon.nodes import end_leftovers
+from tarragon.kube.meta import Key, PartialObjectMetadata, Resource
+from tarragon.localcluster.daemon.daemon import STOP_PODS_SIGNAL, stop
+from tarragon.localcluster.daemon.nodes import stop_leftover_pods
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import birth
+from tarragon.localcluster.home.presence import process_start
 from tests.lifecycle.background import CLOCK, a_home, client, eventually, killed, up
 
 # $$$$: the kubelet expands $(VAR), and replaces $$ by $.
@@ -31,7 +31,7 @@ async def home(tmp_path: Path) -> AsyncIterator[Home]:
         try:
             yield home
         finally:
-            await stop(home, CLOCK, END_PODS)
+            await stop(home, CLOCK, STOP_PODS_SIGNAL)
 
 
 def pod(name: str, script: str, folder: Path, **spec: Any) -> dict[str, Any]:
@@ -40,13 +40,13 @@ def pod(name: str, script: str, folder: Path, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": whole}
 
 
-async def seen(cluster: Http, name: str, *phases: str) -> Pod:
+async def seen(cluster: HttpClient, name: str, *phases: str) -> Pod:
     """Wait until the pod is in one of these phases."""
     listing = await cluster.list(PODS)
     for one in listing.items:
         if one.metadata.name == name and one.status.phase in phases:
             return one
-    async for event in cluster.watch(PODS, EVERYTHING, listing.resource_version):
+    async for event in cluster.watch(PODS, ALL_OBJECTS, listing.resource_version):
         if event.object and event.object.metadata.name == name and event.object.status.phase in phases:
             return event.object
     raise AssertionError("the watch has ended")
@@ -54,7 +54,7 @@ async def seen(cluster: Http, name: str, *phases: str) -> Pod:
 
 async def running_process(folder: Path) -> tuple[int, str]:
     pid = int(await eventually(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip()))
-    return pid, birth(pid)
+    return pid, process_start(pid)
 
 
 async def test_a_pod_survives_a_killed_server_and_the_next_one_gets_its_exit_code(home: Home, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ async def test_a_pod_survives_a_killed_server_and_the_next_one_gets_its_exit_cod
         before = await seen(cluster, "one", "Running")
         pid, born = await running_process(tmp_path)
         await killed(server)
-        assert birth(pid) == born
+        assert process_start(pid) == born
 
         await up(home, "node=here")
         (tmp_path / "done").touch()
@@ -86,10 +86,10 @@ async def test_the_next_server_reports_a_pod_that_ended_without_a_server(home: H
         await cluster.create(PODS, pod("one", STEADY.replace("while :", "while [ ! -e done ]"), tmp_path))
         pid, born = await running_process(tmp_path)
         await stop(home, CLOCK, signal.SIGTERM)
-        assert birth(pid) == born, "SIGTERM is for the server, not for the pods"
+        assert process_start(pid) == born, "SIGTERM is for the server, not for the pods"
 
         (tmp_path / "done").touch()
-        await eventually(lambda: birth(pid) != born)
+        await eventually(lambda: process_start(pid) != born)
         await up(home, "node=here")
         assert (await seen(cluster, "one", "Failed", "Succeeded")).status.phase == "Succeeded"
 
@@ -100,9 +100,9 @@ async def test_end_pods_stops_every_process_gracefully_and_reports_it(home: Home
         script = STEADY.replace("exit 0", "sleep 0.3; touch farewell; exit 0")
         await cluster.create(PODS, pod("one", script, tmp_path))
         pid, _ = await running_process(tmp_path)
-        await stop(home, CLOCK, END_PODS)
+        await stop(home, CLOCK, STOP_PODS_SIGNAL)
 
-        assert birth(pid) == ""
+        assert process_start(pid) == ""
         assert (tmp_path / "farewell").exists()
         await up(home, "node=here")
         ended = await seen(cluster, "one", "Failed", "Succeeded")
@@ -116,12 +116,12 @@ async def test_pods_of_a_killed_server_can_be_stopped_without_a_server(home: Hom
         await cluster.create(PODS, pod("one", STEADY.replace("exit 0", "touch farewell; exit 3"), tmp_path))
         pid, _ = await running_process(tmp_path)
         with pytest.raises(TarragonError, match="already running"):
-            await end_leftovers(home, CLOCK)
+            await stop_leftover_pods(home, CLOCK)
         await killed(server)
-        await end_leftovers(home, CLOCK)
-        await end_leftovers(home, CLOCK)  # a second call has nothing to do
+        await stop_leftover_pods(home, CLOCK)
+        await stop_leftover_pods(home, CLOCK)  # a second call has nothing to do
 
-        assert birth(pid) == ""
+        assert process_start(pid) == ""
         assert (tmp_path / "farewell").exists()
         await up(home, "node=here")
         ended = await seen(cluster, "one", "Failed", "Succeeded")
@@ -137,8 +137,8 @@ async def test_a_server_whose_home_is_removed_stops_with_its_pods(home: Home, tm
     pid, born = await running_process(tmp_path)
     home.folder.rename(tmp_path / "thrown away")
 
-    await eventually(lambda: not server.lives())
-    assert birth(pid) != born
+    await eventually(lambda: not server.is_running())
+    assert process_start(pid) != born
     assert "the home was removed" in (tmp_path / "thrown away" / "daemon.log").read_text()
     assert (await up(home)).pid != server.pid, "and another one can begin in its place"
 
@@ -150,21 +150,21 @@ async def test_pods_of_a_removed_node_are_stopped_and_deleted(home: Home, tmp_pa
         await cluster.create(PODS, pod("one", STEADY, tmp_path))
         pid, born = await running_process(tmp_path)
     await stop(home, CLOCK, signal.SIGTERM)
-    assert birth(pid) == born
+    assert process_start(pid) == born
 
     server = await up(home, "node=new")
-    await eventually(lambda: birth(pid) != born)
+    await eventually(lambda: process_start(pid) != born)
     async with client(home, server) as cluster:
         await gone(cluster, NODES, "former")
         await gone(cluster, PODS, "one")
         assert [node.metadata.name for node in (await cluster.list(NODES)).items] == ["new"]
 
 
-async def gone(cluster: Http, resource: Resource[Any], name: str) -> None:
-    listing = await cluster.list(resource.reading(AnyObject))
+async def gone(cluster: HttpClient, resource: Resource[Any], name: str) -> None:
+    listing = await cluster.list(resource.with_model(PartialObjectMetadata))
     if name not in {item.metadata.name for item in listing.items}:
         return
-    async for event in cluster.watch(resource.reading(AnyObject), EVERYTHING, listing.resource_version):
+    async for event in cluster.watch(resource.with_model(PartialObjectMetadata), ALL_OBJECTS, listing.resource_version):
         if event.type == "DELETED" and event.object and event.object.metadata.name == name:
             return
 
@@ -175,10 +175,10 @@ async def test_a_running_pod_prevents_the_idle_timeout_until_it_ends(home: Home,
         await cluster.create(PODS, pod("one", STEADY.replace("while :", "while [ ! -e done ]"), tmp_path))
     await running_process(tmp_path)
     with pytest.raises(AssertionError, match="has not come true"):
-        await eventually(lambda: not server.lives(), seconds=6)
+        await eventually(lambda: not server.is_running(), seconds=6)
 
     (tmp_path / "done").touch()
-    await eventually(lambda: not server.lives())
+    await eventually(lambda: not server.is_running())
 
 
 async def test_processes_of_pods_do_not_hold_the_lock_of_the_home(home: Home, tmp_path: Path) -> None:
@@ -188,6 +188,6 @@ async def test_processes_of_pods_do_not_hold_the_lock_of_the_home(home: Home, tm
     pid, born = await running_process(tmp_path)
     await killed(server)
 
-    assert birth(pid) == born
+    assert process_start(pid) == born
     assert (await up(home, "node=here")).pid != server.pid
     assert os.getsid(pid) != os.getsid(0)

@@ -12,14 +12,21 @@ import pytest
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import Server, birth, is_occupied, occupied, read_server, write_server
+from tarragon.localcluster.home.presence import (
+    ServerInfo,
+    is_locked,
+    lock_home,
+    process_start,
+    read_server,
+    write_server,
+)
 
 CLOCK = SystemClock()
 SINCE = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
 
 
-def server(pid: int, born: str) -> Server:
-    return Server(url="https://127.0.0.1:6443", pid=pid, born=born, started=SINCE, version="0.1.0")
+def server(pid: int, born: str) -> ServerInfo:
+    return ServerInfo(url="https://127.0.0.1:6443", pid=pid, process_start=born, started=SINCE, version="0.1.0")
 
 
 def test_a_written_server_file_is_read_back(tmp_path: Path) -> None:
@@ -37,49 +44,49 @@ def test_an_unreadable_server_file_is_ignored(tmp_path: Path, content: str) -> N
 
 
 def test_processes_with_the_same_pid_are_distinguished() -> None:
-    assert server(os.getpid(), birth(os.getpid())).lives()
-    assert not server(os.getpid(), "12").lives()
-    assert not server(os.getpid(), "").lives()
+    assert server(os.getpid(), process_start(os.getpid())).is_running()
+    assert not server(os.getpid(), "12").is_running()
+    assert not server(os.getpid(), "").is_running()
 
 
 def test_a_zombie_does_not_count_as_running() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        watched = server(process.pid, birth(process.pid))
-        assert watched.lives()
+        watched = server(process.pid, process_start(process.pid))
+        assert watched.is_running()
 
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert not watched.lives()
+        assert not watched.is_running()
 
 
 async def test_a_home_has_one_holder_whom_the_error_names(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    async with occupied(home, CLOCK):
-        write_server(home, server(os.getpid(), birth(os.getpid())))
+    async with lock_home(home, CLOCK):
+        write_server(home, server(os.getpid(), process_start(os.getpid())))
         with pytest.raises(TarragonError) as refused:
-            async with occupied(home, CLOCK):
+            async with lock_home(home, CLOCK):
                 pytest.fail("two hold one home")
 
-    assert f"already running in {tmp_path}" in refused.value.what
-    assert f"process {os.getpid()}, since 20" in refused.value.why
-    assert "at https://127.0.0.1:6443" in refused.value.why
+    assert f"already running in {tmp_path}" in refused.value.summary
+    assert f"process {os.getpid()}, since 20" in refused.value.cause
+    assert "at https://127.0.0.1:6443" in refused.value.cause
     assert "tarragon down" in refused.value.remedy
 
 
 async def test_checking_the_lock_does_not_prevent_taking_it(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    assert not is_occupied(home)
-    async with occupied(home, CLOCK):
-        assert is_occupied(home)
-    assert not is_occupied(home)
+    assert not is_locked(home)
+    async with lock_home(home, CLOCK):
+        assert is_locked(home)
+    assert not is_locked(home)
 
     async def look() -> None:
         for _ in range(200):
-            is_occupied(home)
+            is_locked(home)
             await CLOCK.sleep(0)
 
     looks = [asyncio.create_task(look()) for _ in range(20)]
-    async with occupied(home, CLOCK):
+    async with lock_home(home, CLOCK):
         pass
     await asyncio.gather(*looks)
 
@@ -103,11 +110,11 @@ asyncio.run(hold())
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=subprocess.PIPE)
     assert process.stdout is not None
     await process.stdout.readline()
-    write_server(home, server(process.pid, birth(process.pid)))
-    assert is_occupied(home)
+    write_server(home, server(process.pid, process_start(process.pid)))
+    assert is_locked(home)
     process.kill()
     await process.wait()
 
-    assert not is_occupied(home)
-    async with occupied(home, CLOCK):
+    assert not is_locked(home)
+    async with lock_home(home, CLOCK):
         assert read_server(home) is None

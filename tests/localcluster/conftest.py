@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.base.clock import ManualClock
-from tests.localcluster.things import Asking, opened
+from tarragon.base.clock import FakeClock
+from tests.localcluster.things import ApiClient, opened
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-async def asking(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Asking]:
+async def asking(tmp_path: Path, clock: FakeClock) -> AsyncIterator[ApiClient]:
     async with opened(tmp_path / "store.db", clock) as api:
-        yield Asking(api)
+        yield ApiClient(api)

@@ -9,16 +9,16 @@ from pathlib import Path
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import NotFound
 from tarragon.localcluster.registry.api import Api
-from tests.localcluster.things import CONFIG_MAPS, Asking, config_map
+from tests.localcluster.things import CONFIG_MAPS, ApiClient, config_map
 
 
 async def main(path: Path, generation: str) -> None:
     api = await Api.open(path, SystemClock())
-    asking = Asking(api)
+    asking = ApiClient(api)
     await asyncio.gather(*(count(asking, f"g{generation}-{number}") for number in range(16)))
 
 
-async def count(asking: Asking, name: str) -> None:
+async def count(asking: ApiClient, name: str) -> None:
     try:
         asking.get(CONFIG_MAPS, name)
     except NotFound:

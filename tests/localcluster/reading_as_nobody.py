@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 from tarragon.kube.core import CONFIG_MAPS
-from tarragon.localcluster.registry.client import OnDisk
+from tarragon.localcluster.registry.client import OfflineCluster
 
 NOBODY = 65534
 
 
 async def main(path: Path) -> None:
-    reading = OnDisk.open(path)
+    reading = OfflineCluster.open(path)
     try:
         for thing in (await reading.list(CONFIG_MAPS)).items:
             sys.stdout.write(f"{thing.metadata.name}\n")

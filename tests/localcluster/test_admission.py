@@ -10,7 +10,7 @@ import pytest
 
 from tarragon.client.errors import Forbidden
 from tarragon.localcluster.api.requests import WriteOptions
-from tests.localcluster.things import CONFIG_MAPS, PODS, Asking, config_map, opened, pod
+from tests.localcluster.things import CONFIG_MAPS, PODS, ApiClient, config_map, opened, pod
 
 QUOTAS = ("", "v1", "resourcequotas")
 CLAIMS = ("", "v1", "persistentvolumeclaims")
@@ -27,12 +27,12 @@ def wanting(name: str, requests: Json, limits: Json | None = None, **spec: Any) 
     return pod(name, containers=[{"name": "main", "image": "i", "resources": resources}], **spec)
 
 
-async def used(asking: Asking, name: str = "small") -> Json:
+async def used(asking: ApiClient, name: str = "small") -> Json:
     counted: Json = asking.get(QUOTAS, name)["status"]["used"]
     return counted
 
 
-async def test_a_quota_counts_what_is_there_when_it_comes(asking: Asking) -> None:
+async def test_a_quota_counts_what_is_there_when_it_comes(asking: ApiClient) -> None:
     await asking.create(CONFIG_MAPS, config_map("a"))
 
     await asking.create(QUOTAS, quota(hard={"configmaps": "5", "count/secrets": "1"}))
@@ -43,7 +43,7 @@ async def test_a_quota_counts_what_is_there_when_it_comes(asking: Asking) -> Non
     }
 
 
-async def test_a_quota_counts_what_comes_and_what_goes(asking: Asking) -> None:
+async def test_a_quota_counts_what_comes_and_what_goes(asking: ApiClient) -> None:
     await asking.create(QUOTAS, quota(hard={"configmaps": "5"}))
     await asking.create(CONFIG_MAPS, config_map("a"))
     await asking.create(CONFIG_MAPS, config_map("b"))
@@ -52,7 +52,7 @@ async def test_a_quota_counts_what_comes_and_what_goes(asking: Asking) -> None:
     assert await used(asking) == {"configmaps": "1"}
 
 
-async def test_of_many_creations_at_once_only_as_many_succeed_as_the_quota_has_room_for(asking: Asking) -> None:
+async def test_of_many_creations_at_once_only_as_many_succeed_as_the_quota_has_room_for(asking: ApiClient) -> None:
     await asking.create(QUOTAS, quota(hard={"configmaps": "3"}))
 
     outcomes = await asyncio.gather(
@@ -64,7 +64,7 @@ async def test_of_many_creations_at_once_only_as_many_succeed_as_the_quota_has_r
     assert await used(asking) == {"configmaps": "3"}
 
 
-async def test_all_that_a_pod_exceeds_is_told_with_what_is_used_and_allowed(asking: Asking) -> None:
+async def test_all_that_a_pod_exceeds_is_told_with_what_is_used_and_allowed(asking: ApiClient) -> None:
     await asking.create(QUOTAS, quota(hard={"requests.cpu": "1", "memory": "1Gi", "pods": "9"}))
     await asking.create(PODS, wanting("a", {"cpu": "600m", "memory": "700Mi"}))
 
@@ -77,7 +77,7 @@ async def test_all_that_a_pod_exceeds_is_told_with_what_is_used_and_allowed(aski
     )
 
 
-async def test_a_pod_must_say_what_a_quota_counts(asking: Asking) -> None:
+async def test_a_pod_must_say_what_a_quota_counts(asking: ApiClient) -> None:
     await asking.create(QUOTAS, quota(hard={"requests.cpu": "1", "limits.memory": "1Gi"}))
 
     with pytest.raises(
@@ -86,7 +86,7 @@ async def test_a_pod_must_say_what_a_quota_counts(asking: Asking) -> None:
         await asking.create(PODS, pod("a"))
 
 
-async def test_a_pod_that_has_ended_makes_room(asking: Asking) -> None:
+async def test_a_pod_that_has_ended_makes_room(asking: ApiClient) -> None:
     await asking.create(QUOTAS, quota(hard={"pods": "1", "requests.nvidia.com/gpu": "2"}))
     await asking.create(PODS, wanting("a", {"nvidia.com/gpu": "2"}, {"nvidia.com/gpu": "2"}))
     assert await used(asking) == {"pods": "1", "requests.nvidia.com/gpu": "2"}
@@ -116,7 +116,7 @@ async def test_a_pod_that_has_ended_makes_room(asking: Asking) -> None:
         ),
     ],
 )
-async def test_a_quota_with_scopes_is_about_some_pods_only(asking: Asking, scope: Json, counted: str) -> None:
+async def test_a_quota_with_scopes_is_about_some_pods_only(asking: ApiClient, scope: Json, counted: str) -> None:
     await asking.create(QUOTAS, quota(hard={"pods": "9"}, **scope))
 
     await asking.create(PODS, pod("best"))
@@ -126,7 +126,7 @@ async def test_a_quota_with_scopes_is_about_some_pods_only(asking: Asking, scope
     assert await used(asking) == {"pods": counted}
 
 
-async def test_claims_are_counted_by_size_and_by_class(asking: Asking) -> None:
+async def test_claims_are_counted_by_size_and_by_class(asking: ApiClient) -> None:
     hard = {"requests.storage": "10Gi", "fast.storageclass.storage.k8s.io/persistentvolumeclaims": "1"}
     await asking.create(QUOTAS, quota(hard=hard))
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "4Gi"}}}
@@ -142,7 +142,7 @@ async def test_claims_are_counted_by_size_and_by_class(asking: Asking) -> None:
         await asking.create(CLAIMS, {"metadata": {"name": "c"}, "spec": spec})
 
 
-async def test_a_dry_run_is_refused_like_the_run_and_counts_nothing(asking: Asking) -> None:
+async def test_a_dry_run_is_refused_like_the_run_and_counts_nothing(asking: ApiClient) -> None:
     await asking.create(QUOTAS, quota(hard={"configmaps": "1"}))
     await asking.create(CONFIG_MAPS, config_map("a"), dry_run=True)
     assert await used(asking) == {"configmaps": "0"}
@@ -152,7 +152,7 @@ async def test_a_dry_run_is_refused_like_the_run_and_counts_nothing(asking: Aski
         await asking.create(CONFIG_MAPS, config_map("b"), dry_run=True)
 
 
-async def test_a_quota_holds_on_when_its_deletion_was_only_tried(asking: Asking) -> None:
+async def test_a_quota_holds_on_when_its_deletion_was_only_tried(asking: ApiClient) -> None:
     await asking.create(QUOTAS, quota(hard={"configmaps": "1"}))
     await asking.create(CONFIG_MAPS, config_map("a"))
 
@@ -162,7 +162,7 @@ async def test_a_quota_holds_on_when_its_deletion_was_only_tried(asking: Asking)
         await asking.create(CONFIG_MAPS, config_map("b"))
 
 
-async def test_a_quota_that_is_gone_and_comes_again_counts_anew(asking: Asking) -> None:
+async def test_a_quota_that_is_gone_and_comes_again_counts_anew(asking: ApiClient) -> None:
     await asking.create(QUOTAS, quota(hard={"configmaps": "1"}))
     await asking.delete(QUOTAS, "small")
     await asking.create(CONFIG_MAPS, config_map("a"))
@@ -175,7 +175,7 @@ async def test_a_quota_that_is_gone_and_comes_again_counts_anew(asking: Asking) 
         await asking.create(CONFIG_MAPS, config_map("c"))
 
 
-async def test_a_raised_quota_lets_more_in(asking: Asking) -> None:
+async def test_a_raised_quota_lets_more_in(asking: ApiClient) -> None:
     await asking.create(QUOTAS, quota(hard={"configmaps": "1"}))
     await asking.create(CONFIG_MAPS, config_map("a"))
 
@@ -187,9 +187,9 @@ async def test_a_raised_quota_lets_more_in(asking: Asking) -> None:
 
 async def test_counts_survive_a_restart(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
-        await Asking(api).create(QUOTAS, quota(hard={"configmaps": "1"}))
-        await Asking(api).create(CONFIG_MAPS, config_map("a"))
+        await ApiClient(api).create(QUOTAS, quota(hard={"configmaps": "1"}))
+        await ApiClient(api).create(CONFIG_MAPS, config_map("a"))
 
     async with opened(tmp_path / "store.db") as api:
         with pytest.raises(Forbidden, match="used: configmaps=1"):
-            await Asking(api).create(CONFIG_MAPS, config_map("b"))
+            await ApiClient(api).create(CONFIG_MAPS, config_map("b"))

@@ -14,13 +14,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tarragon.base.clock import ManualClock
-from tarragon.client.errors import AlreadyExists, Conflict, Expired, NotFound
+from tarragon.base.clock import FakeClock
+from tarragon.client.errors import AlreadyExists, Conflict, NotFound, ResourceExpired
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.requests import ListOptions, WatchOptions
 from tarragon.localcluster.registry.api import Api
 from tarragon.localcluster.storage.watching import Watch
-from tests.localcluster.things import CONFIG_MAPS, Asking, Json, config_map
+from tests.localcluster.things import CONFIG_MAPS, ApiClient, Json, config_map
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 LABELS = st.sampled_from(["yes", "no"])
@@ -43,7 +43,7 @@ class AnyHistory(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.folder = Path(tempfile.mkdtemp())
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.lives = 0
         self.model: dict[str, Json] = {}
         self.clients: list[Known] = []
@@ -69,9 +69,9 @@ class AnyHistory(RuleBasedStateMachine):
         body["metadata"]["labels"] = {"chosen": chosen}
         if name in self.model:
             with pytest.raises(AlreadyExists):
-                self.run(Asking(self.api).create(CONFIG_MAPS, body))
+                self.run(ApiClient(self.api).create(CONFIG_MAPS, body))
         else:
-            self.model[name] = self.run(Asking(self.api).create(CONFIG_MAPS, body))
+            self.model[name] = self.run(ApiClient(self.api).create(CONFIG_MAPS, body))
 
     @rule(name=NAMES, chosen=LABELS)
     def label(self, name: str, chosen: str) -> None:
@@ -92,21 +92,21 @@ class AnyHistory(RuleBasedStateMachine):
         stale = str(int(thing["metadata"]["resourceVersion"]) - 1)
         patch = {"metadata": {"resourceVersion": stale}, "data": {"count": "lost"}}
         with pytest.raises(Conflict):
-            self.run(Asking(self.api).patch(CONFIG_MAPS, name, patch))
+            self.run(ApiClient(self.api).patch(CONFIG_MAPS, name, patch))
 
     @rule(name=NAMES)
     def delete(self, name: str) -> None:
         if name not in self.model:
             with pytest.raises(NotFound):
-                self.run(Asking(self.api).delete(CONFIG_MAPS, name))
+                self.run(ApiClient(self.api).delete(CONFIG_MAPS, name))
             return
-        self.run(Asking(self.api).delete(CONFIG_MAPS, name))
+        self.run(ApiClient(self.api).delete(CONFIG_MAPS, name))
         self._reread(name)
 
     @rule(names=st.lists(NAMES, min_size=2, max_size=8))
     def write_all_at_once(self, names: list[str]) -> None:
         async def burst() -> None:
-            asking = Asking(self.api)
+            asking = ApiClient(self.api)
             doing = [
                 asking.patch(CONFIG_MAPS, name, {"data": {"count": str(number)}})
                 for number, name in enumerate(names)
@@ -134,7 +134,7 @@ class AnyHistory(RuleBasedStateMachine):
         """Restart from the files as they are now, in the middle of writes."""
 
         async def interrupted() -> None:
-            asking = Asking(self.api)
+            asking = ApiClient(self.api)
             doing = [
                 asyncio.ensure_future(asking.patch(CONFIG_MAPS, name, {"data": {"count": "crash"}}))
                 for name in names
@@ -172,20 +172,20 @@ class AnyHistory(RuleBasedStateMachine):
     def _patch(self, name: str, patch: Json) -> None:
         if name not in self.model:
             with pytest.raises(NotFound):
-                self.run(Asking(self.api).patch(CONFIG_MAPS, name, patch))
+                self.run(ApiClient(self.api).patch(CONFIG_MAPS, name, patch))
             return
-        self.run(Asking(self.api).patch(CONFIG_MAPS, name, patch))
+        self.run(ApiClient(self.api).patch(CONFIG_MAPS, name, patch))
         self._reread(name)
 
     def _reread(self, name: str) -> None:
         try:
-            self.model[name] = Asking(self.api).get(CONFIG_MAPS, name)
+            self.model[name] = ApiClient(self.api).get(CONFIG_MAPS, name)
         except NotFound:
             thing = self.model.pop(name)
             assert not thing["metadata"].get("finalizers") or "deletionTimestamp" in thing["metadata"]
 
     def _listed(self, selector: str) -> tuple[str, State]:
-        page = self.api.list(Asking(self.api).target(CONFIG_MAPS), ListOptions(labels=selector))
+        page = self.api.list(ApiClient(self.api).target(CONFIG_MAPS), ListOptions(labels=selector))
         what = {"apiVersion": "v1", "kind": "ConfigMap"}  # items of a list do not have it
         things: list[Json] = [{**what, **decode(item, dict)} for item in page.items]
         return page.resource_version, {thing["metadata"]["name"]: thing for thing in things}
@@ -194,7 +194,7 @@ class AnyHistory(RuleBasedStateMachine):
         for client in list(clients):
             try:
                 self._catch_up(client)
-            except Expired:
+            except ResourceExpired:
                 assert int(client.version) < self.oldest_promise
                 self.clients = [one for one in self.clients if one is not client]
             else:
@@ -202,7 +202,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     def _catch_up(self, client: Known) -> None:
         options = WatchOptions(resource_version=client.version, labels=client.selector)
-        watch = self.api.watch(Asking(self.api).target(CONFIG_MAPS), options)
+        watch = self.api.watch(ApiClient(self.api).target(CONFIG_MAPS), options)
         for event in self.run(_whatever_is_ready(watch)):
             thing: Json = decode(event.object, dict)
             name = thing["metadata"]["name"]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.client.errors import ApiError, BadRequest, Conflict, NotFound
 from tarragon.kube.codec import decode
-from tarragon.localcluster.api.requests import Patch, PatchType, WriteOptions
-from tests.localcluster.things import CONFIG_MAPS, CRDS, PODS, WIDGETS, Asking, Json, config_map, definition, pod
+from tarragon.localcluster.api.requests import PatchBody, PatchType, WriteOptions
+from tests.localcluster.things import CONFIG_MAPS, CRDS, PODS, WIDGETS, ApiClient, Json, config_map, definition, pod
 from tests.localcluster.things import version as crd_version
 
 JOBS = ("batch", "v1", "jobs")
@@ -34,7 +34,7 @@ def settings(name: str = "a", **data: str) -> Json:
 
 
 async def apply(  # noqa: PLR0913 - as many as kubectl's flags
-    asking: Asking,
+    asking: ApiClient,
     body: Json,
     manager: str,
     *,
@@ -44,7 +44,7 @@ async def apply(  # noqa: PLR0913 - as many as kubectl's flags
 ) -> Json:
     options = WriteOptions(field_manager=manager, force=force)
     target = asking.target(kind, body["metadata"]["name"], subresource)
-    written = await asking.api.patch(target, Patch(PatchType.APPLY, body), options)
+    written = await asking.api.patch(target, PatchBody(PatchType.APPLY, body), options)
     return decode(written.object, dict)
 
 
@@ -52,7 +52,7 @@ def managers(thing: Json) -> dict[str, Any]:
     return {one["manager"]: one["fieldsV1"] for one in thing["metadata"].get("managedFields", ())}
 
 
-async def test_an_apply_creates_a_missing_object(asking: Asking) -> None:
+async def test_an_apply_creates_a_missing_object(asking: ApiClient) -> None:
     created = await apply(asking, settings(a="1"), "me")
 
     assert created["data"] == {"a": "1"}
@@ -68,7 +68,7 @@ async def test_an_apply_creates_a_missing_object(asking: Asking) -> None:
     ]
 
 
-async def test_an_apply_that_changes_nothing_writes_nothing(asking: Asking, clock: ManualClock) -> None:
+async def test_an_apply_that_changes_nothing_writes_nothing(asking: ApiClient, clock: FakeClock) -> None:
     created = await apply(asking, settings(a="1"), "me")
     clock.advance(60)
 
@@ -77,7 +77,7 @@ async def test_an_apply_that_changes_nothing_writes_nothing(asking: Asking, cloc
     assert again == created
 
 
-async def test_a_field_that_is_no_longer_applied_is_removed_unless_others_own_it(asking: Asking) -> None:
+async def test_a_field_that_is_no_longer_applied_is_removed_unless_others_own_it(asking: ApiClient) -> None:
     await apply(asking, settings(a="1", b="2", c="3"), "me")
     await apply(asking, settings(b="2"), "other")
     await asking.patch(CONFIG_MAPS, "a", {"data": {"c": "9", "d": "4"}})
@@ -88,7 +88,7 @@ async def test_a_field_that_is_no_longer_applied_is_removed_unless_others_own_it
     assert "me" not in managers(result)
 
 
-async def test_a_conflict_is_worded_as_kubectl_prints_it(asking: Asking) -> None:
+async def test_a_conflict_is_worded_as_kubectl_prints_it(asking: ApiClient) -> None:
     await asking.create(CONFIG_MAPS, config_map("a", a="1"), field_manager="kubectl-client-side-apply")
 
     with pytest.raises(Conflict) as caught:
@@ -106,11 +106,11 @@ async def test_a_conflict_is_worded_as_kubectl_prints_it(asking: Asking) -> None
     ]
 
 
-async def test_several_conflicts_are_listed_by_manager(asking: Asking) -> None:
+async def test_several_conflicts_are_listed_by_manager(asking: ApiClient) -> None:
     await apply(asking, settings(a="1", b="1"), "one")
     await asking.api.patch(
         asking.target(CONFIG_MAPS, "a"),
-        Patch(PatchType.MERGE, {"data": {"c": "1"}}),
+        PatchBody(PatchType.MERGE, {"data": {"c": "1"}}),
         WriteOptions(field_manager="editor"),
     )
 
@@ -123,7 +123,7 @@ async def test_several_conflicts_are_listed_by_manager(asking: Asking) -> None:
     )
 
 
-async def test_force_takes_what_others_own(asking: Asking) -> None:
+async def test_force_takes_what_others_own(asking: ApiClient) -> None:
     await apply(asking, settings(a="1", b="1"), "one")
 
     taken = await apply(asking, settings(a="2"), "me", force=True)
@@ -132,7 +132,7 @@ async def test_force_takes_what_others_own(asking: Asking) -> None:
     assert managers(taken) == {"me": {"f:data": {"f:a": {}}}, "one": {"f:data": {"f:b": {}}}}
 
 
-async def test_list_items_are_identified_by_their_keys_including_defaulted_ones(asking: Asking) -> None:
+async def test_list_items_are_identified_by_their_keys_including_defaulted_ones(asking: ApiClient) -> None:
     def ports(*ports: Json) -> Json:
         spec = {"clusterIP": "None", "ports": list(ports)}
         return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec}
@@ -146,7 +146,7 @@ async def test_list_items_are_identified_by_their_keys_including_defaulted_ones(
     assert [(port["name"], port["protocol"]) for port in both["spec"]["ports"]] == [("x", "TCP"), ("u", "UDP")]
 
 
-async def test_an_applied_list_sets_the_order_and_other_items_keep_their_positions(asking: Asking) -> None:
+async def test_an_applied_list_sets_the_order_and_other_items_keep_their_positions(asking: ApiClient) -> None:
     def finalizers(*names: str) -> Json:
         return {**settings(), "metadata": {"name": "a", "finalizers": [f"example.com/{name}" for name in names]}}
 
@@ -156,7 +156,7 @@ async def test_an_applied_list_sets_the_order_and_other_items_keep_their_positio
     assert [name[-1] for name in result["metadata"]["finalizers"]] == ["b", "d", "c", "a"]
 
 
-async def test_fields_without_managed_fields_belong_to_before_first_apply(asking: Asking) -> None:
+async def test_fields_without_managed_fields_belong_to_before_first_apply(asking: ApiClient) -> None:
     await asking.create(CONFIG_MAPS, config_map("a", a="1", b="2"))
     reset = await asking.patch(CONFIG_MAPS, "a", {"metadata": {"managedFields": [{}]}})
     unowned = await asking.patch(CONFIG_MAPS, "a", {"data": {"c": "3"}})
@@ -173,7 +173,7 @@ async def test_fields_without_managed_fields_belong_to_before_first_apply(asking
     }
 
 
-async def test_clients_may_write_managed_fields_and_malformed_ones_are_ignored(asking: Asking) -> None:
+async def test_clients_may_write_managed_fields_and_malformed_ones_are_ignored(asking: ApiClient) -> None:
     await apply(asking, settings(a="1"), "me")
     given = {"manager": "you", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
     mine = {**given, "fieldsV1": {"f:data": {"f:a": {".": {}}}}}
@@ -190,11 +190,11 @@ async def test_clients_may_write_managed_fields_and_malformed_ones_are_ignored(a
     assert caught.value.code == 422
 
 
-async def test_the_oldest_of_too_many_update_entries_are_merged(asking: Asking, clock: ManualClock) -> None:
+async def test_the_oldest_of_too_many_update_entries_are_merged(asking: ApiClient, clock: FakeClock) -> None:
     await asking.create(CONFIG_MAPS, config_map("a", first="v"), field_manager="maker")
     for number in range(12):
         clock.advance(1)
-        patch = Patch(PatchType.MERGE, {"data": {f"k{number:02}": "v"}})
+        patch = PatchBody(PatchType.MERGE, {"data": {f"k{number:02}": "v"}})
         await asking.api.patch(asking.target(CONFIG_MAPS, "a"), patch, WriteOptions(field_manager=f"m{number:02}"))
 
     entries = managers(asking.get(CONFIG_MAPS, "a"))
@@ -203,7 +203,7 @@ async def test_the_oldest_of_too_many_update_entries_are_merged(asking: Asking, 
     assert entries["ancient-changes"] == {"f:data": {".": {}, "f:first": {}, "f:k00": {}, "f:k01": {}, "f:k02": {}}}
 
 
-async def test_creators_own_defaults_but_not_what_the_server_fills_in_later(asking: Asking) -> None:
+async def test_creators_own_defaults_but_not_what_the_server_fills_in_later(asking: ApiClient) -> None:
     created = await asking.create(PODS, pod("a"), field_manager="me")
 
     spec = managers(created)["me"]["f:spec"]
@@ -223,7 +223,7 @@ async def test_creators_own_defaults_but_not_what_the_server_fills_in_later(aski
     assert set(managers(created)["me"]) == {"f:spec"}
 
 
-async def test_nobody_owns_what_admission_fills_in(asking: Asking) -> None:
+async def test_nobody_owns_what_admission_fills_in(asking: ApiClient) -> None:
     reached = await asking.create(SERVICES, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}]}})
 
     assert reached["spec"]["ipFamilies"]
@@ -232,7 +232,7 @@ async def test_nobody_owns_what_admission_fills_in(asking: Asking) -> None:
     }
 
 
-async def test_nobody_owns_the_labels_that_a_job_generates_for_its_pods(asking: Asking) -> None:
+async def test_nobody_owns_the_labels_that_a_job_generates_for_its_pods(asking: ApiClient) -> None:
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "nothing:1"}]}}
     created = await asking.create(JOBS, {"metadata": {"name": "a"}, "spec": {"template": template}}, field_manager="me")
 
@@ -241,7 +241,7 @@ async def test_nobody_owns_the_labels_that_a_job_generates_for_its_pods(asking: 
     assert "f:selector" not in managers(created)["me"]["f:spec"]
 
 
-async def test_status_and_scale_are_applied_through_their_subresources(asking: Asking) -> None:
+async def test_status_and_scale_are_applied_through_their_subresources(asking: ApiClient) -> None:
     await asking.create(CRDS, definition(versions=[SIZED]))
     body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}}
     await apply(asking, {**body, "spec": {"size": 1}, "status": {}}, "me", kind=WIDGETS)
@@ -273,7 +273,7 @@ async def test_status_and_scale_are_applied_through_their_subresources(asking: A
     ],
 )
 async def test_an_invalid_apply_is_rejected_in_the_words_of_a_server(
-    asking: Asking, more: Json, code: int, words: str
+    asking: ApiClient, more: Json, code: int, words: str
 ) -> None:
     with pytest.raises(ApiError) as caught:
         await apply(asking, {**settings(), **more}, "me")
@@ -284,17 +284,17 @@ async def test_an_invalid_apply_is_rejected_in_the_words_of_a_server(
         asking.get(CONFIG_MAPS, "a")
 
 
-async def test_an_applied_object_must_have_the_name_of_its_path(asking: Asking) -> None:
+async def test_an_applied_object_must_have_the_name_of_its_path(asking: ApiClient) -> None:
     nameless = {"apiVersion": "v1", "kind": "ConfigMap"}
     target, options = asking.target(CONFIG_MAPS, "a"), WriteOptions(field_manager="me")
 
     with pytest.raises(BadRequest, match=r"\(a based on URL\) was undeterminable"):
-        await asking.api.patch(target, Patch(PatchType.APPLY, nameless), options)
+        await asking.api.patch(target, PatchBody(PatchType.APPLY, nameless), options)
     with pytest.raises(BadRequest, match=r"\(b\) does not match the name on the URL \(a\)"):
-        await asking.api.patch(target, Patch(PatchType.APPLY, settings("b")), options)
+        await asking.api.patch(target, PatchBody(PatchType.APPLY, settings("b")), options)
 
 
-async def test_a_version_that_is_not_the_newest_is_a_conflict(asking: Asking) -> None:
+async def test_a_version_that_is_not_the_newest_is_a_conflict(asking: ApiClient) -> None:
     created = await apply(asking, settings(a="1"), "me")
     await asking.patch(CONFIG_MAPS, "a", {"data": {"b": "2"}})
     old = {**settings(a="2"), "metadata": {"name": "a", "resourceVersion": created["metadata"]["resourceVersion"]}}
@@ -303,7 +303,7 @@ async def test_a_version_that_is_not_the_newest_is_a_conflict(asking: Asking) ->
         await apply(asking, old, "me")
 
 
-async def test_kubectl_takes_over_its_own_client_side_applies(asking: Asking) -> None:
+async def test_kubectl_takes_over_its_own_client_side_applies(asking: ApiClient) -> None:
     last = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"annotations":{},"name":"a"},"data":{"a":"1"}}\n'
     body = {"metadata": {"name": "a", "annotations": {CLIENT_SIDE: last}}, "data": {"a": "1"}}
     await asking.create(CONFIG_MAPS, body, field_manager="kubectl-client-side-apply")
@@ -318,7 +318,7 @@ async def test_kubectl_takes_over_its_own_client_side_applies(asking: Asking) ->
     )
 
 
-async def test_kubectl_does_not_take_over_fields_that_others_have_changed_since(asking: Asking) -> None:
+async def test_kubectl_does_not_take_over_fields_that_others_have_changed_since(asking: ApiClient) -> None:
     last = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"a":"1","b":"1"}}'
     body = {"metadata": {"name": "a", "annotations": {CLIENT_SIDE: last}}, "data": {"a": "1", "b": "1"}}
     await asking.create(CONFIG_MAPS, body, field_manager="kubectl-client-side-apply")

@@ -9,23 +9,23 @@ import pytest
 
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.client.port import EVERYTHING, Cluster
+from tarragon.client.port import ALL_OBJECTS, Client
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.daemon.cluster import Companion, LocalCluster, Settings
+from tarragon.localcluster.daemon.cluster import BackgroundCoroutine, LocalCluster, LocalClusterSettings
 from tarragon.localcluster.home.home import Home
 
 CLOCK = SystemClock()
 
 
-def in_home(folder: Path) -> Settings:
+def in_home(folder: Path) -> LocalClusterSettings:
     home = Home(folder / "home")
     home.prepare()
-    return Settings(home=home)
+    return LocalClusterSettings(home=home)
 
 
 @asynccontextmanager
-async def running(settings: Settings, *companions: Companion) -> AsyncIterator[LocalCluster]:
+async def running(settings: LocalClusterSettings, *companions: BackgroundCoroutine) -> AsyncIterator[LocalCluster]:
     cluster = await LocalCluster.start(settings, CLOCK, companions)
     try:
         yield cluster
@@ -39,7 +39,7 @@ async def test_a_started_cluster_has_its_namespaces_and_its_controllers_work(tmp
         assert "default" in {item.metadata.name for item in listing.items}
 
         async with asyncio.timeout(60):
-            async for event in cluster.client.watch(SERVICE_ACCOUNTS, EVERYTHING, "0"):
+            async for event in cluster.client.watch(SERVICE_ACCOUNTS, ALL_OBJECTS, "0"):
                 if event.object and event.object.metadata.key == Key("default", "default"):
                     break
 
@@ -48,7 +48,7 @@ async def test_companions_work_in_the_clusters_process_and_end_with_it(tmp_path:
     seen: list[str] = []
     begun = asyncio.Event()
 
-    async def companion(cluster: Cluster) -> None:
+    async def companion(cluster: Client) -> None:
         seen.append((await cluster.get(NAMESPACES, Key("", "default"))).metadata.name)
         begun.set()
         try:
@@ -63,22 +63,22 @@ async def test_companions_work_in_the_clusters_process_and_end_with_it(tmp_path:
 
 
 async def test_what_has_to_be_prepared_is_there_before_the_cluster_is(tmp_path: Path) -> None:
-    async def prepare(cluster: Cluster) -> None:
+    async def prepare(cluster: Client) -> None:
         await cluster.create(CONFIG_MAPS, {"metadata": {"name": "prepared", "namespace": "default"}})
 
     settings = in_home(tmp_path)
-    async with running(Settings(home=settings.home, prepare=prepare)) as cluster:
+    async with running(LocalClusterSettings(home=settings.home, prepare=prepare)) as cluster:
         assert (await cluster.client.get(CONFIG_MAPS, Key("default", "prepared"))).metadata.name == "prepared"
 
 
 async def test_a_start_that_fails_leaves_nothing_running_and_the_store_free(tmp_path: Path) -> None:
-    async def fail(_: Cluster) -> None:
+    async def fail(_: Client) -> None:
         raise TarragonError("no")
 
     settings = in_home(tmp_path)
     before = asyncio.all_tasks()
     with pytest.raises(TarragonError, match="no"):
-        await LocalCluster.start(Settings(home=settings.home, prepare=fail), CLOCK)
+        await LocalCluster.start(LocalClusterSettings(home=settings.home, prepare=fail), CLOCK)
     assert asyncio.all_tasks() == before
 
     async with running(settings):

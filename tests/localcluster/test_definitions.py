@@ -10,7 +10,7 @@ import pytest
 from tarragon.client.errors import ApiError, Invalid, NotFound
 from tarragon.kube.codec import decode
 from tarragon.localcluster.kinds.registry import PrinterColumn, ScalePaths
-from tests.localcluster.things import CRDS, WIDGETS, Asking, Json, definition, opened, version, widget
+from tests.localcluster.things import CRDS, WIDGETS, ApiClient, Json, definition, opened, version, widget
 
 NAME = "widgets.example.com"
 
@@ -19,7 +19,7 @@ def conditions(thing: Json) -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one["reason"]) for one in thing["status"]["conditions"]}
 
 
-async def test_a_kind_is_served_as_soon_as_it_is_defined(asking: Asking) -> None:
+async def test_a_kind_is_served_as_soon_as_it_is_defined(asking: ApiClient) -> None:
     created = await asking.create(CRDS, definition())
     await asking.create(WIDGETS, widget("a", spec={"x": 1}))
 
@@ -35,14 +35,14 @@ async def test_a_kind_is_served_as_soon_as_it_is_defined(asking: Asking) -> None
 
 async def test_a_kind_is_still_served_after_a_restart(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
-        await Asking(api).create(CRDS, definition())
-        await Asking(api).create(WIDGETS, widget("a"))
+        await ApiClient(api).create(CRDS, definition())
+        await ApiClient(api).create(WIDGETS, widget("a"))
 
     async with opened(tmp_path / "store.db") as api:
-        assert Asking(api).names(WIDGETS) == ["a"]
+        assert ApiClient(api).names(WIDGETS) == ["a"]
 
 
-async def test_the_registry_knows_everything_that_discovery_needs(asking: Asking) -> None:
+async def test_the_registry_knows_everything_that_discovery_needs(asking: ApiClient) -> None:
     before = asking.api.registry.generation
     scale = {
         "specReplicasPath": ".spec.a.replicas",
@@ -69,7 +69,7 @@ async def test_the_registry_knows_everything_that_discovery_needs(asking: Asking
     assert all(kind.is_custom and kind.openapi for kind in kinds)
 
 
-async def test_versions_come_in_kubernetes_own_order(asking: Asking) -> None:
+async def test_versions_come_in_kubernetes_own_order(asking: ApiClient) -> None:
     wanted = ["v10", "v2", "v1", "v3beta1", "v1beta2", "v1beta1", "v12alpha1", "v1alpha2", "foo1", "foo10"]
     shuffled = random.Random(1).sample(wanted, len(wanted))
     await asking.create(CRDS, definition(versions=[version(name, stored=name == "v1") for name in shuffled]))
@@ -77,7 +77,7 @@ async def test_versions_come_in_kubernetes_own_order(asking: Asking) -> None:
     assert [kind.version for kind in asking.api.registry if kind.full_name == NAME] == wanted
 
 
-async def test_a_taken_name_is_not_accepted_until_it_is_free(asking: Asking) -> None:
+async def test_a_taken_name_is_not_accepted_until_it_is_free(asking: ApiClient) -> None:
     await asking.create(CRDS, definition())
     second = await asking.create(CRDS, definition("gadgets", kind="Widget", singular="gadget", listKind="GadgetList"))
     gadgets = ("example.com", "v1", "gadgets")
@@ -95,7 +95,7 @@ async def test_a_taken_name_is_not_accepted_until_it_is_free(asking: Asking) -> 
     assert asking.names(gadgets) == []
 
 
-async def test_deleting_a_definition_deletes_its_objects(asking: Asking) -> None:
+async def test_deleting_a_definition_deletes_its_objects(asking: ApiClient) -> None:
     await asking.create(CRDS, definition())
     await asyncio.gather(*(asking.create(WIDGETS, widget(f"w{number}")) for number in range(5)))
 
@@ -107,7 +107,7 @@ async def test_deleting_a_definition_deletes_its_objects(asking: Asking) -> None
     assert asking.names(WIDGETS) == []
 
 
-async def test_a_definition_waits_for_the_finalizers_of_its_objects(asking: Asking) -> None:
+async def test_a_definition_waits_for_the_finalizers_of_its_objects(asking: ApiClient) -> None:
     await asking.create(CRDS, definition())
     kept = widget("kept")
     kept["metadata"]["finalizers"] = ["example.com/later"]
@@ -133,7 +133,7 @@ async def test_a_definition_waits_for_the_finalizers_of_its_objects(asking: Aski
         asking.target(WIDGETS)
 
 
-async def test_objects_outlive_a_version_that_is_no_longer_served(asking: Asking) -> None:
+async def test_objects_outlive_a_version_that_is_no_longer_served(asking: ApiClient) -> None:
     await asking.create(CRDS, definition())
     await asking.create(WIDGETS, widget("a"))
     old = {**version("v1", stored=False), "served": False}
@@ -147,7 +147,7 @@ async def test_objects_outlive_a_version_that_is_no_longer_served(asking: Asking
     assert changed["metadata"]["generation"] == 2
 
 
-async def test_an_update_without_a_difference_changes_nothing(asking: Asking) -> None:
+async def test_an_update_without_a_difference_changes_nothing(asking: ApiClient) -> None:
     created = await asking.create(CRDS, definition())
 
     patched = await asking.patch(CRDS, NAME, {"spec": {"scope": "Namespaced"}})
@@ -155,7 +155,7 @@ async def test_an_update_without_a_difference_changes_nothing(asking: Asking) ->
     assert patched == created
 
 
-async def test_a_version_that_may_have_stored_objects_cannot_be_dropped(asking: Asking) -> None:
+async def test_a_version_that_may_have_stored_objects_cannot_be_dropped(asking: ApiClient) -> None:
     await asking.create(CRDS, definition())
 
     with pytest.raises(
@@ -164,7 +164,7 @@ async def test_a_version_that_may_have_stored_objects_cannot_be_dropped(asking: 
         await asking.patch(CRDS, NAME, {"spec": {"versions": [version("v2")]}})
 
 
-async def test_a_new_schema_applies_to_the_next_write(asking: Asking) -> None:
+async def test_a_new_schema_applies_to_the_next_write(asking: ApiClient) -> None:
     await asking.create(CRDS, definition())
     await asking.create(WIDGETS, widget("a", spec={"size": "large"}))
     strict = {
@@ -203,7 +203,7 @@ async def test_a_new_schema_applies_to_the_next_write(asking: Asking) -> None:
         ),
     ],
 )
-async def test_a_bad_definition_is_invalid(asking: Asking, change: dict[str, Any], message: str) -> None:
+async def test_a_bad_definition_is_invalid(asking: ApiClient, change: dict[str, Any], message: str) -> None:
     body = definition()
     body["spec"] |= change
 
@@ -211,7 +211,7 @@ async def test_a_bad_definition_is_invalid(asking: Asking, change: dict[str, Any
         await asking.create(CRDS, body)
 
 
-async def test_the_names_and_scope_of_a_definition_cannot_change(asking: Asking) -> None:
+async def test_the_names_and_scope_of_a_definition_cannot_change(asking: ApiClient) -> None:
     await asking.create(CRDS, definition())
 
     for change in ({"scope": "Cluster"}, {"names": {"kind": "Other"}}):
@@ -219,7 +219,7 @@ async def test_the_names_and_scope_of_a_definition_cannot_change(asking: Asking)
             await asking.patch(CRDS, NAME, {"spec": change})
 
 
-async def test_a_scale_with_missing_paths_cannot_be_read_but_can_be_written(asking: Asking) -> None:
+async def test_a_scale_with_missing_paths_cannot_be_read_but_can_be_written(asking: ApiClient) -> None:
     scale = {"specReplicasPath": ".spec.workers.replicas", "statusReplicasPath": ".status.replicas"}
     await asking.create(CRDS, definition(versions=[version("v1", subresources={"scale": scale})]))
     await asking.create(WIDGETS, widget("a"))
@@ -234,7 +234,7 @@ async def test_a_scale_with_missing_paths_cannot_be_read_but_can_be_written(aski
     assert asking.get(WIDGETS, "a")["spec"] == {"workers": {"replicas": 4}}
 
 
-async def test_a_definition_with_cel_rules_is_stored_with_a_warning(asking: Asking) -> None:
+async def test_a_definition_with_cel_rules_is_stored_with_a_warning(asking: ApiClient) -> None:
     rules = {"type": "object", "x-kubernetes-validations": [{"rule": "self.replicas > 0"}]}
     schema = {"type": "object", "properties": {"spec": {**rules, "properties": {"replicas": {"type": "integer"}}}}}
 
@@ -251,7 +251,7 @@ async def test_objects_stored_under_an_older_schema_are_read_with_the_new_one(tm
 
     text = {"type": "string"}
     async with opened(tmp_path / "store.db") as api:
-        asking = Asking(api)
+        asking = ApiClient(api)
         await asking.create(CRDS, definition(versions=[version("v1", schema=schema(old=text, kept=text))]))
         await asking.create(WIDGETS, widget("w", spec={"old": "a", "kept": "b"}))
         changed = [version("v1", schema=schema(kept=text, new={**text, "default": "c"}))]

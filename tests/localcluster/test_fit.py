@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tarragon.base.resources import minus
+from tarragon.base.resources import subtract
 from tarragon.kube.core import Node, Pod
-from tarragon.localcluster.fit import obstacles, offered, verdict, wanted
+from tarragon.localcluster.fit import filter_reasons, node_allocatable, requests_of_pod, unschedulable_message
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 
@@ -27,7 +27,7 @@ def pod(**changes: Any) -> Pod:
 
 
 def why_not(one: Pod, target_node: Node) -> list[str]:
-    return obstacles(one, target_node, offered(target_node))
+    return filter_reasons(one, target_node, node_allocatable(target_node))
 
 
 def test_a_pod_that_requests_no_more_than_is_free_fits() -> None:
@@ -41,9 +41,9 @@ def test_each_insufficient_resource_is_named() -> None:
 
 
 def test_allocated_resources_are_not_free() -> None:
-    free = minus(offered(node()), wanted(pod(requests={"cpu": "3"})))
+    free = subtract(node_allocatable(node()), requests_of_pod(pod(requests={"cpu": "3"})))
 
-    assert obstacles(pod(requests={"cpu": "2"}), node(), free) == ["Insufficient cpu"]
+    assert filter_reasons(pod(requests={"cpu": "2"}), node(), free) == ["Insufficient cpu"]
 
 
 def test_overcommitted_resources_are_not_checked() -> None:
@@ -60,7 +60,7 @@ def test_a_node_runs_no_more_pods_than_its_pod_capacity() -> None:
 
 
 def test_a_limit_without_a_request_is_a_request() -> None:
-    assert wanted(pod(limits={"cpu": "2"}, requests={"memory": "1k"})) == {
+    assert requests_of_pod(pod(limits={"cpu": "2"}, requests={"memory": "1k"})) == {
         "cpu": 2000,
         "memory": 1000_000,
         "pods": 1000,
@@ -77,11 +77,11 @@ def test_requests_count_the_largest_init_container_and_all_sidecars() -> None:
         overhead={"cpu": "100m"},
     )
 
-    assert wanted(one)["cpu"] == 5100
+    assert requests_of_pod(one)["cpu"] == 5100
 
 
 def test_an_invalid_quantity_does_not_stop_the_scheduler() -> None:
-    assert wanted(pod(requests={"cpu": "many"}))["cpu"] == 0
+    assert requests_of_pod(pod(requests={"cpu": "many"}))["cpu"] == 0
 
 
 def test_a_cordoned_node_accepts_only_pods_that_tolerate_it() -> None:
@@ -163,5 +163,8 @@ def test_all_labels_of_a_node_selector_must_match() -> None:
 def test_the_summary_counts_equal_reasons_like_kube_scheduler() -> None:
     reasons = ["Insufficient memory", "node(s) were unschedulable", "Insufficient memory"]
 
-    assert verdict(3, reasons) == "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient memory."
-    assert verdict(0, []) == "no nodes available to schedule pods"
+    assert (
+        unschedulable_message(3, reasons)
+        == "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient memory."
+    )
+    assert unschedulable_message(0, []) == "no nodes available to schedule pods"

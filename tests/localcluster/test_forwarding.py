@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from tarragon.localcluster.services.forwarding import Door, Place
+from tarragon.localcluster.services.forwarding import HostPort, TcpForwarder
 
 TURNS = 8
 """Turns of the event loop: more than `open` needs."""
@@ -14,13 +14,13 @@ TURNS = 8
 @pytest.mark.parametrize("turns", range(TURNS))
 async def test_a_cancelled_open_leaves_no_listening_socket(turns: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
-        place = Place("127.0.0.1", free.getsockname()[1])
-    opening = asyncio.create_task(Door.open(place, lambda: ()))
+        place = HostPort("127.0.0.1", free.getsockname()[1])
+    opening = asyncio.create_task(TcpForwarder.open(place, lambda: ()))
     for _ in range(turns):
         await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop, not a wait
     opening.cancel()
     (opened,) = await asyncio.gather(opening, return_exceptions=True)
-    if isinstance(opened, Door):
+    if isinstance(opened, TcpForwarder):
         await opened.close()
 
     with pytest.raises(OSError):  # noqa: PT011 - refused

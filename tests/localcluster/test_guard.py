@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.localcluster.controllers.guard import guarded
 from tests.client.scripted import settle
 
@@ -15,7 +15,7 @@ from tests.client.scripted import settle
 class Part:
     """A part that fails after each start. `starts` has the times of its starts."""
 
-    def __init__(self, clock: ManualClock, *, lives: float = 0.0) -> None:
+    def __init__(self, clock: FakeClock, *, lives: float = 0.0) -> None:
         self.clock = clock
         self.lives = lives
         self.starts: list[float] = []
@@ -44,7 +44,7 @@ async def watch(part: Part, seconds: int) -> list[float]:
 
 async def test_a_failing_part_is_restarted_with_growing_backoff() -> None:
     with structlog.testing.capture_logs():
-        pauses = await watch(Part(ManualClock()), 600)
+        pauses = await watch(Part(FakeClock()), 600)
 
     assert pauses[0] <= 0.5
     assert 30 <= pauses[-1] <= 60.25
@@ -53,21 +53,21 @@ async def test_a_failing_part_is_restarted_with_growing_backoff() -> None:
 
 async def test_the_backoff_of_a_part_that_ran_long_is_reset() -> None:
     with structlog.testing.capture_logs():
-        pauses = await watch(Part(ManualClock(), lives=100), 600)
+        pauses = await watch(Part(FakeClock(), lives=100), 600)
 
     assert max(pauses) <= 0.75
 
 
 async def test_each_failure_is_logged_with_its_traceback() -> None:
     with structlog.testing.capture_logs() as logs:
-        await watch(Part(ManualClock()), 1)
+        await watch(Part(FakeClock()), 1)
 
     assert logs[0]["part"] == "part"
     assert logs[0]["exc_info"]
 
 
 async def test_a_part_that_returns_is_restarted_with_backoff_too() -> None:
-    clock, starts = ManualClock(), 0
+    clock, starts = FakeClock(), 0
 
     async def ends() -> None:
         nonlocal starts

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.localcluster.daemon.serving import until_idle
 from tests.client.scripted import settle
 
@@ -21,14 +21,14 @@ class Quiet:
         return self.asked
 
 
-async def pass_time(clock: ManualClock, seconds: int) -> None:
+async def pass_time(clock: FakeClock, seconds: int) -> None:
     for _ in range(seconds):
         clock.advance(1)
         await settle(clock)
 
 
 async def test_a_cluster_without_activity_is_idle_after_the_timeout() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     waiting = asyncio.create_task(until_idle(Quiet(), clock, QUARTER))
     await settle(clock)
     await pass_time(clock, 899)
@@ -39,7 +39,7 @@ async def test_a_cluster_without_activity_is_idle_after_the_timeout() -> None:
 
 
 async def test_a_busy_cluster_is_idle_only_after_the_timeout_from_its_end() -> None:
-    clock, activity = ManualClock(), Quiet()
+    clock, activity = FakeClock(), Quiet()
     waiting = asyncio.create_task(until_idle(activity, clock, QUARTER))
     await settle(clock)
     activity.busy = True
@@ -54,7 +54,7 @@ async def test_a_busy_cluster_is_idle_only_after_the_timeout_from_its_end() -> N
 
 
 async def test_requests_of_clients_restart_the_timeout() -> None:
-    clock, activity = ManualClock(), Quiet()
+    clock, activity = FakeClock(), Quiet()
     waiting = asyncio.create_task(until_idle(activity, clock, QUARTER))
     await settle(clock)
     for _ in range(10):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 from tarragon.kube.codec import encode
-from tarragon.localcluster.storage.interning import Cutter, whole
+from tarragon.localcluster.storage.interning import ObjectInterner, join_pieces
 
 
 def a_body(revision: int, *, fields: str = "a", status: str = "Pending", note: str = "x" * 900) -> bytes:
@@ -29,31 +29,31 @@ def test_joined_pieces_are_the_original_bytes() -> None:
         b',"status":{',
         b"x",
     ]
-    chance, cutter = random.Random(1), Cutter()
+    chance, cutter = random.Random(1), ObjectInterner()
     before: bytes | tuple[bytes, ...] = b""
 
     for _ in range(3000):
         body = b"y" * 1024 + b"".join(chance.choices(words, k=chance.randrange(12)))
-        held = cutter.cut(body, before)
-        assert whole(held) == body
+        held = cutter.intern(body, before)
+        assert join_pieces(held) == body
         before = held
 
 
 def test_a_revision_shares_unchanged_pieces_with_the_previous_one() -> None:
-    cutter = Cutter()
-    one = cutter.cut(a_body(1))
-    two = cutter.cut(a_body(2, status="Running"), one)
+    cutter = ObjectInterner()
+    one = cutter.intern(a_body(1))
+    two = cutter.intern(a_body(2, status="Running"), one)
 
     assert isinstance(one, tuple)
     assert isinstance(two, tuple)
-    assert whole(two) == a_body(2, status="Running")
+    assert join_pieces(two) == a_body(2, status="Running")
     alone = {id(piece) for piece in two} - {id(piece) for piece in one}
     assert sum(len(piece) for piece in two if id(piece) in alone) < 150
 
 
 def test_objects_of_one_template_share_managed_fields() -> None:
-    cutter = Cutter()
-    one, two = cutter.cut(a_body(1)), cutter.cut(a_body(2, note="y" * 900))
+    cutter = ObjectInterner()
+    one, two = cutter.intern(a_body(1)), cutter.intern(a_body(2, note="y" * 900))
 
     assert isinstance(one, tuple)
     assert isinstance(two, tuple)
@@ -61,4 +61,4 @@ def test_objects_of_one_template_share_managed_fields() -> None:
 
 
 def test_short_objects_are_not_cut() -> None:
-    assert Cutter().cut(a_body(1, note="")) == a_body(1, note="")
+    assert ObjectInterner().intern(a_body(1, note="")) == a_body(1, note="")

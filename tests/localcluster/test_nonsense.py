@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tarragon.client.errors import ApiError
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.api.requests import Patch, PatchType, WriteOptions
-from tests.localcluster.things import CRDS, PODS, WIDGETS, Asking, Json, definition, opened, pod, version, widget
+from tarragon.localcluster.api.requests import PatchBody, PatchType, WriteOptions
+from tests.localcluster.things import CRDS, PODS, WIDGETS, ApiClient, Json, definition, opened, pod, version, widget
 
 DRY = WriteOptions(dry_run=True)
 Path_ = tuple[str, str, str]
@@ -140,7 +140,7 @@ def test_a_malformed_body_is_rejected_with_a_message_and_breaks_nothing(
 ) -> None:
     async def ask(folder: Path) -> None:
         async with opened(folder / "store.db") as api:
-            asking = Asking(api)
+            asking = ApiClient(api)
             await asking.create(CRDS, DEFINITION)
             await asking.create(PODS, pod("p"))
             for path, body, _, _ in asked:
@@ -153,27 +153,27 @@ def test_a_malformed_body_is_rejected_with_a_message_and_breaks_nothing(
         asyncio.run(ask(Path(folder)))
 
 
-async def _try(asking: Asking, path: Path_, body: Json) -> None:
+async def _try(asking: ApiClient, path: Path_, body: Json) -> None:
     try:
         await asking.create(path, decode(encode(body), dict))
     except ApiError as error:
         _check_has_message(error)
 
 
-async def _write_in_every_way(asking: Asking, path: Path_, body: Json) -> None:
+async def _write_in_every_way(asking: ApiClient, path: Path_, body: Json) -> None:
     """Try every kind of write with the body. Each may be rejected, but only with a Status."""
     name = "widgets.example.com" if path == CRDS else "q"
     target = asking.target(path, name)
     calls = [
         asking.api.create(asking.target(path), decode(encode(body), dict), DRY),
         asking.api.update(target, decode(encode(body), dict), DRY),
-        *(asking.api.patch(target, Patch(kind, body), DRY) for kind in (PatchType.MERGE, PatchType.STRATEGIC)),
-        asking.api.patch(target, Patch(PatchType.JSON, [body]), DRY),
-        asking.api.patch(target, Patch(PatchType.JSON, [{"op": "add", "path": "", "value": body}]), DRY),
+        *(asking.api.patch(target, PatchBody(kind, body), DRY) for kind in (PatchType.MERGE, PatchType.STRATEGIC)),
+        asking.api.patch(target, PatchBody(PatchType.JSON, [body]), DRY),
+        asking.api.patch(target, PatchBody(PatchType.JSON, [{"op": "add", "path": "", "value": body}]), DRY),
     ]
     for subresource in target.served.subresources:
         deeper = asking.target(path, name, subresource)
-        calls.append(asking.api.patch(deeper, Patch(PatchType.MERGE, body), DRY))
+        calls.append(asking.api.patch(deeper, PatchBody(PatchType.MERGE, body), DRY))
         calls.append(asking.api.create(deeper, decode(encode(body), dict), DRY))
     for call in calls:
         try:

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.base.clock import ManualClock
-from tarragon.client.errors import ApiError, BadRequest, Expired, Invalid
+from tarragon.base.clock import FakeClock
+from tarragon.client.errors import ApiError, BadRequest, Invalid, ResourceExpired
 from tarragon.kube.codec import decode
-from tarragon.localcluster.api.requests import ListOptions, Page
-from tarragon.localcluster.storage.store import Window
-from tests.localcluster.things import CONFIG_MAPS, NAMESPACES, PODS, Asking, config_map, opened, pod
+from tarragon.localcluster.api.requests import ListOptions, ListPage
+from tarragon.localcluster.storage.store import HistoryWindow
+from tests.localcluster.things import CONFIG_MAPS, NAMESPACES, PODS, ApiClient, config_map, opened, pod
 
 
-def names(page: Page) -> list[str]:
+def names(page: ListPage) -> list[str]:
     return [decode(item, dict)["metadata"]["name"] for item in page.items]
 
 
-async def test_pages_follow_each_other_to_the_end(asking: Asking) -> None:
+async def test_pages_follow_each_other_to_the_end(asking: ApiClient) -> None:
     for number in range(7):
         await asking.create(CONFIG_MAPS, config_map(f"c{number}"))
     pages = [asking.api.list(asking.target(CONFIG_MAPS), ListOptions(limit=3))]
@@ -34,7 +34,7 @@ async def test_pages_follow_each_other_to_the_end(asking: Asking) -> None:
     assert len({page.resource_version for page in pages}) == 1
 
 
-async def test_later_pages_show_the_state_of_the_first(asking: Asking) -> None:
+async def test_later_pages_show_the_state_of_the_first(asking: ApiClient) -> None:
     for number in range(4):
         await asking.create(CONFIG_MAPS, config_map(f"c{number}", x="old"))
     first = asking.api.list(asking.target(CONFIG_MAPS), ListOptions(limit=2))
@@ -49,7 +49,7 @@ async def test_later_pages_show_the_state_of_the_first(asking: Asking) -> None:
     assert second.resource_version == first.resource_version
 
 
-async def test_a_page_of_a_namespace_does_not_run_into_the_next(asking: Asking) -> None:
+async def test_a_page_of_a_namespace_does_not_run_into_the_next(asking: ApiClient) -> None:
     await asking.create(NAMESPACES, {"metadata": {"name": "other"}})
     other = asking.api.target(CONFIG_MAPS, "other")
     for number in range(3):
@@ -62,7 +62,7 @@ async def test_a_page_of_a_namespace_does_not_run_into_the_next(asking: Asking) 
     assert (names(first), names(second)) == (["c0", "c1"], ["c2"])
 
 
-async def test_pages_of_a_selection_count_only_selected_objects(asking: Asking) -> None:
+async def test_pages_of_a_selection_count_only_selected_objects(asking: ApiClient) -> None:
     for number in range(10):
         body = config_map(f"c{number}")
         body["metadata"]["labels"] = {"odd": str(number % 2)}
@@ -77,17 +77,17 @@ async def test_pages_of_a_selection_count_only_selected_objects(asking: Asking) 
 
 
 async def test_a_token_older_than_the_history_is_expired(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with opened(tmp_path / "store.db", clock, Window(seconds=300)) as api:
-        asking = Asking(api)
+    clock = FakeClock()
+    async with opened(tmp_path / "store.db", clock, HistoryWindow(seconds=300)) as api:
+        asking = ApiClient(api)
         for number in range(4):
             await asking.create(CONFIG_MAPS, config_map(f"c{number}"))
         first = api.list(asking.target(CONFIG_MAPS), ListOptions(limit=2))
         await asking.delete(CONFIG_MAPS, "c3")
         clock.advance(1000)
-        await api.tidy()
+        await api.maintain_once()
 
-        with pytest.raises(Expired, match="The provided continue parameter is too old"):
+        with pytest.raises(ResourceExpired, match="The provided continue parameter is too old"):
             api.list(asking.target(CONFIG_MAPS), ListOptions(continue_token=first.continue_token))
 
 
@@ -97,13 +97,13 @@ def test_a_malformed_token_is_a_bad_request(texts: list[str]) -> None:
         async with opened(folder / "store.db") as api:
             for text in texts:
                 with pytest.raises(BadRequest, match="continue key is not valid"):
-                    api.list(Asking(api).target(CONFIG_MAPS), ListOptions(continue_token=text))
+                    api.list(ApiClient(api).target(CONFIG_MAPS), ListOptions(continue_token=text))
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(ask(Path(folder)))
 
 
-async def test_a_list_at_an_exact_version_shows_that_state(asking: Asking) -> None:
+async def test_a_list_at_an_exact_version_shows_that_state(asking: ApiClient) -> None:
     await asking.create(CONFIG_MAPS, config_map("a", x="1"))
     then = asking.api.list(asking.target(CONFIG_MAPS)).resource_version
     await asking.patch(CONFIG_MAPS, "a", {"data": {"x": "2"}})
@@ -121,7 +121,7 @@ async def test_a_list_at_an_exact_version_shows_that_state(asking: Asking) -> No
     assert names(newer) == ["a", "b"]
 
 
-async def test_a_version_from_the_future_is_a_timeout_to_retry(asking: Asking) -> None:
+async def test_a_version_from_the_future_is_a_timeout_to_retry(asking: ApiClient) -> None:
     with pytest.raises(ApiError, match="Too large resource version") as caught:
         asking.api.list(asking.target(CONFIG_MAPS), ListOptions(resource_version="9" * 17))
 
@@ -139,12 +139,12 @@ async def test_a_version_from_the_future_is_a_timeout_to_retry(asking: Asking) -
         (ListOptions(resource_version="0", resource_version_match="Exact"), 'is forbidden for resourceVersion "0"'),
     ],
 )
-async def test_an_unusable_version_match_is_invalid(asking: Asking, options: ListOptions, message: str) -> None:
+async def test_an_unusable_version_match_is_invalid(asking: ApiClient, options: ListOptions, message: str) -> None:
     with pytest.raises(Invalid, match=message):
         asking.api.list(asking.target(CONFIG_MAPS), options)
 
 
-async def test_a_token_together_with_a_version_is_rejected(asking: Asking) -> None:
+async def test_a_token_together_with_a_version_is_rejected(asking: ApiClient) -> None:
     for number in range(3):
         await asking.create(CONFIG_MAPS, config_map(f"c{number}"))
     page = asking.api.list(asking.target(CONFIG_MAPS), ListOptions(limit=1))
@@ -155,7 +155,7 @@ async def test_a_token_together_with_a_version_is_rejected(asking: Asking) -> No
         )
 
 
-async def test_a_collection_is_deleted_by_its_selector_and_returned_as_it_was(asking: Asking) -> None:
+async def test_a_collection_is_deleted_by_its_selector_and_returned_as_it_was(asking: ApiClient) -> None:
     for number in range(6):
         body = pod(f"p{number}", **({"nodeName": "one"} if number % 2 else {}))
         body["metadata"]["labels"] = {"go": str(number < 4)}

@@ -6,18 +6,18 @@ import pytest
 
 from tarragon.client.errors import ApiError, BadRequest, Invalid
 from tarragon.localcluster.api.requests import PatchType
-from tarragon.localcluster.apply.strategic import StrategicError, strategically_merged
-from tarragon.localcluster.kinds.shape import shape_of
-from tests.localcluster.things import CONFIG_MAPS, CRDS, PODS, WIDGETS, Asking, config_map, definition, pod, widget
+from tarragon.localcluster.apply.strategic import StrategicError, strategic_merge
+from tarragon.localcluster.kinds.shape import go_type_of
+from tests.localcluster.things import CONFIG_MAPS, CRDS, PODS, WIDGETS, ApiClient, config_map, definition, pod, widget
 
 Json = dict[str, Any]
-POD = shape_of("", "v1", "Pod")
-NODE = shape_of("", "v1", "Node")
+POD = go_type_of("", "v1", "Pod")
+NODE = go_type_of("", "v1", "Node")
 
 
 def merged(target: Json, patch: Json) -> Json:
     assert POD is not None
-    return strategically_merged(POD, target, patch)
+    return strategic_merge(POD, target, patch)
 
 
 def containers(*each: Json, **spec: Any) -> Json:
@@ -148,7 +148,7 @@ def test_lists_without_a_merge_strategy_are_replaced() -> None:
     assert NODE is not None
     target = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
 
-    result = strategically_merged(NODE, target, {"spec": {"taints": [{"key": "b", "effect": "NoSchedule"}]}})
+    result = strategic_merge(NODE, target, {"spec": {"taints": [{"key": "b", "effect": "NoSchedule"}]}})
 
     assert result == {"spec": {"taints": [{"key": "b", "effect": "NoSchedule"}]}}
 
@@ -163,7 +163,7 @@ def test_a_map_cannot_replace_a_list() -> None:
         merged(containers({"name": "a"}), {"spec": {"containers": {"name": "a"}}})
 
 
-async def test_a_custom_kind_rejects_a_strategic_patch(asking: Asking) -> None:
+async def test_a_custom_kind_rejects_a_strategic_patch(asking: ApiClient) -> None:
     await asking.create(CRDS, definition())
     await asking.create(WIDGETS, widget("a"))
 
@@ -173,7 +173,7 @@ async def test_a_custom_kind_rejects_a_strategic_patch(asking: Asking) -> None:
     assert (caught.value.code, caught.value.reason) == (415, "UnsupportedMediaType")
 
 
-async def test_a_replace_of_a_json_patch_adds_a_missing_field(asking: Asking) -> None:
+async def test_a_replace_of_a_json_patch_adds_a_missing_field(asking: ApiClient) -> None:
     await asking.create(CONFIG_MAPS, config_map("a"))
 
     operations = [{"op": "replace", "path": "/metadata/labels", "value": {"a": "b"}}]
@@ -182,7 +182,7 @@ async def test_a_replace_of_a_json_patch_adds_a_missing_field(asking: Asking) ->
     assert patched["metadata"]["labels"] == {"a": "b"}
 
 
-async def test_a_json_patch_applies_its_operations_in_order(asking: Asking) -> None:
+async def test_a_json_patch_applies_its_operations_in_order(asking: ApiClient) -> None:
     await asking.create(CONFIG_MAPS, config_map("a", x="1"))
     operations = [
         {"op": "test", "path": "/data/x", "value": "1"},
@@ -212,7 +212,9 @@ async def test_a_json_patch_applies_its_operations_in_order(asking: Asking) -> N
         ([{"op": "copy", "from": "/data/nothing", "path": "/data/y"}], 422),
     ],
 )
-async def test_a_json_patch_that_cannot_be_applied_changes_nothing(asking: Asking, operations: Any, code: int) -> None:
+async def test_a_json_patch_that_cannot_be_applied_changes_nothing(
+    asking: ApiClient, operations: Any, code: int
+) -> None:
     created = await asking.create(CONFIG_MAPS, config_map("a", x="1"))
 
     with pytest.raises(ApiError) as caught:
@@ -223,21 +225,21 @@ async def test_a_json_patch_that_cannot_be_applied_changes_nothing(asking: Askin
 
 
 @pytest.mark.parametrize(("kind", "error"), [(PatchType.MERGE, Invalid), (PatchType.STRATEGIC, Invalid)])
-async def test_a_malformed_patch_is_rejected(asking: Asking, kind: PatchType, error: type[ApiError]) -> None:
+async def test_a_malformed_patch_is_rejected(asking: ApiClient, kind: PatchType, error: type[ApiError]) -> None:
     await asking.create(PODS, pod("a"))
 
     with pytest.raises(error):
         await asking.patch(PODS, "a", [1], kind)
 
 
-async def test_a_patch_may_not_change_the_kind(asking: Asking) -> None:
+async def test_a_patch_may_not_change_the_kind(asking: ApiClient) -> None:
     await asking.create(PODS, pod("a"))
 
     with pytest.raises(BadRequest):
         await asking.patch(PODS, "a", {"kind": "Service"})
 
 
-async def test_a_json_patch_that_nests_an_object_too_deeply_is_rejected(asking: Asking) -> None:
+async def test_a_json_patch_that_nests_an_object_too_deeply_is_rejected(asking: ApiClient) -> None:
     await asking.create(CRDS, definition())
     await asking.create(WIDGETS, widget("a", spec={"zz": {}}))
     levels, path = 60, "/spec/zz"

@@ -6,14 +6,14 @@ import pytest
 
 from tarragon.client.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from tarragon.client.port import LogOptions
-from tarragon.localcluster.kinds.shape import MisfitError, fit, shape_of
-from tarragon.localcluster.validation.pods import quality_of_service
-from tests.localcluster.things import PODS, Asking, Json, pod
+from tarragon.localcluster.kinds.shape import DecodeError, decode_in_place, go_type_of
+from tarragon.localcluster.validation.pods import qos_class
+from tests.localcluster.things import PODS, ApiClient, Json, pod
 
 PRIORITIES = ("scheduling.k8s.io", "v1", "priorityclasses")
 
 
-async def test_a_pod_is_bound_to_a_node_only_once(asking: Asking) -> None:
+async def test_a_pod_is_bound_to_a_node_only_once(asking: ApiClient) -> None:
     await asking.create(PODS, pod("a"))
     target = asking.target(PODS, "a", "binding")
     binding = {"metadata": {"name": "a", "annotations": {"gpu": "0"}}, "target": {"kind": "Node", "name": "one"}}
@@ -29,7 +29,7 @@ async def test_a_pod_is_bound_to_a_node_only_once(asking: Asking) -> None:
         await asking.api.create(target, binding)
 
 
-async def test_a_binding_needs_a_target_and_a_pod(asking: Asking) -> None:
+async def test_a_binding_needs_a_target_and_a_pod(asking: ApiClient) -> None:
     await asking.create(PODS, pod("a"))
 
     with pytest.raises(Invalid, match=r"target\.name: Required value"):
@@ -38,7 +38,7 @@ async def test_a_binding_needs_a_target_and_a_pod(asking: Asking) -> None:
         await asking.api.create(asking.target(PODS, "b", "binding"), {"target": {"name": "one"}})
 
 
-async def running(asking: Asking, name: str, *, ready: str = "True") -> None:
+async def running(asking: ApiClient, name: str, *, ready: str = "True") -> None:
     body = pod(name, nodeName="one")
     body["metadata"]["labels"] = {"app": "x"}
     await asking.create(PODS, body)
@@ -46,7 +46,7 @@ async def running(asking: Asking, name: str, *, ready: str = "True") -> None:
     await asking.patch(PODS, name, {"status": status}, subresource="status")
 
 
-async def test_an_eviction_has_delete_options(asking: Asking) -> None:
+async def test_an_eviction_has_delete_options(asking: ApiClient) -> None:
     await running(asking, "a")
     target = asking.target(PODS, "a", "eviction")
 
@@ -57,7 +57,7 @@ async def test_an_eviction_has_delete_options(asking: Asking) -> None:
     assert asking.get(PODS, "a")["metadata"]["deletionGracePeriodSeconds"] == 7
 
 
-async def test_a_dry_run_of_an_eviction_evicts_nothing(asking: Asking) -> None:
+async def test_a_dry_run_of_an_eviction_evicts_nothing(asking: ApiClient) -> None:
     await running(asking, "a")
     target = asking.target(PODS, "a", "eviction")
 
@@ -68,7 +68,7 @@ async def test_a_dry_run_of_an_eviction_evicts_nothing(asking: Asking) -> None:
     assert "deletionTimestamp" not in asking.get(PODS, "a")["metadata"]
 
 
-async def test_a_pod_gets_the_value_of_its_priority_class(asking: Asking) -> None:
+async def test_a_pod_gets_the_value_of_its_priority_class(asking: ApiClient) -> None:
     await asking.create(PRIORITIES, {"metadata": {"name": "high"}, "value": 10, "preemptionPolicy": "Never"})
 
     created = await asking.create(PODS, pod("a", priorityClassName="high"))
@@ -80,7 +80,7 @@ async def test_a_pod_gets_the_value_of_its_priority_class(asking: Asking) -> Non
         await asking.create(PODS, pod("c", priorityClassName="nothing"))
 
 
-async def test_the_default_priority_class_is_for_pods_that_name_none(asking: Asking) -> None:
+async def test_the_default_priority_class_is_for_pods_that_name_none(asking: ApiClient) -> None:
     await asking.create(PRIORITIES, {"metadata": {"name": "usual"}, "value": 5, "globalDefault": True})
 
     created = await asking.create(PODS, pod("a"))
@@ -100,7 +100,7 @@ async def test_the_default_priority_class_is_for_pods_that_name_none(asking: Ask
     ],
 )
 def test_the_quality_of_service_follows_cpu_and_memory(resources: list[Json], expected: str) -> None:
-    assert quality_of_service({"containers": [{"resources": one} for one in resources]}) == expected
+    assert qos_class({"containers": [{"resources": one} for one in resources]}) == expected
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_the_quality_of_service_follows_cpu_and_memory(resources: list[Json], ex
         ),
     ],
 )
-async def test_an_invalid_pod_names_the_field(asking: Asking, spec: Json, field: str, message: str) -> None:
+async def test_an_invalid_pod_names_the_field(asking: ApiClient, spec: Json, field: str, message: str) -> None:
     with pytest.raises(Invalid) as caught:
         await asking.create(PODS, pod("a", **spec))
 
@@ -163,7 +163,9 @@ async def test_an_invalid_pod_names_the_field(asking: Asking, spec: Json, field:
         ),
     ],
 )
-async def test_an_invalid_container_names_the_field(asking: Asking, container: Json, field: str, message: str) -> None:
+async def test_an_invalid_container_names_the_field(
+    asking: ApiClient, container: Json, field: str, message: str
+) -> None:
     body = pod("a")
     body["spec"]["containers"][0] |= container
 
@@ -174,7 +176,7 @@ async def test_an_invalid_container_names_the_field(asking: Asking, container: J
     assert causes == [(f"spec.containers[0].{field}", True)]
 
 
-async def test_an_update_may_only_shorten_the_deadline_and_add_tolerations(asking: Asking) -> None:
+async def test_an_update_may_only_shorten_the_deadline_and_add_tolerations(asking: ApiClient) -> None:
     body = pod("a", activeDeadlineSeconds=10, tolerations=[{"key": "a", "operator": "Exists"}])
     created = await asking.create(PODS, body)
 
@@ -189,7 +191,7 @@ async def test_an_update_may_only_shorten_the_deadline_and_add_tolerations(askin
             await asking.patch(PODS, "a", {"spec": change})
 
 
-async def test_logs_need_a_kubelet_and_a_pod(asking: Asking) -> None:
+async def test_logs_need_a_kubelet_and_a_pod(asking: ApiClient) -> None:
     await asking.create(PODS, pod("a", nodeName="one"))
 
     with pytest.raises(Unavailable, match="no kubelet runs in this server"):
@@ -198,9 +200,9 @@ async def test_logs_need_a_kubelet_and_a_pod(asking: Asking) -> None:
         asking.api.pod_log(asking.target(PODS, "b", "log"))
 
 
-async def test_logs_come_from_the_kubelet(asking: Asking) -> None:
+async def test_logs_come_from_the_kubelet(asking: ApiClient) -> None:
     class Logs:
-        async def read(self, pod: Any, options: LogOptions) -> Any:
+        async def read_log(self, pod: Any, options: LogOptions) -> Any:
             yield f"{pod['metadata']['name']} {options.container}".encode()
 
     await asking.create(PODS, pod("a", nodeName="one"))
@@ -234,17 +236,17 @@ async def test_logs_come_from_the_kubelet(asking: Asking) -> None:
     ],
 )
 def test_a_wrong_type_is_reported_in_the_words_of_gos_decoder(body: Json, words: str) -> None:
-    shape = shape_of("", "v1", "Pod")
+    shape = go_type_of("", "v1", "Pod")
     assert shape is not None
 
-    with pytest.raises(MisfitError) as caught:
-        fit(shape, body)
+    with pytest.raises(DecodeError) as caught:
+        decode_in_place(shape, body)
 
     assert words in str(caught.value)
 
 
 def test_decoding_drops_nulls_and_unknown_fields_and_writes_quantities_as_text() -> None:
-    shape = shape_of("", "v1", "Pod")
+    shape = go_type_of("", "v1", "Pod")
     assert shape is not None
     body: Json = {
         "metadata": {"name": "a", "creationTimestamp": None, "nmae": "b"},
@@ -254,7 +256,7 @@ def test_decoding_drops_nulls_and_unknown_fields_and_writes_quantities_as_text()
         },
     }
 
-    unknown = fit(shape, body)
+    unknown = decode_in_place(shape, body)
 
     assert sorted(unknown) == ["metadata.nmae", "spec.affinity.nodeAffinity.typo"]
     assert body == {
@@ -266,6 +268,6 @@ def test_decoding_drops_nulls_and_unknown_fields_and_writes_quantities_as_text()
     }
 
 
-async def test_a_pod_of_wrong_types_is_a_bad_request_in_the_servers_words(asking: Asking) -> None:
+async def test_a_pod_of_wrong_types_is_a_bad_request_in_the_servers_words(asking: ApiClient) -> None:
     with pytest.raises(BadRequest, match='Pod in version "v1" cannot be handled as a Pod: json: cannot'):
         await asking.create(PODS, pod("a", nodeName=5))

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.localcluster.schema.schema import Schema
+from tarragon.localcluster.schema.schema import StructuralSchema
 from tarragon.localcluster.schema.structure import structural_faults
 
 Json = dict[str, Any]
 
 
-def of_spec(**properties: Any) -> Schema:
-    return Schema(
+def of_spec(**properties: Any) -> StructuralSchema:
+    return StructuralSchema(
         {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}},
     )
 
 
-def faults(schema: Schema, **spec: Any) -> dict[str, str]:
+def faults(schema: StructuralSchema, **spec: Any) -> dict[str, str]:
     return {fault.field: fault.message for fault in schema.validate({"spec": spec})}
 
 
@@ -319,7 +319,7 @@ SCHEMAS = st.recursive(st.fixed_dictionaries({"type": TYPES}), a_schema, max_lea
 def test_an_accepted_schema_can_process_every_object(schema: Json, thing: Json) -> None:
     if list(structural_faults(schema, "schema")):
         return
-    compiled = Schema(schema)
+    compiled = StructuralSchema(schema)
 
     compiled.prune(thing)
     compiled.default(thing)
@@ -332,7 +332,7 @@ def test_an_accepted_schema_can_process_every_object(schema: Json, thing: Json) 
 def test_pruning_and_defaulting_again_changes_nothing(schema: Json, thing: Json) -> None:
     if list(structural_faults(schema, "schema")):
         return
-    compiled = Schema(schema)
+    compiled = StructuralSchema(schema)
     compiled.prune(thing)
     compiled.default(thing)
     compiled.prune(thing)  # a default may have unknown fields

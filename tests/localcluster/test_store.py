@@ -16,56 +16,56 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.base.errors import TarragonError
-from tarragon.client.errors import ApiError, Expired, NotFound, Unavailable
-from tarragon.client.port import Selection
+from tarragon.client.errors import ApiError, NotFound, ResourceExpired, Unavailable
+from tarragon.client.port import Selector
 from tarragon.kube.codec import decode
 from tarragon.kube.core import CONFIG_MAPS as CONFIG_MAP_RESOURCE
 from tarragon.kube.meta import Key
-from tarragon.localcluster.api.requests import ListOptions, Target, WatchOptions
+from tarragon.localcluster.api.requests import ListOptions, RequestTarget, WatchOptions
 from tarragon.localcluster.registry.api import Api
-from tarragon.localcluster.registry.client import OnDisk
+from tarragon.localcluster.registry.client import OfflineCluster
 from tarragon.localcluster.storage import database
-from tarragon.localcluster.storage.database import SCHEMA, Database, Row, network_file_system
-from tarragon.localcluster.storage.selection import index
-from tarragon.localcluster.storage.store import Store, Window
-from tests.localcluster.things import CONFIG_MAPS, Asking, Json, config_map, opened, ready
+from tarragon.localcluster.storage.database import SCHEMA, Database, HistoryRow, network_file_system
+from tarragon.localcluster.storage.selection import index_entry
+from tarragon.localcluster.storage.store import HistoryWindow, Store
+from tests.localcluster.things import CONFIG_MAPS, ApiClient, Json, config_map, opened, ready
 
 HERE = Path(__file__).parent
 
 
 async def test_written_objects_survive_a_restart(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
-        await Asking(api).create(CONFIG_MAPS, config_map("kept", a="1"))
-        await Asking(api).create(CONFIG_MAPS, config_map("gone"))
-        await Asking(api).delete(CONFIG_MAPS, "gone")
-        before = api.list(Asking(api).target(CONFIG_MAPS))
+        await ApiClient(api).create(CONFIG_MAPS, config_map("kept", a="1"))
+        await ApiClient(api).create(CONFIG_MAPS, config_map("gone"))
+        await ApiClient(api).delete(CONFIG_MAPS, "gone")
+        before = api.list(ApiClient(api).target(CONFIG_MAPS))
 
     async with opened(tmp_path / "store.db") as api:
-        after = api.list(Asking(api).target(CONFIG_MAPS))
+        after = api.list(ApiClient(api).target(CONFIG_MAPS))
 
     assert list(after.items) == list(before.items)
     assert after.resource_version == before.resource_version
 
 
 async def test_revisions_continue_after_a_restart_even_if_the_newest_was_a_delete(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with opened(tmp_path / "store.db", clock, Window(seconds=1)) as api:
-        await Asking(api).create(CONFIG_MAPS, config_map("a"))
-        await Asking(api).delete(CONFIG_MAPS, "a")
-        last = int(api.list(Asking(api).target(CONFIG_MAPS)).resource_version)
+    clock = FakeClock()
+    async with opened(tmp_path / "store.db", clock, HistoryWindow(seconds=1)) as api:
+        await ApiClient(api).create(CONFIG_MAPS, config_map("a"))
+        await ApiClient(api).delete(CONFIG_MAPS, "a")
+        last = int(api.list(ApiClient(api).target(CONFIG_MAPS)).resource_version)
         await _pass_time(api, clock, 3600)
 
     async with opened(tmp_path / "store.db", clock) as api:
-        created = await Asking(api).create(CONFIG_MAPS, config_map("a"))
+        created = await ApiClient(api).create(CONFIG_MAPS, config_map("a"))
 
     assert int(created["metadata"]["resourceVersion"]) > last
 
 
 async def test_a_watch_resumes_across_a_restart(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
-        asking = Asking(api)
+        asking = ApiClient(api)
         await asking.create(CONFIG_MAPS, config_map("a", x="1"))
         since = api.list(asking.target(CONFIG_MAPS)).resource_version
         await asking.patch(CONFIG_MAPS, "a", {"data": {"x": "2"}})
@@ -73,7 +73,7 @@ async def test_a_watch_resumes_across_a_restart(tmp_path: Path) -> None:
         await asking.delete(CONFIG_MAPS, "a")
 
     async with opened(tmp_path / "store.db") as api:
-        watch = api.watch(Asking(api).target(CONFIG_MAPS), WatchOptions(resource_version=since))
+        watch = api.watch(ApiClient(api).target(CONFIG_MAPS), WatchOptions(resource_version=since))
         events = await ready(watch)
 
     assert [(kind, thing["metadata"]["name"]) for kind, thing in events] == [
@@ -84,9 +84,9 @@ async def test_a_watch_resumes_across_a_restart(tmp_path: Path) -> None:
 
 
 async def test_compaction_drops_old_history_but_no_objects(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with opened(tmp_path / "store.db", clock, Window(seconds=300)) as api:
-        asking = Asking(api)
+    clock = FakeClock()
+    async with opened(tmp_path / "store.db", clock, HistoryWindow(seconds=300)) as api:
+        asking = ApiClient(api)
         await asking.create(CONFIG_MAPS, config_map("a"))
         since = api.list(asking.target(CONFIG_MAPS)).resource_version
         for number in range(20):
@@ -95,7 +95,7 @@ async def test_compaction_drops_old_history_but_no_objects(tmp_path: Path) -> No
         await asking.delete(CONFIG_MAPS, "gone")
         await _pass_time(api, clock, 1000)
 
-        with pytest.raises(Expired, match="too old resource version"):
+        with pytest.raises(ResourceExpired, match="too old resource version"):
             api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=since))
         assert asking.get(CONFIG_MAPS, "a")["data"] == {"x": "19"}
 
@@ -103,30 +103,30 @@ async def test_compaction_drops_old_history_but_no_objects(tmp_path: Path) -> No
 
 
 async def test_the_window_is_bounded_by_revisions_too(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with opened(tmp_path / "store.db", clock, Window(seconds=1e9, revisions=5)) as api:
-        asking = Asking(api)
+    clock = FakeClock()
+    async with opened(tmp_path / "store.db", clock, HistoryWindow(seconds=1e9, revisions=5)) as api:
+        asking = ApiClient(api)
         created = [await asking.create(CONFIG_MAPS, config_map(f"c{number}")) for number in range(20)]
         await _pass_time(api, clock, 61)
         versions = [one["metadata"]["resourceVersion"] for one in created]
 
         watch = api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=versions[-5]))
-        with pytest.raises(Expired):
+        with pytest.raises(ResourceExpired):
             api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=versions[-8]))
 
         assert len(await ready(watch)) == 4
 
 
 async def test_the_window_is_bounded_by_bytes_too(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with opened(tmp_path / "store.db", clock, Window(seconds=1e9, size=2**20)) as api:
-        asking = Asking(api)
+    clock = FakeClock()
+    async with opened(tmp_path / "store.db", clock, HistoryWindow(seconds=1e9, bytes=2**20)) as api:
+        asking = ApiClient(api)
         created = [await asking.create(CONFIG_MAPS, config_map(f"c{number}", x="x" * 2**18)) for number in range(8)]
         await _pass_time(api, clock, 61)
         versions = [one["metadata"]["resourceVersion"] for one in created]
 
         watch = api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=versions[-4]))
-        with pytest.raises(Expired):
+        with pytest.raises(ResourceExpired):
             api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=versions[-5]))
 
         assert len(await ready(watch)) == 3
@@ -134,9 +134,9 @@ async def test_the_window_is_bounded_by_bytes_too(tmp_path: Path) -> None:
 
 
 async def test_history_within_the_window_survives_compaction_and_restart(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with opened(tmp_path / "store.db", clock, Window(seconds=300)) as api:
-        asking = Asking(api)
+    clock = FakeClock()
+    async with opened(tmp_path / "store.db", clock, HistoryWindow(seconds=300)) as api:
+        asking = ApiClient(api)
         body = config_map("a")
         body["metadata"]["labels"] = {"chosen": "yes"}
         await asking.create(CONFIG_MAPS, body)
@@ -146,16 +146,16 @@ async def test_history_within_the_window_survives_compaction_and_restart(tmp_pat
 
     async with opened(tmp_path / "store.db", clock) as api:
         options = WatchOptions(resource_version=since, labels="chosen=yes")
-        events = await ready(api.watch(Asking(api).target(CONFIG_MAPS), options))
+        events = await ready(api.watch(ApiClient(api).target(CONFIG_MAPS), options))
 
     assert [(kind, thing["metadata"]["labels"]) for kind, thing in events] == [("DELETED", {"chosen": "yes"})]
 
 
 async def test_an_interrupted_compaction_is_completed_after_a_restart(tmp_path: Path) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     path = tmp_path / "store.db"
-    async with opened(path, clock, Window(seconds=300)) as api:
-        asking = Asking(api)
+    async with opened(path, clock, HistoryWindow(seconds=300)) as api:
+        asking = ApiClient(api)
         await asking.create(CONFIG_MAPS, config_map("a"))
         for number in range(5):
             await asking.patch(CONFIG_MAPS, "a", {"data": {"x": str(number)}})
@@ -171,10 +171,10 @@ async def test_an_interrupted_compaction_is_completed_after_a_restart(tmp_path: 
 
 
 async def test_concurrent_writes_share_commits(tmp_path: Path) -> None:
-    database, clock = CountingDatabase.open(tmp_path / "store.db", 0), ManualClock()
+    database, clock = CountingDatabase.open(tmp_path / "store.db", 0), FakeClock()
     assert isinstance(database, CountingDatabase)
-    api = Api(Store(database, clock, index, Window()), clock)
-    namespaces = Target(api.target(("", "v1", "namespaces")).served)
+    api = Api(Store(database, clock, index_entry, HistoryWindow()), clock)
+    namespaces = RequestTarget(api.target(("", "v1", "namespaces")).served)
 
     names = [f"n{number}" for number in range(300)]
     await asyncio.gather(*(api.create(namespaces, {"metadata": {"name": name}}) for name in names))
@@ -186,7 +186,7 @@ async def test_concurrent_writes_share_commits(tmp_path: Path) -> None:
 
 async def test_a_full_disk_fails_writes_but_not_reads(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
-        asking = Asking(api)
+        asking = ApiClient(api)
         await asking.create(CONFIG_MAPS, config_map("before", x="1"))
         with full_disk(tmp_path):
             with pytest.raises(Unavailable, match="free space on the disk") as caught:
@@ -201,7 +201,7 @@ async def test_a_full_disk_fails_writes_but_not_reads(tmp_path: Path) -> None:
 
 async def test_a_write_decided_on_top_of_a_failed_write_fails_too(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
-        asking = Asking(api)
+        asking = ApiClient(api)
         with full_disk(tmp_path):
             outcomes = await asyncio.gather(
                 asking.create(CONFIG_MAPS, config_map("a", x="y" * 500_000)),
@@ -218,12 +218,12 @@ async def test_a_write_decided_on_top_of_a_failed_write_fails_too(tmp_path: Path
         await asking.create(CONFIG_MAPS, config_map("a", x="after"))
 
     async with opened(tmp_path / "store.db") as api:
-        assert Asking(api).get(CONFIG_MAPS, "a")["data"] == {"x": "after"}
+        assert ApiClient(api).get(CONFIG_MAPS, "a")["data"] == {"x": "after"}
 
 
 async def test_a_conflict_with_a_queued_write_is_answered_after_its_commit(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
-        asking = Asking(api)
+        asking = ApiClient(api)
         order: list[str] = []
 
         async def create(mark: str) -> None:
@@ -240,7 +240,7 @@ async def test_a_conflict_with_a_queued_write_is_answered_after_its_commit(tmp_p
 
 async def test_a_cancelled_caller_does_not_undo_its_write(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
-        asking = Asking(api)
+        asking = ApiClient(api)
         writing = asyncio.ensure_future(asking.create(CONFIG_MAPS, config_map("a")))
         following = asyncio.ensure_future(asking.patch(CONFIG_MAPS, "a", {"data": {"x": "1"}}))
         for _ in range(2):
@@ -252,11 +252,11 @@ async def test_a_cancelled_caller_does_not_undo_its_write(tmp_path: Path) -> Non
 
 async def test_a_write_to_a_closed_store_fails_immediately(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as api:
-        await Asking(api).create(CONFIG_MAPS, config_map("kept"))
+        await ApiClient(api).create(CONFIG_MAPS, config_map("kept"))
 
     async with asyncio.timeout(60):
         with pytest.raises(ApiError):
-            await Asking(api).create(CONFIG_MAPS, config_map("late"))
+            await ApiClient(api).create(CONFIG_MAPS, config_map("late"))
 
 
 async def test_a_newer_store_is_rejected_and_not_changed(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ async def test_a_damaged_page_is_reported_as_corruption(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with opened(path) as api:
         for number in range(50):
-            await Asking(api).create(CONFIG_MAPS, config_map(f"c{number}", x="y" * 2_000))
+            await ApiClient(api).create(CONFIG_MAPS, config_map(f"c{number}", x="y" * 2_000))
     with path.open("r+b") as file:
         file.seek(4096 * 5)
         file.write(random.Random(1).randbytes(4096 * 10))
@@ -306,7 +306,7 @@ async def test_a_damaged_page_is_reported_as_corruption(tmp_path: Path) -> None:
 async def test_a_row_that_is_not_an_object_is_reported_as_corruption(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with opened(path) as api:
-        await Asking(api).create(CONFIG_MAPS, config_map("a"))
+        await ApiClient(api).create(CONFIG_MAPS, config_map("a"))
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE history SET body = '{' WHERE name = 'a'")
     connection.close()
@@ -337,7 +337,7 @@ async def test_two_servers_cannot_open_one_store(tmp_path: Path, monkeypatch: py
             async with opened(path):
                 pass
         with pytest.raises(TarragonError, match="is in use"):
-            OnDisk.open(path)
+            OfflineCluster.open(path)
 
     assert "tarragon down" in str(caught.value)
 
@@ -390,7 +390,7 @@ async def test_a_store_on_a_network_file_system_is_rejected(tmp_path: Path, monk
 async def test_objects_are_read_from_disk_while_no_server_runs(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with opened(path) as api:
-        asking = Asking(api)
+        asking = ApiClient(api)
         for name in ("b", "a"):
             body = config_map(name)
             body["metadata"]["labels"] = {"name": name}
@@ -399,10 +399,10 @@ async def test_objects_are_read_from_disk_while_no_server_runs(tmp_path: Path) -
         await asking.delete(CONFIG_MAPS, "gone")
         version = api.list(asking.target(CONFIG_MAPS)).resource_version
 
-    reading = OnDisk.open(path)
+    reading = OfflineCluster.open(path)
     try:
-        listing = await reading.list(CONFIG_MAP_RESOURCE, Selection("default"))
-        chosen = await reading.list(CONFIG_MAP_RESOURCE, Selection(labels="name=b"))
+        listing = await reading.list(CONFIG_MAP_RESOURCE, Selector("default"))
+        chosen = await reading.list(CONFIG_MAP_RESOURCE, Selector(label_selector="name=b"))
         one = await reading.get(CONFIG_MAP_RESOURCE, Key("default", "a"))
         with pytest.raises(NotFound):
             await reading.get(CONFIG_MAP_RESOURCE, Key("default", "gone"))
@@ -420,7 +420,7 @@ async def test_objects_are_read_from_disk_while_no_server_runs(tmp_path: Path) -
 async def test_a_crashed_store_can_be_read_without_write_permission(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:  # not in tmp_path, which only its owner can enter
         async with opened(tmp_path / "store.db") as api:
-            await Asking(api).create(CONFIG_MAPS, config_map("a"))
+            await ApiClient(api).create(CONFIG_MAPS, config_map("a"))
             answer = await asyncio.to_thread(_read_crashed_copy, tmp_path, Path(folder))
 
     assert (answer.stdout.strip(), answer.stderr) == ("a", "")
@@ -428,7 +428,7 @@ async def test_a_crashed_store_can_be_read_without_write_permission(tmp_path: Pa
 
 def test_a_missing_store_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(TarragonError, match="there is no local cluster") as caught:
-        OnDisk.open(tmp_path / "store.db")
+        OfflineCluster.open(tmp_path / "store.db")
 
     assert "tarragon up" in str(caught.value)
 
@@ -442,7 +442,7 @@ async def test_acknowledged_writes_survive_kill_9_and_none_is_partial(tmp_path: 
     for generation in range(12):
         acknowledged |= _crash(path, generation, dice.randrange(1, 400))
         async with opened(path) as api:
-            found = api.list(Asking(api).target(CONFIG_MAPS), ListOptions())
+            found = api.list(ApiClient(api).target(CONFIG_MAPS), ListOptions())
             counters: dict[str, Json] = {}
             for item in found.items:
                 thing: Json = decode(item, dict)
@@ -498,7 +498,7 @@ class CountingDatabase(Database):
         super().__init__(path, connection)
         self.commits: list[int] = []
 
-    def append(self, rows: Sequence[Row]) -> None:
+    def append(self, rows: Sequence[HistoryRow]) -> None:
         super().append(rows)
         self.commits.append(len(rows))
 
@@ -515,10 +515,10 @@ def full_disk(folder: Path) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def _pass_time(api: Api, clock: ManualClock, seconds: float) -> None:
+async def _pass_time(api: Api, clock: FakeClock, seconds: float) -> None:
     """Advance the clock and let the server run its maintenance once."""
     clock.advance(seconds)
-    await api.tidy()
+    await api.maintain_once()
 
 
 def _rows_beyond_the_living(path: Path) -> int:

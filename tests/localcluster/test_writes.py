@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from tarragon.client.port import DeleteOptions
 from tarragon.kube.codec import decode
-from tarragon.localcluster.api.requests import FieldValidation, Patch, PatchType, WriteOptions
-from tarragon.localcluster.storage.objects import is_same
+from tarragon.localcluster.api.requests import FieldValidation, PatchBody, PatchType, WriteOptions
+from tarragon.localcluster.storage.objects import json_equal
 from tests.localcluster.things import (
     CONFIG_MAPS,
     CRDS,
     NAMESPACES,
     PODS,
     WIDGETS,
-    Asking,
+    ApiClient,
     config_map,
     definition,
     pod,
@@ -32,7 +32,7 @@ SECRETS = ("", "v1", "secrets")
 DRY = WriteOptions(dry_run=True)
 
 
-async def test_uids_and_generated_names_are_random(asking: Asking) -> None:
+async def test_uids_and_generated_names_are_random(asking: ApiClient) -> None:
     nameless = ({"metadata": {"generateName": "a-"}} for _ in range(50))
     created = [(await asking.create(CONFIG_MAPS, each))["metadata"] for each in nameless]
 
@@ -42,13 +42,13 @@ async def test_uids_and_generated_names_are_random(asking: Asking) -> None:
     assert {(one["name"][:2], len(one["name"])) for one in created} == {("a-", 7)}
 
 
-async def test_a_dry_run_answers_and_stores_nothing(asking: Asking) -> None:
+async def test_a_dry_run_answers_and_stores_nothing(asking: ApiClient) -> None:
     target = asking.target(CONFIG_MAPS)
     await asking.create(CONFIG_MAPS, config_map("a", x="1"))
     before = asking.api.list(target)
 
     created = decode((await asking.api.create(target, config_map("b"), DRY)).object, dict)
-    merge = Patch(PatchType.MERGE, {"data": {"x": "2"}})
+    merge = PatchBody(PatchType.MERGE, {"data": {"x": "2"}})
     changed = decode((await asking.api.patch(asking.target(CONFIG_MAPS, "a"), merge, DRY)).object, dict)
     gone = await asking.api.delete(asking.target(CONFIG_MAPS, "a"), DeleteOptions(), DRY)
 
@@ -59,7 +59,7 @@ async def test_a_dry_run_answers_and_stores_nothing(asking: Asking) -> None:
     assert asking.api.list(target) == before
 
 
-async def test_a_put_replaces_the_whole_object(asking: Asking) -> None:
+async def test_a_put_replaces_the_whole_object(asking: ApiClient) -> None:
     created = await asking.create(CONFIG_MAPS, config_map("a", x="1", y="2"))
 
     put = await asking.update(CONFIG_MAPS, config_map("a", x="3"))
@@ -69,13 +69,13 @@ async def test_a_put_replaces_the_whole_object(asking: Asking) -> None:
     assert put["metadata"]["creationTimestamp"] == created["metadata"]["creationTimestamp"]
 
 
-async def test_a_put_of_an_unchanged_object_changes_nothing(asking: Asking) -> None:
+async def test_a_put_of_an_unchanged_object_changes_nothing(asking: ApiClient) -> None:
     created = await asking.create(PODS, pod("a"))
 
     assert await asking.update(PODS, created) == created
 
 
-async def test_a_put_of_an_old_version_or_another_uid_is_a_conflict(asking: Asking) -> None:
+async def test_a_put_of_an_old_version_or_another_uid_is_a_conflict(asking: ApiClient) -> None:
     created = await asking.create(CONFIG_MAPS, config_map("a"))
     await asking.patch(CONFIG_MAPS, "a", {"data": {"x": "1"}})
 
@@ -85,7 +85,7 @@ async def test_a_put_of_an_old_version_or_another_uid_is_a_conflict(asking: Aski
         await asking.update(CONFIG_MAPS, {"metadata": {"name": "a", "uid": "1234"}})
 
 
-async def test_a_put_of_a_custom_object_must_have_a_resource_version(asking: Asking) -> None:
+async def test_a_put_of_a_custom_object_must_have_a_resource_version(asking: ApiClient) -> None:
     await asking.create(CRDS, definition())
     await asking.create(WIDGETS, widget("a"))
 
@@ -95,7 +95,7 @@ async def test_a_put_of_a_custom_object_must_have_a_resource_version(asking: Ask
         await asking.update(WIDGETS, widget("a", spec={"x": 1}))
 
 
-async def test_a_put_creates_a_missing_object_of_some_kinds_only(asking: Asking) -> None:
+async def test_a_put_creates_a_missing_object_of_some_kinds_only(asking: ApiClient) -> None:
     with pytest.raises(NotFound):
         await asking.update(CONFIG_MAPS, config_map("a"))
 
@@ -106,7 +106,7 @@ async def test_a_put_creates_a_missing_object_of_some_kinds_only(asking: Asking)
     assert asking.names(LEASES) == ["l"]
 
 
-async def test_the_name_on_the_path_is_the_default_and_must_match(asking: Asking) -> None:
+async def test_the_name_on_the_path_is_the_default_and_must_match(asking: ApiClient) -> None:
     await asking.create(CONFIG_MAPS, config_map("a"))
 
     put = await asking.api.update(asking.target(CONFIG_MAPS, "a"), {"data": {"x": "1"}})
@@ -126,7 +126,7 @@ async def test_the_name_on_the_path_is_the_default_and_must_match(asking: Asking
     ],
 )
 async def test_unknown_fields_are_dropped_with_a_warning(
-    asking: Asking, validation: FieldValidation, warnings: tuple[str, ...]
+    asking: ApiClient, validation: FieldValidation, warnings: tuple[str, ...]
 ) -> None:
     body = pod("a", extra=1)
     body["spec"]["containers"][0]["imagee"] = "typo"
@@ -137,7 +137,7 @@ async def test_unknown_fields_are_dropped_with_a_warning(
     assert "extra" not in decode(written.object, dict)["spec"]
 
 
-async def test_unknown_fields_are_refused_when_validation_is_strict(asking: Asking) -> None:
+async def test_unknown_fields_are_refused_when_validation_is_strict(asking: ApiClient) -> None:
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"x": {"type": "integer"}}}}}
     await asking.create(CRDS, definition(versions=[crd_version("v1", schema=schema)]))
     strict = WriteOptions(field_validation=FieldValidation.STRICT)
@@ -152,14 +152,14 @@ async def test_unknown_fields_are_refused_when_validation_is_strict(asking: Aski
     await asking.api.create(asking.target(WIDGETS), widget("a", spec={"x": 1}), strict)
 
 
-async def test_every_writer_owns_the_fields_that_it_wrote(asking: Asking, clock: ManualClock) -> None:
+async def test_every_writer_owns_the_fields_that_it_wrote(asking: ApiClient, clock: FakeClock) -> None:
     await asking.create(PODS, pod("a"), field_manager="maker")
     clock.advance(10)
-    status = Patch(PatchType.MERGE, {"status": {"phase": "Running"}})
+    status = PatchBody(PatchType.MERGE, {"status": {"phase": "Running"}})
     target = asking.target(PODS, "a", "status")
     await asking.api.patch(target, status, WriteOptions(field_manager="kubelet"))
     clock.advance(10)
-    label = Patch(PatchType.MERGE, {"metadata": {"labels": {"a": "b"}}})
+    label = PatchBody(PatchType.MERGE, {"metadata": {"labels": {"a": "b"}}})
     await asking.api.patch(asking.target(PODS, "a"), label, WriteOptions(field_manager="maker"))
 
     noted = asking.get(PODS, "a")["metadata"]["managedFields"]
@@ -173,7 +173,7 @@ async def test_every_writer_owns_the_fields_that_it_wrote(asking: Asking, clock:
     assert set(noted[1]["fieldsV1"]) == {"f:metadata", "f:spec"}
 
 
-async def test_nothing_can_be_created_in_a_terminating_namespace(asking: Asking) -> None:
+async def test_nothing_can_be_created_in_a_terminating_namespace(asking: ApiClient) -> None:
     await asking.create(NAMESPACES, {"metadata": {"name": "ending"}})
     target = asking.api.target(CONFIG_MAPS, "ending")
     await asking.api.create(target, config_map("before"))
@@ -187,7 +187,7 @@ async def test_nothing_can_be_created_in_a_terminating_namespace(asking: Asking)
     assert caught.value.causes[0]["reason"] == "NamespaceTerminating"
 
 
-async def test_a_namespace_is_removed_when_it_is_finalized(asking: Asking) -> None:
+async def test_a_namespace_is_removed_when_it_is_finalized(asking: ApiClient) -> None:
     created = await asking.create(NAMESPACES, {"metadata": {"name": "ending"}})
     await asking.patch(NAMESPACES, "ending", {"spec": {"finalizers": []}})
     kept = asking.get(NAMESPACES, "ending")
@@ -201,12 +201,12 @@ async def test_a_namespace_is_removed_when_it_is_finalized(asking: Asking) -> No
         asking.get(NAMESPACES, "ending")
 
 
-async def test_the_first_namespaces_cannot_be_deleted(asking: Asking) -> None:
+async def test_the_first_namespaces_cannot_be_deleted(asking: ApiClient) -> None:
     with pytest.raises(Forbidden, match="this namespace may not be deleted"):
         await asking.delete(NAMESPACES, "default")
 
 
-async def test_a_delete_answers_with_a_status_or_with_the_object(asking: Asking) -> None:
+async def test_a_delete_answers_with_a_status_or_with_the_object(asking: ApiClient) -> None:
     created = await asking.create(CONFIG_MAPS, config_map("a"))
     await asking.create(PODS, pod("p"))
 
@@ -218,7 +218,7 @@ async def test_a_delete_answers_with_a_status_or_with_the_object(asking: Asking)
     assert (last["kind"], last["metadata"]["deletionGracePeriodSeconds"]) == ("Pod", 0)
 
 
-async def test_an_immutable_secret_stays_as_it_is(asking: Asking) -> None:
+async def test_an_immutable_secret_stays_as_it_is(asking: ApiClient) -> None:
     await asking.create(SECRETS, {"metadata": {"name": "s"}, "data": {"a": "eA=="}, "immutable": True})
 
     for change in ({"data": {"a": "eQ=="}}, {"immutable": None}, {"stringData": {"b": "c"}}):
@@ -228,12 +228,12 @@ async def test_an_immutable_secret_stays_as_it_is(asking: Asking) -> None:
         await asking.patch(SECRETS, "s", {"type": "other"})
 
 
-async def test_invalid_base64_is_a_bad_request(asking: Asking) -> None:
+async def test_invalid_base64_is_a_bad_request(asking: ApiClient) -> None:
     with pytest.raises(BadRequest, match="illegal base64 data at input byte"):
         await asking.create(SECRETS, {"metadata": {"name": "s"}, "data": {"a": "!!"}})
 
 
-async def test_events_are_removed_an_hour_after_their_last_write(asking: Asking, clock: ManualClock) -> None:
+async def test_events_are_removed_an_hour_after_their_last_write(asking: ApiClient, clock: FakeClock) -> None:
     about = {"kind": "Pod", "name": "p", "namespace": "default"}
     for name in ("old", "renewed"):
         await asking.create(EVENTS, {"metadata": {"name": name}, "involvedObject": about})
@@ -241,12 +241,12 @@ async def test_events_are_removed_an_hour_after_their_last_write(asking: Asking,
     await asking.patch(EVENTS, "renewed", {"count": 2})
     clock.advance(1000)
 
-    await asking.api.tidy()
+    await asking.api.maintain_once()
 
     assert asking.names(EVENTS) == ["renewed"]
 
 
-async def test_a_method_that_a_subresource_does_not_support_is_not_allowed(asking: Asking) -> None:
+async def test_a_method_that_a_subresource_does_not_support_is_not_allowed(asking: ApiClient) -> None:
     await asking.create(PODS, pod("a"))
 
     for call in (
@@ -261,7 +261,7 @@ async def test_a_method_that_a_subresource_does_not_support_is_not_allowed(askin
         asking.target(PODS, "a", "scale")
 
 
-async def test_concurrent_creates_of_one_name_create_one_object(asking: Asking) -> None:
+async def test_concurrent_creates_of_one_name_create_one_object(asking: ApiClient) -> None:
     outcomes = await asyncio.gather(
         *(asking.create(CONFIG_MAPS, config_map("a", x=str(number))) for number in range(20)), return_exceptions=True
     )
@@ -281,4 +281,4 @@ async def test_concurrent_creates_of_one_name_create_one_object(asking: Asking) 
     ],
 )
 def test_json_equality_tells_numbers_from_booleans(left: Any, right: Any, same: bool) -> None:  # noqa: FBT001
-    assert is_same(left, right) is same
+    assert json_equal(left, right) is same

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tarragon.base.clock import Clock, ManualClock
+from tarragon.base.clock import Clock, FakeClock
 from tarragon.kube.codec import decode
-from tarragon.localcluster.api.requests import Event, Patch, PatchType, Target, WriteOptions
+from tarragon.localcluster.api.requests import EncodedEvent, PatchBody, PatchType, RequestTarget, WriteOptions
 from tarragon.localcluster.registry.api import Api
-from tarragon.localcluster.storage.store import DEFAULT_WINDOW, Window
+from tarragon.localcluster.storage.store import DEFAULT_WINDOW, HistoryWindow
 from tarragon.localcluster.storage.watching import Watch
 
 Json = dict[str, Any]
@@ -24,8 +24,8 @@ WIDGETS = ("example.com", "v1", "widgets")
 
 
 @asynccontextmanager
-async def opened(path: Path, clock: Clock | None = None, window: Window = DEFAULT_WINDOW) -> AsyncIterator[Api]:
-    api = await Api.open(path, clock or ManualClock(), window)
+async def opened(path: Path, clock: Clock | None = None, window: HistoryWindow = DEFAULT_WINDOW) -> AsyncIterator[Api]:
+    api = await Api.open(path, clock or FakeClock(), window)
     try:
         yield api
     finally:
@@ -68,13 +68,13 @@ def widget(name: str, **parts: Any) -> Json:
     return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, **parts}
 
 
-class Asking:
+class ApiClient:
     """The Api for tests: it takes and returns decoded objects, in the namespace `default`."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
 
-    def target(self, path: tuple[str, str, str], name: str = "", subresource: str = "") -> Target:
+    def target(self, path: tuple[str, str, str], name: str = "", subresource: str = "") -> RequestTarget:
         served = self.api.registry.find(*path)
         namespace = "default" if served is None or served.namespaced else ""
         return self.api.target(path, namespace, name, subresource)
@@ -97,7 +97,7 @@ class Asking:
         subresource: str = "",
     ) -> Json:
         target = self.target(path, name, subresource)
-        return _json((await self.api.patch(target, Patch(kind, body))).object)
+        return _json((await self.api.patch(target, PatchBody(kind, body))).object)
 
     async def delete(self, path: tuple[str, str, str], name: str) -> Json:
         return _json((await self.api.delete(self.target(path, name))).object)
@@ -114,7 +114,7 @@ async def ready(watch: Watch) -> list[tuple[str, Json]]:
     return [decoded_event(event) for event in await anext(watch)]
 
 
-def decoded_event(event: Event) -> tuple[str, Json]:
+def decoded_event(event: EncodedEvent) -> tuple[str, Json]:
     return event.type, _json(event.object)
 
 

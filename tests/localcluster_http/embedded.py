@@ -13,16 +13,16 @@ from typing import Any
 import yaml
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.client.http.client import Http
-from tarragon.client.http.transport import Server
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.transport import RestConfig
 from tarragon.kube.codec import decode
 from tarragon.kube.meta import CustomObject, Resource
-from tarragon.localcluster.apiserver.apiserver import ApiServer, Front
+from tarragon.localcluster.apiserver.apiserver import ApiServer, ServerConfig
 from tarragon.localcluster.apiserver.http.connection import DEFAULT_LIMITS, Limits
-from tarragon.localcluster.daemon.certificates import certificates
+from tarragon.localcluster.daemon.certificates import ensure_certificates
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.registry.api import Api
-from tarragon.localcluster.storage.store import DEFAULT_WINDOW, Window
+from tarragon.localcluster.storage.store import DEFAULT_WINDOW, HistoryWindow
 
 TOKEN = "a-token-for-tests"
 
@@ -124,11 +124,11 @@ class Embedded:
     ca: bytes
     clock: Clock
 
-    def at(self, token: str = TOKEN) -> Server:
-        return Server(url=self.url, ca_data=self.ca, token=token)
+    def at(self, token: str = TOKEN) -> RestConfig:
+        return RestConfig(url=self.url, ca_data=self.ca, token=token)
 
-    def client(self, token: str = TOKEN) -> Http:
-        return Http(self.at(token), random.Random(1))
+    def client(self, token: str = TOKEN) -> HttpClient:
+        return HttpClient(self.at(token), random.Random(1))
 
     def kubeconfig(self, folder: Path) -> Path:
         """For kubectl."""
@@ -161,16 +161,16 @@ class Embedded:
 
 @asynccontextmanager
 async def embedded(
-    folder: Path, clock: Clock | None = None, window: Window = DEFAULT_WINDOW, limits: Limits = DEFAULT_LIMITS
+    folder: Path, clock: Clock | None = None, window: HistoryWindow = DEFAULT_WINDOW, limits: Limits = DEFAULT_LIMITS
 ) -> AsyncIterator[Embedded]:
     clock = clock or SystemClock()
     home = Home(folder / "home")
     home.prepare()
-    files = certificates(home, clock.now())
+    files = ensure_certificates(home, clock.now())
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(files.chain, files.key)
-    api = await Api.open(home.store, clock, window)
-    server = ApiServer(api, clock, Front(token=TOKEN, tls=tls, limits=limits))
+    api = await Api.open(home.store_path, clock, window)
+    server = ApiServer(api, clock, ServerConfig(token=TOKEN, tls=tls, limits=limits))
     await server.start()
     try:
         yield Embedded(api, server, server.url, files.authority.read_bytes(), clock)

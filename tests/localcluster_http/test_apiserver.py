@@ -19,16 +19,16 @@ import pytest
 import structlog
 import yaml
 
-from tarragon.base.clock import ManualClock, SystemClock
+from tarragon.base.clock import FakeClock, SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.client.errors import BadRequest, Expired, Unavailable
-from tarragon.client.http.client import Http
-from tarragon.client.http.transport import Server
-from tarragon.client.port import EVERYTHING, LogOptions
+from tarragon.client.errors import BadRequest, ResourceExpired, Unavailable
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.transport import RestConfig
+from tarragon.client.port import ALL_OBJECTS, LogOptions
 from tarragon.kube import core
-from tarragon.localcluster.apiserver.apiserver import ApiServer, Front
+from tarragon.localcluster.apiserver.apiserver import ApiServer, ServerConfig
 from tarragon.localcluster.apiserver.http import bodies
-from tarragon.localcluster.storage.store import Window
+from tarragon.localcluster.storage.store import HistoryWindow
 from tests.localcluster_http.embedded import TOKEN, Embedded, embedded, pod, widget, widget_definition
 from tests.localcluster_http.embedded import WIDGETS as WIDGET
 
@@ -148,14 +148,14 @@ async def test_only_health_is_told_to_strangers(cluster: Embedded, wire: Wire) -
 
 
 async def test_a_client_that_trusts_somebody_else_is_told_so(cluster: Embedded) -> None:
-    async with Http(Server(url=cluster.url, token=TOKEN), random.Random(1)) as http:
+    async with HttpClient(RestConfig(url=cluster.url, token=TOKEN), random.Random(1)) as http:
         with pytest.raises(Unavailable, match=r"the certificate of https://127.0.0.1:\d+ is not trusted"):
             await http.list(core.PODS)
 
 
 async def test_a_port_that_is_taken_is_an_error_that_says_what_to_do(cluster: Embedded) -> None:
     port = int(cluster.url.rpartition(":")[2])
-    second = ApiServer(cluster.api, SystemClock(), Front(token=TOKEN, port=port))
+    second = ApiServer(cluster.api, SystemClock(), ServerConfig(token=TOKEN, port=port))
 
     with pytest.raises(TarragonError, match=f"cannot listen on 127.0.0.1:{port}") as caught:
         await second.start()
@@ -403,7 +403,7 @@ async def test_what_takes_long_to_read_holds_nobody_else_up(data: bytes, content
     def thread_of_reading(_data: bytes, _content_type: str) -> int:
         return threading.get_ident()
 
-    reading = await bodies.understood(thread_of_reading, data, content_type)
+    reading = await bodies.decode_off_loop(thread_of_reading, data, content_type)
 
     assert (reading == threading.get_ident()) is holds_up
 
@@ -583,8 +583,8 @@ async def test_a_watch_ends_at_its_timeout_with_a_bookmark(wire: Wire) -> None:
 
 
 async def test_a_watch_from_before_the_history_is_expired_in_the_stream(tmp_path: Path) -> None:
-    clock = ManualClock(SystemClock().now())
-    async with embedded(tmp_path, clock, Window(seconds=0, revisions=0)) as cluster, cluster.client() as client:
+    clock = FakeClock(SystemClock().now())
+    async with embedded(tmp_path, clock, HistoryWindow(seconds=0, revisions=0)) as cluster, cluster.client() as client:
         await cluster.add_widgets()
         since = (await client.list(WIDGET)).resource_version
         for name in "ab":
@@ -595,8 +595,8 @@ async def test_a_watch_from_before_the_history_is_expired_in_the_stream(tmp_path
         await until(lambda: clock.next_due() is not None or upkeep.done())
         assert upkeep.cancel(), "the upkeep has died of an error"
 
-        with pytest.raises(Expired, match="too old resource version"):
-            await asyncio.wait_for(anext(client.watch(WIDGET, EVERYTHING, since)), 60)
+        with pytest.raises(ResourceExpired, match="too old resource version"):
+            await asyncio.wait_for(anext(client.watch(WIDGET, ALL_OBJECTS, since)), 60)
         async with (
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting(cluster))) as session,
             session.get(
@@ -696,7 +696,7 @@ class Container:
         self.asked: list[LogOptions] = []
         self.closed = asyncio.Event()
 
-    async def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
+    async def read_log(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
         assert pod["metadata"]["name"] == "p"
         self.asked.append(options)
         try:

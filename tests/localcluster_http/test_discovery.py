@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tarragon.localcluster.apiserver import discovery
-from tarragon.localcluster.apiserver.http.accept import PLAIN, Form, chosen
-from tarragon.localcluster.kinds.registry import Registry, ScalePaths, Served
+from tarragon.localcluster.apiserver.http.accept import PLAIN, Representation, negotiate
+from tarragon.localcluster.kinds.registry import KindRegistry, ScalePaths, ServedKind
 
 
-def widgets(version: str) -> Served:
-    return Served(
+def widgets(version: str) -> ServedKind:
+    return ServedKind(
         group="example.dev",
         version=version,
         plural="widgets",
@@ -28,8 +28,8 @@ def widgets(version: str) -> Served:
 
 
 @pytest.fixture
-def registry() -> Registry:
-    registry = Registry()
+def registry() -> KindRegistry:
+    registry = KindRegistry()
     registry.set_custom("widgets.example.dev", [widgets("v2"), widgets("v1")])
     return registry
 
@@ -39,7 +39,7 @@ def resources(listed: dict[str, Any] | None) -> dict[str, Any]:
     return {each["name"]: each for each in listed["resources"]}
 
 
-def test_the_core_group_is_called_v1_and_nothing_else(registry: Registry) -> None:
+def test_the_core_group_is_called_v1_and_nothing_else(registry: KindRegistry) -> None:
     listed = discovery.resource_list(registry, "", "v1")
 
     assert listed is not None
@@ -49,7 +49,7 @@ def test_the_core_group_is_called_v1_and_nothing_else(registry: Registry) -> Non
     assert "watch" in pods["verbs"]
 
 
-def test_subresources_say_the_kind_they_speak(registry: Registry) -> None:
+def test_subresources_say_the_kind_they_speak(registry: KindRegistry) -> None:
     core = resources(discovery.resource_list(registry, "", "v1"))
     custom = resources(discovery.resource_list(registry, "example.dev", "v1"))
 
@@ -60,7 +60,7 @@ def test_subresources_say_the_kind_they_speak(registry: Registry) -> None:
     assert (scale["group"], scale["version"], scale["kind"]) == ("autoscaling", "v1", "Scale")
 
 
-def test_the_first_version_of_a_group_is_the_preferred_one(registry: Registry) -> None:
+def test_the_first_version_of_a_group_is_the_preferred_one(registry: KindRegistry) -> None:
     group = discovery.group(registry, "example.dev")
 
     assert group is not None
@@ -71,7 +71,7 @@ def test_the_first_version_of_a_group_is_the_preferred_one(registry: Registry) -
     assert "" not in listed
 
 
-def test_a_kind_that_goes_takes_its_group_with_it(registry: Registry) -> None:
+def test_a_kind_that_goes_takes_its_group_with_it(registry: KindRegistry) -> None:
     registry.set_custom("widgets.example.dev", [])
 
     assert discovery.group(registry, "example.dev") is None
@@ -80,7 +80,7 @@ def test_a_kind_that_goes_takes_its_group_with_it(registry: Registry) -> None:
     assert "/apis/example.dev/v1" not in discovery.paths(registry)
 
 
-def test_the_aggregated_form_says_all_at_once(registry: Registry) -> None:
+def test_the_aggregated_form_says_all_at_once(registry: KindRegistry) -> None:
     whole = discovery.aggregated(registry, discovery.group_names(registry), "v2")
 
     assert (whole["kind"], whole["apiVersion"]) == ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2")
@@ -105,8 +105,8 @@ def test_the_version_is_one_that_clients_can_compare() -> None:
     assert told["buildDate"] == "2026-11-21T00:00:00Z"
 
 
-TABLE = Form("Table", "v1")
-OLD_TABLE = Form("Table", "v1beta1")
+TABLE = Representation("Table", "v1")
+OLD_TABLE = Representation("Table", "v1beta1")
 
 
 @pytest.mark.parametrize(
@@ -124,5 +124,5 @@ OLD_TABLE = Form("Table", "v1beta1")
         ("text/html", None),
     ],
 )
-def test_the_first_form_that_suits_is_chosen(header: str, form: Form | None) -> None:
-    assert chosen(header, frozenset({TABLE, OLD_TABLE})) == form
+def test_the_first_form_that_suits_is_chosen(header: str, form: Representation | None) -> None:
+    assert negotiate(header, frozenset({TABLE, OLD_TABLE})) == form

@@ -8,7 +8,7 @@ import pytest
 
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.requests import WriteOptions
-from tarragon.localcluster.apiserver.http.duplicate_fields import with_doubles
+from tarragon.localcluster.apiserver.http.duplicate_fields import with_duplicate_fields
 from tests.localcluster_http.embedded import pod, widget
 from tests.localcluster_http.test_apiserver import Wire
 
@@ -203,7 +203,7 @@ async def test_a_field_that_comes_twice_is_told_or_refused(ask: Wire) -> None:
 
 @pytest.mark.parametrize("text", [b'{"a" : 1, "a":2}', b'{"a":":", "a":"\\u003a", "b":"\\u003A\\u003a"}'])
 def test_neither_spaces_nor_escapes_hide_a_field_that_comes_twice(text: bytes) -> None:
-    assert with_doubles(WriteOptions(), text, decode(text, dict)).doubles == ['duplicate field "a"']
+    assert with_duplicate_fields(WriteOptions(), text, decode(text, dict)).duplicate_fields == ['duplicate field "a"']
 
 
 async def test_a_pod_is_bound_by_a_binding_of_its_name(ask: Wire) -> None:

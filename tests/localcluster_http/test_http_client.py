@@ -17,16 +17,16 @@ from tarragon.client.errors import (
     ApiError,
     BadRequest,
     Conflict,
-    Expired,
     Forbidden,
     NotFound,
+    ResourceExpired,
     TooManyRequests,
     Unauthorized,
     Unavailable,
 )
-from tarragon.client.http.client import Http
-from tarragon.client.http.transport import Server, lines
-from tarragon.client.port import DeleteOptions, LogOptions, Selection, WatchEvent
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.transport import RestConfig, lines
+from tarragon.client.port import DeleteOptions, LogOptions, Selector, WatchEvent
 from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import Key
 from tests.client.hasty import HastyClock
@@ -36,10 +36,10 @@ KEY = Key("default", "a")
 
 
 @asynccontextmanager
-async def talking(answer: Answer, token: str = "") -> AsyncIterator[tuple[Http, Script]]:
+async def talking(answer: Answer, token: str = "") -> AsyncIterator[tuple[HttpClient, Script]]:
     async with (
         serving(answer) as script,
-        Http(Server(url=script.url, token=token), random.Random(1), HastyClock()) as http,
+        HttpClient(RestConfig(url=script.url, token=token), random.Random(1), HastyClock()) as http,
     ):
         yield http, script
 
@@ -56,8 +56,8 @@ def line(kind: str, value: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"type": kind, "object": value}) + b"\n"
 
 
-async def watched(http: Http, since: str = "5") -> list[WatchEvent[Pod]]:
-    return [event async for event in http.watch(PODS, Selection("default"), since)]
+async def watched(http: HttpClient, since: str = "5") -> list[WatchEvent[Pod]]:
+    return [event async for event in http.watch(PODS, Selector("default"), since)]
 
 
 async def test_an_object_is_asked_for_by_its_path_with_the_token() -> None:
@@ -93,7 +93,7 @@ async def test_a_list_is_read_page_by_page() -> None:
     first = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [pod("a")]}
     last = {"metadata": {"resourceVersion": "9"}, "items": [pod("b")]}
     async with talking(in_turn(says(first), says(last))) as (http, script):
-        listing = await http.list(PODS, Selection("default", labels="x=y", fields="spec.nodeName=n"))
+        listing = await http.list(PODS, Selector("default", label_selector="x=y", field_selector="spec.nodeName=n"))
 
     assert [each.metadata.name for each in listing.items] == ["a", "b"]
     assert listing.resource_version == "9"
@@ -195,16 +195,16 @@ async def test_a_bookmark_full_of_nulls_moves_the_version_on() -> None:
 async def test_a_history_that_is_too_short_is_expired_whichever_way_it_is_said() -> None:
     in_stream = streams(line("ADDED", pod()), line("ERROR", status(410, "Expired", "too old resource version")))
     async with talking(in_stream) as (http, _):
-        with pytest.raises(Expired, match="too old"):
+        with pytest.raises(ResourceExpired, match="too old"):
             await watched(http)
     async with talking(says(status(410, "Gone"), 410)) as (http, _):
-        with pytest.raises(Expired):
+        with pytest.raises(ResourceExpired):
             await watched(http)
 
 
 async def test_a_watch_whose_connection_breaks_is_unavailable() -> None:
     async with talking(streams(line("ADDED", pod()), b'{"type":"MOD', cut=True)) as (http, _):
-        events = http.watch(PODS, Selection(), "5")
+        events = http.watch(PODS, Selector(), "5")
         first = await anext(events)
         with pytest.raises(Unavailable, match="closed the connection before"):
             await anext(events)
@@ -264,7 +264,7 @@ async def test_an_abandoned_watch_lets_go_of_its_connection() -> None:
             gone.set()
 
     async with talking(endless) as (http, _):
-        events = http.watch(PODS, Selection(), "5")
+        events = http.watch(PODS, Selector(), "5")
         async with aclosing(events):  # type: ignore[type-var]
             await anext(events)
         await asyncio.wait_for(gone.wait(), 60)
@@ -272,8 +272,8 @@ async def test_an_abandoned_watch_lets_go_of_its_connection() -> None:
 
 async def test_closing_the_client_ends_its_watches_and_refuses_more_calls() -> None:
     async with serving(begun_and_quiet) as script:
-        http = Http(Server(url=script.url), random.Random(1))
-        events = http.watch(PODS, Selection(), "5")
+        http = HttpClient(RestConfig(url=script.url), random.Random(1))
+        events = http.watch(PODS, Selector(), "5")
         await anext(events)
         waiting = asyncio.ensure_future(anext(events))
         await http.close()
@@ -341,7 +341,7 @@ async def test_a_server_that_is_not_there_is_unavailable_in_plain_words() -> Non
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-        async with Http(Server(url=url), random.Random(1)) as http:
+        async with HttpClient(RestConfig(url=url), random.Random(1)) as http:
             with pytest.raises(Unavailable, match=f"cannot connect to {url}: Connection refused"):
                 await http.get(PODS, KEY)
 
@@ -380,7 +380,9 @@ async def test_a_delete_says_its_preconditions_and_leaves_the_rest_to_the_server
     async with talking(says({"kind": "Status"})) as (http, script):
         await http.delete(PODS, KEY)
         await http.delete(
-            PODS, KEY, DeleteOptions(uid="u", resource_version="7", grace_seconds=0, propagation="Foreground")
+            PODS,
+            KEY,
+            DeleteOptions(uid="u", resource_version="7", grace_period_seconds=0, propagation_policy="Foreground"),
         )
 
     assert [asked.body for asked in script.asked] == [
@@ -415,7 +417,7 @@ async def test_a_log_comes_as_it_is_written() -> None:
 async def test_the_url_may_lead_through_a_folder_of_a_gateway() -> None:
     async with (
         serving(says(pod())) as script,
-        Http(Server(url=f"{script.url}/k8s/clusters/c-1/"), random.Random(1)) as http,
+        HttpClient(RestConfig(url=f"{script.url}/k8s/clusters/c-1/"), random.Random(1)) as http,
     ):
         await http.get(PODS, KEY)
 
@@ -431,7 +433,7 @@ async def test_what_follows_the_last_line_end_is_no_line() -> None:
 
 
 def test_secrets_are_not_shown_when_a_server_is_printed() -> None:
-    shown = repr(Server(url="https://h", token="t0ken", client_key=b"k3y"))
+    shown = repr(RestConfig(url="https://h", token="t0ken", client_key=b"k3y"))
 
     assert "t0ken" not in shown
     assert "k3y" not in shown

@@ -11,14 +11,16 @@ import pytest
 
 from tarragon.kube.codec import decode
 from tarragon.localcluster.kinds.openapi import OBJECT_META, REFERENCE, OpenApi, built_in_names, built_in_schemas
-from tarragon.localcluster.kinds.registry import Registry, Served
+from tarragon.localcluster.kinds.registry import KindRegistry, ServedKind
 
 ROOT = Path(__file__).parents[2]
 
 
-def widgets(version: str = "v1", **spec: Any) -> Served:
+def widgets(version: str = "v1", **spec: Any) -> ServedKind:
     schema = {"type": "object", "description": "A Widget.", "properties": {"spec": {"type": "object", **spec}}}
-    return Served(group="example.dev", version=version, plural="widgets", kind="Widget", openapi=schema, is_custom=True)
+    return ServedKind(
+        group="example.dev", version=version, plural="widgets", kind="Widget", openapi=schema, is_custom=True
+    )
 
 
 async def document(openapi: OpenApi, group: str, version: str = "v1") -> dict[str, Any]:
@@ -39,13 +41,13 @@ def references(value: Any) -> Iterator[str]:
 
 
 @pytest.fixture
-def registry() -> Registry:
-    registry = Registry()
+def registry() -> KindRegistry:
+    registry = KindRegistry()
     registry.set_custom("widgets.example.dev", [widgets()])
     return registry
 
 
-def test_every_built_in_kind_has_kubernetes_own_schema(registry: Registry) -> None:
+def test_every_built_in_kind_has_kubernetes_own_schema(registry: KindRegistry) -> None:
     missing = [
         kind.full_name
         for kind in registry
@@ -58,7 +60,7 @@ def test_every_built_in_kind_has_kubernetes_own_schema(registry: Registry) -> No
     assert pod["properties"]["nodeName"]["type"] == "string"
 
 
-async def test_every_document_contains_all_schemas_that_it_refers_to(registry: Registry) -> None:
+async def test_every_document_contains_all_schemas_that_it_refers_to(registry: KindRegistry) -> None:
     openapi = OpenApi(registry)
     for group, version in {(kind.group, kind.version) for kind in registry}:
         whole = await document(openapi, group, version)
@@ -67,7 +69,7 @@ async def test_every_document_contains_all_schemas_that_it_refers_to(registry: R
         assert names <= whole["components"]["schemas"].keys()
 
 
-async def test_the_index_lists_every_group_version(registry: Registry) -> None:
+async def test_the_index_lists_every_group_version(registry: KindRegistry) -> None:
     openapi = OpenApi(registry)
     paths = (await openapi.index())["paths"]
 
@@ -77,7 +79,7 @@ async def test_the_index_lists_every_group_version(registry: Registry) -> None:
     assert paths["apis/example.dev/v1"]["serverRelativeURL"] == f"/openapi/v3/apis/example.dev/v1?hash={built.hash}"
 
 
-async def test_writes_accept_field_validation(registry: Registry) -> None:
+async def test_writes_accept_field_validation(registry: KindRegistry) -> None:
     # Without this kubectl asks for OpenAPI v2, which has no schemas.
     for group, path in (
         ("", "/api/v1/namespaces/{namespace}/pods/{name}"),
@@ -92,7 +94,7 @@ async def test_writes_accept_field_validation(registry: Registry) -> None:
         assert ("application/strategic-merge-patch+json" in patch["requestBody"]["content"]) == (group == "")
 
 
-async def test_a_custom_kind_has_the_schema_of_its_definition_and_the_metadata_of_all(registry: Registry) -> None:
+async def test_a_custom_kind_has_the_schema_of_its_definition_and_the_metadata_of_all(registry: KindRegistry) -> None:
     schemas = (await document(OpenApi(registry), "example.dev"))["components"]["schemas"]
     widget = schemas["dev.example.v1.Widget"]
 
@@ -102,7 +104,7 @@ async def test_a_custom_kind_has_the_schema_of_its_definition_and_the_metadata_o
     assert "labels" in schemas[OBJECT_META]["properties"]
 
 
-async def test_the_hash_changes_with_the_definition_and_with_nothing_else(registry: Registry) -> None:
+async def test_the_hash_changes_with_the_definition_and_with_nothing_else(registry: KindRegistry) -> None:
     openapi = OpenApi(registry)
 
     async def hashes() -> tuple[str, str]:
@@ -118,7 +120,7 @@ async def test_the_hash_changes_with_the_definition_and_with_nothing_else(regist
     assert (await hashes())[1] != custom
 
 
-async def test_a_group_version_that_is_not_served_has_no_document(registry: Registry) -> None:
+async def test_a_group_version_that_is_not_served_has_no_document(registry: KindRegistry) -> None:
     openapi = OpenApi(registry)
     assert await openapi.document("example.dev", "v9") is None
     assert await openapi.document("certificates.k8s.io", "v1") is None
@@ -128,7 +130,7 @@ async def test_a_group_version_that_is_not_served_has_no_document(registry: Regi
     assert "apis/example.dev/v1" not in (await openapi.index())["paths"]
 
 
-async def test_two_versions_of_a_kind_have_two_documents(registry: Registry) -> None:
+async def test_two_versions_of_a_kind_have_two_documents(registry: KindRegistry) -> None:
     registry.set_custom("widgets.example.dev", [widgets("v2", description="new"), widgets("v1")])
     openapi = OpenApi(registry)
 
@@ -138,7 +140,7 @@ async def test_two_versions_of_a_kind_have_two_documents(registry: Registry) -> 
     assert old["properties"]["spec"] == {"type": "object"}
 
 
-async def test_building_a_document_does_not_block_the_loop(registry: Registry) -> None:
+async def test_building_a_document_does_not_block_the_loop(registry: KindRegistry) -> None:
     task = asyncio.ensure_future(OpenApi(registry).index())
     turns = 0
     while not task.done():

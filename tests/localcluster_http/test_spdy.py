@@ -33,7 +33,7 @@ from tarragon.localcluster.apiserver.http.spdy.frames import (
 )
 from tarragon.localcluster.apiserver.http.spdy.session import BUFFERED, Session, Stream
 from tarragon.localcluster.apiserver.http.wires import BUFFERED as HEARD
-from tarragon.localcluster.apiserver.http.wires import Heard
+from tarragon.localcluster.apiserver.http.wires import ReceiveQueue
 
 STREAMS = st.integers(min_value=1, max_value=2**31 - 1)
 NUMBERS = st.integers(min_value=0, max_value=2**31 - 1)
@@ -228,7 +228,7 @@ async def test_a_client_that_speaks_no_spdy_is_one_that_has_gone() -> None:
 
 
 async def test_a_client_waits_once_too_many_bytes_of_it_do_however_few_messages_they_are() -> None:
-    heard = Heard()
+    heard = ReceiveQueue()
     for said in (b"first", bytes(HEARD)):
         await heard.put(said)
     waiting = asyncio.create_task(heard.put(b"last"))

@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 from tarragon.localcluster.api.jsonpath import BadPath, find
-from tarragon.localcluster.kinds.registry import PrinterColumn, Served
+from tarragon.localcluster.kinds.registry import PrinterColumn, ServedKind
 from tarragon.localcluster.tables.columns import columns_of
-from tarragon.localcluster.tables.tables import Shape, duration, table
+from tarragon.localcluster.tables.tables import TableOptions, duration, table
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 FIVE_MINUTES_AGO = "2026-11-21T09:55:00Z"
 
 
-def served(plural: str, group: str = "") -> Served:
-    return Served(group=group, version="v1", plural=plural, kind="Any")
+def served(plural: str, group: str = "") -> ServedKind:
+    return ServedKind(group=group, version="v1", plural=plural, kind="Any")
 
 
-def row(kind: Served, value: dict[str, Any]) -> dict[str, Any]:
+def row(kind: ServedKind, value: dict[str, Any]) -> dict[str, Any]:
     """The cells of one object by their headings."""
     value = {"metadata": {"name": "a", "creationTimestamp": FIVE_MINUTES_AGO}, **value}
     columns = columns_of(kind)
-    cells = table(columns, [value], Shape(), NOW)["rows"][0]["cells"]
+    cells = table(columns, [value], TableOptions(), NOW)["rows"][0]["cells"]
     return dict(zip([column.name for column in columns], cells, strict=True))
 
 
@@ -228,8 +228,8 @@ def test_custom_resource_definitions_show_when_they_were_created() -> None:
     assert cells == {"Name": "a", "Created At": FIVE_MINUTES_AGO}
 
 
-def widget(*columns: PrinterColumn) -> Served:
-    return Served(
+def widget(*columns: PrinterColumn) -> ServedKind:
+    return ServedKind(
         group="example.dev", version="v1", plural="widgets", kind="Widget", printer_columns=columns, is_custom=True
     )
 
@@ -307,7 +307,7 @@ def test_a_path_finds_all_its_values(path: str, found: Any) -> None:
 def test_one_malformed_object_does_not_hide_the_others() -> None:
     broken = {"metadata": {"name": "b"}, "spec": {"containers": 3}, "status": {"containerStatuses": "none"}}
     good = {"metadata": {"name": "a"}, **pod(RUNNING)}
-    rows = table(columns_of(served("pods")), [broken, good], Shape(), NOW)["rows"]
+    rows = table(columns_of(served("pods")), [broken, good], TableOptions(), NOW)["rows"]
 
     assert [cells["cells"][:3] for cells in rows] == [["b", "<invalid>", "<invalid>"], ["a", "1/1", "Running"]]
 
@@ -315,12 +315,12 @@ def test_one_malformed_object_does_not_hide_the_others() -> None:
 def test_each_row_includes_as_much_of_its_object_as_requested() -> None:
     value = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {}}
 
-    def attached(shape: Shape) -> Any:
+    def attached(shape: TableOptions) -> Any:
         return table(columns_of(served("pods")), [value], shape, NOW)["rows"][0]["object"]
 
-    assert attached(Shape(include="None")) is None
-    assert attached(Shape(include="Object")) == value
-    assert attached(Shape(version="v1beta1")) == {
+    assert attached(TableOptions(include="None")) is None
+    assert attached(TableOptions(include="Object")) == value
+    assert attached(TableOptions(version="v1beta1")) == {
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1beta1",
         "metadata": {"name": "a"},

@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import Unavailable
-from tarragon.client.http.client import Http
-from tarragon.client.http.credentials import Identity as ShownIdentity
-from tarragon.client.http.transport import Server
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.credentials import ClientIdentity as ShownIdentity
+from tarragon.client.http.transport import RestConfig
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.daemon.certificates import Certificates, certificates
+from tarragon.localcluster.daemon.certificates import CertificateFiles, ensure_certificates
 from tarragon.localcluster.home.home import Home
 from tests.localcluster_http.scripted_server import says, serving
 
@@ -58,10 +58,10 @@ def identity() -> Identity:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Certificates:
+def files(tmp_path: Path) -> CertificateFiles:
     home = Home(tmp_path / "home")
     home.prepare()
-    return certificates(home, SystemClock().now())
+    return ensure_certificates(home, SystemClock().now())
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Changing:
 
 
 @asynccontextmanager
-async def server(files: Certificates, *, welcome: Identity | None = None) -> AsyncIterator[Server]:
+async def server(files: CertificateFiles, *, welcome: Identity | None = None) -> AsyncIterator[RestConfig]:
     """Trusted by its authority; it lets in only whom it knows, if it knows anybody."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.chain, files.key)
@@ -83,20 +83,20 @@ async def server(files: Certificates, *, welcome: Identity | None = None) -> Asy
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=welcome.certificate.decode())
     async with serving(says(POD), context) as script:
-        yield Server(url=script.url, ca_data=files.authority.read_bytes())
+        yield RestConfig(url=script.url, ca_data=files.authority.read_bytes())
 
 
-def talking(server: Server) -> Http:
-    return Http(server, random.Random(1))
+def talking(server: RestConfig) -> HttpClient:
+    return HttpClient(server, random.Random(1))
 
 
-async def read_from(server: Server) -> str:
-    async with Http(server, random.Random(1)) as http:
+async def read_from(server: RestConfig) -> str:
+    async with HttpClient(server, random.Random(1)) as http:
         return (await http.get(PODS, Key("default", "a"))).metadata.name
 
 
 async def test_a_server_is_trusted_by_the_given_authority_alone(
-    files: Certificates, monkeypatch: pytest.MonkeyPatch
+    files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(files.chain))  # what others may have set for other programs
     async with server(files) as trusted:
@@ -107,7 +107,7 @@ async def test_a_server_is_trusted_by_the_given_authority_alone(
         assert await read_from(replace(trusted, ca_data=b"", skip_tls_verify=True)) == "a"
 
 
-async def test_the_certificate_may_be_for_another_name_than_the_address(files: Certificates) -> None:
+async def test_the_certificate_may_be_for_another_name_than_the_address(files: CertificateFiles) -> None:
     async with server(files) as trusted:
         assert await read_from(replace(trusted, tls_server_name="kubernetes.default.svc")) == "a"
 
@@ -116,7 +116,7 @@ async def test_the_certificate_may_be_for_another_name_than_the_address(files: C
 
 
 async def test_a_client_shows_its_own_certificate_and_leaves_no_key_behind(
-    files: Certificates, identity: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: CertificateFiles, identity: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -130,7 +130,7 @@ async def test_a_client_shows_its_own_certificate_and_leaves_no_key_behind(
     assert list(scratch.iterdir()) == []
 
 
-async def test_a_renewed_authority_is_trusted_from_the_next_connection_on(files: Certificates) -> None:
+async def test_a_renewed_authority_is_trusted_from_the_next_connection_on(files: CertificateFiles) -> None:
     """As in a pod whose cluster gets a new one; a file that is half written is not the end."""
     good = files.authority.read_bytes()
     credentials = Changing(ShownIdentity(authority=good))
@@ -144,7 +144,7 @@ async def test_a_renewed_authority_is_trusted_from_the_next_connection_on(files:
 
 
 async def test_a_renewed_client_certificate_is_shown_from_the_next_connection_on(
-    files: Certificates, identity: Identity
+    files: CertificateFiles, identity: Identity
 ) -> None:
     credentials = Changing(ShownIdentity())
     async with server(files, welcome=identity) as strict, talking(replace(strict, credentials=credentials)) as http:

@@ -48,7 +48,7 @@ def _works(program: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class CommandResult:
     """The result of a command."""
 
     code: int
@@ -90,14 +90,14 @@ class Container:
             self.command(*words), **{"stdout": pipe, "stderr": pipe, "env": self.env, "bufsize": 0, **how}
         )
 
-    def run(self, *words: str, stdin: bytes = b"", **env: str) -> Told:
+    def run(self, *words: str, stdin: bytes = b"", **env: str) -> CommandResult:
         """Run a command to its end. `stdin` is its standard input."""
         return ended(self.start(*words, stdin=subprocess.PIPE, env={**self.env, **env}), stdin)
 
-    def run_python(self, program: str, *words: str) -> Told:
+    def run_python(self, program: str, *words: str) -> CommandResult:
         return self.run(self.python, *words, "-c", program)
 
 
-def ended(process: subprocess.Popen[bytes], stdin: bytes = b"") -> Told:
+def ended(process: subprocess.Popen[bytes], stdin: bytes = b"") -> CommandResult:
     out, err = process.communicate(stdin or None, timeout=PATIENCE)
-    return Told(code=process.returncode, out=out, err=err)
+    return CommandResult(code=process.returncode, out=out, err=err)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.localcluster.kubelet.shim.shim import MARK
+from tarragon.localcluster.kubelet.shim.shim import MARK_VARIABLE
 from tarragon.plan.objects.logs import _WRAPPER
 from tests.logs.programs import Container, ended
 
@@ -81,7 +81,9 @@ def test_a_sigterm_to_the_process_group_reaches_the_command_once(container: Cont
     """The process kubelet signals the process group of a container."""
     script = "trap 'echo caught' TERM; echo ready; while :; do [ -e \"$END\" ] && exit 0; done"
     end = container.ending
-    process = container.start(*sh(script), start_new_session=True, env={**container.env, "END": str(end), MARK: "x"})
+    process = container.start(
+        *sh(script), start_new_session=True, env={**container.env, "END": str(end), MARK_VARIABLE: "x"}
+    )
     assert process.stdout is not None
     process.stdout.readline()
 

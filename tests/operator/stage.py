@@ -14,8 +14,8 @@ from tarragon.client.port import DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.manager.operator import Operator, Options
-from tests.localcluster.controllers.world import Happened, World, a_world
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tests.localcluster.controllers.world import EmbeddedCluster, RecordedEvent, a_world
 
 Json = dict[str, Any]
 TFJOBS = TENSORFLOW.resource
@@ -24,7 +24,7 @@ TFJOBS = TENSORFLOW.resource
 class Stage:
     """One namespace, `default`. Pods are named as in `job-worker-0`."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: EmbeddedCluster) -> None:
         self.world = world
         self._operators: list[asyncio.Task[None]] = []
 
@@ -52,7 +52,7 @@ class Stage:
 
     def operator(self) -> asyncio.Task[None]:
         """One that the test may kill."""
-        return asyncio.create_task(Operator(self.world.client, self.world.clock, Options(seed=1)).run())
+        return asyncio.create_task(Operator(self.world.client, self.world.clock, OperatorOptions(seed=1)).run())
 
     async def kill(self, operator: asyncio.Task[None]) -> None:
         operator.cancel()
@@ -77,7 +77,7 @@ class Stage:
     async def end_pods(self) -> None:
         """What a kubelet does with pods that are being deleted."""
         for pod in [pod for pod in self.pods().values() if pod["metadata"].get("deletionTimestamp")]:
-            options = DeleteOptions(grace_seconds=0, uid=pod["metadata"]["uid"])
+            options = DeleteOptions(grace_period_seconds=0, uid=pod["metadata"]["uid"])
             with contextlib.suppress(ApiError):
                 await self.world.client.delete(PODS, Key("default", pod["metadata"]["name"]), options)
 
@@ -110,7 +110,7 @@ class Stage:
 
     def made(self) -> Sequence[str]:
         """The pods that were ever made, in order; one that was made twice stands there twice."""
-        happened: list[Happened] = sorted(self.world.happened)
+        happened: list[RecordedEvent] = sorted(self.world.happened)
         return [one.what.rpartition("/")[2] for one in happened if one.type == "ADDED" and one.what.startswith("pods/")]
 
     async def close(self) -> None:

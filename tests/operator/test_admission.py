@@ -10,19 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from tarragon.base.clock import Clock, ManualClock
+from tarragon.base.clock import Clock, FakeClock
 from tarragon.client.errors import Unavailable, unavailable
-from tarragon.client.middleware.middleware import Passing
-from tarragon.client.port import EVERYTHING, Cluster, DeleteOptions
+from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.port import ALL_OBJECTS, Client, DeleteOptions
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.informers.informers import World
-from tarragon.operator.scheduler.admission.writer import LONGEST_LAG_SECONDS
-from tarragon.operator.scheduler.cycle import Admitter
-from tarragon.plan.objects.settings import Settings
+from tarragon.operator.informers.informers import Informers
+from tarragon.operator.scheduler.admission.writer import MAX_EVENT_LAG_SECONDS
+from tarragon.operator.scheduler.cycle import GangScheduler
+from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.api.decision import Decision
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies import POLICIES
@@ -30,10 +30,10 @@ from tarragon.scheduling.state.memory import Memory
 from tests.operator.stage import TFJOBS, Json, Stage, group, job
 
 
-class Network(Passing):
+class Network(DelegatingClient):
     """The API of the stage, with what may happen on the way to it and back."""
 
-    def __init__(self, client: Cluster) -> None:
+    def __init__(self, client: Client) -> None:
         super().__init__(client)
         self.patched: list[str] = []
         self.answered: list[str] = []
@@ -50,7 +50,7 @@ class Network(Passing):
         await self.after_patch(key)
         return written
 
-    async def watch(self, resource: Any, selection: Any = EVERYTHING, since: str = "") -> AsyncIterator[Any]:
+    async def watch(self, resource: Any, selection: Any = ALL_OBJECTS, since: str = "") -> AsyncIterator[Any]:
         async for event in super().watch(resource, selection, since):
             if resource.plural == TFJOBS.plural and event.type != "BOOKMARK":
                 await self.job_events.acquire()
@@ -76,11 +76,11 @@ class Scheduler:
     def __init__(self, stage: Stage, clock: Clock) -> None:
         self.stage = stage
         self.network = Network(stage.world.client)
-        self.seen = World(self.network, FRAMEWORKS, clock, Settings(), random.Random(1))
+        self.seen = Informers(self.network, FRAMEWORKS, clock, OperatorSettings(), random.Random(1))
         self._changed = asyncio.Event()
         for cache in self.seen.caches:
-            cache.subscribe(lambda *_: self._changed.set())
-        self.admitter = Admitter(self.network, clock, self.seen, POLICIES["fifo"])
+            cache.add_event_handler(lambda *_: self._changed.set())
+        self.admitter = GangScheduler(self.network, clock, self.seen, POLICIES["fifo"])
 
     @property
     def nodes(self) -> Any:
@@ -112,7 +112,7 @@ class Scheduler:
 async def a_scheduler(stage: Stage, clock: Clock | None = None) -> AsyncIterator[Scheduler]:
     scheduler = Scheduler(stage, clock or stage.world.clock)
     tasks = [asyncio.create_task(cache.run()) for cache in scheduler.seen.caches]
-    await scheduler.seen.synced()
+    await scheduler.seen.wait_for_sync()
     try:
         yield scheduler
     finally:
@@ -131,10 +131,10 @@ async def test_a_job_that_goes_while_its_admission_is_written_keeps_no_place(sta
             await scheduler.until(lambda: key not in scheduler.jobs)
 
         scheduler.network.after_patch = deleted
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         scheduler.network.after_patch = nothing
         await scheduler.submit("b", Worker=group(1, cpu="1"))
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         await stage.world.until(lambda: bool(stage.admission("b")))
         assert scheduler.is_admitted("b"), stage.admission("b")
 
@@ -147,32 +147,32 @@ async def test_a_watch_that_lags_behind_our_own_writes_does_not_undo_them(stage:
         network = scheduler.network
         await scheduler.submit("a", Worker=group(1, cpu="1"))
         network.job_events = asyncio.Semaphore(0)
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         await stage.world.delete(PODS, "hog")
         await stage.end_pods()
         await scheduler.until(lambda: Key("default", "hog") not in scheduler.seen.pods.objects)
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         assert network.patched == ["a", "a"]
         network.job_events.release()
         shown = scheduler.jobs[Key("default", "a")].metadata.resource_version
         await scheduler.until(lambda: scheduler.jobs[Key("default", "a")].metadata.resource_version != shown)
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         assert network.patched == ["a", "a"]
 
 
 async def test_a_server_that_was_put_back_to_a_backup_is_believed_after_a_while(stage: Stage) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     await stage.node("n", cpu="1")
     async with a_scheduler(stage, clock) as scheduler:
         await scheduler.submit("a", Worker=group(1, cpu="100"))
-        await scheduler.admitter.round()
-        clock.advance(LONGEST_LAG_SECONDS)
+        await scheduler.admitter.run_cycle()
+        clock.advance(MAX_EVENT_LAG_SECONDS)
         scheduler.network.restored = True
         await stage.world.client.patch(
             TFJOBS, Key("default", "a"), {"spec": job("a", Worker=group(1, cpu="1"))["spec"]}
         )
         await scheduler.until(lambda: scheduler.jobs[Key("default", "a")].metadata.resource_version == "1")
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         # Our version is not the server's, so the write is refused; but the job was admitted as far as we can.
         assert scheduler.network.patched == ["a", "a"]
 
@@ -190,7 +190,7 @@ async def test_a_round_is_over_when_all_its_writes_are(stage: Stage) -> None:
 
         scheduler.network.before_patch = no_answer
         with pytest.raises(Unavailable):
-            await scheduler.admitter.round()
+            await scheduler.admitter.run_cycle()
         assert scheduler.network.answered == ["good"]
 
 
@@ -199,7 +199,7 @@ async def test_a_job_that_somebody_else_manages_takes_no_room(stage: Stage) -> N
     async with a_scheduler(stage) as scheduler:
         await scheduler.submit("a", Worker=group(1, cpu="1"), runPolicy={"managedBy": "kueue.x-k8s.io/multikueue"})
         await scheduler.submit("b", Worker=group(1, cpu="1"))
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         await stage.world.until(lambda: bool(stage.admission("b")))
         assert scheduler.is_admitted("b"), stage.admission("b")
         assert not stage.admission("a")
@@ -216,20 +216,20 @@ async def test_a_round_thinks_anew_only_about_what_has_changed(stage: Stage) -> 
             seen.append(snapshot)
             return ()
 
-        admitter = Admitter(scheduler.network, stage.world.clock, scheduler.seen, policy)
-        await admitter.round()
-        await admitter.round()
+        admitter = GangScheduler(scheduler.network, stage.world.clock, scheduler.seen, policy)
+        await admitter.run_cycle()
+        await admitter.run_cycle()
         assert seen[1].waiting[0].demands is seen[0].waiting[0].demands
 
         await stage.node("m")
         await scheduler.until(lambda: any(key.name == "m" and node.is_ready for key, node in scheduler.nodes.items()))
-        await admitter.round()
-        assert [demand.eligible for demand in seen[2].waiting[0].demands] == [{"m", "n"}]
+        await admitter.run_cycle()
+        assert [demand.eligible_nodes for demand in seen[2].waiting[0].demands] == [{"m", "n"}]
 
         await stage.world.client.patch(TFJOBS, Key("default", "a"), wish(2))
         await scheduler.until(lambda: scheduler.jobs[Key("default", "a")].spec == job("a", **spec_of(2))["spec"])
-        await admitter.round()
-        assert [demand.wish for demand in seen[3].waiting[0].demands] == [2]
+        await admitter.run_cycle()
+        assert [demand.requested for demand in seen[3].waiting[0].demands] == [2]
 
 
 async def test_of_jobs_that_came_and_went_a_standby_remembers_nothing(stage: Stage) -> None:
@@ -242,28 +242,28 @@ async def test_of_jobs_that_came_and_went_a_standby_remembers_nothing(stage: Sta
         for name, metadata in zip(("mine", "other"), owners, strict=True):
             await stage.world.create(PODS, name, spec={"containers": [container]}, owners=[metadata])
         await scheduler.until(lambda: len(scheduler.seen.pods.objects) == len(owners))
-        assert scheduler.admitter.unread == 2  # the job has changed, and what its pods leave of its places
+        assert scheduler.admitter.pending_changes == 2  # the job has changed, and what its pods leave of its places
 
         for name in ("mine", "other"):
             await stage.world.delete(PODS, name)
         await stage.world.delete(TFJOBS, "a")
         await stage.end_pods()
         await scheduler.until(lambda: not scheduler.seen.pods.objects and not scheduler.jobs)
-        assert scheduler.admitter.unread == 0
+        assert scheduler.admitter.pending_changes == 0
 
 
 async def test_a_job_whose_node_has_gone_since_the_last_round_is_housed_by_the_next(stage: Stage) -> None:
     await stage.node("n")
     async with a_scheduler(stage) as scheduler:
         await scheduler.submit("a", Worker=group(1))
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         await scheduler.until(lambda: bool(scheduler.jobs[Key("default", "a")].status))
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         await stage.world.delete(NODES, "n", namespace="")
         await stage.node("m")
         await scheduler.until(lambda: [key.name for key in scheduler.nodes] == ["m"])
         await scheduler.until(lambda: all(node.is_ready for node in scheduler.nodes.values()))
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         await stage.world.until(lambda: "m" in str(stage.admission("a")["nodes"]))
 
 

@@ -85,7 +85,7 @@ async def test_what_is_missing_of_it_is_made_when_there_is_room_and_the_rest_tra
     await stage.world.until(lambda: stage.admission("a").get("nodes") == admission)
     assert before.items() <= uids(stage).items()
 
-    await stage.world.client.delete(PODS, Key("default", "other"), DeleteOptions(grace_seconds=0))
+    await stage.world.client.delete(PODS, Key("default", "other"), DeleteOptions(grace_period_seconds=0))
     await stage.world.until(lambda: "a-worker-1" in stage.pods())
     assert stage.pods()["a-worker-1"]["spec"]["nodeName"] == "n"
     assert before.items() <= uids(stage).items()

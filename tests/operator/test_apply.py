@@ -6,32 +6,32 @@ from typing import Any
 import pytest
 
 from tarragon.client.errors import ApiError, Conflict, Forbidden, unavailable
-from tarragon.client.middleware.middleware import Passing
-from tarragon.client.port import PLAIN_DELETE, Cluster, DeleteOptions
+from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.port import DEFAULT_DELETE, Client, DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.leaving import LEAVING
+from tarragon.job.leaving import EVICTION_TIME_ANNOTATION
 from tarragon.kube.core import EVENTS, PODS
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Key
-from tarragon.operator.reconciler.apply import Means, apply
-from tarragon.operator.reconciler.recorder import Recorder
-from tarragon.plan.view.actions import Create, Delete, Notice, Step
+from tarragon.operator.reconciler.apply import ApplyContext, apply
+from tarragon.operator.reconciler.recorder import EventRecorder
+from tarragon.plan.view.actions import Actions, AnnotatePod, Create, Delete
 from tests.localcluster.controllers.world import PATIENCE
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 NO_EVENTS = Forbidden({"code": 403, "reason": "Forbidden", "message": "events are not for you"})
 
 
-async def carried_out(stage: Stage, cluster: Cluster, found: CustomObject, step: Step) -> None:
+async def carried_out(stage: Stage, cluster: Client, found: CustomObject, step: Actions) -> None:
     clock = stage.world.clock
-    means = Means(cluster=cluster, clock=clock, recorder=Recorder(cluster, clock))
+    means = ApplyContext(cluster=cluster, clock=clock, recorder=EventRecorder(cluster, clock))
     await apply(means, TENSORFLOW.resource, found, step)
 
 
-class WithoutEvents(Passing):
+class WithoutEvents(DelegatingClient):
     """An API that takes everything but events."""
 
-    def __init__(self, client: Cluster, answer: ApiError) -> None:
+    def __init__(self, client: Client, answer: ApiError) -> None:
         super().__init__(client)
         self._answer = answer
 
@@ -51,16 +51,16 @@ async def test_an_event_that_cannot_be_written_keeps_no_pod_from_being_made(stag
         "metadata": {"name": "a-worker-0", "namespace": "default"},
         "spec": {"containers": [{"name": "tensorflow", "image": "i"}]},
     }
-    step = Step(
-        events=[Event(about=about, type="Normal", reason="Said", message="so")],
-        creates=[Create(resource=PODS.reading(dict), body=body)],
+    step = Actions(
+        events=[Event(involved_object=about, type="Normal", reason="Said", message="so")],
+        creates=[Create(resource=PODS.with_model(dict), body=body)],
     )
     cluster = WithoutEvents(stage.world.client, answer)
     await carried_out(stage, cluster, found, step)
     await stage.until_pods("a-worker-0")
 
 
-class WithoutNotes(Passing):
+class WithoutNotes(DelegatingClient):
     """An API that lets nobody write to pods."""
 
     async def patch(self, resource: Any, key: Any, patch: Any, **options: Any) -> Any:
@@ -76,26 +76,26 @@ async def test_who_can_not_be_told_to_leave_goes_at_once(stage: Stage) -> None:
     go = Delete(
         resource=PODS, key=pod.key, uid=pod.uid, resource_version=pod.resource_version, reason="it has no place"
     )
-    told = Notice(
+    told = AnnotatePod(
         pod=pod.key,
         uid=pod.uid,
         resource_version=pod.resource_version,
-        annotations={LEAVING: "2026-11-21T10:00:30Z"},
-        otherwise=go,
+        annotations={EVICTION_TIME_ANNOTATION: "2026-11-21T10:00:30Z"},
+        fallback=go,
     )
     cluster = WithoutNotes(stage.world.client)
-    await carried_out(stage, cluster, found, Step(notices=[told]))
+    await carried_out(stage, cluster, found, Actions(annotations=[told]))
     await stage.world.until(lambda: "a-worker-0" not in stage.pods())
 
 
-class SlowToDelete(Passing):
+class SlowToDelete(DelegatingClient):
     """An API whose first delete meets a conflict while the others are under way."""
 
-    def __init__(self, client: Cluster) -> None:
+    def __init__(self, client: Client) -> None:
         super().__init__(client)
         self._conflict = asyncio.Event()
 
-    async def delete(self, resource: Any, key: Any, options: DeleteOptions = PLAIN_DELETE) -> None:
+    async def delete(self, resource: Any, key: Any, options: DeleteOptions = DEFAULT_DELETE) -> None:
         if key.name == "a-worker-0":
             self._conflict.set()
             raise Conflict({"code": 409, "reason": "Conflict", "message": "it has changed"})
@@ -114,7 +114,7 @@ async def test_a_step_that_fails_in_the_middle_waits_for_what_it_has_begun_and_t
     cluster = SlowToDelete(stage.world.client)
 
     with pytest.raises(Conflict):
-        await carried_out(stage, cluster, found, Step(deletes=go))
+        await carried_out(stage, cluster, found, Actions(deletes=go))
 
     await stage.until_pods("a-worker-0")
     await stage.world.until(lambda: bool(stage.events("SuccessfulDeletePod")))
@@ -147,9 +147,11 @@ async def test_who_is_to_stop_while_a_write_is_under_way_waits_for_no_answer_and
         api_version="kubeflow.org/v1", kind="TFJob", key=Key("default", "a"), uid=found.metadata.uid
     )
     body = {"metadata": {"name": "a-worker-0", "namespace": "default"}}
-    step = Step(
-        events=[Event(about=about, type="Normal", reason=reason, message="so") for reason in ("Said", "Again")],
-        creates=[Create(resource=PODS.reading(dict), body=body)],
+    step = Actions(
+        events=[
+            Event(involved_object=about, type="Normal", reason=reason, message="so") for reason in ("Said", "Again")
+        ],
+        creates=[Create(resource=PODS.with_model(dict), body=body)],
     )
     cluster: Any = Deaf()
     work = asyncio.create_task(carried_out(stage, cluster, found, step))

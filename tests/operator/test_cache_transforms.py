@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tarragon.frameworks.recognition import LAST_APPLIED
+from tarragon.frameworks.recognition import LAST_APPLIED_ANNOTATION
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.member import End, ending_of
+from tarragon.job.member import PodOutcome, termination_of
 from tarragon.kube.codec import decode, encode
-from tarragon.operator.informers.cache_transforms import KeptJob, KeptPod, KeptService
-from tarragon.operator.informers.decode_cache import Readings
+from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod, CachedService
+from tarragon.operator.informers.decode_cache import DecodeCache
 from tarragon.plan.nodes.capacity import pod_request
 from tests.operator.stage import group, job
 
@@ -17,7 +17,7 @@ OWNER = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "a", "uid": "
 MARK = {"tarragon.dev/generation": "kubeflow.org/v1"}
 
 
-def pod(name: str, **status: Any) -> KeptPod:
+def pod(name: str, **status: Any) -> CachedPod:
     container = {
         "name": "tensorflow",
         "image": "i",
@@ -35,13 +35,13 @@ def pod(name: str, **status: Any) -> KeptPod:
         "spec": {"nodeName": "node", "containers": [container], "tolerations": [{"key": "k"}]},
         "status": {"phase": "Running", **status},
     }
-    return decode(encode(body), KeptPod)
+    return decode(encode(body), CachedPod)
 
 
-def manifest(*, annotations: dict[str, str], **more: Any) -> KeptJob:
+def manifest(*, annotations: dict[str, str], **more: Any) -> CachedJob:
     found = job("a", Worker=group(1))
     found["metadata"] |= {"uid": "u", "annotations": annotations, "managedFields": [{"manager": "kubectl"}]}
-    return decode(encode({**found, **more}), KeptJob)
+    return decode(encode({**found, **more}), CachedJob)
 
 
 def test_pods_that_run_alike_share_what_they_need_and_who_owns_them() -> None:
@@ -60,8 +60,8 @@ def test_of_the_affinity_of_a_pod_that_is_bound_it_is_kept_whom_it_keeps_off() -
     affinity = {"podAffinity": required, "podAntiAffinity": {**required, "preferredDuringSchedulingIgnored": []}}
     spec = {"nodeName": "node", "affinity": affinity}
 
-    assert decode(encode({"spec": spec}), KeptPod).spec.affinity == {"podAntiAffinity": required}
-    assert decode(encode({"spec": {"nodeName": "node", "affinity": {}}}), KeptPod).spec.affinity is None
+    assert decode(encode({"spec": spec}), CachedPod).spec.affinity == {"podAntiAffinity": required}
+    assert decode(encode({"spec": {"nodeName": "node", "affinity": {}}}), CachedPod).spec.affinity is None
 
 
 def test_of_a_pod_that_has_failed_its_reason_is_kept() -> None:
@@ -72,10 +72,10 @@ def test_of_a_pod_that_has_failed_its_reason_is_kept() -> None:
         conditions=[{"type": "DisruptionTarget", "status": "False"}, {"type": "Initialized", "status": "True"}],
         containerStatuses=[{"name": "tensorflow", "restartCount": 1, "state": {"terminated": terminated}}],
     )
-    ending = ending_of(failed, "tensorflow")
+    ending = termination_of(failed, "tensorflow")
 
     assert ending is not None
-    assert (ending.end, ending.exit_code, ending.message) == (End.FAILED, 3, "no such file")
+    assert (ending.outcome, ending.exit_code, ending.message) == (PodOutcome.FAILED, 3, "no such file")
     assert [condition.type for condition in failed.status.conditions] == ["DisruptionTarget"]
 
 
@@ -84,39 +84,39 @@ def test_of_a_service_only_its_name_and_its_owner_are_kept() -> None:
         "metadata": {"name": "a-worker-0", "namespace": "n", "labels": {"x": "y"}, "ownerReferences": [OWNER]},
         "spec": {"ports": [{"port": 2222}]},
     }
-    kept = decode(encode(body), KeptService)
+    kept = decode(encode(body), CachedService)
 
-    assert kept.metadata.controller is not None
-    assert (kept.metadata.name, kept.metadata.controller.uid) == ("a-worker-0", "u")
+    assert kept.metadata.controller_ref is not None
+    assert (kept.metadata.name, kept.metadata.controller_ref.uid) == ("a-worker-0", "u")
     assert not kept.spec.ports
 
 
 def test_who_wrote_a_job_is_remembered_until_it_is_marked() -> None:
-    unmarked = manifest(annotations={LAST_APPLIED: "{}"})
-    marked = manifest(annotations={LAST_APPLIED: "{}", **MARK})
+    unmarked = manifest(annotations={LAST_APPLIED_ANNOTATION: "{}"})
+    marked = manifest(annotations={LAST_APPLIED_ANNOTATION: "{}", **MARK})
 
     assert [entry.manager for entry in unmarked.metadata.managed_fields] == ["kubectl"]
-    assert LAST_APPLIED in unmarked.metadata.annotations
+    assert LAST_APPLIED_ANNOTATION in unmarked.metadata.annotations
     assert marked.metadata.managed_fields == []
     assert marked.metadata.annotations == MARK
 
 
 def test_a_job_is_read_anew_only_when_its_text_has_changed() -> None:
-    readings = Readings({"TFJob": TENSORFLOW})
-    first = readings.of("TFJob", manifest(annotations=MARK))
+    readings = DecodeCache({"TFJob": TENSORFLOW})
+    first = readings.decoded("TFJob", manifest(annotations=MARK))
 
-    assert readings.of("TFJob", manifest(annotations=MARK, status={"startTime": "2026-01-01T00:00:00Z"})) is first
-    edited = readings.of("TFJob", manifest(annotations=MARK, spec={"tfReplicaSpecs": {"Worker": group(2)}}))
+    assert readings.decoded("TFJob", manifest(annotations=MARK, status={"startTime": "2026-01-01T00:00:00Z"})) is first
+    edited = readings.decoded("TFJob", manifest(annotations=MARK, spec={"tfReplicaSpecs": {"Worker": group(2)}}))
     assert edited.job is not None
-    assert edited.job.groups[0].wish == 2
+    assert edited.job.replica_specs[0].replicas == 2
 
 
 def test_jobs_that_are_over_are_not_remembered() -> None:
-    readings = Readings({"TFJob": TENSORFLOW})
+    readings = DecodeCache({"TFJob": TENSORFLOW})
     going, over = manifest(annotations=MARK), manifest(annotations=MARK, status={"tarragon": {"state": "Failed"}})
-    first = readings.of("TFJob", going)
-    readings.changed("TFJob", going.metadata.key, going, over)
+    first = readings.decoded("TFJob", going)
+    readings.on_job_change("TFJob", going.metadata.key, going, over)
 
-    assert readings.of("TFJob", over) is not first
-    assert readings.of("TFJob", over) is not readings.of("TFJob", over)
-    assert readings.of("TFJob", going) == first
+    assert readings.decoded("TFJob", over) is not first
+    assert readings.decoded("TFJob", over) is not readings.decoded("TFJob", over)
+    assert readings.decoded("TFJob", going) == first

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.model import ReplicaGroup
+from tarragon.job.model import ReplicaSpec
 from tarragon.kube.core import NODES, PRIORITY_CLASSES
 from tarragon.kube.meta import Key
-from tarragon.operator.manager.operator import Operator, Options
+from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.plan.nodes.capacity import group_request
 from tarragon.scheduling.api import decision
-from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import Stage, a_stage, group
 
@@ -30,8 +30,8 @@ def workers(number: int, priority: str = "") -> Json:
     return found
 
 
-def operates(stage: Stage, policy: str = "fifo", rules: Callable[[], Rules] = Rules) -> None:
-    options = Options(seed=1, policy=POLICIES[policy], rules=rules)
+def operates(stage: Stage, policy: str = "fifo", rules: Callable[[], SchedulingRules] = SchedulingRules) -> None:
+    options = OperatorOptions(seed=1, policy=POLICIES[policy], rules=rules)
     stage.start(Operator(stage.world.client, stage.world.clock, options).run())
 
 
@@ -74,7 +74,7 @@ async def test_nodes_away(tmp_path: Path) -> None:
         await stage.world.client.patch(NODES, Key("", "a"), {"spec": {"unschedulable": True}})
         operates(stage)
         await stage.submit("job", Worker=workers(4))
-        await waits_with(stage, "job", decision.NODES_AWAY)
+        await waits_with(stage, "job", decision.NODES_UNAVAILABLE)
 
 
 async def test_insufficient_resources_and_behind_others(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_insufficient_resources_and_behind_others(tmp_path: Path) -> None:
 async def test_resources_releasing(tmp_path: Path) -> None:
     """The pods have been told to end, and nobody ends them yet."""
     async with four_gpus(tmp_path) as stage:
-        operates(stage, "dragon", lambda: Rules(aged=0.2))
+        operates(stage, "dragon", lambda: SchedulingRules(starvation_seconds=0.2))
         await runs(stage, "elastic", 4, **{"min-instances": 2, "max-instances": 4})
         await stage.submit("job", Worker=workers(2))
         await waits_with(stage, "job", decision.RESOURCES_RELEASING)
@@ -98,7 +98,7 @@ async def test_resources_releasing(tmp_path: Path) -> None:
 
 async def test_queue_quota_exceeded(tmp_path: Path) -> None:
     async with four_gpus(tmp_path) as stage:
-        operates(stage, rules=lambda: Rules(queues={"default": Queue(quota={GPU: 2000})}))
+        operates(stage, rules=lambda: SchedulingRules(queues={"default": QueueRules(quota={GPU: 2000})}))
         await runs(stage, "first", 1)
         await stage.submit("job", Worker=workers(2))
         await waits_with(stage, "job", decision.QUOTA_EXCEEDED)
@@ -116,8 +116,8 @@ async def test_preempted(tmp_path: Path) -> None:
 async def test_scheduler_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug that only one job brings to light."""
 
-    def broken(group: ReplicaGroup) -> Any:
-        if group.wish == 3:
+    def broken(group: ReplicaSpec) -> Any:
+        if group.replicas == 3:
             raise KeyError("a bug")
         return group_request(group)
 

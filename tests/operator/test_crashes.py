@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from tarragon.client.informer.reflector import Cache
-from tarragon.client.middleware.middleware import Passing
-from tarragon.client.port import Cluster
+from tarragon.client.informer.reflector import Informer
+from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.port import Client
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import NODES, PODS, PRIORITY_CLASSES
-from tarragon.operator.informers.cache_transforms import KeptJob, KeptPod
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.scheduling.api.rules import Rules
+from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.scheduling.api.rules import SchedulingRules
 from tests.operator.stage import TFJOBS, Json, Stage, group
-from tests.recording.gangs import Record, recorded
+from tests.recording.gangs import GangRecord, record_caches
 
-SOON = Rules(aged=0.0, idle=0.1, cool_down=0.0)
+SOON = SchedulingRules(starvation_seconds=0.0, idle_seconds=0.1, cool_down_seconds=0.0)
 """What takes a minute elsewhere is decided at once."""
 SHORT = ("whole", "urgent")
 """Jobs whose replicas have nothing to do but to begin."""
@@ -32,10 +32,10 @@ FEW = 40
 """Writes that the story takes at the very least."""
 
 
-class Mortal(Passing):
+class Mortal(DelegatingClient):
     """The way of one operator to the API, until it has written so many times: after that nothing of it arrives."""
 
-    def __init__(self, client: Cluster, writes: int) -> None:
+    def __init__(self, client: Client, writes: int) -> None:
         super().__init__(client)
         self._left = writes
         self.is_over = asyncio.Event()
@@ -65,7 +65,7 @@ class Mortal(Passing):
 
 async def one_after_the_other(stage: Stage, writes: int, deaths: list[int]) -> None:
     """Operators that each live for so many writes; the one that has nothing to write lives on."""
-    options = Options(seed=1, rules=lambda: SOON)
+    options = OperatorOptions(seed=1, rules=lambda: SOON)
     while True:
         mortal = Mortal(stage.world.client, writes)
         async with asyncio.TaskGroup() as tasks:
@@ -97,15 +97,15 @@ async def kubelet(stage: Stage) -> None:
 
 
 @asynccontextmanager
-async def a_record(stage: Stage) -> AsyncIterator[Record]:
-    record, client, clock = Record(), stage.world.client, stage.world.clock
-    jobs: Cache[Any] = Cache(client, TFJOBS.reading(KeptJob), clock, jitter=random.Random(1))
-    pods: Cache[Any] = Cache(client, PODS.reading(KeptPod), clock, jitter=random.Random(1))
-    nodes: Cache[Any] = Cache(client, NODES, clock, jitter=random.Random(1))
-    recorded(record, clock, jobs={TENSORFLOW: jobs}, pods=pods, nodes=nodes)
+async def a_record(stage: Stage) -> AsyncIterator[GangRecord]:
+    record, client, clock = GangRecord(), stage.world.client, stage.world.clock
+    jobs: Informer[Any] = Informer(client, TFJOBS.with_model(CachedJob), clock, jitter=random.Random(1))
+    pods: Informer[Any] = Informer(client, PODS.with_model(CachedPod), clock, jitter=random.Random(1))
+    nodes: Informer[Any] = Informer(client, NODES, clock, jitter=random.Random(1))
+    record_caches(record, clock, jobs={TENSORFLOW: jobs}, pods=pods, nodes=nodes)
     tasks = [asyncio.create_task(cache.run()) for cache in (nodes, jobs, pods)]
     for cache in (nodes, jobs, pods):
-        await cache.synced()
+        await cache.wait_for_sync()
     try:
         yield record
     finally:
@@ -145,7 +145,7 @@ async def test_starts_a_shrink_an_eviction_and_growth_survive_a_death_after_ever
         await stage.world.until(lambda: runs_with(stage, "lasting", 4))
     assert sum(deaths) > FEW
     assert not record.oversold
-    assert record.half.total == 0
+    assert record.partial.total == 0
     sizes = record.sizes["lasting"]
     assert min(sizes) == 1
     assert sizes[-1] == 4

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.annotations import CHECKPOINT_SECONDS
-from tarragon.job.leaving import CHECKPOINT, LEAVING
+from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
+from tarragon.job.leaving import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.kube.core import PRIORITY_CLASSES
 from tarragon.kube.meta import Key
 from tests.operator.stage import TFJOBS, Stage, group, job
@@ -21,7 +21,7 @@ PODS = ("a-ps-0", "a-worker-0", "a-worker-1", "a-worker-2")
 async def submit(stage: Stage, workers: int, seconds: int) -> None:
     bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 3}
     body = job("a", PS=group(1, cpu="1"), Worker=group(workers, cpu="1"), **bounds)
-    body["metadata"]["annotations"] = {CHECKPOINT_SECONDS: str(seconds)}
+    body["metadata"]["annotations"] = {CHECKPOINT_SECONDS_ANNOTATION: str(seconds)}
     await stage.world.client.create(TFJOBS, body)
 
 
@@ -30,7 +30,7 @@ async def wish(stage: Stage, workers: int) -> None:
     await stage.world.client.patch(TFJOBS, Key("default", "a"), patch)
 
 
-def note(stage: Stage, pod: str, name: str = LEAVING) -> str:
+def note(stage: Stage, pod: str, name: str = EVICTION_TIME_ANNOTATION) -> str:
     found = stage.pods().get(pod, {"metadata": {}})["metadata"].get("annotations", {})
     return str(found.get(name, ""))
 
@@ -53,7 +53,9 @@ async def test_a_worker_is_told_goes_and_comes_back(stage: Stage) -> None:
     await stage.until_state("a", "Running")
 
     await wish(stage, 2)
-    await stage.world.until(lambda: bool(note(stage, "a-worker-2")) and bool(note(stage, "a-worker-0", CHECKPOINT)))
+    await stage.world.until(
+        lambda: bool(note(stage, "a-worker-2")) and bool(note(stage, "a-worker-0", CHECKPOINT_REQUEST_ANNOTATION))
+    )
     assert not note(stage, "a-worker-0")
     await stage.world.until(lambda: "deletionTimestamp" in stage.pods()["a-worker-2"]["metadata"])
     await wish(stage, 3)

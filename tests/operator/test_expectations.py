@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bench.support.shelves import Shelves, a_job, a_node, a_pod
-from tarragon.base.clock import Clock, ManualClock
-from tarragon.client.errors import AlreadyExists, ApiError, Unavailable, from_status, unavailable
-from tarragon.client.middleware.middleware import Passing
-from tarragon.client.port import Cluster
+from bench.support.shelves import DictCluster, a_job, a_node, a_pod
+from tarragon.base.clock import Clock, FakeClock
+from tarragon.client.errors import AlreadyExists, ApiError, Unavailable, error_from_status, unavailable
+from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.port import Client
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.informers.expectations import LATEST_SECONDS
-from tarragon.operator.manager.operator import ROUND_PAUSE, Operator, Options
-from tarragon.operator.scheduler.cycle import Admitter
+from tarragon.operator.informers.expectations import EXPECTATION_SECONDS
+from tarragon.operator.manager.operator import CYCLE_DELAY, Operator, OperatorOptions
+from tarragon.operator.scheduler.cycle import GangScheduler
 from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import TFJOBS, Stage, group, job
 from tests.operator.test_dragon import Jumping
@@ -27,10 +27,10 @@ from tests.operator.test_moves import refuse, restarts
 from tests.operator.test_pod_affinity_index import nodes, rule, wait, workers
 
 
-class SlowToMake(Passing):
+class SlowToMake(DelegatingClient):
     """An API that gets requests for some pods only when the test lets them through."""
 
-    def __init__(self, client: Cluster, *pods: str) -> None:
+    def __init__(self, client: Client, *pods: str) -> None:
         super().__init__(client)
         self._held = frozenset(pods)
         self._lost: list[tuple[Any, Any]] = []
@@ -62,7 +62,7 @@ class SlowToMake(Passing):
 async def slow(stage: Stage, workers: int, *held: str, clock: Clock | None = None) -> SlowToMake:
     """Job a has been promised its places; some of its pods are under way."""
     cluster = SlowToMake(stage.world.client, *held)
-    stage.start(Operator(cluster, clock or stage.world.clock, Options(seed=1)).run())
+    stage.start(Operator(cluster, clock or stage.world.clock, OperatorOptions(seed=1)).run())
     bounds: dict[str, Any] = {"min-instances": 1, "max-instances": workers}
     await stage.submit("a", Worker=group(workers, cpu="1"), **bounds)
     await cluster.asked.wait()
@@ -97,7 +97,7 @@ async def b_waits(stage: Stage) -> None:
     await stage.submit("b", Worker=group(1, cpu="1"))
     await stage.until_state("b", "Waiting")
     await stage.world.until(lambda: bool(stage.events("ResourcesReleasing")))
-    await stage.world.clock.sleep(5 * ROUND_PAUSE)
+    await stage.world.clock.sleep(5 * CYCLE_DELAY)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ async def test_a_place_is_free_again_when_the_pod_for_it_is_refused(stage: Stage
     await stage.world.client.delete(TFJOBS, Key("default", "a"))
     await b_waits(stage)
 
-    cluster.error = from_status({"code": code, "message": message})
+    cluster.error = error_from_status({"code": code, "message": message})
     cluster.let_through.set()
     await stage.until_pods("b-worker-0")
 
@@ -124,7 +124,7 @@ async def test_a_pod_of_which_the_server_has_said_nothing_may_come_later(stage: 
     cluster.let_through.set()
     await stage.world.until(lambda: "a-worker-0" in stage.pods())
     await cluster.failed.wait()
-    await stage.world.clock.sleep(5 * ROUND_PAUSE)
+    await stage.world.clock.sleep(5 * CYCLE_DELAY)
     await cluster.carry_out()
     await stage.world.until(lambda: "deletionTimestamp" in stage.pods()["a-worker-1"]["metadata"])
     await stage.end_pods()
@@ -133,31 +133,31 @@ async def test_a_pod_of_which_the_server_has_said_nothing_may_come_later(stage: 
 
 
 def test_a_pod_that_has_come_before_its_request_failed_is_not_waited_for() -> None:
-    shelves = Shelves(ManualClock())
-    world = shelves.world()
+    shelves = DictCluster(FakeClock())
+    world = shelves.new_informers()
     shelves.put(NODES, a_node("n"))
     shelves.put(TFJOBS, a_job("a", workers=1))
     pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "n")
-    with capture_logs() as lines, suppress(Unavailable), world.unmade.making(pod):
+    with capture_logs() as lines, suppress(Unavailable), world.expectations.expect_create(pod):
         shelves.put(PODS, pod)
         raise unavailable("the connection was lost")
 
-    assert not world.unmade.of(("TFJob", Key("default", "a")))
+    assert not world.expectations.pods_of(("TFJob", Key("default", "a")))
     assert not lines
 
 
 def test_that_pods_may_still_come_is_told_once_a_job_and_that_one_has_not_of_each() -> None:
-    clock = ManualClock()
-    shelves = Shelves(clock)
-    world = shelves.world()
+    clock = FakeClock()
+    shelves = DictCluster(clock)
+    world = shelves.new_informers()
     shelves.put(TFJOBS, a_job("a", workers=2))
     job = shelves.objects[TFJOBS.plural, Key("default", "a")]
     with capture_logs() as lines:
         for replica in ("worker-0", "worker-1"):
-            with suppress(Unavailable), world.unmade.making(a_pod(job, replica, "n")):
+            with suppress(Unavailable), world.expectations.expect_create(a_pod(job, replica, "n")):
                 raise unavailable("the connection was lost")
-        clock.advance(LATEST_SECONDS)
-        world.unmade.give_up()
+        clock.advance(EXPECTATION_SECONDS)
+        world.expectations.drop_expired()
 
     told = [(line["event"].partition(":")[0], line["pod"], line["node"]) for line in lines]
     assert told == [
@@ -169,66 +169,66 @@ def test_that_pods_may_still_come_is_told_once_a_job_and_that_one_has_not_of_eac
 
 def test_that_there_is_a_pod_which_is_not_shown_yet_is_an_answer() -> None:
     """It may be ours, of a request that was sent twice, or a stranger's."""
-    shelves = Shelves(ManualClock())
-    world = shelves.world()
+    shelves = DictCluster(FakeClock())
+    world = shelves.new_informers()
     shelves.put(TFJOBS, a_job("a", workers=1))
     pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "n")
-    with capture_logs() as lines, suppress(AlreadyExists), world.unmade.making(pod):
-        raise from_status({"code": 409, "reason": "AlreadyExists", "message": "a-worker-0 is there"})
+    with capture_logs() as lines, suppress(AlreadyExists), world.expectations.expect_create(pod):
+        raise error_from_status({"code": 409, "reason": "AlreadyExists", "message": "a-worker-0 is there"})
 
-    assert world.unmade.of(("TFJob", Key("default", "a"))), "its place is kept"
+    assert world.expectations.pods_of(("TFJob", Key("default", "a"))), "its place is kept"
     assert not lines
 
 
 async def test_who_places_nothing_any_more_does_not_wait_for_ever_for_a_pod_that_did_not_come() -> None:
     """One round came after the other, fifty a second."""
-    clock = ManualClock()
-    shelves = Shelves(clock)
-    world = shelves.world()
+    clock = FakeClock()
+    shelves = DictCluster(clock)
+    world = shelves.new_informers()
     world.settings = replace(world.settings, namespaces=("default",))
-    admitter = Admitter(shelves, clock, world, POLICIES["fifo"])  # type: ignore[arg-type]
+    admitter = GangScheduler(shelves, clock, world, POLICIES["fifo"])  # type: ignore[arg-type]
     shelves.put(TFJOBS, a_job("a", workers=1))
     pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "n")
     shelves.remove(TFJOBS, Key("default", "a"))
-    with suppress(Unavailable), world.unmade.making(pod):
+    with suppress(Unavailable), world.expectations.expect_create(pod):
         raise unavailable("the connection was lost")
 
-    assert await admitter.round() == LATEST_SECONDS
-    clock.advance(LATEST_SECONDS)
-    assert await admitter.round() is None
+    assert await admitter.run_cycle() == EXPECTATION_SECONDS
+    clock.advance(EXPECTATION_SECONDS)
+    assert await admitter.run_cycle() is None
 
 
 def test_a_pod_that_is_refused_now_may_still_come_of_a_request_before() -> None:
     """A quota counts the first request already, and refuses the second one for it."""
-    clock = ManualClock()
-    shelves = Shelves(clock)
-    world = shelves.world()
+    clock = FakeClock()
+    shelves = DictCluster(clock)
+    world = shelves.new_informers()
     shelves.put(TFJOBS, a_job("a", workers=1))
     pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "n")
     name = "TFJob", Key("default", "a")
-    with suppress(Unavailable), world.unmade.making(pod):
+    with suppress(Unavailable), world.expectations.expect_create(pod):
         raise unavailable("the connection was lost")
     for _ in range(3):
-        clock.advance(LATEST_SECONDS / 4)
-        with suppress(ApiError), world.unmade.making(pod):
-            raise from_status({"code": 403, "message": "exceeded quota: pods"})
+        clock.advance(EXPECTATION_SECONDS / 4)
+        with suppress(ApiError), world.expectations.expect_create(pod):
+            raise error_from_status({"code": 403, "message": "exceeded quota: pods"})
 
-    world.unmade.give_up()
-    assert world.unmade.of(name)
-    clock.advance(LATEST_SECONDS / 4)
-    world.unmade.give_up()
-    assert not world.unmade.of(name)
+    world.expectations.drop_expired()
+    assert world.expectations.pods_of(name)
+    clock.advance(EXPECTATION_SECONDS / 4)
+    world.expectations.drop_expired()
+    assert not world.expectations.pods_of(name)
 
 
 def test_of_a_pod_that_kube_scheduler_places_no_place_is_kept() -> None:
-    shelves = Shelves(ManualClock())
-    world = shelves.world()
+    shelves = DictCluster(FakeClock())
+    world = shelves.new_informers()
     shelves.put(TFJOBS, a_job("a", workers=1))
     pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "")
-    with capture_logs() as lines, suppress(Unavailable), world.unmade.making(pod):
+    with capture_logs() as lines, suppress(Unavailable), world.expectations.expect_create(pod):
         raise unavailable("the connection was lost")
 
-    assert not world.unmade.of(("TFJob", Key("default", "a")))
+    assert not world.expectations.pods_of(("TFJob", Key("default", "a")))
     assert not lines
 
 
@@ -242,9 +242,9 @@ async def test_a_pod_of_which_the_server_has_said_nothing_for_a_minute_does_not_
     cluster.error = unavailable("the connection was lost")
     cluster.let_through.set()
     await cluster.failed.wait()
-    await stage.world.clock.sleep(5 * ROUND_PAUSE)
+    await stage.world.clock.sleep(5 * CYCLE_DELAY)
     assert "b-worker-0" not in stage.pods()
-    clock.jump(LATEST_SECONDS + 1)
+    clock.jump(EXPECTATION_SECONDS + 1)
     await stage.until_pods("a-worker-0", "b-worker-0")
 
 
@@ -258,8 +258,8 @@ async def test_nor_does_one_of_a_job_that_is_gone_though_nothing_else_happens(st
     cluster.error = unavailable("the connection was lost")
     cluster.let_through.set()
     await cluster.failed.wait()
-    await stage.world.clock.sleep(5 * ROUND_PAUSE)
-    clock.jump(LATEST_SECONDS + 1)
+    await stage.world.clock.sleep(5 * CYCLE_DELAY)
+    clock.jump(EXPECTATION_SECONDS + 1)
     await stage.until_pods("b-worker-0")
 
 
@@ -275,7 +275,7 @@ async def test_a_pod_that_an_earlier_job_asked_for_is_not_taken_for_one_of_the_n
     await stage.submit("b", Worker=group(1, cpu="1"))
     await stage.world.until(lambda: bool(stage.admission("b")))
     assert stage.admission("b")["wait"]["code"] == "ResourcesReleasing"
-    cluster.error = from_status({"code": 403, "reason": "Forbidden", "message": "quota"})
+    cluster.error = error_from_status({"code": 403, "reason": "Forbidden", "message": "quota"})
     cluster.let_through.set()
     await stage.world.until(lambda: "b-worker-0" in stage.pods())
 
@@ -286,7 +286,7 @@ async def test_what_an_operator_had_asked_for_when_it_was_killed_may_be_one_too_
     """The next one can't know of it, and gives its place away."""
     await stage.node("n", cpu="2")
     cluster = SlowToMake(stage.world.client, "a-worker-1")
-    first = asyncio.create_task(Operator(cluster, stage.world.clock, Options(seed=1)).run())
+    first = asyncio.create_task(Operator(cluster, stage.world.clock, OperatorOptions(seed=1)).run())
     bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 2}
     await stage.submit("a", Worker=group(2, cpu="1"), **bounds)
     await cluster.asked.wait()
@@ -329,7 +329,7 @@ async def test_a_job_that_keeps_off_a_pod_which_may_still_come_waits_until_it_do
     of_a = {"tf-job-name": "a"}
     await stage.submit("b", Worker=workers(1, rule("podAntiAffinity", **of_a)))
     await stage.world.until(lambda: "leave 0 of 1 nodes" in wait(stage, "b").get("message", ""))
-    cluster.error = from_status({"code": 403, "message": "exceeded quota: pods"})
+    cluster.error = error_from_status({"code": 403, "message": "exceeded quota: pods"})
     cluster.let_through.set()
     await stage.until_pods("b-worker-0")
 

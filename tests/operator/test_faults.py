@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bench.support.shelves import NODES, PODS, TFJOBS, Shelves, a_job, a_node, a_pod
-from tarragon.base.clock import ManualClock
+from bench.support.shelves import NODES, PODS, TFJOBS, DictCluster, a_job, a_node, a_pod
+from tarragon.base.clock import FakeClock
 from tarragon.base.errors import Problem
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import TrainingJob
 from tarragon.kube.meta import Key
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.operator.scheduler.cycle import Admitter
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.operator.scheduler.cycle import GangScheduler
 from tarragon.scheduling.api.decision import NEVER_FITS, SCHEDULER_ERROR
 from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import Stage, group
@@ -34,13 +34,13 @@ class Two:
     """Jobs `bad` and `good`, and a node with room for both."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.shelves = Shelves(self.clock)
+        self.clock = FakeClock()
+        self.shelves = DictCluster(self.clock)
         self.shelves.put(NODES, a_node("n"))
         self.shelves.put(TFJOBS, a_job("bad", workers=3))
         self.shelves.put(TFJOBS, a_job("good", workers=2))
-        world = self.shelves.world()
-        self.admitter = Admitter(self.shelves, self.clock, world, POLICIES["fifo"])  # type: ignore[arg-type]
+        world = self.shelves.new_informers()
+        self.admitter = GangScheduler(self.shelves, self.clock, world, POLICIES["fifo"])  # type: ignore[arg-type]
 
     def job(self, name: str) -> Any:
         return self.shelves.objects[TFJOBS.plural, Key("default", name)]
@@ -72,7 +72,7 @@ async def test_a_bug_in_one_step_for_one_job_stops_no_other_and_is_told_once(
     breaks_for_three(monkeypatch, STEPS[step])
     with capture_logs() as lines:
         for _ in range(3):
-            await two.admitter.round()
+            await two.admitter.run_cycle()
             two.clock.advance(1)
     told = [line for line in lines if line["event"] == "unexpected error in the scheduler"]
     assert [line["job"] for line in told] == ["bad"]
@@ -81,7 +81,7 @@ async def test_a_bug_in_one_step_for_one_job_stops_no_other_and_is_told_once(
     assert wait["code"] == SCHEDULER_ERROR
     assert "KeyError: 'a bug'" in wait["message"]
     monkeypatch.undo()
-    await two.admitter.round()
+    await two.admitter.run_cycle()
     assert "admitted" in two.admission("bad")
 
 
@@ -90,11 +90,11 @@ async def test_a_bug_in_writing_of_one_job_stops_no_other(monkeypatch: pytest.Mo
     breaks_for_three(monkeypatch, "tarragon.operator.scheduler.admission.writer.admission_fields")
     with capture_logs() as lines:
         for _ in range(3):
-            await two.admitter.round()
+            await two.admitter.run_cycle()
     assert [line["job"] for line in lines if line["event"] == "unexpected error in the scheduler"] == ["bad"]
     assert "admitted" in two.admission("good")
     monkeypatch.undo()
-    await two.admitter.round()
+    await two.admitter.run_cycle()
     assert "admitted" in two.admission("bad")
 
 
@@ -103,19 +103,19 @@ async def test_what_could_not_be_reckoned_of_a_job_is_tried_again_though_nothing
 ) -> None:
     """A pod that has ended gives its place back, and nobody is left to tell of it a second time."""
     two = Two()
-    await two.admitter.round()
+    await two.admitter.run_cycle()
     for name, workers in (("bad", 3), ("good", 2)):
         for index in range(workers):
             two.shelves.put(PODS, a_pod(two.job(name), f"worker-{index}", "n"))
-    await two.admitter.round()
+    await two.admitter.run_cycle()
     monkeypatch.setattr("tarragon.operator.scheduler.snapshot.reservations.replicas_of", raising)
     for index in range(3):
         two.shelves.remove(PODS, Key("default", f"bad-worker-{index}"))
     two.shelves.put(TFJOBS, a_job("next", workers=4))
     with capture_logs():
-        await two.admitter.round()
+        await two.admitter.run_cycle()
     monkeypatch.undo()
-    await two.admitter.round()
+    await two.admitter.run_cycle()
     assert "admitted" not in two.admission("next")  # What the lost pods had is kept for those that come after them.
     held = (await two.admitter.snapshot()).nodes
     assert [node.free[GPU] for node in held] == [3000]
@@ -129,13 +129,13 @@ async def test_a_job_that_cannot_be_read_after_an_edit_says_so_and_keeps_what_it
     """A framework whose check of manifests has a bug."""
 
     def stumbles_over_three(job: TrainingJob) -> Iterator[Problem]:
-        if any(group.wish == 3 for group in job.groups):
+        if any(group.replicas == 3 for group in job.replica_specs):
             raise KeyError("a bug")
         yield from ()
 
     framework = replace(TENSORFLOW, rules=[*TENSORFLOW.rules, stumbles_over_three])
     await stage.node("n", **{GPU: "4"})
-    options = Options(seed=1, policy=POLICIES["fifo"], frameworks=[framework])
+    options = OperatorOptions(seed=1, policy=POLICIES["fifo"], frameworks=[framework])
     stage.start(Operator(stage.world.client, stage.world.clock, options).run())
     with capture_logs():  # Dozens of tracebacks: to print them takes longer than all the rest.
         await the_story_of_an_edit(stage)

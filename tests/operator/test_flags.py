@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 import pytest
 
-from tarragon.cli.main import call
+from tarragon.cli.main import run_command
 from tarragon.cli.operator import surroundings
-from tarragon.operator.manager.health import Address
+from tarragon.operator.manager.health import ListenAddress
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 
@@ -38,7 +38,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_begins(
         " clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}"
     )
 
-    assert call(["operator", "--kubeconfig", str(config), *flags]) == 2
+    assert run_command(["operator", "--kubeconfig", str(config), *flags]) == 2
     assert fault in capsys.readouterr().err
 
 
@@ -58,20 +58,20 @@ def test_no_two_processes_have_one_identity_even_in_one_pod() -> None:
 @pytest.mark.parametrize(
     ("text", "environment", "expected"),
     [
-        (None, POD, Address("", 8080)),
-        (None, {}, Address("127.0.0.1", 8080)),
-        (":9090", {}, Address("", 9090)),
-        ("[::1]:0", {}, Address("::1", 0)),
-        ("0.0.0.0:80", POD, Address("0.0.0.0", 80)),  # noqa: S104 - as somebody may write it
+        (None, POD, ListenAddress("", 8080)),
+        (None, {}, ListenAddress("127.0.0.1", 8080)),
+        (":9090", {}, ListenAddress("", 9090)),
+        ("[::1]:0", {}, ListenAddress("::1", 0)),
+        ("0.0.0.0:80", POD, ListenAddress("0.0.0.0", 80)),  # noqa: S104 - as somebody may write it
         ("off", POD, None),
     ],
 )
 def test_outside_of_a_pod_nobody_but_this_machine_is_answered_unless_that_is_asked_for(
-    text: str | None, environment: dict[str, str], expected: Address | None
+    text: str | None, environment: dict[str, str], expected: ListenAddress | None
 ) -> None:
-    assert surroundings.listening(text, environment) == expected
+    assert surroundings.listen_address(text, environment) == expected
 
 
 def test_an_address_without_a_port_is_told_as_one() -> None:
     with pytest.raises(click.BadParameter, match="is not HOST:PORT"):
-        surroundings.listening("localhost", {})
+        surroundings.listen_address("localhost", {})

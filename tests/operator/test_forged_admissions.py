@@ -12,9 +12,9 @@ from tarragon.base.resources import CPU
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.operator.metrics.meter import Unmeasured
-from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.operator.metrics.meter import NoMeter
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tests.operator.stage import TFJOBS, Json, Stage, group, job
 
 LONG_AGO = "2026-01-01T00:00:00Z"
@@ -25,11 +25,11 @@ def claim(nodes: Mapping[str, str], size: int) -> Json:
     return {"queued": LONG_AGO, "admitted": LONG_AGO, "size": {"Worker": size}, "nodes": {"Worker": dict(nodes)}}
 
 
-class Counting(Unmeasured):
+class Counting(NoMeter):
     def __init__(self) -> None:
         self.refused_admissions = 0
 
-    def refused_admission(self) -> None:
+    def admission_rejected(self) -> None:
         self.refused_admissions += 1
 
 
@@ -52,8 +52,8 @@ def starts(stage: Stage, quota: Mapping[str, int] | None = None, **options: Any)
 
 def an_operator(stage: Stage, quota: Mapping[str, int] | None = None, **options: Any) -> asyncio.Task[None]:
     """One that the test may kill."""
-    queues = {} if quota is None else {"default": Queue(quota=quota)}
-    chosen = Options(seed=1, rules=lambda: Rules(queues=queues), **options)
+    queues = {} if quota is None else {"default": QueueRules(quota=quota)}
+    chosen = OperatorOptions(seed=1, rules=lambda: SchedulingRules(queues=queues), **options)
     return asyncio.create_task(Operator(stage.world.client, stage.world.clock, chosen).run())
 
 

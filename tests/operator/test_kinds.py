@@ -8,16 +8,16 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from tarragon.client.errors import Forbidden
-from tarragon.client.informer.cache_reader import Trouble
-from tarragon.client.middleware.middleware import Passing
-from tarragon.client.port import EVERYTHING, Selection
+from tarragon.client.informer.cache_reader import CacheError
+from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.port import ALL_OBJECTS, Selector
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import Key
-from tarragon.operator.informers.informers import World
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.objects.settings import Settings
+from tarragon.operator.informers.informers import Informers
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.operator.stage import Stage, group
 
 TFJOBS_OF_2017 = MLKUBE.resource
@@ -57,10 +57,10 @@ async def test_an_operator_without_the_older_kind_works_and_keeps_its_jobs_as_so
     assert not [line for line in about if line["log_level"] in {"warning", "error"}]
 
 
-class OldRole(Passing):
+class OldRole(DelegatingClient):
     """The stage's API, as it is for an operator whose role knows nothing of the older kind."""
 
-    async def list(self, resource: Any, selection: Selection = EVERYTHING) -> Any:
+    async def list(self, resource: Any, selection: Selector = ALL_OBJECTS) -> Any:
         if resource.group == TFJOBS_OF_2017.group:
             message = 'tfjobs.mlkube.io is forbidden: User "tarragon" cannot list resource "tfjobs"'
             raise Forbidden({"code": 403, "reason": "Forbidden", "message": message})
@@ -71,7 +71,7 @@ async def test_a_role_that_knows_nothing_of_the_older_kind_is_told_once_and_is_n
     await stage.node("n")
     cluster = OldRole(stage.world.client)
     with capture_logs() as logs:
-        stage.start(Operator(cluster, stage.world.clock, Options(seed=1)).run())
+        stage.start(Operator(cluster, stage.world.clock, OperatorOptions(seed=1)).run())
         await stage.submit("a", Worker=group(1))
         await stage.until_pods("a-worker-0")
 
@@ -83,15 +83,15 @@ async def test_a_role_that_knows_nothing_of_the_older_kind_is_told_once_and_is_n
 
 async def test_a_role_that_is_taken_away_from_whoever_keeps_jobs_of_the_kind_is_a_fault(stage: Stage) -> None:
     await stage.world.client.create(CUSTOM_RESOURCE_DEFINITIONS, MLKUBE.crd())
-    world = World(stage.world.client, FRAMEWORKS, stage.world.clock, Settings(), random.Random(1))
+    world = Informers(stage.world.client, FRAMEWORKS, stage.world.clock, OperatorSettings(), random.Random(1))
     error = Forbidden({"code": 403, "reason": "Forbidden", "message": "tfjobs.mlkube.io is forbidden"})
-    trouble = Trouble(resource=TFJOBS_OF_2017.full_name, error=error, pause=1)
+    trouble = CacheError(resource=TFJOBS_OF_2017.full_name, error=error, retry_after=1)
     jobs = world.jobs[MLKUBE.kind]
 
-    assert world.is_to_be_expected(trouble)
+    assert world.is_expected_error(trouble)
     stage.start(jobs.run())
-    await jobs.synced()
-    assert not world.is_to_be_expected(trouble)
+    await jobs.wait_for_sync()
+    assert not world.is_expected_error(trouble)
 
 
 async def test_jobs_of_one_name_and_both_kinds_leave_each_other_alone(stage: Stage) -> None:
@@ -116,4 +116,4 @@ async def test_jobs_of_one_name_and_both_kinds_leave_each_other_alone(stage: Sta
 
 
 def test_every_kind_says_of_itself_whether_a_cluster_may_lack_it() -> None:
-    assert (TENSORFLOW.is_optional, MLKUBE.is_optional) == (False, True)
+    assert (TENSORFLOW.is_crd_optional, MLKUBE.is_crd_optional) == (False, True)

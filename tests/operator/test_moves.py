@@ -14,8 +14,8 @@ from tarragon.client.errors import ApiError
 from tarragon.client.port import DeleteOptions
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.objects.settings import Settings
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ PAIR = ("a-worker-0", "a-worker-1")
 
 
 def operator(stage: Stage, **settings: float) -> asyncio.Task[None]:
-    options = Options(settings=Settings(**settings), seed=1)  # type: ignore[arg-type]
+    options = OperatorOptions(settings=OperatorSettings(**settings), seed=1)  # type: ignore[arg-type]
     return asyncio.create_task(Operator(stage.world.client, stage.world.clock, options).run())
 
 
@@ -51,7 +51,7 @@ async def change(stage: Stage, node: str, **spec: Any) -> None:
 
 async def delete(stage: Stage, pod: str) -> None:
     """As an eviction does, with a kubelet that ends it at once."""
-    await stage.world.client.delete(PODS, Key("default", pod), DeleteOptions(grace_seconds=0))
+    await stage.world.client.delete(PODS, Key("default", pod), DeleteOptions(grace_period_seconds=0))
 
 
 def restarts(stage: Stage, name: str = "a") -> Json:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tarragon.client.middleware.middleware import Passing
-from tarragon.client.port import Cluster
+from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.port import Client
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.manager.operator import Operator, Options
+from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 GANG = ("a-ps-0", "a-worker-0", "a-worker-1")
@@ -304,10 +304,10 @@ async def test_a_definition_that_drops_our_part_of_the_status_ends_no_pod_and_is
     assert words.endswith("until deploy/crd-tfjobs.kubeflow.org.yaml is applied again")
 
 
-class LosesAWatch(Passing):
+class LosesAWatch(DelegatingClient):
     """An API whose first watch of pods stays open and brings nothing."""
 
-    def __init__(self, client: Cluster) -> None:
+    def __init__(self, client: Client) -> None:
         super().__init__(client)
         self.watches = 0
 
@@ -327,11 +327,11 @@ async def test_a_watch_that_is_lost_without_a_word_holds_up_no_job_for_long(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That the pod was made, the server has said when it answered; what a kubelet says of it, only a watch brings."""
-    monkeypatch.setattr("tarragon.client.informer.reflector.LATEST_SECONDS", 0.2)
+    monkeypatch.setattr("tarragon.client.informer.reflector.MAX_WATCH_LAG_SECONDS", 0.2)
     await stage.node("n")
     await stage.submit("a", Worker=group(1, cpu="1"))
     cluster = LosesAWatch(stage.world.client)
-    stage.start(Operator(cluster, stage.world.clock, Options(seed=1)).run())
+    stage.start(Operator(cluster, stage.world.clock, OperatorOptions(seed=1)).run())
 
     await stage.until_pods("a-worker-0")
     await stage.all_run("a-worker-0")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tarragon.cli.explain.scheduler_view import sight
+from tarragon.cli.explain.scheduler_view import build_scheduler_view
 from tarragon.kube.core import NAMESPACES, PODS, SERVICES
 from tarragon.kube.meta import Key
-from tarragon.scheduling.api.rules import Rules
+from tarragon.scheduling.api.rules import SchedulingRules
 from tests.operator.stage import TFJOBS, Json, Stage, group, job
 
 FAILED: Json = {"phase": "Failed", "containerStatuses": [{"name": "tensorflow", "image": "i", "imageID": ""}]}
@@ -149,9 +149,9 @@ async def test_what_a_foreign_pod_holds_is_shown_as_somebody_elses(stage: Stage,
     await a_victim(stage)
     await forge(stage, Key("vb", "victim-worker-0"), RUNNING, apiVersion=api_version)
 
-    seen = await sight(stage.world.client, "va", stage.world.clock, Rules())
+    seen = await build_scheduler_view(stage.world.client, "va", stage.world.clock, SchedulingRules())
 
-    assert [name for name, _ in seen.others["n"]] == ["pod vb/victim-worker-0"]
+    assert [name for name, _ in seen.other_pods["n"]] == ["pod vb/victim-worker-0"]
 
 
 async def test_a_pod_of_the_job_by_an_earlier_version_of_its_api_is_the_jobs(stage: Stage) -> None:

@@ -29,7 +29,7 @@ async def other(stage: Stage, name: str, on: str, affinity: Json | None = None, 
 
 
 async def leaves(stage: Stage, name: str) -> None:
-    await stage.world.client.delete(PODS, Key("default", name), DeleteOptions(grace_seconds=0))
+    await stage.world.client.delete(PODS, Key("default", name), DeleteOptions(grace_period_seconds=0))
 
 
 def rule(kind: str, **labels: str) -> Json:

@@ -10,9 +10,9 @@ import pytest
 
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from tarragon.kube.meta import JsonObject, Key
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.objects.podgroup_kinds import KINDS, Kind, PodGroup
-from tarragon.plan.objects.settings import Settings
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.plan.objects.podgroup_kinds import POD_GROUP_KINDS, PodGroup, PodGroupKind
+from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.reconcile.decide import decide
 from tests.operator.stage import TFJOBS, Stage, group
 from tests.plan.world import World, manifest
@@ -22,7 +22,7 @@ NATIVE = {"default-scheduler": "native"}
 OWNER = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "dist", "controller": True}
 
 
-def definition(kind: Kind) -> JsonObject:
+def definition(kind: PodGroupKind) -> JsonObject:
     """As much as its owner's has of what decides what may be written."""
     resource = kind.resource
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -50,8 +50,8 @@ def definition(kind: Kind) -> JsonObject:
 
 
 async def offer(stage: Stage, name: str) -> None:
-    await stage.world.client.create(CUSTOM_RESOURCE_DEFINITIONS, definition(KINDS[name]))
-    await stage.world.follow(KINDS[name].resource)
+    await stage.world.client.create(CUSTOM_RESOURCE_DEFINITIONS, definition(POD_GROUP_KINDS[name]))
+    await stage.world.follow(POD_GROUP_KINDS[name].resource)
 
 
 def placed_by(scheduler: str, replicas: int, **resources: str) -> Json:
@@ -61,7 +61,7 @@ def placed_by(scheduler: str, replicas: int, **resources: str) -> Json:
 
 
 def start(stage: Stage, **settings: Any) -> None:
-    options = Options(seed=1, settings=Settings(**settings))
+    options = OperatorOptions(seed=1, settings=OperatorSettings(**settings))
     stage.start(Operator(stage.world.client, stage.world.clock, options).run())
 
 
@@ -133,7 +133,7 @@ async def test_kubernetes_own_groups_are_shown_to_whom_they_were_asked_for(stage
 
 def test_a_pod_names_its_group_as_kubernetes_1_37_reads_it() -> None:
     """The embedded server drops the field, as every server does that is older than it."""
-    world = World(placed_by_default({"Worker": 1}), Settings(pod_groups=NATIVE))
+    world = World(placed_by_default({"Worker": 1}), OperatorSettings(pod_groups=NATIVE))
     world.settle()
     world.settle()
 
@@ -184,7 +184,9 @@ async def test_a_group_follows_an_edit_and_keeps_the_queue_that_it_was_moved_to(
     await stage.submit("job", PS=ps, Worker=workers, **bounds)
     start(stage)
     await stage.until_pods("job-ps-0", "job-worker-0", "job-worker-1")
-    await stage.world.client.patch(KINDS["volcano"].resource, Key("default", "job"), {"spec": {"queue": "night"}})
+    await stage.world.client.patch(
+        POD_GROUP_KINDS["volcano"].resource, Key("default", "job"), {"spec": {"queue": "night"}}
+    )
 
     await stage.world.client.patch(TFJOBS, Key("default", "job"), {"spec": {"min-instances": 2}})
 
@@ -207,11 +209,11 @@ async def test_a_group_that_takes_fewer_pods_asks_for_nothing_that_only_the_othe
 
 
 def test_no_pod_is_made_beside_a_group_that_is_on_its_way_out() -> None:
-    world = World(placed_by_default({"Worker": 1}), Settings(pod_groups=NATIVE))
+    world = World(placed_by_default({"Worker": 1}), OperatorSettings(pod_groups=NATIVE))
     while not any(create.resource == PODS for create in world.decide().creates):
         world.step()
     seen = world.observed()
-    groups = KINDS["native"].resource
+    groups = POD_GROUP_KINDS["native"].resource
     ending = a_group(world, deletionTimestamp="2026-11-21T10:00:00Z")
     step = decide(world.framework, replace(seen, pod_groups={groups.full_name: ending}), world.now)
 
@@ -231,10 +233,10 @@ def test_no_pod_is_made_beside_a_group_that_is_on_its_way_out() -> None:
     ],
 )
 def test_only_a_group_that_the_job_controls_goes_when_the_job_is_suspended(wrong: Json, deleted: list[str]) -> None:
-    world = World(placed_by_default({"Worker": 1}), Settings(pod_groups=NATIVE))
+    world = World(placed_by_default({"Worker": 1}), OperatorSettings(pod_groups=NATIVE))
     world.settle()
     world.edit({"runPolicy": {"suspend": True}})
-    groups = KINDS["native"].resource
+    groups = POD_GROUP_KINDS["native"].resource
     seen = replace(world.observed(), pod_groups={groups.full_name: a_group(world, **wrong)})
 
     step = decide(world.framework, seen, world.now)

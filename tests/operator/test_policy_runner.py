@@ -9,13 +9,13 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from bench.support.shelves import NODES, TFJOBS, Shelves, a_job, a_node
-from tarragon.base.clock import ManualClock
+from bench.support.shelves import NODES, TFJOBS, DictCluster, a_job, a_node
+from tarragon.base.clock import FakeClock
 from tarragon.kube.meta import Key
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.operator.metrics.meter import Unmeasured
-from tarragon.operator.scheduler.cycle import FAILED_PAUSE, Admitter, Conduct
-from tarragon.operator.scheduler.policy_runner import ASIDE, MOST_ASIDE
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.operator.metrics.meter import NoMeter
+from tarragon.operator.scheduler.cycle import POLICY_RETRY_SECONDS, AdmissionConfig, GangScheduler
+from tarragon.operator.scheduler.policy_runner import MAX_FAULTY_GANGS, RETRY_AFTER
 from tarragon.scheduling.api.decision import SCHEDULER_ERROR, Decision
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies.fifo import fifo
@@ -25,11 +25,11 @@ from tests.operator.stage import Stage, group
 from tests.operator.test_dragon import Jumping
 
 
-class Counting(Unmeasured):
+class Counting(NoMeter):
     def __init__(self) -> None:
         self.counted: list[str] = []
 
-    def refused(self, decision: str) -> None:
+    def decision_rejected(self, decision: str) -> None:
         self.counted.append(decision)
 
 
@@ -55,8 +55,8 @@ class Bug:
 
 class Crowd:
     def __init__(self, bug: Bug, jobs: int = 64) -> None:
-        self.clock = ManualClock()
-        self.shelves = Shelves(self.clock)
+        self.clock = FakeClock()
+        self.shelves = DictCluster(self.clock)
         self.bug = bug
         self.meter = Counting()
         self.names = [f"job-{number:02}" for number in range(jobs)]
@@ -64,13 +64,13 @@ class Crowd:
             self.shelves.put(NODES, a_node(f"n-{number}"))
         for name in self.names:
             self.shelves.put(TFJOBS, a_job(name, workers=1))
-        conduct = Conduct(meter=self.meter)
-        self.admitter = Admitter(self.shelves, self.clock, self.shelves.world(), bug, conduct)  # type: ignore[arg-type]
+        conduct = AdmissionConfig(meter=self.meter)
+        self.admitter = GangScheduler(self.shelves, self.clock, self.shelves.new_informers(), bug, conduct)  # type: ignore[arg-type]
 
     async def round(self) -> float | None:
         """What it logs is in `lines`."""
         with capture_logs() as self.lines:
-            return await self.admitter.round()
+            return await self.admitter.run_cycle()
 
     def told(self) -> list[str]:
         return [line["event"] for line in self.lines if line["log_level"] == "error"]
@@ -109,12 +109,12 @@ async def test_it_is_left_out_from_then_on_and_tried_again_after_a_minute() -> N
     crowd.clock.advance(1)
     pause = await crowd.round()
     assert (crowd.bug.asked, crowd.told()) == (1, [])
-    assert pause == ASIDE.total_seconds() - 1
+    assert pause == RETRY_AFTER.total_seconds() - 1
     crowd.clock.advance(pause)
     await crowd.round()
     assert (crowd.bug.asked, crowd.told()) == (3, [])  # With it, which fails, and without.
     crowd.bug.bad = ()
-    crowd.clock.advance(ASIDE.total_seconds())
+    crowd.clock.advance(RETRY_AFTER.total_seconds())
     await crowd.round()
     assert crowd.those(is_admitted) == crowd.names
 
@@ -133,7 +133,7 @@ async def test_several_are_found_one_a_round_and_the_rounds_follow_at_once() -> 
     bad = ["job-03", "job-04", "job-60"]
     crowd = Crowd(Bug(*bad))
     pauses = [await crowd.round() for _ in bad]
-    assert pauses == [0.0, 0.0, ASIDE.total_seconds()]
+    assert pauses == [0.0, 0.0, RETRY_AFTER.total_seconds()]
     assert crowd.those(is_put_aside) == bad
     assert crowd.those(is_admitted) == [name for name in crowd.names if name not in bad]
     assert crowd.meter.counted == []
@@ -142,10 +142,10 @@ async def test_several_are_found_one_a_round_and_the_rounds_follow_at_once() -> 
 async def test_where_it_stumbles_over_too_many_it_is_the_policy_and_others_are_not_looked_for() -> None:
     crowd = Crowd(Bug())
     crowd.bug.bad = crowd.names
-    for _ in range(MOST_ASIDE):
+    for _ in range(MAX_FAULTY_GANGS):
         await crowd.round()
     crowd.bug.asked = 0
-    assert await crowd.round() == FAILED_PAUSE
+    assert await crowd.round() == POLICY_RETRY_SECONDS
     assert crowd.bug.asked == 1
     assert crowd.meter.counted == ["policy"]
 
@@ -159,7 +159,7 @@ async def test_a_policy_that_fails_altogether_is_told_with_sizes_and_counted_and
     crowd.shelves.put(TFJOBS, a_job("late", workers=1))
     crowd.shelves.put(NODES, a_node("another"))
     before = len(crowd.shelves.patched)
-    assert await crowd.round() == FAILED_PAUSE
+    assert await crowd.round() == POLICY_RETRY_SECONDS
     assert len(crowd.shelves.patched) == before
     (line,) = crowd.lines
     assert line["event"] == "the policy failed: nothing was decided, and it will be retried"
@@ -175,14 +175,14 @@ async def test_an_operator_asks_a_policy_again_that_failed_though_nothing_happen
     bug, clock = Bug(always=True), Jumping()
     await stage.node("n")
     with capture_logs():
-        stage.start(Operator(stage.world.client, clock, Options(seed=1, policy=bug)).run())
+        stage.start(Operator(stage.world.client, clock, OperatorOptions(seed=1, policy=bug)).run())
         await stage.submit("job", Worker=group(1))
         async with asyncio.timeout(60):
             await bug.shown.wait()
         bug.always = False
 
         def has_come_after_a_while() -> bool:
-            clock.jump(FAILED_PAUSE)
+            clock.jump(POLICY_RETRY_SECONDS)
             return "job-worker-0" in stage.pods()
 
         await eventually(has_come_after_a_while)

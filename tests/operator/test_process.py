@@ -11,25 +11,25 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tarragon.base.clock import ManualClock, SystemClock
+from tarragon.base.clock import FakeClock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.client.errors import Forbidden
-from tarragon.client.leader_election import HELD, Claim, Terms
-from tarragon.client.middleware.middleware import Passing
-from tarragon.client.port import EVERYTHING, Cluster, Selection
+from tarragon.client.leader_election import TYPED_LEASES, LeaderElectionConfig, LeaseLock
+from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.port import ALL_OBJECTS, Client, Selector
 from tarragon.job.model import GENERATION_ANNOTATION
-from tarragon.kube.codec import micro_timestamp
+from tarragon.kube.codec import format_micro_time
 from tarragon.kube.core import LEASES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.manager.health import Address, Answer, serving, verdict
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.operator.manager.process import Doors, Process
+from tarragon.operator.manager.health import HttpResponse, ListenAddress, probe_response, serving
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.operator.manager.process import ClusterClients, Process
 from tarragon.operator.manager.settings import ProcessSettings
-from tarragon.operator.reconciler.watchdog import LONGEST_WORK, Watchdog
+from tarragon.operator.reconciler.watchdog import MAX_WORK_SECONDS, Watchdog
 from tests.operator.stage import TFJOBS, Stage, group
 
 KEY = Key("default", "tarragon")
-TERMS = Terms(duration=9.0, deadline=6.0, retry=0.2)
+TERMS = LeaderElectionConfig(lease_duration=9.0, renew_deadline=6.0, retry_period=0.2)
 OTHERS = "1ca428e5.training-operator.kubeflow.org"
 
 
@@ -59,10 +59,10 @@ class JumpingClock(SystemClock):
         return super().monotonic() + self.jumped
 
 
-class Slow(Passing):
+class Slow(DelegatingClient):
     """An API in front of which pods wait to be made until a test lets them."""
 
-    def __init__(self, client: Cluster) -> None:
+    def __init__(self, client: Client) -> None:
         super().__init__(client)
         self.waiting = 0
         self.arrived = asyncio.Event()
@@ -75,10 +75,10 @@ class Slow(Passing):
         return await super().create(resource, body)
 
 
-class WithoutPods(Passing):
+class WithoutPods(DelegatingClient):
     """An API that lets nobody list pods."""
 
-    async def list(self, resource: Any, selection: Selection = EVERYTHING) -> Any:
+    async def list(self, resource: Any, selection: Selector = ALL_OBJECTS) -> Any:
         if resource.plural == PODS.plural:
             raise Forbidden({"code": 403, "reason": "Forbidden", "message": "pods are forbidden"})
         return await super().list(resource, selection)
@@ -92,9 +92,9 @@ class Running:
 
     @property
     def leads(self) -> bool:
-        return self.process.lease is not None and self.process.lease.is_held
+        return self.process.lease is not None and self.process.lease.is_leader
 
-    def asks(self, path: str) -> Answer:
+    def asks(self, path: str) -> HttpResponse:
         return self.process.routes[path]()
 
     async def ends(self) -> None:
@@ -107,12 +107,12 @@ class Running:
 async def a_process(stage: Stage, name: str, cluster: Any = None, **facts: Any) -> AsyncIterator[Running]:
     settings = ProcessSettings(
         **{
-            "options": Options(seed=1),
-            "claim": Claim(key=KEY, identity=name, terms=TERMS),
+            "options": OperatorOptions(seed=1),
+            "claim": LeaseLock(key=KEY, identity=name, config=TERMS),
             **facts,
         }
     )
-    doors = Doors(cluster=cluster or stage.world.client, election=stage.world.client)
+    doors = ClusterClients(operator=cluster or stage.world.client, leader_election=stage.world.client)
     running = Running(Process(doors, stage.world.clock, settings))
     try:
         yield running
@@ -154,11 +154,11 @@ async def test_a_standby_is_ready_and_does_nothing_until_the_leader_ends_and_the
             began = stage.world.clock.monotonic()
             await a.ends()
             await stage.world.until(lambda: holder(stage) == "b")
-            assert stage.world.clock.monotonic() - began < TERMS.deadline
+            assert stage.world.clock.monotonic() - began < TERMS.renew_deadline
             await stage.all_run("j-worker-0", "j-worker-1")
             await stage.until_state("j", "Running")
             assert {name: pod["metadata"]["uid"] for name, pod in stage.pods().items()} == uids
-            transitions = (await stage.world.client.get(HELD, KEY)).spec.lease_transitions
+            transitions = (await stage.world.client.get(TYPED_LEASES, KEY)).spec.lease_transitions
             assert transitions == 1
 
 
@@ -190,8 +190,8 @@ async def test_a_write_that_never_ends_does_not_keep_a_process_from_ending(stage
 
 async def test_it_can_end_before_it_ever_began(stage: Stage) -> None:
     async with a_process(stage, "a", WithoutPods(stage.world.client)) as a:
-        await until(stage, lambda: a.asks("/readyz") == Answer(503, b"pods: not listed yet\n"))
-        assert a.asks("/healthz") == Answer(200, b"ok\n")
+        await until(stage, lambda: a.asks("/readyz") == HttpResponse(503, b"pods: not listed yet\n"))
+        assert a.asks("/healthz") == HttpResponse(200, b"ok\n")
 
         await a.ends()
         assert holder(stage) == ""
@@ -199,7 +199,7 @@ async def test_it_can_end_before_it_ever_began(stage: Stage) -> None:
 
 async def test_alone_on_a_cluster_it_can_end_before_it_ever_began(stage: Stage) -> None:
     async with a_process(stage, "a", WithoutPods(stage.world.client), claim=None, grace=600) as a:
-        await until(stage, lambda: a.asks("/readyz") == Answer(503, b"pods: not listed yet\n"))
+        await until(stage, lambda: a.asks("/readyz") == HttpResponse(503, b"pods: not listed yet\n"))
         await a.ends()
 
 
@@ -220,7 +220,7 @@ async def test_who_cannot_see_pods_does_not_lead(stage: Stage) -> None:
 async def test_a_lease_that_somebody_takes_away_ends_the_process(stage: Stage) -> None:
     async with a_process(stage, "a") as a:
         await stage.world.until(lambda: holder(stage) == "a")
-        await stage.world.client.patch(HELD, KEY, {"spec": {"holderIdentity": "b"}})
+        await stage.world.client.patch(TYPED_LEASES, KEY, {"spec": {"holderIdentity": "b"}})
         async with asyncio.timeout(60):
             with pytest.raises(ExceptionGroup):
                 await a.task
@@ -232,7 +232,7 @@ async def test_a_job_that_another_operator_keeps_is_left_alone_until_it_is_given
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": OTHERS, "namespace": "default"},
-        "spec": {"holderIdentity": "theirs", "renewTime": micro_timestamp(stage.world.clock.now())},
+        "spec": {"holderIdentity": "theirs", "renewTime": format_micro_time(stage.world.clock.now())},
     }
     await stage.world.client.create(LEASES, lease)
     await stage.submit("j", Worker=group(1))
@@ -253,7 +253,7 @@ async def test_an_operator_that_is_told_to_adopt_keeps_all_jobs(stage: Stage) ->
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": OTHERS, "namespace": "default"},
-        "spec": {"holderIdentity": "theirs", "renewTime": micro_timestamp(stage.world.clock.now())},
+        "spec": {"holderIdentity": "theirs", "renewTime": format_micro_time(stage.world.clock.now())},
     }
     await stage.world.client.create(LEASES, lease)
     await stage.submit("j", Worker=group(1))
@@ -263,38 +263,41 @@ async def test_an_operator_that_is_told_to_adopt_keeps_all_jobs(stage: Stage) ->
 
 async def test_a_reconcile_that_hangs_is_seen_from_outside(stage: Stage) -> None:
     slow, clock = Slow(stage.world.client), JumpingClock()
-    operator = Operator(slow, clock, Options(seed=1))
+    operator = Operator(slow, clock, OperatorOptions(seed=1))
     stage.start(operator.run())
     await stage.submit("j", Worker=group(1))
     await slow.arrived.wait()
-    assert operator.stuck == []
+    assert operator.restart_reasons == []
 
-    clock.jumped = LONGEST_WORK + 1
-    (stuck,) = operator.stuck
+    clock.jumped = MAX_WORK_SECONDS + 1
+    (stuck,) = operator.restart_reasons
     assert stuck.startswith("reconcile of TFJob default/j: running for 60")
 
 
 def test_a_queue_that_nobody_takes_from_is_seen_from_outside() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     watchdog = Watchdog(clock)
     clock.advance(1000)
     watchdog.start()
     clock.advance(50)
-    assert watchdog.idle_since(None) == 0
-    assert watchdog.idle_since(due=1060) == 0
-    assert watchdog.idle_since(due=1040) == 10
-    assert watchdog.idle_since(due=3) == 50  # What was due before we led was others' to take.
+    assert watchdog.idle_seconds(None) == 0
+    assert watchdog.idle_seconds(due=1060) == 0
+    assert watchdog.idle_seconds(due=1040) == 10
+    assert watchdog.idle_seconds(due=3) == 50  # What was due before we led was others' to take.
 
-    with watchdog.work("one"):
-        assert watchdog.at_work == 1
-        assert watchdog.idle_since(due=3) == 0
-    assert watchdog.at_work == 0
-    assert list(watchdog.hanging()) == []
+    with watchdog.track("one"):
+        assert watchdog.in_progress == 1
+        assert watchdog.idle_seconds(due=3) == 0
+    assert watchdog.in_progress == 0
+    assert list(watchdog.overdue()) == []
 
 
 async def test_it_answers_over_http_where_it_was_told_to(stage: Stage) -> None:
-    routes = {"/healthz": lambda: verdict([], 500), "/readyz": lambda: verdict(["pods: not listed yet"], 503)}
-    async with serving(Address("127.0.0.1", 0), routes) as address, aiohttp.ClientSession() as session:
+    routes = {
+        "/healthz": lambda: probe_response([], 500),
+        "/readyz": lambda: probe_response(["pods: not listed yet"], 503),
+    }
+    async with serving(ListenAddress("127.0.0.1", 0), routes) as address, aiohttp.ClientSession() as session:
         async with session.get(f"http://{address}/healthz") as answer:
             assert (answer.status, await answer.text()) == (200, "ok\n")
         async with session.get(f"http://{address}/readyz") as answer:

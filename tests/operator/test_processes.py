@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from tarragon.client.leader_election import HELD
-from tarragon.client.port import DeleteOptions, Selection
+from tarragon.client.leader_election import TYPED_LEASES
+from tarragon.client.port import DeleteOptions, Selector
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import GENERATION_ANNOTATION
-from tarragon.kube.codec import micro_timestamp, moment
+from tarragon.kube.codec import format_micro_time, parse_time
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES, PODS, SERVICES
-from tarragon.kube.meta import AnyObject, Key
+from tarragon.kube.meta import Key, PartialObjectMetadata
 from tests.cli import forkserver
 from tests.deploy.stage import (
     LEASE_SECONDS,
@@ -65,9 +65,9 @@ async def stage(plane: ControlPlane) -> AsyncIterator[Stage]:
         await stage.http.patch(NODES, Key("", "n"), {"spec": {"taints": None}})
         yield stage
         await stage.close()
-        for resource in (kind.reading(AnyObject) for kind in (TFJOBS, PODS, SERVICES, LEASES)):
-            found = await stage.http.list(resource, Selection(namespace="default"))
-            now = DeleteOptions(grace_seconds=0)
+        for resource in (kind.with_model(PartialObjectMetadata) for kind in (TFJOBS, PODS, SERVICES, LEASES)):
+            found = await stage.http.list(resource, Selector(namespace="default"))
+            now = DeleteOptions(grace_period_seconds=0)
             await asyncio.gather(*(stage.http.delete(resource, one.metadata.key, now) for one in found.items))
 
 
@@ -95,7 +95,7 @@ def pods_made(stage: Stage) -> list[str]:
     """By the audit log, since this control plane began, of the job `j`."""
     return [
         event["objectRef"]["name"]
-        for event in stage.plane.audit()
+        for event in stage.plane.audit_events()
         if event["verb"] == "create"
         and event["objectRef"]["resource"] == "pods"
         and event["responseStatus"]["code"] == 201
@@ -106,7 +106,7 @@ def writes_of(stage: Stage, user: str, since: dt.datetime) -> list[str]:
     return [
         event["requestURI"]
         for event in stage.asked_by(user)
-        if event["verb"] in WRITES and moment(event["requestReceivedTimestamp"]) > since
+        if event["verb"] in WRITES and parse_time(event["requestReceivedTimestamp"]) > since
     ]
 
 
@@ -132,7 +132,7 @@ async def test_when_the_leader_is_killed_the_other_goes_on_within_the_leases_tim
         name: pods[name] for name in uids(stage)
     }
     assert pods_made(stage) == made
-    assert (await stage.http.get(HELD, LEASE)).spec.lease_transitions == 1
+    assert (await stage.http.get(TYPED_LEASES, LEASE)).spec.lease_transitions == 1
 
 
 async def test_a_leader_that_was_frozen_past_its_lease_writes_nothing_when_it_thaws_and_ends(stage: Stage) -> None:
@@ -178,23 +178,23 @@ async def test_a_flood_of_jobs_does_not_hold_up_the_renewals(stage: Stage) -> No
     await stage.until(lambda: len(seen) == 300 and all(found.status for found in seen.values()))
 
     renewals = [
-        moment(event["requestReceivedTimestamp"])
+        parse_time(event["requestReceivedTimestamp"])
         for event in stage.asked_by("busy")
         if event["verb"] == "patch" and event["objectRef"]["resource"] == "leases"
     ]
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(renewals) if later > began]
     assert gaps
     assert max(gaps) < RENEW_SECONDS
-    assert (await stage.http.get(HELD, LEASE)).spec.lease_transitions == 0
+    assert (await stage.http.get(TYPED_LEASES, LEASE)).spec.lease_transitions == 0
 
 
 async def test_a_standby_that_is_told_to_end_does_so_and_the_leader_does_not_notice(stage: Stage) -> None:
     began = stage.clock.now()
     _, second = await two_and_a_job(stage)
-    held = await stage.http.get(HELD, LEASE)
+    held = await stage.http.get(TYPED_LEASES, LEASE)
 
     assert await second.stop() == 0
-    assert (await stage.http.get(HELD, LEASE)).spec.acquire_time == held.spec.acquire_time
+    assert (await stage.http.get(TYPED_LEASES, LEASE)).spec.acquire_time == held.spec.acquire_time
     assert writes_of(stage, "second", began) == []
 
 
@@ -219,7 +219,7 @@ async def test_a_job_of_another_operator_is_not_touched_until_it_is_given_to_us(
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": "1ca428e5.training-operator.kubeflow.org", "namespace": "default"},
-        "spec": {"holderIdentity": "theirs", "renewTime": micro_timestamp(stage.clock.now())},
+        "spec": {"holderIdentity": "theirs", "renewTime": format_micro_time(stage.clock.now())},
     }
     await stage.http.create(LEASES, lease)
     await stage.submit("theirs", Worker=group(1))
@@ -268,9 +268,9 @@ async def test_the_variables_of_the_first_operators_are_understood(stage: Stage)
     try:
         await stage.submit("j", PS=group(1), Worker=group(1))
         await stage.until_state("j", "Running")
-        holder = (await stage.http.get(HELD, Key("kubeflow", "old"))).holder
+        holder = (await stage.http.get(TYPED_LEASES, Key("kubeflow", "old"))).holder
         assert holder.startswith("my-pod_")
-        pod = await stage.http.get(PODS.reading(dict), Key("default", "j-worker-0"))
+        pod = await stage.http.get(PODS.with_model(dict), Key("default", "j-worker-0"))
         (config,) = [one["value"] for one in pod["spec"]["containers"][0]["env"] if one["name"] == "TF_CONFIG"]
         assert json.loads(config)["cluster"]["ps"] == ["j-ps-0.default.svc.cluster.local:2222"]
     finally:

@@ -4,13 +4,13 @@ import datetime as dt
 from typing import Any
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.encoding import read_status
-from tarragon.kube.codec import decode, encode, timestamp
+from tarragon.job.encoding import decode_status
+from tarragon.kube.codec import decode, encode, format_time
 from tarragon.kube.meta import CustomObject
-from tarragon.operator.informers.candidates import Candidate, candidate_from, takes_part
+from tarragon.operator.informers.candidates import Candidate, candidate_from, is_candidate
 from tarragon.operator.scheduler.admission.update import queued_since
-from tarragon.plan.input.decode_and_validate import intake
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.input.decode_and_validate import decode_and_validate
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.operator.stage import group, job
 
 NINE = dt.datetime(2026, 1, 1, 9, tzinfo=dt.UTC)
@@ -22,18 +22,18 @@ def candidate(**status: Any) -> Candidate | None:
     manifest = job("a", Worker=group(1))
     manifest["metadata"] |= {
         "uid": "u",
-        "creationTimestamp": timestamp(NINE),
+        "creationTimestamp": format_time(NINE),
         "annotations": {"tarragon.dev/generation": "kubeflow.org/v1"},
     }
     found = decode(encode({**manifest, "status": status}), CustomObject)
-    recorded = read_status(found.status)
-    if not takes_part(found, recorded):
+    recorded = decode_status(found.status)
+    if not is_candidate(found, recorded):
         return None
-    return candidate_from(TENSORFLOW, found, intake(TENSORFLOW, found), recorded, Settings())
+    return candidate_from(TENSORFLOW, found, decode_and_validate(TENSORFLOW, found), recorded, OperatorSettings())
 
 
 def condition(kind: str, status: str, at: dt.datetime) -> dict[str, str]:
-    return {"type": kind, "status": status, "reason": "r", "message": "", "lastTransitionTime": timestamp(at)}
+    return {"type": kind, "status": status, "reason": "r", "message": "", "lastTransitionTime": format_time(at)}
 
 
 def test_a_job_has_waited_since_it_was_created_even_if_nobody_looked() -> None:

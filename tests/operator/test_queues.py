@@ -11,9 +11,9 @@ import structlog.testing
 from tarragon.base.resources import CPU
 from tarragon.kube.core import PRIORITY_CLASSES
 from tarragon.kube.meta import Key
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.operator.scheduler.config.reload import RulesInFile
-from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.operator.scheduler.config.reload import ReloadingRules
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import TFJOBS, Stage, group
 
@@ -21,7 +21,7 @@ CODE = "QueueQuotaExceeded"
 
 
 def start(stage: Stage, **options: Any) -> None:
-    stage.start(Operator(stage.world.client, stage.world.clock, Options(seed=1, **options)).run())
+    stage.start(Operator(stage.world.client, stage.world.clock, OperatorOptions(seed=1, **options)).run())
 
 
 def wait_of(stage: Stage, name: str) -> Any:
@@ -32,7 +32,7 @@ async def test_a_quota_holds_a_job_back_until_somebody_raises_it_in_the_file(sta
     file = tmp_path / "queues.yaml"
     file.write_text("namespaces: {default: {quota: {cpu: 2}}}")
     await stage.node("n")
-    start(stage, policy=POLICIES["fifo"], rules=RulesInFile(file, Rules()))
+    start(stage, policy=POLICIES["fifo"], rules=ReloadingRules(file, SchedulingRules()))
     await stage.submit("a", Worker=group(2, cpu="1"))
     await stage.until_state("a", "Starting")
     await stage.submit("b", Worker=group(1, cpu="1"))
@@ -46,7 +46,7 @@ async def test_a_quota_holds_a_job_back_until_somebody_raises_it_in_the_file(sta
 
 async def test_what_a_job_holds_counts_for_its_quota_while_an_edit_of_it_makes_no_sense(stage: Stage) -> None:
     await stage.node("n")
-    rules = Rules(queues={"default": Queue(quota={CPU: 2000})})
+    rules = SchedulingRules(queues={"default": QueueRules(quota={CPU: 2000})})
     start(stage, policy=POLICIES["dragon"], rules=lambda: rules)
     await stage.submit("a", Worker=group(2, cpu="1"))
     await stage.until_pods("a-worker-0", "a-worker-1")
@@ -102,7 +102,7 @@ async def test_an_elastic_job_says_which_quota_keeps_it_small_until_it_does_not(
     file = tmp_path / "queues.yaml"
     file.write_text("namespaces: {default: {quota: {cpu: 3}}}")
     await stage.node("n")
-    start(stage, rules=RulesInFile(file, Rules()))
+    start(stage, rules=ReloadingRules(file, SchedulingRules()))
     await stage.submit("other", Worker=group(1, cpu="1"))
     await stage.until_pods("other-worker-0")
     bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 6}
@@ -124,7 +124,7 @@ async def test_an_elastic_job_says_which_quota_keeps_it_small_until_it_does_not(
 async def test_what_one_job_gets_of_a_quota_is_no_news_for_the_others(stage: Stage) -> None:
     """A thousand jobs would be told that the quota lets them grow, and in the next round that it does not."""
     await stage.node("n")
-    start(stage, rules=lambda: Rules(queues={"default": Queue(quota={CPU: 4000})}))
+    start(stage, rules=lambda: SchedulingRules(queues={"default": QueueRules(quota={CPU: 4000})}))
     bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 6}
     for name in ("other", "a", "b", "c"):
         await stage.submit(name, Worker=group(1, cpu="1"), **bounds)
@@ -147,7 +147,7 @@ async def test_what_keeps_a_job_small_is_on_record_and_outlives_the_operator(sta
     limited = Operator(
         stage.world.client,
         stage.world.clock,
-        Options(seed=1, rules=lambda: Rules(queues={"default": Queue(quota={CPU: 2000})})),
+        OperatorOptions(seed=1, rules=lambda: SchedulingRules(queues={"default": QueueRules(quota={CPU: 2000})})),
     )
     first = asyncio.create_task(limited.run())
     bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 3}
@@ -158,6 +158,6 @@ async def test_what_keeps_a_job_small_is_on_record_and_outlives_the_operator(sta
         TFJOBS, Key("default", "a"), {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": 2}}}}
     )
 
-    start(stage, rules=lambda: Rules(queues={"default": Queue(quota={CPU: 2000})}))
+    start(stage, rules=lambda: SchedulingRules(queues={"default": QueueRules(quota={CPU: 2000})}))
 
     await stage.world.until(lambda: not_grown(stage, "a") is None and "wait" not in stage.admission("a"))

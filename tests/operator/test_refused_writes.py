@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from tarragon.client.errors import ApiError, Forbidden, from_status, unavailable
-from tarragon.client.middleware.middleware import Passing
+from tarragon.client.errors import ApiError, Forbidden, error_from_status, unavailable
+from tarragon.client.middleware.middleware import DelegatingClient
 from tarragon.kube.core import CONFIG_MAPS, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.operator.queue.refused_writes import is_refusal
-from tarragon.plan.objects.settings import Settings
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.operator.queue.refused_writes import is_rejected_by_server
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 GANG = {"a-ps-0", "a-worker-0", "a-worker-1"}
 
 
-class Quota(Passing):
+class Quota(DelegatingClient):
     """The stage's API, which lets a namespace have so many pods."""
 
     def __init__(self, stage: Stage, pods: int) -> None:
@@ -44,7 +44,7 @@ class Quota(Passing):
 
 
 def operator(stage: Stage, quota: Quota, *, patience: float) -> asyncio.Task[None]:
-    options = Options(settings=Settings(patience=patience), seed=1)
+    options = OperatorOptions(settings=OperatorSettings(creation_timeout=patience), seed=1)
     return asyncio.create_task(Operator(quota, stage.world.clock, options).run())
 
 
@@ -183,7 +183,7 @@ async def test_a_gang_that_a_node_does_not_take_looks_for_another_one(stage: Sta
 
 
 def refusal(code: int, reason: str, message: str = "no") -> ApiError:
-    return from_status({"code": code, "reason": reason, "message": message})
+    return error_from_status({"code": code, "reason": reason, "message": message})
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def refusal(code: int, reason: str, message: str = "no") -> ApiError:
     ],
 )
 def test_who_has_looked_at_it_and_said_no_is_not_asked_again_at_once(error: ApiError) -> None:
-    assert is_refusal(error)
+    assert is_rejected_by_server(error)
 
 
 @pytest.mark.parametrize(
@@ -214,10 +214,10 @@ def test_who_has_looked_at_it_and_said_no_is_not_asked_again_at_once(error: ApiE
     ],
 )
 def test_who_has_not_looked_at_it_is(error: ApiError) -> None:
-    assert not is_refusal(error)
+    assert not is_rejected_by_server(error)
 
 
-class OldRole(Passing):
+class OldRole(DelegatingClient):
     """The stage's API, as it is for an operator that may not make ConfigMaps."""
 
     async def create(self, resource: Any, body: Any) -> Any:
@@ -229,7 +229,7 @@ class OldRole(Passing):
 
 async def test_a_job_whose_scripts_of_logs_are_refused_runs_and_says_that_its_logs_are_plain(stage: Stage) -> None:
     cluster = OldRole(stage.world.client)
-    stage.start(Operator(cluster, stage.world.clock, Options(seed=1)).run())
+    stage.start(Operator(cluster, stage.world.clock, OperatorOptions(seed=1)).run())
     await stage.node("n")
     body = job("a", Worker=group(1))
     body["metadata"]["annotations"] = {"tarragon.dev/logs": "json"}

@@ -7,12 +7,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tarragon.client.errors import ApiError, NotFound
-from tarragon.client.middleware.counted import Counted
-from tarragon.client.port import EVERYTHING
+from tarragon.client.middleware.counted import InstrumentedClient
+from tarragon.client.port import ALL_OBJECTS
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.operator.metrics.definitions import DEFINITIONS, PHASES, Definition
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.operator.metrics.definitions import DEFINITIONS, PHASES, MetricDefinition
 from tarragon.operator.metrics.registry import Metrics
 from tarragon.operator.queue.workqueue import WorkQueue
 from tests.operator.stage import TFJOBS, Stage, group
@@ -27,18 +27,18 @@ class Measured:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.metrics = Metrics(stage.world.clock, "1.2.3")
-        self._cluster = Counted(stage.world.client, stage.world.clock, self.metrics)
+        self._cluster = InstrumentedClient(stage.world.client, stage.world.clock, self.metrics)
 
     def start(self) -> None:
-        options = Options(seed=1, meter=self.metrics)
+        options = OperatorOptions(seed=1, meter=self.metrics)
         self.stage.start(Operator(self._cluster, self.stage.world.clock, options).run())
 
     def stand_by(self) -> None:
-        options = Options(seed=1, meter=self.metrics)
-        self.stage.start(Operator(self._cluster, self.stage.world.clock, options).follow())
+        options = OperatorOptions(seed=1, meter=self.metrics)
+        self.stage.start(Operator(self._cluster, self.stage.world.clock, options).run_caches())
 
     def value(self, name: str, **labels: str) -> float | None:
-        for family in text_string_to_metric_families(self.metrics.text().decode()):
+        for family in text_string_to_metric_families(self.metrics.render().decode()):
             for sample in family.samples:
                 if sample.name == name and sample.labels == labels:
                     return sample.value
@@ -125,14 +125,14 @@ async def test_calls_are_counted_by_verb_resource_and_code_and_watches_apart(mea
 
 async def test_a_call_that_fails_is_counted_with_its_code_and_still_fails(stage: Stage) -> None:
     metrics = Metrics(stage.world.clock, "1.2.3")
-    cluster = Counted(stage.world.client, stage.world.clock, metrics)
+    cluster = InstrumentedClient(stage.world.client, stage.world.clock, metrics)
     with pytest.raises(NotFound):
         await cluster.get(PODS, Key("default", "none"))
     with pytest.raises(ApiError):
-        async for _ in cluster.watch(NODES, EVERYTHING, "no version"):
+        async for _ in cluster.watch(NODES, ALL_OBJECTS, "no version"):
             pass
 
-    text = metrics.text().decode()
+    text = metrics.render().decode()
     assert 'tarragon_api_call_seconds_count{code="404",resource="pods",verb="get"} 1.0' in text
     assert re.search(r'tarragon_watches_ended_total{code="4\d\d",resource="nodes"} 1.0', text)
 
@@ -141,12 +141,12 @@ def test_the_queue_tells_what_is_due_and_what_has_failed() -> None:
     queue: WorkQueue[str] = WorkQueue()
     for key, at in (("a", 1.0), ("b", 2.0), ("c", 9.0)):
         queue.add(key, at)
-    queue.take(5.0)
-    queue.failed("a", 5.0)
+    queue.get(5.0)
+    queue.requeue("a", 5.0)
 
-    assert queue.due(5.0) == 1
-    assert queue.due(6.0) == 2
-    assert queue.retrying == 1
+    assert queue.count_due(5.0) == 1
+    assert queue.count_due(6.0) == 2
+    assert queue.count_retrying == 1
 
 
 def test_the_reference_tells_of_every_metric_and_of_no_other() -> None:
@@ -156,19 +156,19 @@ def test_the_reference_tells_of_every_metric_and_of_no_other() -> None:
         scraped(definition): (
             definition.type,
             ", ".join(f"`{label}`" for label in definition.labels) or "-",
-            definition.text,
+            definition.help,
         )
         for definition in DEFINITIONS
     }
 
 
 async def test_every_definition_is_scraped_and_nothing_else_but_the_process(measured: Measured) -> None:
-    families = text_string_to_metric_families(measured.metrics.text().decode())
+    families = text_string_to_metric_families(measured.metrics.render().decode())
 
     assert {family.name for family in families if not family.name.startswith("process_")} == {
         definition.name for definition in DEFINITIONS
     }
 
 
-def scraped(definition: Definition) -> str:
+def scraped(definition: MetricDefinition) -> str:
     return f"{definition.name}_total" if definition.type == "counter" else definition.name

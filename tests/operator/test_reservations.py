@@ -10,8 +10,8 @@ import pytest
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.plan.objects.placement import by_affinity
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.objects.placement import with_node_affinity
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.operator.stage import TFJOBS, Json, Stage, group
 from tests.operator.test_admission import Scheduler, a_scheduler
 
@@ -77,7 +77,7 @@ async def test_a_pod_that_was_taken_over_is_counted_once_whatever_its_name_ends_
     async with a_scheduler(stage) as scheduler:
         await adopted(scheduler)
         await scheduler.submit("new", Worker=group(1, cpu="4"))
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         await stage.world.until(lambda: bool(stage.admission("new")))
         assert scheduler.is_admitted("new"), stage.admission("new")
 
@@ -86,7 +86,7 @@ async def test_a_gang_that_was_taken_over_and_is_there_loses_no_places_for_being
     await stage.node("n", cpu="8")
     async with a_scheduler(stage) as scheduler:
         await adopted(scheduler, obstacle={"since": LONG_AGO, "reason": "Refused", "message": "exceeded quota"})
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         assert scheduler.network.patched == []
 
 
@@ -97,9 +97,9 @@ async def test_a_round_that_finds_what_a_job_holds_sells_none_of_it(stage: Stage
         await scheduler.submit("a", Worker=group(2, cpu="4"))
         job = stage.job("a")
         await make_pod(scheduler, "a-worker-0", job, {**spec_of_pod("4"), "nodeName": "n"}, "Running")
-        await make_pod(scheduler, "a-worker-1", job, by_affinity(spec_of_pod("4"), "n"))
+        await make_pod(scheduler, "a-worker-1", job, with_node_affinity(spec_of_pod("4"), "n"))
         await scheduler.submit("b", Worker=group(1, cpu="4"))
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         await stage.world.until(lambda: bool(stage.admission("a") and stage.admission("b")))
         assert stage.admission("a")["nodes"] == {"Worker": {"n": "0-1"}}
         assert stage.admission("b")["wait"]["code"] == "InsufficientResources"
@@ -111,7 +111,7 @@ async def test_what_a_round_finds_that_a_job_holds_is_taken_off_once(stage: Stag
         await scheduler.submit("a", Worker=group(1, cpu="4"))
         await make_pod(scheduler, "a-worker-0", stage.job("a"), {**spec_of_pod("4"), "nodeName": "n"}, "Running")
         await scheduler.submit("b", Worker=group(1, cpu="4"))
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         await stage.world.until(lambda: bool(stage.admission("a") and stage.admission("b")))
         assert scheduler.is_admitted("b"), stage.admission("b")
 
@@ -123,9 +123,9 @@ async def test_a_place_that_kube_scheduler_is_to_find_is_sold_to_nobody_once_it_
         nodes = {"Worker": {"n": "0", "": "1"}}
         await record(scheduler, "a", {"state": "Running", "admission": {**admission("0", size=2), "nodes": nodes}})
         job = stage.job("a")
-        await make_pod(scheduler, "a-worker-1", job, by_affinity(spec_of_pod("4"), "n"))
+        await make_pod(scheduler, "a-worker-1", job, with_node_affinity(spec_of_pod("4"), "n"))
         await scheduler.submit("b", Worker=group(1, cpu="4"))
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         await stage.world.until(lambda: bool(stage.admission("b")))
         assert stage.admission("b")["wait"]["code"] == "InsufficientResources"
         assert stage.admission("a")["nodes"] == {"Worker": {"n": "0-1"}}
@@ -158,20 +158,20 @@ async def test_a_job_keeps_its_places_while_an_edit_of_it_makes_no_sense(stage: 
     async with a_scheduler(stage) as scheduler:
         await slipped(stage, scheduler)
         if its_pods == "were there":
-            await scheduler.admitter.round()
+            await scheduler.admitter.run_cycle()
             await stage.world.delete(PODS, "a-worker-0")
             await stage.end_pods()
             await scheduler.until(lambda: not scheduler.seen.pods.objects)
         await edit(stage, scheduler, NO_CONTAINERS)
         await scheduler.submit("b", Worker=group(1, cpu="4"))
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         await stage.world.until(lambda: bool(stage.admission("b")))
         assert not scheduler.is_admitted("b")
         assert scheduler.network.patched == ["b"]
 
         await edit(stage, scheduler, group(1, cpu="4"))
-        await scheduler.admitter.round()  # It gives back a place,
-        await scheduler.admitter.round()  # and that is sold.
+        await scheduler.admitter.run_cycle()  # It gives back a place,
+        await scheduler.admitter.run_cycle()  # and that is sold.
         await stage.world.until(lambda: scheduler.is_admitted("b"))
         assert stage.admission("a")["nodes"] == {"Worker": {"n": "0"}}
 
@@ -181,7 +181,7 @@ async def test_a_job_does_not_grow_while_an_edit_of_it_makes_no_sense(stage: Sta
     async with a_scheduler(stage) as scheduler:
         await slipped(stage, scheduler, **{"min-instances": 1, "max-instances": 4})
         await edit(stage, scheduler, {"replicas": 4, **NO_CONTAINERS})
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         assert scheduler.network.patched == []
 
 
@@ -191,8 +191,8 @@ async def test_a_job_that_is_to_be_left_to_others_is_not_while_an_edit_of_it_mak
         await slipped(stage, scheduler, **{"min-instances": 1, "max-instances": 4})
         await record(scheduler, "a", {"accepted": {"replicas": {"Worker": {"wish": 4}}}})
         await edit(stage, scheduler, NO_CONTAINERS)
-        scheduler.seen.settings = Settings(namespaces=("default",))
-        await scheduler.admitter.round()
+        scheduler.seen.settings = OperatorSettings(namespaces=("default",))
+        await scheduler.admitter.run_cycle()
         assert scheduler.network.patched == []
 
 
@@ -206,11 +206,11 @@ async def test_a_job_whose_node_went_while_an_edit_of_it_made_no_sense_is_housed
         await stage.node("m", cpu="8")
         await stage.world.delete(NODES, "n", namespace="")
         await scheduler.until(lambda: [key.name for key, node in scheduler.nodes.items() if node.is_ready] == ["m"])
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         assert scheduler.network.patched == []
 
         await edit(stage, scheduler, group(2, cpu="4"))
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         await stage.world.until(lambda: stage.admission("a")["nodes"] == {"Worker": {"m": "0-1"}})
 
 
@@ -221,5 +221,5 @@ async def test_a_job_that_is_suspended_by_an_edit_that_makes_no_sense_reserves_n
         await stage.world.client.patch(TFJOBS, Key("default", "a"), {"spec": {"runPolicy": {"suspend": True}}})
         await edit(stage, scheduler, NO_CONTAINERS)
         await scheduler.submit("b", Worker=group(1, cpu="4"))
-        await scheduler.admitter.round()
+        await scheduler.admitter.run_cycle()
         await stage.world.until(lambda: scheduler.is_admitted("b"))

@@ -7,8 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from tarragon.kube.codec import micro_timestamp, timestamp
-from tarragon.operator.coexistence.rivals import Deployment, Found, Lock, left_to, rivals
+from tarragon.kube.codec import format_micro_time, format_time
+from tarragon.operator.coexistence.rivals import (
+    ClusterState,
+    LeaderElectionLock,
+    OperatorDeployment,
+    detect_operators,
+    operators_by_kind,
+)
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 TRAINING_LEASE = "1ca428e5.training-operator.kubeflow.org"
@@ -19,22 +25,24 @@ def ago(seconds: float) -> dt.datetime:
     return NOW - dt.timedelta(seconds=seconds)
 
 
-def lease(name: str, renewed: dt.datetime, holder: str = "pod-1") -> Lock:
+def lease(name: str, renewed: dt.datetime, holder: str = "pod-1") -> LeaderElectionLock:
     return msgspec.convert(
         {
             "metadata": {"name": name, "namespace": "kubeflow", "uid": name},
-            "spec": {"holderIdentity": holder, "renewTime": micro_timestamp(renewed), "leaseDurationSeconds": 15},
+            "spec": {"holderIdentity": holder, "renewTime": format_micro_time(renewed), "leaseDurationSeconds": 15},
         },
-        Lock,
+        LeaderElectionLock,
     )
 
 
-def endpoints(name: str, said: str) -> Lock:
+def endpoints(name: str, said: str) -> LeaderElectionLock:
     annotations = {"control-plane.alpha.kubernetes.io/leader": said}
-    return msgspec.convert({"metadata": {"name": name, "namespace": "kubeflow", "annotations": annotations}}, Lock)
+    return msgspec.convert(
+        {"metadata": {"name": name, "namespace": "kubeflow", "annotations": annotations}}, LeaderElectionLock
+    )
 
 
-def deployment(name: str, image: str, *args: str, available: int = 1) -> Deployment:
+def deployment(name: str, image: str, *args: str, available: int = 1) -> OperatorDeployment:
     container = {"name": "manager", "image": image, "args": list(args)}
     return msgspec.convert(
         {
@@ -42,50 +50,50 @@ def deployment(name: str, image: str, *args: str, available: int = 1) -> Deploym
             "spec": {"template": {"spec": {"containers": [container]}}},
             "status": {"availableReplicas": available} if available else {},
         },
-        Deployment,
+        OperatorDeployment,
     )
 
 
-def kinds(found: Found) -> list[str]:
-    return sorted(left_to(rivals(found, Found(), NOW)))
+def kinds(found: ClusterState) -> list[str]:
+    return sorted(operators_by_kind(detect_operators(found, ClusterState(), NOW)))
 
 
 @pytest.mark.parametrize(
     ("name", "expected"), [(TRAINING_LEASE, ["MPIJob", "TFJob"]), ("mpi-operator", ["MPIJob"]), ("ours", [])]
 )
 def test_a_lease_that_is_renewed_tells_whose_jobs_are_taken(name: str, expected: list[str]) -> None:
-    assert kinds(Found(leases=[lease(name, ago(3))])) == expected
+    assert kinds(ClusterState(leases=[lease(name, ago(3))])) == expected
 
 
 def test_the_lock_of_the_first_operators_is_an_annotation_of_endpoints() -> None:
-    said = json.dumps({"holderIdentity": "pod-1", "renewTime": timestamp(ago(3)), "leaseDurationSeconds": 15})
+    said = json.dumps({"holderIdentity": "pod-1", "renewTime": format_time(ago(3)), "leaseDurationSeconds": 15})
 
-    assert kinds(Found(endpoints=[endpoints("tf-operator", said)])) == ["TFJob"]
+    assert kinds(ClusterState(endpoints=[endpoints("tf-operator", said)])) == ["TFJob"]
 
 
 @pytest.mark.parametrize("renewed", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "9999-12-31T23:59:59Z"])
 def test_a_lock_of_a_time_beyond_the_calendar_is_nobodys(renewed: str) -> None:
     said = json.dumps({"holderIdentity": "pod-1", "renewTime": renewed, "leaseDurationSeconds": 15})
 
-    assert kinds(Found(endpoints=[endpoints("tf-operator", said)])) == []
+    assert kinds(ClusterState(endpoints=[endpoints("tf-operator", said)])) == []
 
 
 @pytest.mark.parametrize("said", ["", "not json", "[]", '{"renewTime": 5, "holderIdentity": "a"}', "{}", "[" * 5000])
 def test_a_lock_that_says_nothing_sensible_is_nobodys(said: str) -> None:
-    assert kinds(Found(endpoints=[endpoints("tf-operator", said)])) == []
+    assert kinds(ClusterState(endpoints=[endpoints("tf-operator", said)])) == []
 
 
 def test_a_lock_that_was_let_go_or_left_behind_is_nobodys() -> None:
-    assert kinds(Found(leases=[lease(TRAINING_LEASE, ago(3600))])) == []
-    assert kinds(Found(leases=[lease(TRAINING_LEASE, ago(1), holder="")])) == []
+    assert kinds(ClusterState(leases=[lease(TRAINING_LEASE, ago(3600))])) == []
+    assert kinds(ClusterState(leases=[lease(TRAINING_LEASE, ago(1), holder="")])) == []
 
 
 def test_what_was_renewed_between_two_looks_is_held_whatever_the_clocks_say() -> None:
-    before, after = (Found(leases=[lease(TRAINING_LEASE, ago(seconds))]) for seconds in (7262, 7202))
+    before, after = (ClusterState(leases=[lease(TRAINING_LEASE, ago(seconds))]) for seconds in (7262, 7202))
 
-    assert rivals(before, Found(), NOW) == []
-    assert rivals(before, before, NOW) == []
-    (rival,) = rivals(after, before, NOW)
+    assert detect_operators(before, ClusterState(), NOW) == []
+    assert detect_operators(before, before, NOW) == []
+    (rival,) = detect_operators(after, before, NOW)
     assert str(rival) == f"training-operator (Lease kubeflow/{TRAINING_LEASE}, held by pod-1)"
 
 
@@ -103,13 +111,13 @@ def test_what_was_renewed_between_two_looks_is_held_whatever_the_clocks_say() ->
     ],
 )
 def test_a_deployment_is_known_by_its_image_or_its_name(name: str, image: str, expected: list[str]) -> None:
-    assert kinds(Found(deployments=[deployment(name, image)])) == expected
+    assert kinds(ClusterState(deployments=[deployment(name, image)])) == expected
 
 
 def test_a_deployment_without_pods_does_nothing() -> None:
     stopped = deployment("training-operator", "kubeflow/training-operator", available=0)
 
-    assert kinds(Found(deployments=[stopped])) == []
+    assert kinds(ClusterState(deployments=[stopped])) == []
 
 
 @pytest.mark.parametrize(
@@ -125,16 +133,16 @@ def test_a_deployment_without_pods_does_nothing() -> None:
 def test_a_training_operator_keeps_the_kinds_that_it_was_told_to(args: list[str], expected: list[str]) -> None:
     told = deployment("training-operator", "kubeflow/training-operator", *args)
 
-    assert kinds(Found(deployments=[told])) == expected
+    assert kinds(ClusterState(deployments=[told])) == expected
 
 
 def test_all_who_keep_a_kind_are_named() -> None:
-    found = Found(
+    found = ClusterState(
         leases=[lease("mpi-operator", ago(3))],
         deployments=[deployment("training-operator", "kubeflow/training-operator")],
     )
 
-    assert left_to(rivals(found, Found(), NOW)) == {
+    assert operators_by_kind(detect_operators(found, ClusterState(), NOW)) == {
         "MPIJob": "mpi-operator (Lease kubeflow/mpi-operator, held by pod-1), "
         "training-operator (Deployment kubeflow/training-operator)",
         "TFJob": "training-operator (Deployment kubeflow/training-operator)",

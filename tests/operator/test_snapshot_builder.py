@@ -9,15 +9,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.support.shelves import NODES, PODS, TFJOBS, Json, Shelves, a_job, a_node, a_pod
-from tarragon.base.clock import ManualClock
+from bench.support.shelves import NODES, PODS, TFJOBS, DictCluster, Json, a_job, a_node, a_pod
+from tarragon.base.clock import FakeClock
 from tarragon.base.resources import NVIDIA_GPU, Resources
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.kube.core import PRIORITY_CLASSES
 from tarragon.kube.meta import Key
-from tarragon.kube.patch import merged
-from tarragon.operator.informers.verified_admissions import Verified
-from tarragon.operator.scheduler.cycle import Admitter
+from tarragon.kube.patch import apply_merge_patch
+from tarragon.operator.informers.verified_admissions import AcceptedAdmissions
+from tarragon.operator.scheduler.cycle import GangScheduler
 from tarragon.scheduling.api.snapshot import NodeState, Snapshot
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.inventory import Inventory
@@ -31,18 +31,18 @@ class Story:
 
     def __init__(self, seed: int = 0) -> None:
         self.random = random.Random(seed)
-        self.clock = ManualClock()
-        self.shelves = Shelves(self.clock)
-        self.verified = Verified()
+        self.clock = FakeClock()
+        self.shelves = DictCluster(self.clock)
+        self.verified = AcceptedAdmissions()
         self.admitter = self.newcomer()
 
-    def newcomer(self) -> Admitter:
+    def newcomer(self) -> GangScheduler:
         """An operator that begins now. It knows which admissions are the first one's: a cluster may have changed so
         that they could not be decided any more.
         """
-        world = self.shelves.world()
-        world.verified = self.verified
-        return Admitter(self.shelves, self.clock, world, POLICIES["backfill"])  # type: ignore[arg-type]
+        world = self.shelves.new_informers()
+        world.accepted_admissions = self.verified
+        return GangScheduler(self.shelves, self.clock, world, POLICIES["backfill"])  # type: ignore[arg-type]
 
     def named(self, resource: Any, name: str) -> Json | None:
         return next(
@@ -122,18 +122,18 @@ def seen(snapshot: Snapshot) -> Any:
     """Everything in it, written so that equal pictures are equal."""
     assert isinstance(snapshot.nodes, Inventory)
     table = snapshot.nodes
-    rows = [table.amounts(amounts[row]) for amounts in (table.free, table.releasing) for row in range(len(table))]
+    rows = [table.from_row(amounts[row]) for amounts in (table.free, table.releasing) for row in range(len(table))]
     assert rows == [
         {**dict.fromkeys(table.resources, 0), **amounts}
         for amounts in [*(state.free for state in table.states), *(state.releasing for state in table.states)]
     ]
-    states = [*table.states, *snapshot.away]
+    states = [*table.states, *snapshot.unavailable_nodes]
     return [_state(state) for state in states], list(snapshot.waiting), list(snapshot.running), snapshot.rules
 
 
 def _state(state: NodeState) -> Any:
     amounts = [_without_nothing(each) for each in (state.capacity, state.free, state.releasing)]
-    return state.name, amounts, state.away, state.domains
+    return state.name, amounts, state.unavailable_reason, state.topology
 
 
 def _without_nothing(amounts: Resources) -> Resources:
@@ -148,7 +148,7 @@ async def test_whatever_happens_what_is_kept_is_what_a_newcomer_sees(seed: int) 
         for _ in range(story.random.randrange(1, 4)):
             story.happens()
         if story.random.random() < 1 / 2:
-            await story.admitter.round()
+            await story.admitter.run_cycle()
         story.clock.advance(story.random.choice([0.0, 1.0, 20.0]))
         assert seen(await story.admitter.snapshot()) == seen(await story.newcomer().snapshot())
 
@@ -165,7 +165,7 @@ async def free(story: Story) -> Sequence[int]:
 
 async def runs(story: Story, name: str, **spec: Any) -> None:
     story.job(name, **spec)
-    await story.admitter.round()
+    await story.admitter.run_cycle()
     story.pods_run(name)
 
 
@@ -201,7 +201,7 @@ async def test_what_a_replica_will_need_more_than_its_ending_pod_holds_is_promis
     story.clock.advance(20.0)
     story.shelves.put(TFJOBS, a_job("a", workers=1, gpus=6))
     story.pod_goes("a-worker-0")
-    await story.admitter.round()
+    await story.admitter.run_cycle()
     assert (await free(story), await released(story)) == ([1], [1])
 
     story.pod_goes("a-worker-0")
@@ -214,7 +214,7 @@ async def test_what_a_dropped_replica_holds_is_about_to_be_free_before_its_pod_i
     await runs(story, "a", workers=3)
     admission = {"size": {"Worker": 2}, "nodes": {"Worker": {"n": "0-1"}}}
     job = story.named(TFJOBS.plural, "a")
-    story.shelves.put(TFJOBS, merged(job, {"status": {"tarragon": {"admission": admission}}}))
+    story.shelves.put(TFJOBS, apply_merge_patch(job, {"status": {"tarragon": {"admission": admission}}}))
     assert (await free(story), await released(story)) == ([5], [1])
 
     story.pod_goes("a-worker-2")
@@ -228,7 +228,7 @@ async def test_a_node_that_goes_while_somebody_asks_for_a_port_for_the_first_tim
     story = Story()
     story.node("n")
     story.node("away", ready=False)
-    assert [state.name for state in (await story.admitter.snapshot()).away] == ["away"]
+    assert [state.name for state in (await story.admitter.snapshot()).unavailable_nodes] == ["away"]
     story.shelves.remove(NODES, Key("", "away"))
     asking = a_job("a", workers=1)
     container = asking["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
@@ -244,7 +244,7 @@ async def test_nodes_say_where_they_stand() -> None:
     story.node("a", labels={**zone, **rack})
     story.node("b", labels=zone)
     story.node("c")
-    assert [state.domains for state in (await story.admitter.snapshot()).nodes] == [("z", "r"), ("z", ""), ()]
+    assert [state.topology for state in (await story.admitter.snapshot()).nodes] == [("z", "r"), ("z", ""), ()]
 
 
 async def test_a_gang_is_as_urgent_as_its_class_and_preempts_unless_the_class_says_never() -> None:
@@ -254,7 +254,7 @@ async def test_a_gang_is_as_urgent_as_its_class_and_preempts_unless_the_class_sa
     story.job("a", runPolicy={"schedulingPolicy": {"priorityClass": "high"}})
     story.job("b")
     found = (await story.admitter.snapshot()).waiting
-    assert [(gang.name, gang.priority, gang.preempts) for gang in found] == [
+    assert [(gang.name, gang.priority, gang.can_preempt) for gang in found] == [
         ("TFJob default/a", 9, False),
         ("TFJob default/b", 1, True),
     ]
@@ -267,6 +267,6 @@ async def test_a_gang_that_runs_says_what_was_wished_when_its_size_was_decided()
     await runs(story, "a", workers=10, **elastic)
     (gang,) = (await story.admitter.snapshot()).running
     assert len(gang.nodes) == 8
-    assert gang.wished == {WORKER: 10}
-    assert (gang.demands[0].minimum, gang.demands[0].wish, gang.demands[0].maximum) == (1, 10, 12)
+    assert gang.last_requested == {WORKER: 10}
+    assert (gang.demands[0].minimum, gang.demands[0].requested, gang.demands[0].maximum) == (1, 10, 12)
     assert gang.nodes[Replica(WORKER, 0)] == "n"

@@ -7,13 +7,13 @@ from typing import Any
 
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.objects.settings import Settings
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.operator.stage import Stage, group
 
 
 def operator(stage: Stage, start_patience: float) -> asyncio.Task[None]:
-    options = Options(settings=Settings(start_patience=start_patience), seed=1)
+    options = OperatorOptions(settings=OperatorSettings(start_timeout=start_patience), seed=1)
     return asyncio.create_task(Operator(stage.world.client, stage.world.clock, options).run())
 
 

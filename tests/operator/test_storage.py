@@ -15,8 +15,8 @@ from tarragon.kube.core import (
     PodSpec,
 )
 from tarragon.kube.meta import Key
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.objects.placement import node_of
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.plan.objects.placement import assigned_node
 from tests.operator.stage import Stage, group
 from tests.operator.test_left import Guarded
 
@@ -65,7 +65,7 @@ async def volume(stage: Stage, name: str, home: str) -> None:
 
 
 def place(stage: Stage, pod: str) -> str:
-    return node_of(msgspec.convert(stage.pods()[pod]["spec"], PodSpec))
+    return assigned_node(msgspec.convert(stage.pods()[pod]["spec"], PodSpec))
 
 
 async def test_a_replica_is_placed_where_its_volume_is(stage: Stage) -> None:
@@ -107,7 +107,7 @@ async def test_an_operator_that_may_not_read_volumes_leaves_binding_to_kube_sche
     await node(stage, "a")
     guarded = Guarded(stage.world.api, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
     guarded.withdrawn.set()
-    operator = asyncio.create_task(Operator(guarded, stage.world.clock, Options(seed=1)).run())
+    operator = asyncio.create_task(Operator(guarded, stage.world.clock, OperatorOptions(seed=1)).run())
     await claim(stage, "data", volume="pv")
     await stage.submit("j", Worker=using("data"))
     await stage.submit("k", Worker=group(1))

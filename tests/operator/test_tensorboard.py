@@ -46,7 +46,7 @@ async def test_it_is_made_again_when_somebody_deletes_it_also_after_the_end(stag
     await stage.all_run("a-worker-0")
     await stage.plays("a-worker-0", "Succeeded", 0)
     await stage.until_state("a", "Succeeded")
-    await stage.world.client.delete(PODS, Key("default", BOARD), DeleteOptions(grace_seconds=0))
+    await stage.world.client.delete(PODS, Key("default", BOARD), DeleteOptions(grace_period_seconds=0))
     await stage.world.until(lambda: Counter(stage.made())[BOARD] == 2)
 
     assert Counter(stage.made())["a-worker-0"] == 1

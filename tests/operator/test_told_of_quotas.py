@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bench.support.shelves import NODES, TFJOBS, Shelves, a_job, a_node
-from tarragon.base.clock import ManualClock
+from bench.support.shelves import NODES, TFJOBS, DictCluster, a_job, a_node
+from tarragon.base.clock import FakeClock
 from tarragon.base.resources import CPU, NVIDIA_GPU
 from tarragon.kube.meta import Key
-from tarragon.operator.scheduler.admission.writer import CODES_AT_ONCE, RETELL_SECONDS, RETOLD_AT_ONCE
-from tarragon.operator.scheduler.cycle import Admitter, Conduct
-from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.operator.scheduler.admission.writer import (
+    MAX_MESSAGE_UPDATES,
+    MAX_NEW_WAITS_PER_CYCLE,
+    MESSAGE_UPDATE_SECONDS,
+)
+from tarragon.operator.scheduler.cycle import AdmissionConfig, GangScheduler
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tarragon.scheduling.policies import POLICIES
 
 BOUNDS: dict[str, Any] = {"min-instances": 1, "max-instances": 4}
@@ -23,17 +27,17 @@ class Team:
     """Elastic jobs with a worker each, that wish two; a quota says that this is all they get."""
 
     def __init__(self, jobs: int) -> None:
-        self.clock = ManualClock()
-        self.shelves = Shelves(self.clock)
+        self.clock = FakeClock()
+        self.shelves = DictCluster(self.clock)
         self.names = [f"job-{number:04}" for number in range(jobs)]
         self.quota: dict[str, int] = {NVIDIA_GPU: 1000 * jobs}
         for number in range(jobs):
             self.shelves.put(NODES, a_node(f"n-{number:04}"))
         for name in self.names:
             self.shelves.put(TFJOBS, a_job(name, workers=1, **BOUNDS))
-        conduct = Conduct(rules=lambda: Rules(queues={"default": Queue(quota=self.quota)}))
-        world = self.shelves.world()
-        self.admitter = Admitter(self.shelves, self.clock, world, POLICIES["fifo"], conduct)  # type: ignore[arg-type]
+        conduct = AdmissionConfig(rules=lambda: SchedulingRules(queues={"default": QueueRules(quota=self.quota)}))
+        world = self.shelves.new_informers()
+        self.admitter = GangScheduler(self.shelves, self.clock, world, POLICIES["fifo"], conduct)  # type: ignore[arg-type]
         self.pause: float | None = None
 
     async def all_run(self) -> None:
@@ -47,7 +51,7 @@ class Team:
     async def round(self) -> list[str]:
         """The jobs that it wrote."""
         before = len(self.shelves.patched)
-        self.pause = await self.admitter.round()
+        self.pause = await self.admitter.run_cycle()
         return self.shelves.patched[before:]
 
     def admission(self, name: str) -> Any:
@@ -66,7 +70,7 @@ async def test_a_bug_in_the_words_is_told_once_and_all_others_start(monkeypatch:
     with capture_logs() as lines:
         for _ in range(3):
             await team.round()
-            team.clock.advance(RETELL_SECONDS)
+            team.clock.advance(MESSAGE_UPDATE_SECONDS)
     started = team.shelves.objects[TFJOBS.plural, Key("elsewhere", "other")]["status"]["tarragon"]["admission"]
     doing = [line["doing"] for line in lines if line["event"] == "unexpected error in the scheduler"]
 
@@ -83,25 +87,25 @@ async def test_another_part_of_a_quota_that_is_used_up_is_mere_words() -> None:
     team = Team(60)
     await team.all_run()
     assert await team.round() == team.names
-    team.clock.advance(RETELL_SECONDS)
+    team.clock.advance(MESSAGE_UPDATE_SECONDS)
     written = []
     for half_second in range(20):
         team.quota = {**team.quota, CPU: 1_000_000_000 if half_second % 2 else 0}
         written.append(len(await team.round()))
-        team.clock.advance(RETELL_SECONDS / 20)
+        team.clock.advance(MESSAGE_UPDATE_SECONDS / 20)
 
-    assert written == [2 * RETOLD_AT_ONCE] + [0] * 19
+    assert written == [2 * MAX_MESSAGE_UPDATES] + [0] * 19
 
 
 async def test_thousands_that_a_quota_lets_grow_are_told_some_hundreds_a_round() -> None:
-    team = Team(CODES_AT_ONCE + 100)
+    team = Team(MAX_NEW_WAITS_PER_CYCLE + 100)
     await team.all_run()
-    assert (len(await team.round()), team.pause) == (CODES_AT_ONCE, 0.0)
+    assert (len(await team.round()), team.pause) == (MAX_NEW_WAITS_PER_CYCLE, 0.0)
     assert len(await team.round()) == 100
-    for number in range(CODES_AT_ONCE + 100):
+    for number in range(MAX_NEW_WAITS_PER_CYCLE + 100):
         node = a_node(f"n-{number:04}")
         team.shelves.put(NODES, {**node, "spec": {**node.get("spec", {}), "unschedulable": True}})
     team.quota = {}
 
-    assert (len(await team.round()), team.pause) == (CODES_AT_ONCE, 0.0)
+    assert (len(await team.round()), team.pause) == (MAX_NEW_WAITS_PER_CYCLE, 0.0)
     assert len(await team.round()) == 100

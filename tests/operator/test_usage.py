@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-from tarragon.operator.informers.usage import Sums
+from tarragon.operator.informers.usage import NodeSums
 
 
 def test_what_was_given_and_taken_again_leaves_nothing_behind() -> None:
     """Nodes come and go by the thousand where machines are rented by the minute."""
-    sums = Sums()
+    sums = NodeSums()
     for number in range(3):
-        sums.give(f"n{number}", {"cpu": 1000, "pods": 1000})
-    sums.give("n0", {"cpu": 500, "pods": 1000})
+        sums.add(f"n{number}", {"cpu": 1000, "pods": 1000})
+    sums.add("n0", {"cpu": 500, "pods": 1000})
     for number in range(3):
-        sums.take(f"n{number}", {"cpu": 1000, "pods": 1000})
+        sums.subtract(f"n{number}", {"cpu": 1000, "pods": 1000})
 
     assert len(sums) == 1
     assert sums.on("n0") == {"cpu": 500, "pods": 1000}
@@ -18,7 +18,7 @@ def test_what_was_given_and_taken_again_leaves_nothing_behind() -> None:
 
 
 def test_an_amount_of_nothing_is_not_remembered() -> None:
-    sums = Sums()
-    sums.give("n", {"cpu": 0})
+    sums = NodeSums()
+    sums.add("n", {"cpu": 0})
 
     assert len(sums) == 0

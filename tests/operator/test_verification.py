@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from bench.support.shelves import NODES, PODS, TFJOBS, Json, Shelves, a_job, a_node, a_pod
-from tarragon.base.clock import ManualClock
+from bench.support.shelves import NODES, PODS, TFJOBS, DictCluster, Json, a_job, a_node, a_pod
+from tarragon.base.clock import FakeClock
 from tarragon.base.resources import NVIDIA_GPU
 from tarragon.client.errors import unavailable
 from tarragon.kube.meta import Key
-from tarragon.kube.patch import merged
-from tarragon.operator.informers.informers import World
-from tarragon.operator.scheduler.cycle import Admitter, Conduct
-from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.kube.patch import apply_merge_patch
+from tarragon.operator.informers.informers import Informers
+from tarragon.operator.scheduler.cycle import AdmissionConfig, GangScheduler
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tarragon.scheduling.policies import POLICIES
 
 LONG_AGO = "2026-01-01T00:00:00Z"
@@ -25,29 +25,29 @@ class Scene:
     """Nodes `n` and `m` with 8 GPUs each, and an operator that leads."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.shelves = Shelves(self.clock)
+        self.clock = FakeClock()
+        self.shelves = DictCluster(self.clock)
         self.quota: dict[str, int] = {}
-        self.world: World
-        self.admitter: Admitter
+        self.world: Informers
+        self.admitter: GangScheduler
         for name in ("m", "n"):
             self.shelves.put(NODES, a_node(name))
         self.restart()
 
     def restart(self) -> None:
         """Another operator leads from now on: it knows what is on record, and nothing else."""
-        self.shelves.worlds.clear()
-        self.world = self.shelves.world()
-        conduct = Conduct(rules=lambda: Rules(queues={"default": Queue(quota=self.quota)}))
+        self.shelves.informers.clear()
+        self.world = self.shelves.new_informers()
+        conduct = AdmissionConfig(rules=lambda: SchedulingRules(queues={"default": QueueRules(quota=self.quota)}))
         cluster: Any = self.shelves
-        self.admitter = Admitter(cluster, self.clock, self.world, POLICIES["fifo"], conduct)
+        self.admitter = GangScheduler(cluster, self.clock, self.world, POLICIES["fifo"], conduct)
 
     async def rounds(self) -> None:
         """Until nothing changes any more."""
         before = -1
         while len(self.shelves.patched) != before:
             before = len(self.shelves.patched)
-            await self.admitter.round()
+            await self.admitter.run_cycle()
 
     def job(self, name: str) -> Json:
         return self.shelves.objects[TFJOBS.plural, Key("default", name)]
@@ -69,7 +69,7 @@ class Scene:
 
     def write(self, name: str, **tarragon: Any) -> None:
         """Into the status, as somebody else."""
-        self.shelves.put(TFJOBS, merged(self.job(name), {"status": {"tarragon": tarragon}}))
+        self.shelves.put(TFJOBS, apply_merge_patch(self.job(name), {"status": {"tarragon": tarragon}}))
 
     def forge(self, name: str, nodes: Mapping[str, str], size: int, **tarragon: Any) -> None:
         before = self.admission(name).get("nodes")
@@ -198,22 +198,22 @@ async def test_a_job_whose_spec_was_edited_while_nobody_led_and_that_has_no_pod_
 
 async def test_a_decision_whose_answer_was_lost_is_still_the_operators_own() -> None:
     scene = Scene()
-    patch = Shelves.patch
+    patch = DictCluster.patch
 
     async def unanswered(*what: Any, **how: Any) -> Any:
         await patch(scene.shelves, *what, **how)
         raise unavailable("the connection broke")
 
     cluster: Any = scene.admitter
-    scene.shelves.lags = True
+    scene.shelves.is_lagging = True
     scene.shelves.put(TFJOBS, a_job("a", workers=4))
-    scene.shelves.tell()
+    scene.shelves.deliver_events()
     cluster._writer._cluster = type("Cut", (), {"patch": staticmethod(unanswered)})()  # noqa: SLF001 - the network
     with pytest.raises(Exception, match="the connection broke"):
-        await scene.admitter.round()
+        await scene.admitter.run_cycle()
     cluster._writer._cluster = scene.shelves  # noqa: SLF001
     is_taken(scene)
-    scene.shelves.tell()
+    scene.shelves.deliver_events()
     await scene.rounds()
 
     assert scene.admission("a")["admitted"]
@@ -278,14 +278,14 @@ async def test_nothing_is_made_by_an_admission_that_nobody_has_looked_at() -> No
     scene.forge("forged", {"n": "0-7"}, 8)
     observed = scene.world.observe("TFJob", Key("default", "forged"))
     assert observed is not None
-    assert not scene.world.may_act("TFJob", observed)
+    assert not scene.world.is_admission_accepted("TFJob", observed)
 
     told: list[Any] = []
-    scene.world.verified.subscribe(told.append)
+    scene.world.accepted_admissions.subscribe(told.append)
     await scene.rounds()
     observed = scene.world.observe("TFJob", Key("default", "forged"))
     assert observed is not None
-    assert scene.world.may_act("TFJob", observed)
+    assert scene.world.is_admission_accepted("TFJob", observed)
     assert told == [("TFJob", Key("default", "forged"))]
 
 
@@ -297,7 +297,7 @@ async def test_a_job_whose_edit_makes_no_sense_gets_no_places_by_hand() -> None:
     scene.write("a", state="Running", accepted=accepted)
     await scene.rounds()
     body = scene.job("a")
-    spec = merged(body["spec"], {"tfReplicaSpecs": {"Worker": {"template": {"spec": {"containers": []}}}}})
+    spec = apply_merge_patch(body["spec"], {"tfReplicaSpecs": {"Worker": {"template": {"spec": {"containers": []}}}}})
     scene.shelves.put(TFJOBS, {**body, "spec": spec})
     scene.forge("a", {"n": "0-7"}, 8)
     await scene.rounds()

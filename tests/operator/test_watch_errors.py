@@ -2,47 +2,47 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from tarragon.base.clock import ManualClock
-from tarragon.client.backoff import FIRST_PAUSE
-from tarragon.client.errors import from_status
-from tarragon.client.informer.cache_reader import Recovery, Trouble
-from tarragon.operator.informers.watch_errors import AGAIN_SECONDS, Troubles
+from tarragon.base.clock import FakeClock
+from tarragon.client.backoff import INITIAL_DELAY
+from tarragon.client.errors import error_from_status
+from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
+from tarragon.operator.informers.watch_errors import REPEAT_SECONDS, WatchErrorLog
 
-FORBIDDEN = from_status({"code": 403, "reason": "Forbidden", "message": "nodes is forbidden"})
-BUSY = from_status({"code": 503, "reason": "ServiceUnavailable", "message": "busy"})
+FORBIDDEN = error_from_status({"code": 403, "reason": "Forbidden", "message": "nodes is forbidden"})
+BUSY = error_from_status({"code": 503, "reason": "ServiceUnavailable", "message": "busy"})
 
 
 class Scene:
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self._troubles = Troubles(self.clock)
+        self.clock = FakeClock()
+        self._troubles = WatchErrorLog(self.clock)
 
     def tells(self, error: Exception, *, pause: float, resource: str = "nodes") -> bool:
         """Whether a reader of the log at its usual level hears of it."""
         with capture_logs() as logs:
-            self._troubles.tell(Trouble(resource=resource, error=error, pause=pause))
+            self._troubles.log_error(CacheError(resource=resource, error=error, retry_after=pause))
         return any(line["log_level"] == "warning" for line in logs)
 
     def ends(self, *, resource: str = "nodes") -> list[str]:
         """What a reader of the log hears of its end."""
         with capture_logs() as logs:
-            self._troubles.tell_end(Recovery(resource, 12.3))
+            self._troubles.log_recovery(CacheRecovery(resource, 12.3))
         return [line["over"] for line in logs if line["log_level"] == "info"]
 
 
 def test_what_goes_on_is_told_when_it_begins_and_every_ten_minutes() -> None:
     scene = Scene()
 
-    assert scene.tells(FORBIDDEN, pause=FIRST_PAUSE / 2)
+    assert scene.tells(FORBIDDEN, pause=INITIAL_DELAY / 2)
     assert not scene.tells(FORBIDDEN, pause=30)
-    scene.clock.advance(AGAIN_SECONDS)
+    scene.clock.advance(REPEAT_SECONDS)
     assert scene.tells(FORBIDDEN, pause=30)
     assert not scene.tells(FORBIDDEN, pause=30)
 
 
 def test_another_trouble_and_another_kind_are_news() -> None:
     scene = Scene()
-    scene.tells(FORBIDDEN, pause=FIRST_PAUSE)
+    scene.tells(FORBIDDEN, pause=INITIAL_DELAY)
 
     assert scene.tells(BUSY, pause=30)
     assert scene.tells(FORBIDDEN, pause=30, resource="persistentvolumes")
@@ -50,15 +50,15 @@ def test_another_trouble_and_another_kind_are_news() -> None:
 
 def test_what_comes_again_after_a_time_of_quiet_is_told_again() -> None:
     scene = Scene()
-    scene.tells(BUSY, pause=FIRST_PAUSE)
+    scene.tells(BUSY, pause=INITIAL_DELAY)
     scene.clock.advance(200)
 
-    assert scene.tells(BUSY, pause=FIRST_PAUSE)
+    assert scene.tells(BUSY, pause=INITIAL_DELAY)
 
 
 def test_the_end_of_what_was_told_is_told_once() -> None:
     scene = Scene()
-    scene.tells(BUSY, pause=FIRST_PAUSE)
+    scene.tells(BUSY, pause=INITIAL_DELAY)
 
     assert scene.ends(resource="pods") == []
     assert scene.ends() == ["nodes: the server responds again after 12.3 s"]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tarragon.base.clock import ManualClock
+from tarragon.base.clock import FakeClock
 from tarragon.client.errors import Forbidden, unavailable
-from tarragon.kube.codec import micro_timestamp
+from tarragon.kube.codec import format_micro_time
 from tarragon.kube.core import LEASES
-from tarragon.operator.coexistence.watcher import AGAIN_SECONDS, LOOK_SECONDS, Lookout
-from tests.localcluster.controllers.world import World, a_world
+from tarragon.operator.coexistence.watcher import CHECK_SECONDS, RETRY_SECONDS, CoexistenceWatcher
+from tests.localcluster.controllers.world import EmbeddedCluster, a_world
 
 THEIRS = "mpi-operator"
 
@@ -39,18 +39,18 @@ class Door:
 
 
 class Scene:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: EmbeddedCluster) -> None:
         self.world = world
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.door = Door(world.client)
         self.told: list[Mapping[str, str]] = []
         cluster: Any = self.door
-        self.lookout = Lookout(cluster, self.clock, self.told.append)
+        self.lookout = CoexistenceWatcher(cluster, self.clock, self.told.append)
 
     async def someone_leads(self) -> None:
         lease = {
             "metadata": {"name": THEIRS, "namespace": "default"},
-            "spec": {"holderIdentity": "theirs", "renewTime": micro_timestamp(self.clock.now())},
+            "spec": {"holderIdentity": "theirs", "renewTime": format_micro_time(self.clock.now())},
         }
         await self.world.client.create(LEASES, lease)
 
@@ -72,7 +72,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 async def test_who_leads_is_told_once_and_who_has_stopped_is_told_to_have(scene: Scene) -> None:
     await scene.someone_leads()
-    await scene.lookout.first()
+    await scene.lookout.first_check()
     looking = asyncio.create_task(scene.lookout.run())
     told = {"MPIJob": "mpi-operator (Lease default/mpi-operator, held by theirs)"}
     assert scene.told == [told]
@@ -82,9 +82,9 @@ async def test_who_leads_is_told_once_and_who_has_stopped_is_told_to_have(scene:
         (await scene.world.client.list(LEASES)).items[0].metadata.key,
         {"spec": {"renewTime": "2030-01-01T00:00:00.000000Z"}},
     )
-    await scene.looks_after(LOOK_SECONDS)
+    await scene.looks_after(CHECK_SECONDS)
     assert scene.told == [told]
-    await scene.looks_after(LOOK_SECONDS)
+    await scene.looks_after(CHECK_SECONDS)
     assert scene.told == [told, {}]
 
     looking.cancel()
@@ -93,19 +93,19 @@ async def test_who_leads_is_told_once_and_who_has_stopped_is_told_to_have(scene:
 
 
 async def test_nobody_is_not_worth_a_word(scene: Scene) -> None:
-    await scene.lookout.first()
+    await scene.lookout.first_check()
     assert scene.told == []
 
 
 async def test_nothing_is_decided_before_a_look_was_answered(scene: Scene) -> None:
     await scene.someone_leads()
     scene.door.refuses = unavailable("the server is busy")
-    first = asyncio.create_task(scene.lookout.first())
+    first = asyncio.create_task(scene.lookout.first_check())
     await scene.looks_after(0)
     assert not first.done()
 
     scene.door.refuses = None
-    await scene.looks_after(AGAIN_SECONDS)
+    await scene.looks_after(RETRY_SECONDS)
     async with asyncio.timeout(60):
         await first
     assert [list(told) for told in scene.told] == [["MPIJob"]]
@@ -113,5 +113,5 @@ async def test_nothing_is_decided_before_a_look_was_answered(scene: Scene) -> No
 
 async def test_who_may_not_look_goes_on_without(scene: Scene) -> None:
     scene.door.refuses = Forbidden({"code": 403, "reason": "Forbidden", "message": "not for you"})
-    await scene.lookout.first()
+    await scene.lookout.first_check()
     assert scene.told == []

@@ -8,31 +8,35 @@ from typing import Any
 
 import pytest
 
-from bench.support.shelves import NODES, TFJOBS, Shelves, a_job, a_node
-from tarragon.base.clock import ManualClock
+from bench.support.shelves import NODES, TFJOBS, DictCluster, a_job, a_node
+from tarragon.base.clock import FakeClock
 from tarragon.kube.meta import Key
-from tarragon.operator.metrics.meter import Unmeasured
-from tarragon.operator.scheduler.admission.writer import CODES_AT_ONCE, RETELL_SECONDS, RETOLD_AT_ONCE
-from tarragon.operator.scheduler.cycle import Admitter, Conduct
+from tarragon.operator.metrics.meter import NoMeter
+from tarragon.operator.scheduler.admission.writer import (
+    MAX_MESSAGE_UPDATES,
+    MAX_NEW_WAITS_PER_CYCLE,
+    MESSAGE_UPDATE_SECONDS,
+)
+from tarragon.operator.scheduler.cycle import AdmissionConfig, GangScheduler
 from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
     NEVER_FITS,
-    NODES_AWAY,
+    NODES_UNAVAILABLE,
     QUOTA_EXCEEDED,
     RESOURCES_RELEASING,
     Decision,
-    Wait,
+    Defer,
 )
-from tarragon.scheduling.api.snapshot import Gang, Snapshot
+from tarragon.scheduling.api.snapshot import Snapshot, WaitingGang
 from tarragon.scheduling.state.memory import Memory
 
 
-class Counting(Unmeasured):
+class Counting(NoMeter):
     def __init__(self) -> None:
         self.codes: Counter[str] = Counter()
 
-    def told(self, decision: str, code: str) -> None:
+    def decision_written(self, decision: str, code: str) -> None:
         assert decision == "wait"
         self.codes[code] += 1
 
@@ -41,20 +45,20 @@ class Queue:
     """Jobs that wait, and a policy that says of each what the test wants."""
 
     def __init__(self, jobs: int = 1) -> None:
-        self.clock = ManualClock()
-        self.shelves = Shelves(self.clock)
+        self.clock = FakeClock()
+        self.shelves = DictCluster(self.clock)
         self.counted = Counting()
         self.pause: float | None = None
-        self.said: Callable[[int, Gang], tuple[str, str]] = lambda *_: (INSUFFICIENT_RESOURCES, "needs 2 more")
+        self.said: Callable[[int, WaitingGang], tuple[str, str]] = lambda *_: (INSUFFICIENT_RESOURCES, "needs 2 more")
         self.shelves.put(NODES, a_node("n"))
         for number in range(jobs):
             self.shelves.put(TFJOBS, a_job(f"job-{number:04}", workers=1))
-        conduct = Conduct(meter=self.counted)
-        world = self.shelves.world()
-        self.admitter = Admitter(self.shelves, self.clock, world, self._policy, conduct)  # type: ignore[arg-type]
+        conduct = AdmissionConfig(meter=self.counted)
+        world = self.shelves.new_informers()
+        self.admitter = GangScheduler(self.shelves, self.clock, world, self._policy, conduct)  # type: ignore[arg-type]
 
     def _policy(self, snapshot: Snapshot, _: Memory) -> Sequence[Decision]:
-        return [Wait(gang.name, *self.said(place, gang)) for place, gang in enumerate(snapshot.waiting)]
+        return [Defer(gang.name, *self.said(place, gang)) for place, gang in enumerate(snapshot.waiting)]
 
     def all_say(self, code: str, message: str = "in other words") -> None:
         self.said = lambda *_: (code, message)
@@ -62,7 +66,7 @@ class Queue:
     async def round(self) -> list[str]:
         """The jobs that it wrote."""
         before = len(self.shelves.patched)
-        self.pause = await self.admitter.round()
+        self.pause = await self.admitter.run_cycle()
         return self.shelves.patched[before:]
 
     async def all_told(self) -> None:
@@ -91,13 +95,13 @@ async def test_what_was_not_due_is_decided_about_again_after_ten_seconds() -> No
     queue = Queue()
     await queue.all_told()
     queue.all_say(BEHIND_OTHERS)
-    assert (await queue.round(), queue.pause) == ([], RETELL_SECONDS)
-    queue.clock.advance(RETELL_SECONDS)
+    assert (await queue.round(), queue.pause) == ([], MESSAGE_UPDATE_SECONDS)
+    queue.clock.advance(MESSAGE_UPDATE_SECONDS)
     assert (await queue.round(), queue.pause) == (["job-0000"], None)
     assert queue.code() == BEHIND_OTHERS
 
 
-@pytest.mark.parametrize("code", [RESOURCES_RELEASING, NEVER_FITS, NODES_AWAY, QUOTA_EXCEEDED])
+@pytest.mark.parametrize("code", [RESOURCES_RELEASING, NEVER_FITS, NODES_UNAVAILABLE, QUOTA_EXCEEDED])
 async def test_any_other_code_is_told_at_once(code: str) -> None:
     queue = Queue()
     await queue.all_told()
@@ -111,16 +115,16 @@ async def test_any_other_code_is_told_at_once(code: str) -> None:
 async def test_of_other_words_the_first_in_the_queue_and_those_told_longest_ago_are_told() -> None:
     queue = Queue(120)
     await queue.all_told()
-    queue.clock.advance(RETELL_SECONDS)
+    queue.clock.advance(MESSAGE_UPDATE_SECONDS)
     queue.said = lambda place, _: (INSUFFICIENT_RESOURCES, "in other words" if place >= 60 else "needs 2 more")
     later = await queue.round()
     assert later == [f"job-{number:04}" for number in range(60, 110)]
-    queue.clock.advance(RETELL_SECONDS)
+    queue.clock.advance(MESSAGE_UPDATE_SECONDS)
     queue.all_say(INSUFFICIENT_RESOURCES, "in third words")
-    first = range(RETOLD_AT_ONCE)
-    oldest = range(RETOLD_AT_ONCE, 2 * RETOLD_AT_ONCE)
+    first = range(MAX_MESSAGE_UPDATES)
+    oldest = range(MAX_MESSAGE_UPDATES, 2 * MAX_MESSAGE_UPDATES)
     assert await queue.round() == [f"job-{number:04}" for number in (*first, *oldest)]
-    queue.clock.advance(RETELL_SECONDS)
+    queue.clock.advance(MESSAGE_UPDATE_SECONDS)
     queue.all_say(INSUFFICIENT_RESOURCES, "in fourth words")
     # Ten at the end of the first sixty, and the ten at the end of all, were told before anybody else.
     oldest_now = [*range(50, 60), *range(110, 120), *range(60, 65)]
@@ -130,20 +134,20 @@ async def test_of_other_words_the_first_in_the_queue_and_those_told_longest_ago_
 async def test_no_more_words_are_told_between_two_budgets() -> None:
     queue = Queue(120)
     await queue.all_told()
-    queue.clock.advance(RETELL_SECONDS)
+    queue.clock.advance(MESSAGE_UPDATE_SECONDS)
     written = []
     for half_second in range(20):
         queue.all_say(INSUFFICIENT_RESOURCES, f"needs {half_second} more")
         written.append(len(await queue.round()))
-        queue.clock.advance(RETELL_SECONDS / 20)
-    assert written == [2 * RETOLD_AT_ONCE] + [0] * 19
+        queue.clock.advance(MESSAGE_UPDATE_SECONDS / 20)
+    assert written == [2 * MAX_MESSAGE_UPDATES] + [0] * 19
 
 
 async def test_thousands_of_codes_are_told_some_hundreds_a_round_in_the_order_of_the_queue() -> None:
-    queue = Queue(CODES_AT_ONCE + 100)
-    names = [f"job-{number:04}" for number in range(CODES_AT_ONCE + 100)]
-    assert (await queue.round(), queue.pause) == (names[:CODES_AT_ONCE], 0.0)
-    assert (await queue.round(), queue.pause) == (names[CODES_AT_ONCE:], None)
+    queue = Queue(MAX_NEW_WAITS_PER_CYCLE + 100)
+    names = [f"job-{number:04}" for number in range(MAX_NEW_WAITS_PER_CYCLE + 100)]
+    assert (await queue.round(), queue.pause) == (names[:MAX_NEW_WAITS_PER_CYCLE], 0.0)
+    assert (await queue.round(), queue.pause) == (names[MAX_NEW_WAITS_PER_CYCLE:], None)
 
 
 async def test_a_job_that_was_made_anew_under_its_name_is_told_its_first_words_at_once() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from tarragon.kube.codec import timestamp
+from tarragon.kube.codec import format_time
 from tests.plan.world import START, World, manifest
 
 MISSING = 'rpc error: code = NotFound desc = failed to pull and unpack image "train:2": not found'
@@ -33,7 +33,7 @@ def reports(world: World, index: int, status: dict[str, Any]) -> None:
 
 
 def unready(kind: str, at: dt.datetime = START, **more: str) -> dict[str, Any]:
-    return {"type": kind, "status": "False", "lastTransitionTime": timestamp(at), **more}
+    return {"type": kind, "status": "False", "lastTransitionTime": format_time(at), **more}
 
 
 def told(world: World) -> tuple[str, str]:

@@ -6,8 +6,14 @@ from typing import Any
 
 import yaml
 
-from tarragon.plan.objects.accelerators import Accelerator, ControllerConfig, HostVolume, equipped, read
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.objects.accelerators import (
+    Accelerator,
+    ControllerConfig,
+    HostVolume,
+    decode_controller_config,
+    with_accelerators,
+)
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.plan.world import World, manifest
 
 GPU = "alpha.kubernetes.io/nvidia-gpu"
@@ -40,7 +46,7 @@ def main(spec: Any) -> dict[str, Any]:
 
 def test_who_asks_for_one_gets_its_volumes_and_its_variables() -> None:
     for resources in ({"limits": {GPU: 1}}, {"requests": {GPU: 1}}):
-        found = equipped(pod(resources), "tensorflow", {GPU: NVIDIA})
+        found = with_accelerators(pod(resources), "tensorflow", {GPU: NVIDIA})
 
         assert found["volumes"] == [{"name": "lib", "hostPath": {"path": LIBRARY.host_path}}]
         assert main(found)["volumeMounts"] == [{"name": "lib", "mountPath": LIBRARY.mount_path}]
@@ -49,7 +55,7 @@ def test_who_asks_for_one_gets_its_volumes_and_its_variables() -> None:
 
 
 def test_who_asks_for_none_gets_nothing_whatever_its_sidecars_ask_for() -> None:
-    assert equipped(pod({"limits": {"cpu": 1}}), "tensorflow", {GPU: NVIDIA}) == pod({"limits": {"cpu": 1}})
+    assert with_accelerators(pod({"limits": {"cpu": 1}}), "tensorflow", {GPU: NVIDIA}) == pod({"limits": {"cpu": 1}})
 
 
 def test_what_the_job_brings_itself_stays_as_it_is() -> None:
@@ -60,21 +66,23 @@ def test_what_the_job_brings_itself_stays_as_it_is() -> None:
     }
     spec = pod({"limits": {GPU: 1}}, **own)
 
-    assert equipped(spec, "tensorflow", {GPU: NVIDIA}) == spec
+    assert with_accelerators(spec, "tensorflow", {GPU: NVIDIA}) == spec
 
 
 def test_the_same_volume_is_used_again_and_another_one_of_its_name_is_left_alone() -> None:
     same = [{"name": "lib", "hostPath": {"path": LIBRARY.host_path, "type": "Directory"}}]
-    assert equipped(pod({"limits": {GPU: 1}}, volumes=same), "tensorflow", {GPU: NVIDIA})["volumes"] == same
+    assert with_accelerators(pod({"limits": {GPU: 1}}, volumes=same), "tensorflow", {GPU: NVIDIA})["volumes"] == same
 
     other = [{"name": "lib", "emptyDir": {}}]
-    found = equipped(pod({"limits": {GPU: 1}}, volumes=other), "tensorflow", {GPU: NVIDIA})
+    found = with_accelerators(pod({"limits": {GPU: 1}}, volumes=other), "tensorflow", {GPU: NVIDIA})
     assert [volume["name"] for volume in found["volumes"]] == ["lib", "lib-accelerator"]
     assert main(found)["volumeMounts"] == [{"name": "lib-accelerator", "mountPath": LIBRARY.mount_path}]
 
 
 def test_two_accelerators_that_bring_the_same_bring_it_once() -> None:
-    found = equipped(pod({"limits": {GPU: 1, "amd.com/gpu": 1}}), "tensorflow", {GPU: NVIDIA, "amd.com/gpu": NVIDIA})
+    found = with_accelerators(
+        pod({"limits": {GPU: 1, "amd.com/gpu": 1}}), "tensorflow", {GPU: NVIDIA, "amd.com/gpu": NVIDIA}
+    )
 
     assert len(found["volumes"]) == len(main(found)["volumeMounts"]) == len(main(found)["env"]) == 1
 
@@ -90,7 +98,7 @@ def test_every_generation_has_them() -> None:
         "spec": {"replicaSpecs": [{"tfReplicaType": "MASTER", "template": {"spec": {"containers": [container]}}}]},
     }
     for each in (job, listed):
-        world = World(each, Settings(accelerators={GPU: NVIDIA}))
+        world = World(each, OperatorSettings(accelerators={GPU: NVIDIA}))
         world.settle()
         world.admit()
         world.settle()
@@ -100,12 +108,12 @@ def test_every_generation_has_them() -> None:
 
 
 def test_the_file_of_2017_is_read_as_it_is() -> None:
-    config = read(yaml.safe_load(FILE))
+    config = decode_controller_config(yaml.safe_load(FILE))
 
     assert config.accelerators == {GPU: NVIDIA}
     assert config.problems == []
     assert [warning.path for warning in config.warnings] == ["grpcServerFilePath"]
-    assert read(None) == ControllerConfig()
+    assert decode_controller_config(None) == ControllerConfig()
 
 
 def test_every_slip_is_told_with_its_place() -> None:
@@ -121,7 +129,7 @@ accelerators:
       - N=1
   amd.com/gpu: 3
 """
-    told = [str(problem) for problem in read(yaml.safe_load(broken)).problems]
+    told = [str(problem) for problem in decode_controller_config(yaml.safe_load(broken)).problems]
 
     assert told == [
         "accelerator: is not a known field; did you mean accelerators?",

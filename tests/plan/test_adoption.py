@@ -13,13 +13,19 @@ from hypothesis import strategies as st
 
 from tarragon.base.resources import PODS
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType
-from tarragon.job.status import NOWHERE, Admission
-from tarragon.kube.codec import decode, encode, timestamp
+from tarragon.job.status import UNASSIGNED, Admission
+from tarragon.kube.codec import decode, encode, format_time
 from tarragon.kube.core import Pod
-from tarragon.plan.input.decode_and_validate import intake
-from tarragon.plan.objects.settings import Settings
-from tarragon.plan.reconcile.adoption import Remains, housed, is_nowhere, rebuilt, remains
-from tarragon.plan.view.actions import Step
+from tarragon.plan.input.decode_and_validate import decode_and_validate
+from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.plan.reconcile.adoption import (
+    LivePods,
+    find_live_pods,
+    has_unassigned_replicas,
+    rebuild_admission,
+    with_bound_nodes,
+)
+from tarragon.plan.view.actions import Actions
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.policies.fifo import fifo
 from tests.plan.world import START, World, manifest
@@ -33,13 +39,13 @@ THEIRS = {
 }
 
 
-def foreign(replicas: Mapping[str, int] | None = None, settings: Settings | None = None, **spec: Any) -> World:
+def foreign(replicas: Mapping[str, int] | None = None, settings: OperatorSettings | None = None, **spec: Any) -> World:
     """As training-operator has it: conditions of its own, a pod and a service of each replica, no word of ours."""
     world = World(manifest(replicas or {"PS": 1, "Worker": 2}, **spec), settings)
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "dist", "uid": "job-1", "controller": True}
     for name, node in PLACES.items():
         metadata = {"name": name, "namespace": "n1", "labels": THEIRS, "ownerReferences": [owner], "uid": f"u-{name}",
-                    "resourceVersion": "1", "creationTimestamp": timestamp(START)}  # fmt: skip
+                    "resourceVersion": "1", "creationTimestamp": format_time(START)}  # fmt: skip
         container = {"name": "tensorflow", "image": "train"}
         spec_of_pod = {"containers": [container], "nodeName": node, "restartPolicy": "Never"}
         world.pods[name] = {"metadata": metadata, "spec": spec_of_pod, "status": {"phase": "Running"}}
@@ -63,20 +69,20 @@ def ask(world: World) -> None:
     world.patch_job({"metadata": {"annotations": {ADOPT_ANNOTATION: "true"}}})
 
 
-def found(world: World) -> Remains:
+def found(world: World) -> LivePods:
     """As the scheduler sees it."""
-    taken = intake(world.framework, world.job)
+    taken = decode_and_validate(world.framework, world.job)
     assert taken.job is not None
     assert taken.dialect is not None
     pods = [decode(encode(pod), Pod) for pod in world.pods.values()]
-    return remains(taken.dialect, taken.job, world.status, pods)
+    return find_live_pods(taken.dialect, taken.job, world.status, pods)
 
 
 def rebuild(world: World) -> Admission:
     """What the scheduler writes about such a job."""
-    taken = intake(world.framework, world.job)
+    taken = decode_and_validate(world.framework, world.job)
     assert taken.job is not None
-    admission = rebuilt(found(world), taken.job.wished(), taken.job.wished(), world.now)
+    admission = rebuild_admission(found(world), taken.job.requested_size(), taken.job.requested_size(), world.now)
     assert admission is not None
     world.write_admission(admission)
     return admission
@@ -91,7 +97,7 @@ def test_a_job_that_another_operator_began_is_left_alone_until_somebody_asks_tho
     step = world.decide()
 
     (event,) = step.events
-    assert step == Step(events=[event])
+    assert step == Actions(events=[event])
     assert event.message == (
         'left to the operator that started it; set the annotation tarragon.dev/adopt: "true" to hand it over'
     )
@@ -105,9 +111,9 @@ def test_either_a_status_or_pods_show_that_somebody_has_begun_it(what: str) -> N
     else:
         world.patch_job({"status": {"conditions": None, "startTime": None}})
 
-    assert world.decide().mark is None
-    world.settings = Settings(adopts=True)
-    assert world.decide().mark is not None
+    assert world.decide().metadata_patch is None
+    world.settings = OperatorSettings(adopts_jobs=True)
+    assert world.decide().metadata_patch is not None
 
 
 def test_a_job_that_is_over_and_was_never_ours_is_passed_over_in_silence() -> None:
@@ -122,7 +128,7 @@ def test_a_job_that_is_over_and_was_never_ours_is_passed_over_in_silence() -> No
 def test_the_empty_status_that_client_libraries_write_is_no_beginning(empty: dict[str, Any]) -> None:
     world = World({**manifest({"Worker": 1}), "status": empty})
 
-    assert world.decide().mark is not None
+    assert world.decide().metadata_patch is not None
 
 
 def test_a_job_that_is_taken_over_keeps_its_pods_services_conditions_and_times() -> None:
@@ -144,7 +150,7 @@ def test_a_job_that_is_taken_over_keeps_its_pods_services_conditions_and_times()
     assert world.job["status"]["startTime"] == "2026-11-20T08:00:00Z"
     running = world.status.condition("Running")
     assert running is not None
-    assert running.changed == dt.datetime(2026, 11, 20, 8, tzinfo=dt.UTC)
+    assert running.last_transition_time == dt.datetime(2026, 11, 20, 8, tzinfo=dt.UTC)
     assert world.tarragon["admission"]["nodes"] == {"PS": {"node-a": "0"}, "Worker": {"node-b": "0-1"}}
 
 
@@ -194,14 +200,14 @@ def test_a_gang_of_which_a_part_lives_keeps_that_and_gets_places_for_the_rest() 
     ask(world)
     world.settle()
     admission = rebuild(world)
-    assert admission.nodes == {Replica(PS, 0): "node-a", Replica(WORKER, 0): "node-b", Replica(WORKER, 1): NOWHERE}
+    assert admission.nodes == {Replica(PS, 0): "node-a", Replica(WORKER, 0): "node-b", Replica(WORKER, 1): UNASSIGNED}
     world.settle()
     assert not world.created
     admitted = world.status.condition("Admitted")
     assert admitted is not None
     assert admitted.message == "2 of 3 replicas are scheduled"
 
-    world.write_admission(Admission(queued=world.now, admitted=world.now, size=admission.size,
+    world.write_admission(Admission(queued_at=world.now, admitted_at=world.now, size=admission.size,
                                     nodes={**admission.nodes, Replica(WORKER, 1): "node-a"}))  # fmt: skip
     world.settle()
     assert world.created == Counter(["dist-worker-1"])
@@ -221,7 +227,7 @@ def test_a_pod_that_kube_scheduler_has_yet_to_bind_is_waited_for_and_stays_where
     assert uids(world) == before
 
     world.pods["dist-worker-1"]["spec"]["nodeName"] = "node-c"
-    world.write_admission(housed(admission, found(world)))
+    world.write_admission(with_bound_nodes(admission, found(world)))
     world.run()
     world.settle()
     assert uids(world) == before
@@ -260,10 +266,10 @@ def test_pods_whose_names_end_in_what_the_operator_of_2018_drew_at_random_are_ke
     owner = {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "name": "dist", "uid": "job-1", "controller": True}
     name = "dist-master-ab12-0-x9y8z"
     metadata = {"name": name, "namespace": "n1", "ownerReferences": [owner], "uid": "u-1", "resourceVersion": "1",
-                "creationTimestamp": timestamp(START)}  # fmt: skip
+                "creationTimestamp": format_time(START)}  # fmt: skip
     world.pods[name] = {"metadata": metadata, "spec": {**spec, "nodeName": "node-a"}, "status": {"phase": "Running"}}
     world.patch_job({"status": {"phase": "Running", "state": "Running", "replicaStatuses": []}})
-    assert world.decide().mark is None
+    assert world.decide().metadata_patch is None
 
     ask(world)
     world.settle()
@@ -288,7 +294,7 @@ def test_what_was_there_before_a_suspension_is_not_taken_for_what_is_to_run() ->
     world.settle()
     world.pods = left
 
-    assert not found(world).living
+    assert not found(world).live_nodes
     world.settle()
     assert not world.pods
 
@@ -301,24 +307,28 @@ replicas = st.builds(Replica, kinds, st.integers(0, 5))
 
 
 @st.composite
-def gangs(draw: st.DrawFn) -> tuple[Remains, dict[ReplicaType, int], dict[ReplicaType, int]]:
+def gangs(draw: st.DrawFn) -> tuple[LivePods, dict[ReplicaType, int], dict[ReplicaType, int]]:
     """What there is of one, with its least and its wish."""
     wish = {PS: draw(st.integers(0, 3)), WORKER: draw(st.integers(1, 6))}
     elastic = draw(st.booleans())
     least = {**wish, WORKER: draw(st.integers(1, wish[WORKER]))} if elastic else wish
-    living = draw(st.dictionaries(replicas, st.sampled_from([*NODES, NOWHERE])))
+    living = draw(st.dictionaries(replicas, st.sampled_from([*NODES, UNASSIGNED])))
     done = draw(st.dictionaries(replicas, st.sampled_from(NODES)))
-    return Remains(living=living, done={one: node for one, node in done.items() if one not in living}), least, wish
+    return (
+        LivePods(live_nodes=living, succeeded_nodes={one: node for one, node in done.items() if one not in living}),
+        least,
+        wish,
+    )
 
 
 @given(gangs())
 def test_who_lives_stays_and_who_is_missing_has_no_place(
-    gang: tuple[Remains, dict[ReplicaType, int], dict[ReplicaType, int]],
+    gang: tuple[LivePods, dict[ReplicaType, int], dict[ReplicaType, int]],
 ) -> None:
     remains_, least, wish = gang
-    admission = rebuilt(remains_, least, wish, START)
+    admission = rebuild_admission(remains_, least, wish, START)
 
-    if not remains_.living:
+    if not remains_.live_nodes:
         assert admission is None
         return
     assert admission is not None
@@ -326,24 +336,24 @@ def test_who_lives_stays_and_who_is_missing_has_no_place(
     assert Counter(replica.type for replica in admission.nodes) == Counter(admission.size)
     for replica, node in admission.nodes.items():
         assert replica.index < admission.size[replica.type]
-        assert node == {**remains_.done, **remains_.living}.get(replica, NOWHERE)
-    kept = {replica for replica in remains_.living if replica.index < wish[replica.type]}
+        assert node == {**remains_.succeeded_nodes, **remains_.live_nodes}.get(replica, UNASSIGNED)
+    kept = {replica for replica in remains_.live_nodes if replica.index < wish[replica.type]}
     assert kept <= admission.nodes.keys(), "nobody goes who is wished for"
-    assert housed(admission, remains_) == admission
-    assert is_nowhere(admission) == (NOWHERE in admission.nodes.values())
+    assert with_bound_nodes(admission, remains_) == admission
+    assert has_unassigned_replicas(admission) == (UNASSIGNED in admission.nodes.values())
 
 
 def demand(kind: ReplicaType, minimum: int, wish: int) -> Demand:
-    return Demand(type=kind, each={PODS: 1000}, minimum=minimum, wish=wish, eligible=frozenset(NODES))
+    return Demand(type=kind, resources={PODS: 1000}, minimum=minimum, requested=wish, eligible_nodes=frozenset(NODES))
 
 
 @given(gangs(), st.lists(st.integers(0, 6), min_size=3, max_size=3))
 def test_the_rest_of_a_gang_gets_places_that_are_free_or_none(
-    gang: tuple[Remains, dict[ReplicaType, int], dict[ReplicaType, int]], room: list[int]
+    gang: tuple[LivePods, dict[ReplicaType, int], dict[ReplicaType, int]], room: list[int]
 ) -> None:
     """With the policy that places it: whatever lives on a node, nothing is promised there beyond what is free."""
     remains_, least, wish = gang
-    admission = rebuilt(remains_, least, wish, START)
+    admission = rebuild_admission(remains_, least, wish, START)
     if admission is None:
         return
     free = dict(zip(NODES, room, strict=True))
@@ -355,13 +365,18 @@ def test_the_rest_of_a_gang_gets_places_that_are_free_or_none(
                 name="dist",
                 demands=[
                     Demand(
-                        type=kind, each={PODS: 1000}, minimum=least[kind], wish=wish[kind], eligible=frozenset(NODES)
+                        type=kind,
+                        resources={PODS: 1000},
+                        minimum=least[kind],
+                        requested=wish[kind],
+                        eligible_nodes=frozenset(NODES),
                     )
                     for kind in (PS, WORKER)
                 ],
                 nodes=admission.nodes,
-                elastic=least != wish,
-                homeless=frozenset(one for one, node in admission.nodes.items() if node == NOWHERE) - remains_.unbound,
+                is_elastic=least != wish,
+                displaced=frozenset(one for one, node in admission.nodes.items() if node == UNASSIGNED)
+                - remains_.unbound,
             )
         ],
     )
@@ -369,7 +384,7 @@ def test_the_rest_of_a_gang_gets_places_that_are_free_or_none(
     after = {one: node for decision in afresh(fifo)(snapshot) for one, node in getattr(decision, "nodes", {}).items()}
 
     for replica, node in admission.nodes.items():
-        assert node in {NOWHERE, after.get(replica, node)}, "nobody moves who has a place"
-    added = Counter(node for one, node in after.items() if node != NOWHERE and admission.nodes.get(one) != node)
+        assert node in {UNASSIGNED, after.get(replica, node)}, "nobody moves who has a place"
+    added = Counter(node for one, node in after.items() if node != UNASSIGNED and admission.nodes.get(one) != node)
     assert all(number <= free[node] for node, number in added.items())
-    assert not remains_.unbound & {one for one, node in after.items() if node != NOWHERE}
+    assert not remains_.unbound & {one for one, node in after.items() if node != UNASSIGNED}

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from tarragon.base.quantity import milli
+from tarragon.base.quantity import parse_milli
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
 from tarragon.kube.core import Node
 from tarragon.plan.nodes.capacity import eligible_nodes, node_capacity, pod_spec, template_request
-from tarragon.plan.nodes.predicates import refusal
+from tarragon.plan.nodes.predicates import infeasible_reason
 
 
 def container(requests: dict[str, Any] | None = None, limits: dict[str, Any] | None = None, **fields: Any) -> Any:
@@ -35,7 +35,7 @@ def node(name: str = "a", *, labels: dict[str, str] | None = None, ready: str = 
 
 
 def reason(spec: dict[str, Any], found: Node) -> str | None:
-    return refusal(pod_spec({"spec": spec}), found)
+    return infeasible_reason(pod_spec({"spec": spec}), found)
 
 
 def affinity(*expressions: dict[str, Any], fields: list[dict[str, Any]] | None = None) -> dict[str, Any]:
@@ -47,20 +47,23 @@ def affinity(*expressions: dict[str, Any], fields: list[dict[str, Any]] | None =
 def test_containers_that_run_together_add_up() -> None:
     assert request(container({"cpu": "500m", "memory": "1Gi"}), container({"cpu": 1})) == {
         CPU: 1500,
-        MEMORY: milli("1Gi"),
+        MEMORY: parse_milli("1Gi"),
     }
 
 
 def test_a_limit_stands_for_a_request_that_is_missing() -> None:
     limits = {"cpu": "4", "memory": "8Gi", NVIDIA_GPU: 2}
 
-    assert request(container({"cpu": "1"}, limits)) == {CPU: 1000, MEMORY: milli("8Gi"), NVIDIA_GPU: 2000}
+    assert request(container({"cpu": "1"}, limits)) == {CPU: 1000, MEMORY: parse_milli("8Gi"), NVIDIA_GPU: 2000}
 
 
 def test_what_runs_before_counts_only_where_it_needs_more() -> None:
     init = [container({"cpu": 3, "memory": "1Gi"}), container({"cpu": 1, "memory": "3Gi"})]
 
-    assert request(container({"cpu": 2, "memory": "2Gi"}), initContainers=init) == {CPU: 3000, MEMORY: milli("3Gi")}
+    assert request(container({"cpu": 2, "memory": "2Gi"}), initContainers=init) == {
+        CPU: 3000,
+        MEMORY: parse_milli("3Gi"),
+    }
 
 
 def test_a_sidecar_adds_up_with_the_rest_and_with_what_starts_after_it() -> None:
@@ -195,7 +198,7 @@ def test_numbers_in_labels_are_read_as_kubernetes_reads_them() -> None:
 def test_what_is_limited_for_a_whole_pod_counts_where_no_container_asks() -> None:
     limits = {"limits": {"cpu": 4, "memory": "1Gi"}}
 
-    assert request(container({"cpu": 1}), resources=limits) == {CPU: 1000, MEMORY: milli("1Gi")}
+    assert request(container({"cpu": 1}), resources=limits) == {CPU: 1000, MEMORY: parse_milli("1Gi")}
 
 
 def test_only_cpu_comes_in_parts() -> None:

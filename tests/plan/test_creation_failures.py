@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.status import Admission, Obstacle, Retry, Wait
-from tarragon.kube.codec import timestamp
-from tarragon.plan.view.actions import REFUSED, Refusal
+from tarragon.job.status import Admission, AdmissionBackoff, Blocker, WaitReason
+from tarragon.kube.codec import format_time
+from tarragon.plan.view.actions import REFUSED, RejectedCreate
 from tests.plan.world import START, World, is_idle, manifest
 
 QUOTA = 'pods "dist-worker-1" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2'
@@ -25,7 +25,7 @@ def admitted(**replicas: int) -> World:
 
 def refuse(world: World, seconds: float = 1.0) -> None:
     """The server says no to what is missing; it is to be tried again after so many seconds."""
-    world.refusal = Refusal(reason=REFUSED, message=QUOTA, again=world.now + dt.timedelta(seconds=seconds))
+    world.refusal = RejectedCreate(reason=REFUSED, message=QUOTA, retry_at=world.now + dt.timedelta(seconds=seconds))
 
 
 def half_made() -> World:
@@ -54,7 +54,7 @@ def test_nothing_is_made_before_it_is_time_to_try_again() -> None:
     step = world.settle()
 
     assert "dist-worker-1" not in world.pods
-    assert step.wake_at == world.now + dt.timedelta(seconds=1)
+    assert step.requeue_at == world.now + dt.timedelta(seconds=1)
 
     world.pass_time(1)
     assert [create.body["metadata"]["name"] for create in world.decide().creates] == ["dist-worker-1"]
@@ -62,12 +62,12 @@ def test_nothing_is_made_before_it_is_time_to_try_again() -> None:
 
 def test_whoever_was_refused_is_made_one_by_one() -> None:
     world = admitted()
-    assert [create.alone for create in world.decide().creates] == [False] * 3
+    assert [create.is_sequential for create in world.decide().creates] == [False] * 3
 
     refuse(world)
     world.settle()
     world.refusal = None
-    assert [create.alone for create in world.decide().creates] == [True] * 3
+    assert [create.is_sequential for create in world.decide().creates] == [True] * 3
 
 
 def test_the_workers_that_an_elastic_job_can_do_without_are_made_one_by_one() -> None:
@@ -77,7 +77,7 @@ def test_the_workers_that_an_elastic_job_can_do_without_are_made_one_by_one() ->
     world.admit()
     world.step()
 
-    assert [create.alone for create in world.decide().creates] == [False, False, False, True, True]
+    assert [create.is_sequential for create in world.decide().creates] == [False, False, False, True, True]
 
 
 def test_it_is_on_record_since_when_however_often_it_is_refused() -> None:
@@ -87,7 +87,7 @@ def test_it_is_on_record_since_when_however_often_it_is_refused() -> None:
     refuse(world, 30)
     world.settle()
 
-    assert world.status.obstacle == Obstacle(since=START, reason="Refused", message=QUOTA)
+    assert world.status.blocker == Blocker(since=START, reason="Refused", message=QUOTA)
 
 
 def test_an_operator_that_knows_nothing_of_the_refusal_keeps_the_record_and_tries_once() -> None:
@@ -97,7 +97,7 @@ def test_an_operator_that_knows_nothing_of_the_refusal_keeps_the_record_and_trie
     world.refusal = None
 
     step = world.decide()
-    assert step.status is None
+    assert step.status_patch is None
     assert [create.body["metadata"]["name"] for create in step.creates] == ["dist-worker-1"]
 
 
@@ -108,7 +108,7 @@ def test_once_all_pods_are_there_nothing_is_left_of_it() -> None:
     world.refusal = None
     world.settle()
 
-    assert world.status.obstacle is None
+    assert world.status.blocker is None
     assert "Blocked" not in world.conditions()
 
 
@@ -119,7 +119,7 @@ def test_a_gang_that_lost_its_places_sends_its_pods_away_and_waits_with_the_word
     world.settle()
 
     assert world.pods == {}
-    assert (world.status.obstacle, world.status.started) == (None, None)
+    assert (world.status.blocker, world.status.start_time) == (None, None)
     waits = world.status.condition("Admitted")
     assert waits is not None
     assert (waits.is_true, waits.reason, waits.message) == (False, "Refused", QUOTA)
@@ -129,8 +129,8 @@ def test_a_gang_that_lost_its_places_sends_its_pods_away_and_waits_with_the_word
 def test_a_gang_that_rests_says_until_when() -> None:
     world = half_made()
     world.settle()
-    retry = Retry(count=1, after=world.now + dt.timedelta(seconds=60))
-    world.write_admission(Admission(queued=world.now, wait=Wait(code="Refused", message=QUOTA), retry=retry))
+    retry = AdmissionBackoff(attempts=1, not_before=world.now + dt.timedelta(seconds=60))
+    world.write_admission(Admission(queued_at=world.now, wait=WaitReason(code="Refused", message=QUOTA), backoff=retry))
     world.settle()
     waits = world.status.condition("Admitted")
 
@@ -146,9 +146,9 @@ def test_a_gang_whose_name_somebody_has_is_not_begun() -> None:
     step = world.settle()
 
     assert world.own_pods() == {}
-    assert world.status.obstacle is not None
-    assert world.status.obstacle.reason == "NameTaken"
-    assert step.wake_at == world.now + dt.timedelta(seconds=5)
+    assert world.status.blocker is not None
+    assert world.status.blocker.reason == "NameTaken"
+    assert step.requeue_at == world.now + dt.timedelta(seconds=5)
 
 
 @pytest.mark.parametrize("end", ["suspended", "succeeded"])
@@ -162,7 +162,7 @@ def test_neither_a_suspended_nor_an_ended_job_is_blocked(end: str) -> None:
         world.exit("dist-worker-0", 0)
     world.settle()
 
-    assert world.status.obstacle is None
+    assert world.status.blocker is None
     assert "Blocked" not in world.conditions()
 
 
@@ -175,12 +175,12 @@ def test_what_kube_scheduler_says_of_a_pod_it_cannot_bind_is_told() -> None:
         "status": "False",
         "reason": "Unschedulable",
         "message": "0/1 nodes are available: 1 Insufficient cpu.",
-        "lastTransitionTime": timestamp(world.now),
+        "lastTransitionTime": format_time(world.now),
     }
     world.pods["dist-worker-0"]["status"] = {"phase": "Pending", "conditions": [unscheduled]}
     world.settle()
 
-    assert world.status.obstacle == Obstacle(
+    assert world.status.blocker == Blocker(
         since=START,
         reason="Unschedulable",
         message="pod dist-worker-0 can't be bound: 0/1 nodes are available: 1 Insufficient cpu.",
@@ -197,12 +197,12 @@ def test_a_node_that_takes_a_pod_at_no_try_is_an_obstacle_until_it_does() -> Non
         world.pass_time(10)
         world.settle()
 
-    assert world.status.obstacle == Obstacle(
+    assert world.status.blocker == Blocker(
         since=START + dt.timedelta(seconds=1), reason="NodeFull", message="node node-a rejected worker-0: OutOfcpu"
     )
     world.run()
     world.settle()
-    assert world.status.obstacle is None
+    assert world.status.blocker is None
 
 
 def test_an_obstacle_of_an_earlier_admission_does_not_count_against_the_new_places() -> None:
@@ -213,5 +213,5 @@ def test_an_obstacle_of_an_earlier_admission_does_not_count_against_the_new_plac
     refuse(world)
     world.settle()
 
-    assert world.status.obstacle is not None
-    assert world.status.obstacle.since == world.now
+    assert world.status.blocker is not None
+    assert world.status.blocker.since == world.now

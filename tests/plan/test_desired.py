@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.plan.world import World, manifest
 
 
-def made(job: dict[str, Any], settings: Settings | None = None) -> World:
+def made(job: dict[str, Any], settings: OperatorSettings | None = None) -> World:
     world = World(job, settings)
     world.settle()
     world.admit()
@@ -155,7 +155,7 @@ def test_the_nested_generation_tells_the_main_container_only_and_the_flat_one_al
 
 
 def test_the_cluster_s_domain_is_a_setting() -> None:
-    world = made(manifest({"Worker": 2}), Settings(cluster_domain="cluster.local"))
+    world = made(manifest({"Worker": 2}), OperatorSettings(cluster_domain="cluster.local"))
 
     assert "dist-worker-1.n1.svc.cluster.local:2222" in main(world, "dist-worker-0")["env"][0]["value"]
 

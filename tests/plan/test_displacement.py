@@ -7,25 +7,32 @@ from typing import Any
 
 import pytest
 
-from tarragon.base.times import LAST
+from tarragon.base.times import MAX_TIME
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.job.status import Admission, JobStatus, RestartRecord
-from tarragon.kube.codec import decode, encode, timestamp
+from tarragon.kube.codec import decode, encode, format_time
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import Key
-from tarragon.plan.input.decode_and_validate import intake
-from tarragon.plan.lifecycle.displacement import Doors, Household, closed, given_up_at, homeless, shunned
-from tarragon.plan.lifecycle.start_timeout import MOST_MOVES, moved
+from tarragon.plan.input.decode_and_validate import decode_and_validate
+from tarragon.plan.lifecycle.displacement import (
+    AdmittedGang,
+    NodeFilter,
+    avoided_nodes,
+    displaced_replicas,
+    next_displacement_at,
+    replicas_on_rejecting_nodes,
+)
+from tarragon.plan.lifecycle.start_timeout import MAX_MOVES, record_move
 from tests.plan.world import START, World, manifest
 
 WORKER = ReplicaType.WORKER
 FIRST, SECOND = Replica(WORKER, 0), Replica(WORKER, 1)
-REFUSED = RestartRecord(count=1, disruptions=1, reason="OutOfcpu", at=START, refused_by="a")
+REFUSED = RestartRecord(pod_restarts=1, disruptions=1, reason="OutOfcpu", ended_at=START, rejected_by_node="a")
 
 
 def node(name: str, *, ready: str = "True", since: dt.datetime = START, **spec: Any) -> tuple[Key, Node]:
-    conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": timestamp(since)}]
+    conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": format_time(since)}]
     body = {"metadata": {"name": name}, "spec": spec, "status": {"conditions": conditions}}
     return Key("", name), decode(encode(body), Node)
 
@@ -37,17 +44,17 @@ def living(on: str) -> Pod:
 def job(**spec: Any) -> TrainingJob:
     body = manifest({"Worker": 2})
     body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"] |= spec
-    found = intake(FRAMEWORKS[0], body).job
+    found = decode_and_validate(FRAMEWORKS[0], body).job
     assert found is not None
     return found
 
 
-def house(*nodes: tuple[Key, Node], pods: Any = None, status: JobStatus | None = None, **spec: Any) -> Household:
+def house(*nodes: tuple[Key, Node], pods: Any = None, status: JobStatus | None = None, **spec: Any) -> AdmittedGang:
     """Worker 0 has its place on `a`, worker 1 on `b`; both run if nothing else is said."""
-    return Household(
+    return AdmittedGang(
         job=job(**spec),
         status=status or JobStatus(),
-        admission=Admission(queued=START, admitted=START, size={WORKER: 2}, nodes={FIRST: "a", SECOND: "b"}),
+        admission=Admission(queued_at=START, admitted_at=START, size={WORKER: 2}, nodes={FIRST: "a", SECOND: "b"}),
         pods={FIRST: living("a"), SECOND: living("b")} if pods is None else pods,
         nodes=dict(nodes),
     )
@@ -60,21 +67,21 @@ def after(seconds: float) -> dt.datetime:
 def test_whoever_runs_stays_where_it_is_cordoned_or_tainted_or_not() -> None:
     taints = [{"key": "k", "effect": "NoSchedule"}]
 
-    assert not homeless(house(node("a", unschedulable=True), node("b", taints=taints)), START)
+    assert not displaced_replicas(house(node("a", unschedulable=True), node("b", taints=taints)), START)
 
 
 def test_whoever_has_no_pod_needs_a_node_that_would_take_it() -> None:
-    assert homeless(house(node("a", unschedulable=True), node("b"), pods={}), START) == {FIRST}
+    assert displaced_replicas(house(node("a", unschedulable=True), node("b"), pods={}), START) == {FIRST}
 
 
 def test_whoever_has_finished_needs_none() -> None:
-    status = JobStatus(finished=frozenset({FIRST}))
+    status = JobStatus(succeeded_replicas=frozenset({FIRST}))
 
-    assert not homeless(house(node("b"), pods={}, status=status), START)
+    assert not displaced_replicas(house(node("b"), pods={}, status=status), START)
 
 
 def test_a_node_that_is_gone_takes_its_replicas_along() -> None:
-    assert homeless(house(node("b")), START) == {FIRST}
+    assert displaced_replicas(house(node("b")), START) == {FIRST}
 
 
 @pytest.mark.parametrize(("seconds", "given_up"), [(359, frozenset()), (360, {FIRST})])
@@ -83,39 +90,41 @@ def test_a_node_that_is_not_ready_is_waited_for_a_minute_longer_than_kubernetes_
 ) -> None:
     found = house(node("a", ready="Unknown"), node("b"))
 
-    assert homeless(found, after(seconds)) == given_up
-    assert given_up_at(found, after(1)) == after(360)
+    assert displaced_replicas(found, after(seconds)) == given_up
+    assert next_displacement_at(found, after(1)) == after(360)
 
 
 def test_pods_that_say_themselves_how_long_they_stay_are_taken_at_their_word() -> None:
     kept = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
     nodes = node("a", ready="Unknown"), node("b")
 
-    assert given_up_at(house(*nodes, tolerations=[{**kept, "tolerationSeconds": 3600}]), START) == after(3660)
-    assert given_up_at(house(*nodes, tolerations=[kept]), START) is None
-    assert not homeless(house(*nodes, tolerations=[kept]), after(10**6))
+    assert next_displacement_at(house(*nodes, tolerations=[{**kept, "tolerationSeconds": 3600}]), START) == after(3660)
+    assert next_displacement_at(house(*nodes, tolerations=[kept]), START) is None
+    assert not displaced_replicas(house(*nodes, tolerations=[kept]), after(10**6))
 
 
 def test_pods_that_stay_longer_than_the_calendar_goes_stay_for_good() -> None:
     kept = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
     found = house(node("a", ready="Unknown"), node("b"), tolerations=[{**kept, "tolerationSeconds": 2**63 - 1}])
 
-    assert not homeless(found, after(10**6))
-    assert given_up_at(found, START) == LAST
+    assert not displaced_replicas(found, after(10**6))
+    assert next_displacement_at(found, START) == MAX_TIME
 
 
 def test_a_node_that_has_sent_a_pod_back_is_left_and_shunned_for_five_minutes() -> None:
     status = JobStatus(restarts={FIRST: REFUSED})
 
-    assert homeless(house(node("a"), node("b"), pods={}, status=status), START) == {FIRST}
-    assert shunned(status, after(299)) == {"a"}
-    assert not shunned(status, after(300))
+    assert displaced_replicas(house(node("a"), node("b"), pods={}, status=status), START) == {FIRST}
+    assert avoided_nodes(status, after(299)) == {"a"}
+    assert not avoided_nodes(status, after(300))
 
 
 def test_what_a_node_refused_before_the_gang_was_admitted_says_nothing_of_now() -> None:
-    before = RestartRecord(count=1, disruptions=1, reason="OutOfcpu", at=after(-1), refused_by="a")
+    before = RestartRecord(pod_restarts=1, disruptions=1, reason="OutOfcpu", ended_at=after(-1), rejected_by_node="a")
 
-    assert not homeless(house(node("a"), node("b"), pods={}, status=JobStatus(restarts={FIRST: before})), START)
+    assert not displaced_replicas(
+        house(node("a"), node("b"), pods={}, status=JobStatus(restarts={FIRST: before})), START
+    )
 
 
 def test_closed_nodes_say_why() -> None:
@@ -123,7 +132,7 @@ def test_closed_nodes_say_why() -> None:
     nodes |= dict([node("d")])
     places = {FIRST: "a", SECOND: "b", Replica(WORKER, 2): "c", Replica(WORKER, 3): "", Replica(WORKER, 4): "d"}
 
-    assert list(closed(Doors(job(), nodes, lambda name: name == "d"), places)) == [
+    assert list(replicas_on_rejecting_nodes(NodeFilter(job(), nodes, lambda name: name == "d"), places)) == [
         (FIRST, "node a no longer exists"),
         (SECOND, "node b is not ready"),
         (Replica(WORKER, 2), "node c: its taint k is not tolerated"),
@@ -132,43 +141,43 @@ def test_closed_nodes_say_why() -> None:
 
 
 def test_a_gang_that_is_sent_from_node_to_node_goes_back_to_the_queue() -> None:
-    admission = Admission(queued=START, admitted=START, size={WORKER: 1}, nodes={FIRST: "a"})
-    for number in range(MOST_MOVES):
-        admission = moved(admission, _on(admission, "b"), {FIRST: REFUSED}, after(number))
-        assert admission.admitted is not None
+    admission = Admission(queued_at=START, admitted_at=START, size={WORKER: 1}, nodes={FIRST: "a"})
+    for number in range(MAX_MOVES):
+        admission = record_move(admission, _on(admission, "b"), {FIRST: REFUSED}, after(number))
+        assert admission.admitted_at is not None
         admission = _on(admission, "a")
-    given = moved(admission, _on(admission, "b"), {FIRST: REFUSED}, after(60))
+    given = record_move(admission, _on(admission, "b"), {FIRST: REFUSED}, after(60))
 
-    assert given.admitted is None
+    assert given.admitted_at is None
     assert given.wait is not None
     assert (given.wait.code, given.wait.message) == (
         "MovedTooOften",
         "node a rejected worker-0 (OutOfcpu); the gang was already moved 5 times",
     )
-    assert given.retry is not None
-    later = moved(admission, _on(admission, "b"), {FIRST: REFUSED}, after(3600))
-    assert later.moves == (after(3600),)
+    assert given.backoff is not None
+    later = record_move(admission, _on(admission, "b"), {FIRST: REFUSED}, after(3600))
+    assert later.reassigned_at == (after(3600),)
 
 
 def test_who_leaves_a_node_that_refused_it_long_ago_is_not_sent_from_node_to_node() -> None:
-    admission = Admission(queued=START, admitted=after(600), size={WORKER: 1}, nodes={FIRST: "a"})
+    admission = Admission(queued_at=START, admitted_at=after(600), size={WORKER: 1}, nodes={FIRST: "a"})
 
-    assert moved(admission, _on(admission, "b"), {FIRST: REFUSED}, after(900)) == _on(admission, "b")
+    assert record_move(admission, _on(admission, "b"), {FIRST: REFUSED}, after(900)) == _on(admission, "b")
 
 
 def test_whose_node_is_lost_moves_as_often_as_it_takes() -> None:
-    admission = Admission(queued=START, admitted=START, size={WORKER: 1}, nodes={FIRST: "a"})
+    admission = Admission(queued_at=START, admitted_at=START, size={WORKER: 1}, nodes={FIRST: "a"})
 
-    assert moved(admission, _on(admission, "b"), {}, START) == _on(admission, "b")
+    assert record_move(admission, _on(admission, "b"), {}, START) == _on(admission, "b")
 
 
 def _on(admission: Admission, name: str) -> Admission:
     return Admission(
-        queued=admission.queued,
-        admitted=admission.admitted,
+        queued_at=admission.queued_at,
+        admitted_at=admission.admitted_at,
         size=admission.size,
         nodes={FIRST: name},
-        moves=admission.moves,
+        reassigned_at=admission.reassigned_at,
     )
 
 
@@ -182,10 +191,10 @@ def test_a_pod_that_its_lost_node_does_not_end_is_deleted_without_it() -> None:
     world.settle()
     world.delete_pod("dist-worker-1")
     world.pass_time(90)
-    assert not [one for one in world.decide().deletes if one.at_once]
+    assert not [one for one in world.decide().deletes if one.force]
 
     world.nodes = dict([node("node-a"), node("node-b", ready="Unknown")])
-    assert [(one.key.name, one.at_once) for one in world.decide().deletes] == [("dist-worker-1", True)]
+    assert [(one.key.name, one.force) for one in world.decide().deletes] == [("dist-worker-1", True)]
     world.now -= dt.timedelta(seconds=1)
     assert not world.decide().deletes
 
@@ -205,6 +214,6 @@ def test_a_node_that_is_not_ready_for_a_moment_may_still_end_its_pods() -> None:
     step = world.decide()
 
     assert not step.deletes
-    assert step.wake_at == silent + dt.timedelta(seconds=60)
+    assert step.requeue_at == silent + dt.timedelta(seconds=60)
     world.pass_time(60)
     assert [one.key.name for one in world.decide().deletes] == ["dist-worker-1"]

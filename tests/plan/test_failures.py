@@ -31,7 +31,7 @@ def running(
 def restarts(status: JobStatus, replica: Replica) -> tuple[int, int]:
     """Replacements, and those of them that the infrastructure caused."""
     record = status.restarts.get(replica)
-    return (record.count, record.disruptions) if record is not None else (0, 0)
+    return (record.pod_restarts, record.disruptions) if record is not None else (0, 0)
 
 
 @pytest.mark.parametrize("name", ["dist-worker-1", "dist-ps-0", "dist-evaluator-0"])
@@ -98,7 +98,7 @@ def test_a_retryable_exit_code_gets_a_new_pod_after_it_is_on_record() -> None:
     world.exit("dist-worker-1", 137)
 
     step = world.decide()
-    assert step.status is not None
+    assert step.status_patch is not None
     assert [delete.key.name for delete in step.deletes] == ["dist-worker-1"]
 
     world.settle()
@@ -173,7 +173,7 @@ def test_who_ends_again_and_again_is_started_later_and_later() -> None:
         world.settle()
         step = world.decide()
         is_back = "dist-worker-1" in world.pods
-        pause = 0.0 if is_back or step.wake_at is None else (step.wake_at - world.now).total_seconds()
+        pause = 0.0 if is_back or step.requeue_at is None else (step.requeue_at - world.now).total_seconds()
         pauses.append(pause)
         world.pass_time(pause)
         world.settle()
@@ -230,7 +230,7 @@ def test_a_backoff_limit_of_0_allows_no_restart() -> None:
 
 def test_a_job_that_runs_longer_than_its_deadline_fails_and_is_looked_at_just_then() -> None:
     world = running(run_policy={"activeDeadlineSeconds": 60, "cleanPodPolicy": "None"})
-    due = world.decide().wake_at
+    due = world.decide().requeue_at
     assert due == world.now + dt.timedelta(seconds=60)
 
     world.pass_time(59)
@@ -252,7 +252,7 @@ def test_time_in_the_queue_does_not_count_against_the_deadline() -> None:
     world.settle()
 
     assert world.tarragon["state"] == "Starting"
-    assert world.status.started == world.now
+    assert world.status.start_time == world.now
 
 
 def test_a_worker_that_comes_to_grief_is_tolerated_where_workers_may_come_and_go() -> None:
@@ -304,8 +304,8 @@ def test_in_a_count_the_failed_are_failed_and_the_running_run() -> None:
     world.exit("dist-worker-1", 1)
     world.settle()
 
-    counts = world.status.counts[WORKER]
+    counts = world.status.replica_statuses[WORKER]
     assert (counts.active, counts.succeeded, counts.failed) == (2, 0, 1)
     world.vanish("dist-worker-1")
     world.settle()
-    assert world.status.counts[WORKER].failed == 1
+    assert world.status.replica_statuses[WORKER].failed == 1

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tarragon.job.model import ReplicaType
-from tarragon.job.status import ReplicaCounts
+from tarragon.job.status import ReplicaStatus
 from tests.plan.world import World, manifest
 
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
@@ -55,8 +55,8 @@ def test_what_still_runs_after_the_end_is_told_truly() -> None:
         world.exit("dist-worker-0", 0)
         world.settle()
 
-    assert kept.status.counts == {PS: ReplicaCounts(active=1), WORKER: ReplicaCounts(active=1, succeeded=1)}
-    assert cleaned.status.counts == {PS: ReplicaCounts(), WORKER: ReplicaCounts(succeeded=1)}
+    assert kept.status.replica_statuses == {PS: ReplicaStatus(active=1), WORKER: ReplicaStatus(active=1, succeeded=1)}
+    assert cleaned.status.replica_statuses == {PS: ReplicaStatus(), WORKER: ReplicaStatus(succeeded=1)}
 
 
 def test_clean_up_is_done_again_by_whoever_looks_after_a_crash() -> None:
@@ -82,11 +82,11 @@ def test_g25_a_finished_job_is_deleted_when_its_time_to_live_is_over(seconds: in
     world = running({"ttlSecondsAfterFinished": seconds})
     world.exit("dist-worker-0", 0)
     world.step()
-    assert world.status.completed == world.now
+    assert world.status.completion_time == world.now
 
     if seconds:
         world.settle()
-        assert world.decide().wake_at == world.now + dt.timedelta(seconds=seconds)
+        assert world.decide().requeue_at == world.now + dt.timedelta(seconds=seconds)
         world.pass_time(seconds - 1)
         world.step()
         assert not world.deleted_job
@@ -97,12 +97,12 @@ def test_g25_a_finished_job_is_deleted_when_its_time_to_live_is_over(seconds: in
 
 def test_g22_a_suspended_job_gives_everything_back_in_one_write() -> None:
     world = running({"cleanPodPolicy": "None"})
-    started = world.status.started
+    started = world.status.start_time
     world.edit({"runPolicy": {"suspend": True}})
 
     step = world.decide()
-    assert step.status is not None
-    assert step.status["status"]["tarragon"]["admission"] is None
+    assert step.status_patch is not None
+    assert step.status_patch["status"]["tarragon"]["admission"] is None
 
     world.settle()
     assert (world.pods, world.services) == ({}, {})
@@ -110,8 +110,8 @@ def test_g22_a_suspended_job_gives_everything_back_in_one_write() -> None:
     assert running_condition is not None
     assert (running_condition.is_true, running_condition.reason) == (False, "TFJobSuspended")
     assert world.conditions() == {"Created": "TFJobCreated", "Suspended": "TFJobSuspended"}
-    assert world.status.counts == {PS: ReplicaCounts(), WORKER: ReplicaCounts()}
-    assert (world.tarragon["state"], world.status.started) == ("Suspended", started)
+    assert world.status.replica_statuses == {PS: ReplicaStatus(), WORKER: ReplicaStatus()}
+    assert (world.tarragon["state"], world.status.start_time) == ("Suspended", started)
     assert [event.reason for event in world.events].count("TFJobSuspended") == 1
 
 
@@ -121,14 +121,14 @@ def test_a_resumed_job_queues_anew_and_its_time_to_run_begins_anew() -> None:
     world.pass_time(3600)
     world.edit({"runPolicy": {"suspend": False}})
     world.settle()
-    assert (world.tarragon["state"], world.status.started) == ("Waiting", None)
+    assert (world.tarragon["state"], world.status.start_time) == ("Waiting", None)
     assert [event.reason for event in world.events].count("TFJobResumed") == 1
 
     world.admit()
     world.settle()
     world.run()
     world.settle()
-    assert (world.tarragon["state"], world.status.started) == ("Running", world.now)
+    assert (world.tarragon["state"], world.status.start_time) == ("Running", world.now)
 
 
 def test_a_job_created_suspended_never_starts() -> None:
@@ -136,7 +136,7 @@ def test_a_job_created_suspended_never_starts() -> None:
     world.settle()
 
     assert [condition.type for condition in world.status.conditions] == ["Created", "Suspended"]
-    assert world.status.started is None
+    assert world.status.start_time is None
     assert world.created.total() == 0
 
 

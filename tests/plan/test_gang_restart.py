@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.annotations import RESIZE, RESTART, RETRYABLE
+from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION, RETRYABLE_EXIT_CODES_ANNOTATION
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.plan.objects.generation_label import MOST_ROUNDS, ROUND_ANNOTATION
+from tarragon.plan.objects.generation_label import MAX_ROUND, ROUND_ANNOTATION
 from tests.plan.world import World, manifest
 
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
@@ -33,15 +33,15 @@ def running(body: dict[str, Any]) -> World:
 
 def gang(**rest: Any) -> World:
     """Three workers that are replaced together or not at all."""
-    return running(job({RESTART: "gang"}, **{"policy": "OnFailure", **rest}))
+    return running(job({RESTART_ANNOTATION: "gang"}, **{"policy": "OnFailure", **rest}))
 
 
 def restarted(world: World) -> None:
     """Until the new gang runs, its back-off included."""
     world.settle()
     step = world.settle()
-    if step.wake_at is not None:
-        world.pass_time(max(0.0, (step.wake_at - world.now).total_seconds()))
+    if step.requeue_at is not None:
+        world.pass_time(max(0.0, (step.requeue_at - world.now).total_seconds()))
     world.settle()
     world.run()
     world.settle()
@@ -120,7 +120,7 @@ def test_a_disruption_restarts_the_gang_and_counts_against_no_limit() -> None:
 
     assert world.tarragon["state"] == "Running"
     record = world.status.restarts[Replica(WORKER, 2)]
-    assert (record.count, record.disruptions) == (1, 1)
+    assert (record.pod_restarts, record.disruptions) == (1, 1)
     assert list(world.status.restarts) == [Replica(WORKER, 2)]
 
 
@@ -200,7 +200,7 @@ def test_all_of_a_gang_wait_for_whoever_has_to_wait_longest() -> None:
         world.settle()
         step = world.decide()
         is_back = "dist-worker-1" in world.pods
-        pauses.append(0.0 if is_back or step.wake_at is None else (step.wake_at - world.now).total_seconds())
+        pauses.append(0.0 if is_back or step.requeue_at is None else (step.requeue_at - world.now).total_seconds())
         restarted(world)
 
     assert pauses == [0, 1, 2]
@@ -251,7 +251,7 @@ def test_a_raised_wish_is_not_followed_and_says_why_and_what_to_do() -> None:
 
 
 def test_with_leave_to_restart_a_job_grows_when_the_scheduler_has_found_room() -> None:
-    world = running(job({RESIZE: "restart"}, 2))
+    world = running(job({RESIZE_ANNOTATION: "restart"}, 2))
     world.edit(workers(3))
     world.settle()
     assert world.conditions()["NotGrown"] == "WaitsForRoom"
@@ -267,7 +267,7 @@ def test_with_leave_to_restart_a_job_grows_when_the_scheduler_has_found_room() -
 
 
 def test_a_job_that_may_restart_to_grow_shrinks_without() -> None:
-    world = running(job({RESIZE: "restart"}, 3))
+    world = running(job({RESIZE_ANNOTATION: "restart"}, 3))
     world.edit(workers(2))
     world.admit()
     world.settle()
@@ -288,14 +288,14 @@ def test_a_job_of_another_scheduler_keeps_its_size_too_and_grows_by_a_restart_on
     assert world.conditions()["NotGrown"] == "NeedsRestart"
     assert sorted(world.pods) == ["dist-worker-0", "dist-worker-1"]
 
-    world.patch_job({"metadata": {"annotations": {RESIZE: "restart"}}})
+    world.patch_job({"metadata": {"annotations": {RESIZE_ANNOTATION: "restart"}}})
     restarted(world)
     assert sorted(world.pods) == sorted(WORKERS)
     assert rounds(world) == {"1"}
 
 
 def test_the_annotations_that_nobody_understands_are_problems() -> None:
-    world = World(job({RESTART: "all", RESIZE: "yes", RETRYABLE: "1, 400"}))
+    world = World(job({RESTART_ANNOTATION: "all", RESIZE_ANNOTATION: "yes", RETRYABLE_EXIT_CODES_ANNOTATION: "1, 400"}))
     world.settle()
 
     failed = world.status.condition("Failed")
@@ -309,7 +309,7 @@ def test_the_annotations_that_nobody_understands_are_problems() -> None:
 
 
 def test_exit_codes_of_the_user_s_own_are_tried_again() -> None:
-    world = running(job({RETRYABLE: "1, 42"}, policy="ExitCode"))
+    world = running(job({RETRYABLE_EXIT_CODES_ANNOTATION: "1, 42"}, policy="ExitCode"))
     world.exit("dist-worker-1", 42)
     world.settle()
     assert world.tarragon["state"] == "Running"
@@ -323,7 +323,7 @@ def test_exit_codes_of_the_user_s_own_are_tried_again() -> None:
 
 def test_a_job_that_runs_already_is_made_a_gang_by_the_annotation_and_restarts_as_one_from_then_on() -> None:
     world = running(job({}, policy="OnFailure"))
-    world.patch_job({"metadata": {"annotations": {RESTART: "gang"}}})
+    world.patch_job({"metadata": {"annotations": {RESTART_ANNOTATION: "gang"}}})
     world.settle()
     assert world.created.total() == 3
 
@@ -337,7 +337,7 @@ def test_a_gang_whose_annotation_is_taken_away_goes_on_as_others_do() -> None:
     world = gang()
     world.exit("dist-worker-1", 1)
     restarted(world)
-    world.patch_job({"metadata": {"annotations": {RESTART: None}}})
+    world.patch_job({"metadata": {"annotations": {RESTART_ANNOTATION: None}}})
     world.settle()
     world.vanish("dist-worker-2")
     world.settle()
@@ -380,7 +380,7 @@ def test_a_gang_that_is_suspended_after_its_record_was_lost_is_a_new_one_too() -
 
 @pytest.mark.parametrize("written", ["7", "9" * 5000])
 def test_a_template_that_was_copied_from_a_pod_does_not_tell_the_round(written: str) -> None:
-    body = job({RESTART: "gang"}, policy="OnFailure")
+    body = job({RESTART_ANNOTATION: "gang"}, policy="OnFailure")
     metadata = {"annotations": {ROUND_ANNOTATION: written, "note": "kept"}}
     body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["metadata"] = metadata
     world = running(body)
@@ -392,7 +392,7 @@ def test_a_template_that_was_copied_from_a_pod_does_not_tell_the_round(written: 
     assert [world.created[name] for name in WORKERS] == [2, 2, 2]
 
 
-@pytest.mark.parametrize("written", ["9" * 5000, str(MOST_ROUNDS + 1), str(MOST_ROUNDS), "-1", "one"])
+@pytest.mark.parametrize("written", ["9" * 5000, str(MAX_ROUND + 1), str(MAX_ROUND), "-1", "one"])
 def test_whatever_somebody_writes_on_a_pod_the_job_goes_on(written: str) -> None:
     world = gang()
     world.pods["dist-worker-0"]["metadata"]["annotations"] = {ROUND_ANNOTATION: written}
@@ -408,12 +408,12 @@ def test_a_gang_that_shrank_while_its_annotation_was_away_is_healthy_when_it_com
     world = gang()
     world.exit("dist-worker-1", 1)
     restarted(world)
-    world.patch_job({"metadata": {"annotations": {RESTART: None}}})
+    world.patch_job({"metadata": {"annotations": {RESTART_ANNOTATION: None}}})
     world.settle()
     world.edit(workers(2))
     world.admit()
     world.settle()
-    world.patch_job({"metadata": {"annotations": {RESTART: "gang"}}})
+    world.patch_job({"metadata": {"annotations": {RESTART_ANNOTATION: "gang"}}})
     world.settle()
     assert [world.created[name] for name in WORKERS] == [2, 2, 2]
     assert world.tarragon["gang"] == {"round": 1, "size": {"Worker": 2}, "whole": True}
@@ -427,4 +427,4 @@ def test_a_gang_that_shrank_while_its_annotation_was_away_is_healthy_when_it_com
 def test_a_job_that_was_never_a_gang_has_none_on_record() -> None:
     world = running(job({}))
 
-    assert world.status.gang is None
+    assert world.status.gang_incarnation is None

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.annotations import CHECKPOINT_SECONDS
-from tarragon.job.leaving import CHECKPOINT, LEAVING
+from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
+from tarragon.job.leaving import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission
 from tests.plan.world import World, is_idle, manifest
@@ -20,7 +20,7 @@ def elastic(workers: int = 3, *, seconds: str = "30", policy: str = "Never", **s
     """A parameter server and so many of up to four workers, at work."""
     job = manifest({"PS": 1, "Worker": workers}, policy=policy, **spec)
     job["spec"]["min-instances"], job["spec"]["max-instances"] = 1, 4
-    job["metadata"]["annotations"] = {CHECKPOINT_SECONDS: seconds}
+    job["metadata"]["annotations"] = {CHECKPOINT_SECONDS_ANNOTATION: seconds}
     world = World(job)
     world.settle()
     world.admit()
@@ -32,7 +32,11 @@ def elastic(workers: int = 3, *, seconds: str = "30", policy: str = "Never", **s
 
 def notes(world: World, pod: str) -> dict[str, str]:
     annotations = world.pods[pod]["metadata"].get("annotations", {})
-    return {name: annotations[name] for name in (CHECKPOINT, LEAVING) if name in annotations}
+    return {
+        name: annotations[name]
+        for name in (CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION)
+        if name in annotations
+    }
 
 
 def test_a_replica_that_loses_its_place_is_told_first_and_deleted_when_its_time_is_over() -> None:
@@ -40,9 +44,12 @@ def test_a_replica_that_loses_its_place_is_told_first_and_deleted_when_its_time_
     world.admit(PS=1, Worker=2)
     step = world.settle()
 
-    assert notes(world, "dist-worker-2") == {CHECKPOINT: "2026-11-21T10:00:00Z", LEAVING: "2026-11-21T10:00:30Z"}
-    assert step.wake_at is not None
-    assert (step.wake_at - world.now).total_seconds() == 30
+    assert notes(world, "dist-worker-2") == {
+        CHECKPOINT_REQUEST_ANNOTATION: "2026-11-21T10:00:00Z",
+        EVICTION_TIME_ANNOTATION: "2026-11-21T10:00:30Z",
+    }
+    assert step.requeue_at is not None
+    assert (step.requeue_at - world.now).total_seconds() == 30
     world.pass_time(29)
     world.settle()
     assert "deletionTimestamp" not in world.pods["dist-worker-2"]["metadata"]
@@ -57,14 +64,14 @@ def test_who_decides_the_job_is_asked_for_a_checkpoint_once_whenever_somebody_le
     world.admit(PS=1, Worker=2)
     world.settle()
 
-    assert notes(world, "dist-worker-0") == {CHECKPOINT: "2026-11-21T10:00:00Z"}
+    assert notes(world, "dist-worker-0") == {CHECKPOINT_REQUEST_ANNOTATION: "2026-11-21T10:00:00Z"}
     assert notes(world, "dist-worker-1") == notes(world, "dist-ps-0") == {}
     world.pass_time(10)
     assert is_idle(world.step())
 
     world.admit(PS=1, Worker=1)
     world.settle()
-    assert notes(world, "dist-worker-0") == {CHECKPOINT: "2026-11-21T10:00:10Z"}
+    assert notes(world, "dist-worker-0") == {CHECKPOINT_REQUEST_ANNOTATION: "2026-11-21T10:00:10Z"}
 
 
 def test_without_the_annotation_nothing_is_noted_and_the_pod_goes_at_once() -> None:
@@ -99,7 +106,7 @@ def test_however_a_leaving_replica_ends_the_job_takes_no_notice(code: int, succe
 
     assert world.tarragon["state"] == "Running"
     assert "dist-worker-2" not in world.pods
-    assert world.status.finished == frozenset()
+    assert world.status.succeeded_replicas == frozenset()
     assert sum(record.total for record in world.status.restarts.values()) == 0
 
 
@@ -153,7 +160,7 @@ def test_a_job_that_loses_all_its_places_may_save_before_it_queues_again() -> No
     world.withdraw()
     world.settle()
 
-    assert all(LEAVING in notes(world, pod) for pod in world.pods)
+    assert all(EVICTION_TIME_ANNOTATION in notes(world, pod) for pod in world.pods)
     world.exit("dist-worker-0", 0)
     world.settle()
     assert world.tarragon["state"] == "Waiting"
@@ -187,7 +194,9 @@ def test_a_worker_in_the_middle_may_be_taken_away_and_comes_back_under_its_own_n
     assert before is not None
     nodes = {replica: node for replica, node in before.nodes.items() if replica != Replica(WORKER, 1)}
     world.write_admission(
-        Admission(queued=before.queued, admitted=before.admitted, size={ReplicaType.PS: 1, WORKER: 2}, nodes=nodes)
+        Admission(
+            queued_at=before.queued_at, admitted_at=before.admitted_at, size={ReplicaType.PS: 1, WORKER: 2}, nodes=nodes
+        )
     )
     world.settle()
     assert set(world.pods) == {"dist-ps-0", "dist-worker-0", "dist-worker-2"}
@@ -201,27 +210,27 @@ def test_a_worker_in_the_middle_may_be_taken_away_and_comes_back_under_its_own_n
 def test_a_note_that_cannot_be_read_is_written_anew() -> None:
     world = elastic()
     world.admit(PS=1, Worker=2)
-    world.pods["dist-worker-2"]["metadata"]["annotations"] = {LEAVING: "soon"}
+    world.pods["dist-worker-2"]["metadata"]["annotations"] = {EVICTION_TIME_ANNOTATION: "soon"}
     world.settle()
 
-    assert notes(world, "dist-worker-2")[LEAVING] == "2026-11-21T10:00:30Z"
+    assert notes(world, "dist-worker-2")[EVICTION_TIME_ANNOTATION] == "2026-11-21T10:00:30Z"
 
 
 def test_a_note_that_keeps_a_place_for_longer_than_anybody_is_promised_is_written_anew() -> None:
     world = elastic()
     world.admit(PS=1, Worker=2)
-    world.pods["dist-worker-2"]["metadata"]["annotations"] = {LEAVING: "2099-01-01T00:00:00Z"}
+    world.pods["dist-worker-2"]["metadata"]["annotations"] = {EVICTION_TIME_ANNOTATION: "2099-01-01T00:00:00Z"}
     world.settle()
 
-    assert notes(world, "dist-worker-2")[LEAVING] == "2026-11-21T10:00:30Z"
+    assert notes(world, "dist-worker-2")[EVICTION_TIME_ANNOTATION] == "2026-11-21T10:00:30Z"
 
 
 def test_who_decides_is_not_asked_again_when_it_goes_before_those_that_were_told_after_it() -> None:
     world = elastic()
     world.withdraw()
     world.pods["dist-worker-0"]["metadata"]["annotations"] = {
-        CHECKPOINT: "2026-11-21T09:59:40Z",
-        LEAVING: "2026-11-21T10:00:10Z",
+        CHECKPOINT_REQUEST_ANNOTATION: "2026-11-21T09:59:40Z",
+        EVICTION_TIME_ANNOTATION: "2026-11-21T10:00:10Z",
     }
     world.settle()
     world.pass_time(10)
@@ -233,7 +242,12 @@ def test_who_decides_is_not_asked_again_when_it_goes_before_those_that_were_told
 def test_a_template_that_was_copied_from_a_leaving_pod_makes_no_pod_that_leaves() -> None:
     job = manifest({"Worker": 1})
     template = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]
-    template["metadata"] = {"annotations": {LEAVING: "2020-01-01T00:00:00Z", CHECKPOINT: "2020-01-01T00:00:00Z"}}
+    template["metadata"] = {
+        "annotations": {
+            EVICTION_TIME_ANNOTATION: "2020-01-01T00:00:00Z",
+            CHECKPOINT_REQUEST_ANNOTATION: "2020-01-01T00:00:00Z",
+        }
+    }
     world = World(job)
     world.settle()
     world.admit()

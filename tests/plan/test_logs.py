@@ -6,8 +6,15 @@ from typing import Any
 import pytest
 
 from tarragon.kube.core import CONFIG_MAPS
-from tarragon.plan.objects.logs import ENDING, FIELDS, FOLDER, SCRIPTS, VOLUME, Form
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.objects.logs import (
+    FIELDS_VARIABLE,
+    MOUNT_PATH,
+    SCRIPTS,
+    TERMINATION_PATH_VARIABLE,
+    VOLUME,
+    LogFormat,
+)
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.frameworks.jobs import problems, warnings
 from tests.frameworks.listed_jobs import cluster
 from tests.plan.world import World, manifest
@@ -26,8 +33,8 @@ def job(annotated: str | None = None, **container: Any) -> dict[str, Any]:
     return made
 
 
-def started(made: dict[str, Any], usual: Form = Form.TEXT) -> World:
-    world = World(made, Settings(logs=usual))
+def started(made: dict[str, Any], usual: LogFormat = LogFormat.TEXT) -> World:
+    world = World(made, OperatorSettings(log_format=usual))
     world.settle()
     world.admit()
     world.settle()
@@ -44,20 +51,24 @@ def env(container: dict[str, Any]) -> dict[str, str]:
 
 
 def is_json(world: World) -> bool:
-    return FIELDS in env(main(world))
+    return FIELDS_VARIABLE in env(main(world))
 
 
 @pytest.mark.parametrize(
     ("annotated", "usual", "expected"),
     [
-        (None, Form.TEXT, False),
-        (None, Form.JSON, True),
-        ("json", Form.TEXT, True),
-        ("text", Form.JSON, False),
-        ("json", Form.JSON, True),
+        (None, LogFormat.TEXT, False),
+        (None, LogFormat.JSON, True),
+        ("json", LogFormat.TEXT, True),
+        ("text", LogFormat.JSON, False),
+        ("json", LogFormat.JSON, True),
     ],
 )
-def test_the_annotation_wins_over_the_setting_both_ways(annotated: str | None, usual: Form, expected: bool) -> None:  # noqa: FBT001
+def test_the_annotation_wins_over_the_setting_both_ways(
+    annotated: str | None,
+    usual: LogFormat,
+    expected: bool,  # noqa: FBT001
+) -> None:
     world = started(job(annotated), usual)
 
     assert is_json(world) is expected
@@ -75,7 +86,7 @@ def test_the_command_is_run_by_our_script_and_keeps_its_arguments() -> None:
     container = main(started(job("json", command=["python", "train.py"], args=["--steps", "$(STEPS)"])))
 
     assert container["command"][:2] == ["sh", "-c"]
-    assert container["command"][3:] == [f"{FOLDER}/json_logs.py", "python", "train.py"]
+    assert container["command"][3:] == [f"{MOUNT_PATH}/json_logs.py", "python", "train.py"]
     assert container["args"] == ["--steps", "$(STEPS)"]
     assert "$(" not in container["command"][2]
 
@@ -88,18 +99,18 @@ def test_the_scripts_are_mounted_from_a_config_map_of_this_job_that_is_made_befo
     assert name.startswith("dist-logs-")
     assert set(world.config_maps[name]["data"]) == set(SCRIPTS)
     assert spec["volumes"] == [{"name": VOLUME, "configMap": {"name": name, "optional": True}}]
-    assert main(world)["volumeMounts"] == [{"name": VOLUME, "mountPath": FOLDER, "readOnly": True}]
+    assert main(world)["volumeMounts"] == [{"name": VOLUME, "mountPath": MOUNT_PATH, "readOnly": True}]
     assert world.config_maps[name]["metadata"]["ownerReferences"][0]["uid"] == "job-1"
 
 
 def test_only_the_scripts_of_logs_are_what_a_job_does_without() -> None:
-    world = World(cluster(), Settings(logs=Form.JSON))
+    world = World(cluster(), OperatorSettings(log_format=LogFormat.JSON))
     world.settle()
     world.admit()
     world.step()
     maps = [create for create in world.decide().creates if create.resource == CONFIG_MAPS]
 
-    assert [(create.body["metadata"]["name"][:3], create.may_be_refused) for create in maps] == [
+    assert [(create.body["metadata"]["name"][:3], create.is_optional) for create in maps] == [
         ("cm-", False),
         ("j-l", True),
     ]
@@ -108,7 +119,7 @@ def test_only_the_scripts_of_logs_are_what_a_job_does_without() -> None:
 def test_every_replica_is_told_who_it_is() -> None:
     world = started(job("json"))
 
-    told = {name: json.loads(env(main(world, name))[FIELDS]) for name in world.pods}
+    told = {name: json.loads(env(main(world, name))[FIELDS_VARIABLE]) for name in world.pods}
 
     assert told["dist-ps-0"] == {
         "job": "dist",
@@ -124,9 +135,9 @@ def test_every_replica_is_told_who_it_is() -> None:
 
 
 def test_the_last_words_go_where_the_container_has_its_termination_message() -> None:
-    assert env(main(started(job("json"))))[ENDING] == "/dev/termination-log"
-    assert env(main(started(job("json", terminationMessagePath="/tmp/last"))))[ENDING] == "/tmp/last"  # noqa: S108
-    assert ENDING not in env(main(started(job("json", terminationMessagePolicy="File"))))
+    assert env(main(started(job("json"))))[TERMINATION_PATH_VARIABLE] == "/dev/termination-log"
+    assert env(main(started(job("json", terminationMessagePath="/tmp/last"))))[TERMINATION_PATH_VARIABLE] == "/tmp/last"  # noqa: S108
+    assert TERMINATION_PATH_VARIABLE not in env(main(started(job("json", terminationMessagePolicy="File"))))
 
 
 def test_sidecars_stay_as_they_are() -> None:
@@ -157,12 +168,12 @@ def test_that_its_log_stays_plain_is_told() -> None:
     assert warnings(job("json")) == warnings(job("text", command=None)) == []
 
 
-@pytest.mark.parametrize(("before", "after"), [("/app", f"{FOLDER}:/app"), ("", FOLDER)])
+@pytest.mark.parametrize(("before", "after"), [("/app", f"{MOUNT_PATH}:/app"), ("", MOUNT_PATH)])
 def test_a_container_without_a_command_that_sets_pythonpath_gets_our_folder_in_front(before: str, after: str) -> None:
     container = main(started(job("json", command=None, env=[{"name": "PYTHONPATH", "value": before}])))
 
     assert env(container)["PYTHONPATH"] == after
-    assert FIELDS in env(container)
+    assert FIELDS_VARIABLE in env(container)
     assert "command" not in container
 
 

@@ -8,13 +8,13 @@ import pytest
 from tarragon.frameworks.catalog import framework_of
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.model import GENERATION_ANNOTATION
-from tarragon.plan.objects.settings import Settings
-from tarragon.plan.reconcile.managed_by import is_to_be_asked_for
-from tarragon.plan.view.actions import Step
+from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.plan.reconcile.managed_by import needs_adoption
+from tarragon.plan.view.actions import Actions
 from tests.frameworks.listed_jobs import cluster, item, listed
 from tests.plan.world import World, manifest
 
-BESIDE_ANOTHER = Settings(left_to={"TFJob": "training-operator (Deployment kubeflow/training-operator)"})
+BESIDE_ANOTHER = OperatorSettings(other_managers={"TFJob": "training-operator (Deployment kubeflow/training-operator)"})
 
 
 def job(annotations: Mapping[str, str], **run_policy: Any) -> dict[str, Any]:
@@ -29,8 +29,8 @@ def test_a_job_that_another_operator_keeps_is_not_even_marked_and_says_whose_it_
     step = world.decide()
 
     (event,) = step.events
-    assert step == Step(events=[event])
-    assert (event.reason, event.type, event.once) == ("LeftToOtherOperator", "Normal", True)
+    assert step == Actions(events=[event])
+    assert (event.reason, event.type, event.is_lasting_state) == ("LeftToOtherOperator", "Normal", True)
     assert event.message == (
         "left to training-operator (Deployment kubeflow/training-operator); "
         'set the annotation tarragon.dev/adopt: "true" to hand it over'
@@ -47,11 +47,11 @@ def test_a_job_that_another_operator_keeps_is_not_even_marked_and_says_whose_it_
 def test_a_job_that_was_given_to_us_is_kept_beside_another_operator(ours: dict[str, Any]) -> None:
     world = World(ours, BESIDE_ANOTHER)
 
-    assert world.decide().mark is not None
+    assert world.decide().metadata_patch is not None
 
 
 def test_a_job_that_was_ours_before_another_operator_came_stays_ours() -> None:
-    world = World(job({}), Settings())
+    world = World(job({}), OperatorSettings())
     world.settle()
     assert GENERATION_ANNOTATION in world.job["metadata"]["annotations"]
     before = world.decide()
@@ -61,9 +61,9 @@ def test_a_job_that_was_ours_before_another_operator_came_stays_ours() -> None:
 
 
 def test_an_operator_of_other_kinds_is_nothing_to_us() -> None:
-    world = World(job({}), Settings(left_to={"MPIJob": "mpi-operator (Lease default/mpi-operator)"}))
+    world = World(job({}), OperatorSettings(other_managers={"MPIJob": "mpi-operator (Lease default/mpi-operator)"}))
 
-    assert world.decide().mark is not None
+    assert world.decide().metadata_patch is not None
 
 
 def of_2018(**status: Any) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def test_a_job_that_an_operator_without_conditions_has_ended_is_not_run_again(
     body = of_2018(phase=phase, state=state, reason="as it was", replicaStatuses=[master])
     if asked == "one by one":
         body["metadata"]["annotations"] = {"tarragon.dev/adopt": "true"}
-    world = World(body, Settings(adopts=asked == "all"))
+    world = World(body, OperatorSettings(adopts_jobs=asked == "all"))
     world.settle()
     world.admit()
     world.settle()
@@ -94,11 +94,11 @@ def test_a_job_that_an_operator_without_conditions_has_ended_is_not_run_again(
 def test_of_a_job_that_an_operator_without_conditions_has_ended_nothing_is_said_and_nobody_is_asked() -> None:
     world = World(of_2018(phase="Done", state="Succeeded"))
 
-    assert world.decide() == Step(events=[])
-    assert not is_to_be_asked_for(world.observed().object)
+    assert world.decide() == Actions(events=[])
+    assert not needs_adoption(world.observed().object)
     world = World(of_2018(phase="Running", state="Running"))
     assert [event.reason for event in world.decide().events] == ["LeftToOtherOperator"]
-    assert is_to_be_asked_for(world.observed().object)
+    assert needs_adoption(world.observed().object)
 
 
 def test_a_job_of_ours_without_conditions_whose_record_was_dropped_stays_ended() -> None:
@@ -134,7 +134,7 @@ def given(asked: str, body: dict[str, Any]) -> World:
         body["metadata"]["annotations"] = {"tarragon.dev/adopt": "true"}
     if asked == "by name":
         body["spec"]["runPolicy"] = {"managedBy": "tarragon.dev/tarragon"}
-    return World(body, Settings(adopts=asked == "all"))
+    return World(body, OperatorSettings(adopts_jobs=asked == "all"))
 
 
 def pod_of(owner: dict[str, Any], name: str = "j-master-zz9z-0-q7k2p", phase: str = "Running") -> dict[str, Any]:
@@ -151,8 +151,8 @@ WAYS = pytest.mark.parametrize("asked", ["all", "one by one", "by name"])
 def assert_left_to_batch_jobs(world: World) -> None:
     step = world.decide()
     (event,) = step.events
-    assert step == Step(events=[event])
-    assert (event.reason, event.once) == ("LeftToOtherOperator", True)
+    assert step == Actions(events=[event])
+    assert (event.reason, event.is_lasting_state) == ("LeftToOtherOperator", True)
     assert event.message == (
         "left to its batch Jobs, which would run every replica a second time beside Tarragon's pods; wait until they "
         "end, or delete them and the job and submit the job again"
@@ -166,7 +166,7 @@ def test_a_job_of_2018_whose_pods_belong_to_batch_jobs_is_not_taken_over_while_t
     assert_left_to_batch_jobs(world)
 
     world.pods = {}
-    assert world.decide().mark is not None
+    assert world.decide().metadata_patch is not None
 
 
 @WAYS
@@ -177,7 +177,7 @@ def test_a_job_of_2018_is_taken_over_when_the_pods_are_its_own_or_those_of_other
         {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "name": "j", "uid": "job-1"}, "j-master-zz9z-0-abcde"
     )
 
-    assert world.decide().mark is not None
+    assert world.decide().metadata_patch is not None
 
 
 @WAYS
@@ -194,7 +194,7 @@ def test_a_job_of_mlkube_that_nobody_has_begun_or_that_is_over_is_ours(asked: st
     world = given(asked, of_2017(**status))
     world.framework = of_mlkube()
 
-    assert world.decide().mark is not None
+    assert world.decide().metadata_patch is not None
     world.settle()
     assert not world.pods
 

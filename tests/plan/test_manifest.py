@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tarragon.base.errors import Problem
-from tarragon.plan.input.manifest import Document, only_job, read_manifest
+from tarragon.plan.input.manifest import ManifestObject, only_job, read_manifest
 
 JOB = "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: a}\nspec: {}\n"
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: scripts}\n"
@@ -17,14 +17,14 @@ def test_a_job_travels_with_what_it_needs() -> None:
     documents = read_manifest(f"---\n{CONFIG_MAP}---\n\n---\n{JOB}")
 
     assert [document.name for document in documents.jobs] == ["TFJob a"]
-    assert [document.name for document in documents.others] == ["ConfigMap scripts"]
+    assert [document.name for document in documents.companions] == ["ConfigMap scripts"]
     assert documents.problems == ()
 
 
 def test_a_list_is_taken_apart() -> None:
     text = "kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Secret\n  metadata: {name: s}\n"
 
-    assert [document.name for document in read_manifest(text).others] == ["Secret s"]
+    assert [document.name for document in read_manifest(text).companions] == ["Secret s"]
 
 
 def test_json_is_read_as_well() -> None:
@@ -115,7 +115,7 @@ def test_a_problem_of_the_job_is_placed_in_its_line() -> None:
     (job,) = read_manifest(text).jobs
 
     def line(path: str) -> str:
-        return job.placed(Problem(path, "")).path.partition(":")[0]
+        return job.with_line(Problem(path, "")).path.partition(":")[0]
 
     assert line("spec.tfReplicaSpecs.Worker.replicas") == "line 12"
     assert line("spec.tfReplicaSpecs.Worker.template.spec.containers[0].image") == "line 16"
@@ -125,7 +125,7 @@ def test_a_problem_of_the_job_is_placed_in_its_line() -> None:
 
 def test_a_command_for_one_job_wants_exactly_one() -> None:
     one = only_job(read_manifest(JOB))
-    assert isinstance(one, Document)
+    assert isinstance(one, ManifestObject)
 
     assert str(only_job(read_manifest(CONFIG_MAP))) == "there is no job in the manifest; add a TFJob"
     two = read_manifest(f"{JOB}---\n{JOB.replace('name: a', 'name: b')}")
@@ -212,4 +212,4 @@ def test_another_kind_beside_a_job_is_told_and_not_taken_along() -> None:
     assert [str(problem) for problem in documents.problems] == [
         "line 7: kind: PyTorchJob (kubeflow.org/v1) is not supported yet; Tarragon runs TFJobs"
     ]
-    assert documents.others == ()
+    assert documents.companions == ()

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from tarragon.kube.core import Node, PodSpec
-from tarragon.plan.nodes.predicates import refusal
-from tarragon.plan.objects.placement import REQUIRED, Placement, by_affinity, node_of
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.nodes.predicates import infeasible_reason
+from tarragon.plan.objects.placement import REQUIRED, Placement, assigned_node, with_node_affinity
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.plan.world import World, manifest
 
-BY_AFFINITY = Settings(placement=Placement.AFFINITY)
+BY_AFFINITY = OperatorSettings(placement=Placement.AFFINITY)
 
 
 def node(name: str, **labels: str) -> Node:
@@ -24,7 +24,7 @@ def node(name: str, **labels: str) -> Node:
 def nodes_of(spec: Any, *nodes: Node) -> list[str]:
     """Where kube-scheduler may put the pod."""
     read = msgspec.convert(spec, PodSpec)
-    return [each.metadata.name for each in nodes if refusal(read, each) is None]
+    return [each.metadata.name for each in nodes if infeasible_reason(read, each) is None]
 
 
 def requiring(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def label(key: str, *values: str) -> dict[str, Any]:
 
 
 def test_a_pod_with_an_affinity_to_a_node_may_run_there_and_nowhere_else() -> None:
-    assert nodes_of(by_affinity({}, "b"), node("a"), node("b"), node("c")) == ["b"]
+    assert nodes_of(with_node_affinity({}, "b"), node("a"), node("b"), node("c")) == ["b"]
 
 
 @pytest.mark.parametrize(("place", "found"), [("v", ["v"]), ("t", ["t"]), ("x", [])])
@@ -47,13 +47,13 @@ def test_what_the_user_requires_of_a_node_still_holds(place: str, found: list[st
     )
     nodes = [node("v", gpu="v100"), node("t", gpu="t4", zone="1"), node("x", gpu="t4")]
 
-    assert nodes_of(by_affinity(spec, place), *nodes) == found
+    assert nodes_of(with_node_affinity(spec, place), *nodes) == found
 
 
 def test_a_term_that_asks_nothing_matches_nothing_before_and_after() -> None:
     spec = requiring({}, {"matchExpressions": [label("gpu", "v100")]})
 
-    assert nodes_of(by_affinity(spec, "x"), node("x")) == []
+    assert nodes_of(with_node_affinity(spec, "x"), node("x")) == []
 
 
 def test_other_affinities_are_left_as_they_are() -> None:
@@ -64,7 +64,7 @@ def test_other_affinities_are_left_as_they_are() -> None:
             "podAntiAffinity": {"x": []},
         }
     }
-    placed = by_affinity(spec, "n")["affinity"]
+    placed = with_node_affinity(spec, "n")["affinity"]
 
     assert placed["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] == preferred
     assert placed["podAntiAffinity"] == {"x": []}
@@ -74,15 +74,20 @@ def test_other_affinities_are_left_as_they_are() -> None:
     ("spec", "place"),
     [
         ({"nodeName": "n"}, "n"),
-        (by_affinity({}, "n"), "n"),
-        (by_affinity(requiring({"matchExpressions": [label("a", "b")]}, {"matchFields": [label("c", "d")]}), "n"), "n"),
+        (with_node_affinity({}, "n"), "n"),
+        (
+            with_node_affinity(
+                requiring({"matchExpressions": [label("a", "b")]}, {"matchFields": [label("c", "d")]}), "n"
+            ),
+            "n",
+        ),
         (requiring({"matchExpressions": [label("a", "b")]}), ""),
         ({"affinity": {"nodeAffinity": [7]}}, ""),
         ({}, ""),
     ],
 )
 def test_the_place_of_a_pod_can_be_read_before_it_is_bound(spec: Any, place: str) -> None:
-    assert node_of(msgspec.convert(spec, PodSpec)) == place
+    assert assigned_node(msgspec.convert(spec, PodSpec)) == place
 
 
 def test_by_affinity_kube_scheduler_is_asked_even_where_a_manifest_names_us() -> None:
@@ -96,7 +101,7 @@ def test_by_affinity_kube_scheduler_is_asked_even_where_a_manifest_names_us() ->
 
     assert "nodeName" not in spec
     assert "schedulerName" not in spec
-    assert node_of(msgspec.convert(spec, PodSpec)) == "node-a"
+    assert assigned_node(msgspec.convert(spec, PodSpec)) == "node-a"
 
 
 def test_a_pod_that_waits_to_be_bound_to_a_place_that_it_has_lost_is_made_anew() -> None:
@@ -107,7 +112,7 @@ def test_a_pod_that_waits_to_be_bound_to_a_place_that_it_has_lost_is_made_anew()
     world.patch_job({"status": {"tarragon": {"admission": {"nodes": {"Worker": {"node-a": None, "node-c": "0"}}}}}})
     world.settle()
 
-    assert node_of(msgspec.convert(world.pods["dist-worker-0"]["spec"], PodSpec)) == "node-c"
+    assert assigned_node(msgspec.convert(world.pods["dist-worker-0"]["spec"], PodSpec)) == "node-c"
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.job.annotations import CHECKPOINT_SECONDS
-from tarragon.job.leaving import LEAVING
+from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
+from tarragon.job.leaving import EVICTION_TIME_ANNOTATION
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy
 from tarragon.job.status import JobStatus
-from tarragon.plan.view.actions import REFUSED, Refusal
+from tarragon.plan.view.actions import REFUSED, RejectedCreate
 from tests.plan.world import World, is_idle, manifest
 
 NAMES = ("dist-ps-0", "dist-worker-0", "dist-worker-1", "dist-worker-2")
@@ -51,11 +51,13 @@ def leave_out(index: int) -> Action:
 
     def action(world: World) -> None:
         admission = world.status.admission
-        if admission is None or admission.admitted is None or world.status.phase.is_final or is_suspended(world):
+        if admission is None or admission.admitted_at is None or world.status.phase.is_final or is_suspended(world):
             return
         nodes = {replica: node for replica, node in admission.nodes.items() if replica != Replica(WORKER, index)}
         size = Counter(replica.type for replica in nodes)
-        world.write_admission(replace(admission, nodes=nodes, size=size, resized=world.now, reason="made room"))
+        world.write_admission(
+            replace(admission, nodes=nodes, size=size, resized_at=world.now, resize_reason="made room")
+        )
 
     return action
 
@@ -84,7 +86,7 @@ def refuse(seconds: int) -> Action:
 
     def action(world: World) -> None:
         again = world.now + dt.timedelta(seconds=seconds)
-        world.refusal = Refusal(reason=REFUSED, message="exceeded quota", again=again)
+        world.refusal = RejectedCreate(reason=REFUSED, message="exceeded quota", retry_at=again)
 
     return action
 
@@ -126,12 +128,12 @@ class Ghost:
 
     def look(self, world: World) -> None:
         after = world.status
-        assert after.finished >= self.before.finished
+        assert after.succeeded_replicas >= self.before.succeeded_replicas
         assert total(after) >= total(self.before)
         if self.before.phase.is_final:
             assert after.phase is self.before.phase
-            assert after.completed == self.before.completed
-        for replica in after.finished:
+            assert after.completion_time == self.before.completion_time
+        for replica in after.succeeded_replicas:
             name = f"dist-{replica}"
             assert world.created[name] == self.made_when_finished.setdefault(name, world.created[name])
         self.before = after
@@ -143,7 +145,7 @@ def total(status: JobStatus) -> int:
 
 def start(policy: RestartPolicy, run_policy: dict[str, object], seconds: int) -> World:
     job = manifest({"PS": 1, "Worker": 2}, policy=policy.value, run_policy=run_policy, **{"max-instances": 3})
-    job["metadata"]["annotations"] = {CHECKPOINT_SECONDS: str(seconds)}
+    job["metadata"]["annotations"] = {CHECKPOINT_SECONDS_ANNOTATION: str(seconds)}
     world = World(job)
     world.settle()
     world.admit(PS=1, Worker=2)
@@ -172,7 +174,7 @@ def test_no_pod_twice_none_lost_every_end_counted_once(
     for name in NAMES:
         record = world.status.restarts.get(world.replica(name))
         replaced, bad = len(world.replaced.get(name, ())), len(world.ended_badly.get(name, ()))
-        assert replaced <= (record.count if record is not None else 0) <= bad
+        assert replaced <= (record.pod_restarts if record is not None else 0) <= bad
     everything_that_should_be_is(world)
 
 
@@ -182,15 +184,15 @@ def at_rest(world: World) -> None:
     relent(world)
     for _ in range(5):
         step = world.settle()
-        if step.wake_at is None:
+        if step.requeue_at is None:
             return
-        world.pass_time(max(0.0, (step.wake_at - world.now).total_seconds()))
+        world.pass_time(max(0.0, (step.requeue_at - world.now).total_seconds()))
     assert is_idle(world.decide())
 
 
 def everything_that_should_be_is(world: World) -> None:
     status = world.status
-    assert status.obstacle is None
+    assert status.blocker is None
     assert status.condition("Blocked") is None
     pods = {name for name, pod in world.pods.items() if pod["status"]["phase"] in {"Pending", "Running"}}
     if status.phase.is_final or is_suspended(world) or not status.is_admitted or status.admission is None:
@@ -199,6 +201,6 @@ def everything_that_should_be_is(world: World) -> None:
         assert not world.services or not (status.phase.is_final or is_suspended(world))
         return
     wanted = {f"dist-{replica}" for replica in status.admission.nodes}
-    assert not any(LEAVING in world.pods[name]["metadata"].get("annotations", {}) for name in pods)
-    finished = {f"dist-{replica}" for replica in status.finished}
+    assert not any(EVICTION_TIME_ANNOTATION in world.pods[name]["metadata"].get("annotations", {}) for name in pods)
+    finished = {f"dist-{replica}" for replica in status.succeeded_replicas}
     assert wanted - finished <= pods <= wanted

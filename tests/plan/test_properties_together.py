@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.job.annotations import RESIZE, RESTART
+from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION
 from tarragon.job.model import ReplicaType, RestartPolicy
 from tarragon.plan.objects.generation_label import ROUND_ANNOTATION
 from tests.plan.test_properties import (
@@ -50,8 +50,12 @@ def schedule(world: World) -> None:
         return
     wish = world.job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"]
     has = 0 if status.admission is None else status.admission.size.get(ReplicaType.WORKER, 0)
-    has_leave = RESIZE in world.job["metadata"]["annotations"] and status.gang is not None and status.gang.size
-    if not status.is_admitted or wish <= has or (has_leave and not status.finished):
+    has_leave = (
+        RESIZE_ANNOTATION in world.job["metadata"]["annotations"]
+        and status.gang_incarnation is not None
+        and status.gang_incarnation.size
+    )
+    if not status.is_admitted or wish <= has or (has_leave and not status.succeeded_replicas):
         world.admit(PS=1, Worker=wish)
 
 
@@ -122,8 +126,10 @@ def all_there(world: World) -> None:
     status = world.status
     if status.phase.is_final or is_suspended(world) or not status.is_admitted or status.admission is None:
         return
-    wanted = {f"dist-{kind.word}-{index}" for kind, number in status.admission.size.items() for index in range(number)}
-    done = {f"dist-{replica}" for replica in status.finished}
+    wanted = {
+        f"dist-{kind.lower_name}-{index}" for kind, number in status.admission.size.items() for index in range(number)
+    }
+    done = {f"dist-{replica}" for replica in status.succeeded_replicas}
     assert wanted - done <= {pod["metadata"]["name"] for pod in live(world)} <= wanted
     assert len(rounds(world)) <= 1
 
@@ -139,24 +145,26 @@ def listed(pod: dict[str, Any]) -> int:
 def test_no_moment_sees_half_a_gang_of_old_and_half_of_new_and_a_restart_of_all_is_one(
     policy: RestartPolicy, run_policy: dict[str, Any], story: list[Action]
 ) -> None:
-    world = start({RESTART: "gang"}, policy, run_policy)
+    world = start({RESTART_ANNOTATION: "gang"}, policy, run_policy)
     ghost = Ghost()
     for act in story:
         act(world)
         ghost.look(world)
         assert len(rounds(world)) <= 1
-        gang = world.status.gang
-        assert total(world.status) <= (gang.round if gang is not None else 0) + world.status.phase.is_final
+        gang = world.status.gang_incarnation
+        assert total(world.status) <= (gang.number if gang is not None else 0) + world.status.phase.is_final
     all_there(world)
     ghost.look(world)
 
 
 @settings(max_examples=300)
-@given(st.sampled_from([RESTART, RESIZE]), policies, limits, st.lists(lags, min_size=10, max_size=40))
+@given(
+    st.sampled_from([RESTART_ANNOTATION, RESIZE_ANNOTATION]), policies, limits, st.lists(lags, min_size=10, max_size=40)
+)
 def test_with_slips_and_caches_that_lag_nothing_is_lost_and_ends_stay_ends(
     annotation: str, policy: RestartPolicy, run_policy: dict[str, Any], story: list[Action]
 ) -> None:
-    world = start({annotation: "gang" if annotation == RESTART else "restart"}, policy, run_policy)
+    world = start({annotation: "gang" if annotation == RESTART_ANNOTATION else "restart"}, policy, run_policy)
     ghost = Ghost()
     for act in story:
         act(world)
@@ -166,7 +174,7 @@ def test_with_slips_and_caches_that_lag_nothing_is_lost_and_ends_stay_ends(
 
     for name, uids in world.ended_badly.items():
         record = world.status.restarts.get(world.replica(name))
-        assert record is None or record.count <= len(uids)
+        assert record is None or record.pod_restarts <= len(uids)
 
 
 @settings(max_examples=300)
@@ -174,7 +182,7 @@ def test_with_slips_and_caches_that_lag_nothing_is_lost_and_ends_stay_ends(
 def test_nobody_runs_who_was_not_told_of_all_that_run(
     policy: RestartPolicy, run_policy: dict[str, Any], story: list[Action]
 ) -> None:
-    world = start({RESIZE: "restart"}, policy, run_policy)
+    world = start({RESIZE_ANNOTATION: "restart"}, policy, run_policy)
     for act in story:
         act(world)
         pods = [pod for pod in live(world) if "deletionTimestamp" not in pod["metadata"]]

@@ -13,7 +13,7 @@ import pytest
 
 from tarragon import __version__
 from tarragon.job.model import MANIFEST_ANNOTATION
-from tarragon.plan.status.provenance import digest
+from tarragon.plan.status.provenance import spec_digest
 from tests.plan.world import World, manifest
 
 LISTED: dict[str, Any] = {
@@ -64,7 +64,7 @@ def test_the_manifest_and_the_version_are_on_record_at_first_sight() -> None:
     job = manifest({"Worker": 1})
     world = begun(job)
 
-    assert provenance(world) == {"manifest": digest(job["spec"]), "operator": __version__}
+    assert provenance(world) == {"manifest": spec_digest(job["spec"]), "operator": __version__}
 
 
 def test_a_later_edit_changes_nothing_about_what_was_submitted() -> None:
@@ -73,24 +73,24 @@ def test_a_later_edit_changes_nothing_about_what_was_submitted() -> None:
     world.edit({"runPolicy": {"backoffLimit": 7}})
     world.settle()
 
-    assert provenance(world)["manifest"] == digest(job["spec"])
+    assert provenance(world)["manifest"] == spec_digest(job["spec"])
 
 
 def test_it_is_that_of_the_manifest_though_the_operator_completes_the_spec() -> None:
     world = begun(copy.deepcopy(LISTED))
 
     assert world.job["spec"] != LISTED["spec"]
-    assert provenance(world)["manifest"] == digest(LISTED["spec"])
+    assert provenance(world)["manifest"] == spec_digest(LISTED["spec"])
 
 
 def test_an_edited_copy_of_a_completed_job_is_not_taken_for_the_original() -> None:
     first = begun(copy.deepcopy(LISTED)).job
     again = {**copy.deepcopy(LISTED), "spec": copy.deepcopy(first["spec"])}
     again["metadata"]["annotations"] = dict(first["metadata"]["annotations"])
-    assert provenance(begun(copy.deepcopy(again)))["manifest"] == digest(LISTED["spec"])
+    assert provenance(begun(copy.deepcopy(again)))["manifest"] == spec_digest(LISTED["spec"])
 
     again["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]["image"] = "other"
-    assert provenance(begun(again))["manifest"] == digest(again["spec"])
+    assert provenance(begun(again))["manifest"] == spec_digest(again["spec"])
 
 
 def test_a_manifest_that_is_not_completed_gets_no_annotation() -> None:
@@ -144,7 +144,7 @@ def test_anybody_can_compute_it_anew_with_jq(spec: dict[str, Any]) -> None:
     stored = json.dumps(spec).replace("2.0", "2")  # as an API server has it
     written = subprocess.run([jq, "-cjS", "."], input=stored.encode(), capture_output=True, check=True).stdout
 
-    assert digest(spec) == f"sha256:{hashlib.sha256(written).hexdigest()}"
+    assert spec_digest(spec) == f"sha256:{hashlib.sha256(written).hexdigest()}"
 
 
 def test_a_spec_that_is_nested_without_end_has_no_digest_and_its_job_goes_on() -> None:
@@ -152,4 +152,4 @@ def test_a_spec_that_is_nested_without_end_has_no_digest_and_its_job_goes_on() -
     for _ in range(5000):
         deep = {"a": deep}
 
-    assert digest({"odd": deep}) == ""
+    assert spec_digest({"odd": deep}) == ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import yaml
 
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU
-from tarragon.plan.config.queues import read
-from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.plan.config.queues import decode_queue_file
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 
 FILE = """
 fair: true
@@ -18,17 +18,17 @@ namespaces:
 
 
 def test_what_it_says_becomes_rules_and_what_it_does_not_say_stays() -> None:
-    found = read(yaml.safe_load(FILE))
+    found = decode_queue_file(yaml.safe_load(FILE))
 
     assert not found.problems
     quota = {NVIDIA_GPU: 8000, CPU: 1500, MEMORY: 64 * 2**30 * 1000}
-    queues = {"team-a": Queue(weight=2.0, quota=quota), "team-b": Queue()}
-    assert found.rules == Rules(is_fair=True, preempts=False, queues=queues)
-    assert read(None).rules == read({}).rules == Rules()
+    queues = {"team-a": QueueRules(weight=2.0, quota=quota), "team-b": QueueRules()}
+    assert found.rules == SchedulingRules(is_fair_share=True, is_preemption_enabled=False, queues=queues)
+    assert decode_queue_file(None).rules == decode_queue_file({}).rules == SchedulingRules()
 
 
 def test_everything_that_is_wrong_is_told_at_once_with_its_place() -> None:
-    found = read(
+    found = decode_queue_file(
         {
             "fair": "yes",
             "preemption": True,
@@ -54,9 +54,9 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_place() -> None:
 
 
 def test_a_list_is_no_file_of_queues() -> None:
-    assert [str(problem) for problem in read([1]).problems] == [
+    assert [str(problem) for problem in decode_queue_file([1]).problems] == [
         "must be an object with the fields fair, preempt, namespaces, not [1]"
     ]
-    assert [str(problem) for problem in read({"namespaces": 3}).problems] == [
+    assert [str(problem) for problem in decode_queue_file({"namespaces": 3}).problems] == [
         "namespaces: must map namespaces to their weight and quota, not 3"
     ]

@@ -19,7 +19,7 @@ def test_a_job_that_makes_no_sense_fails_with_every_problem_and_has_nothing_made
     assert [(event.type, event.reason) for event in world.events] == [("Warning", "TFJobFailedValidation")]
     assert (world.pods, world.services) == ({}, {})
     assert world.tarragon["state"] == "Failed"
-    assert world.status.completed == world.now
+    assert world.status.completion_time == world.now
 
 
 def test_the_flat_generation_has_its_own_word_for_it() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.accepted import Identity, accepted_fields, accepted_job
-from tarragon.job.annotations import RESTART
+from tarragon.job.accepted import JobIdentity, decode_job, encode_job
+from tarragon.job.annotations import RESTART_ANNOTATION
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.kube.meta import Key
-from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tests.plan.world import World, is_idle, manifest
 
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
@@ -42,7 +42,7 @@ def test_a_job_whose_edit_makes_no_sense_ends_all_the_same(edit: dict[str, Any])
     world.settle()
 
     assert world.tarragon["state"] == "Succeeded"
-    assert world.status.completed == world.now
+    assert world.status.completion_time == world.now
     assert world.services == {}
 
 
@@ -60,14 +60,14 @@ def test_it_says_what_is_wrong_and_what_goes_on() -> None:
 def test_what_is_as_long_as_a_book_does_not_stand_in_a_condition_as_a_whole() -> None:
     book = "x" * 200_000
     annotated = manifest({"Worker": 1})
-    annotated["metadata"]["annotations"] = {RESTART: book}
+    annotated["metadata"]["annotations"] = {RESTART_ANNOTATION: book}
     worlds = [World(annotated), World(manifest({"Worker": 1}, run_policy={book: 1}))]
     for world in worlds:
         world.settle()
 
     messages = [condition.message for world in worlds for condition in world.status.conditions]
     messages += [event.message for world in worlds for event in world.events]
-    assert any(message.startswith(f'metadata.annotations["{RESTART}"]: ') for message in messages)
+    assert any(message.startswith(f'metadata.annotations["{RESTART_ANNOTATION}"]: ') for message in messages)
     assert any(message.endswith("xxx'; write gang, or remove it") for message in messages)
     assert any(message.startswith("spec.runPolicy.xxx") for message in messages)
     assert max(map(len, messages)) < 1000
@@ -87,7 +87,7 @@ def test_who_is_to_be_replaced_is_on_record_at_once_and_replaced_when_the_edit_i
     world = slipped()
     world.exit("dist-worker-1", 137)
     world.settle()
-    assert world.status.restarts[Replica(WORKER, 1)].count == 1
+    assert world.status.restarts[Replica(WORKER, 1)].pod_restarts == 1
     assert world.pods["dist-worker-1"]["status"]["phase"] == "Failed"
 
     world.vanish("dist-worker-1")
@@ -139,7 +139,7 @@ def test_a_job_that_has_ended_is_cleaned_up_and_deleted_in_its_time_whatever_bec
     world.edit(SLIP)
     world.settle()
     assert world.own_pods() == {}
-    due = world.decide().wake_at
+    due = world.decide().requeue_at
     assert due is not None
 
     world.now = due
@@ -173,7 +173,7 @@ def test_a_job_that_waits_goes_on_waiting_until_it_is_mended() -> None:
 
 def test_a_gang_that_restarts_as_one_does_so_when_the_edit_is_mended() -> None:
     body = manifest({"Worker": 2}, policy="OnFailure")
-    body["metadata"]["annotations"] = {RESTART: "gang"}
+    body["metadata"]["annotations"] = {RESTART_ANNOTATION: "gang"}
     world = World(body)
     world.settle()
     world.admit()
@@ -218,23 +218,29 @@ def test_what_is_kept_of_a_job_is_all_but_its_templates() -> None:
         enableDynamicWorker=True,
         **{"min-instances": 1, "max-instances": 4},
     )
-    body["metadata"] |= {"uid": "u", "annotations": {RESTART: "gang", "of": "others"}}
-    job = intake(TENSORFLOW, body).job
+    body["metadata"] |= {"uid": "u", "annotations": {RESTART_ANNOTATION: "gang", "of": "others"}}
+    job = decode_and_validate(TENSORFLOW, body).job
     assert job is not None
-    identity = Identity(
-        kind="TFJob", api_version="kubeflow.org/v1", generation=job.generation, key=Key("n1", "dist"), uid="u"
+    identity = JobIdentity(
+        kind="TFJob", api_version="kubeflow.org/v1", generation=job.dialect, key=Key("n1", "dist"), uid="u"
     )
-    kept = accepted_job(accepted_fields(job), identity)
+    kept = decode_job(encode_job(job), identity)
 
     assert kept is not None
-    assert (kept.run_policy, kept.elastic, kept.wished()) == (job.run_policy, job.elastic, job.wished())
-    assert (kept.success_policy, kept.sparse_cluster) == (job.success_policy, job.sparse_cluster)
-    assert [group.restart_policy for group in kept.groups] == [group.restart_policy for group in job.groups]
-    assert kept.annotations == {RESTART: "gang"}
+    assert (kept.run_policy, kept.elastic_policy, kept.requested_size()) == (
+        job.run_policy,
+        job.elastic_policy,
+        job.requested_size(),
+    )
+    assert (kept.success_policy, kept.enable_dynamic_worker) == (job.success_policy, job.enable_dynamic_worker)
+    assert [group.restart_policy for group in kept.replica_specs] == [
+        group.restart_policy for group in job.replica_specs
+    ]
+    assert kept.annotations == {RESTART_ANNOTATION: "gang"}
 
 
 @pytest.mark.parametrize("nonsense", [None, [], {"replicas": []}, {"replicas": {"Worker": {"wish": -1}}}, {"x": 1}])
 def test_what_somebody_has_garbled_counts_as_absent(nonsense: Any) -> None:
-    identity = Identity(kind="TFJob", api_version="kubeflow.org/v1", generation="g", key=Key("n1", "dist"), uid="u")
+    identity = JobIdentity(kind="TFJob", api_version="kubeflow.org/v1", generation="g", key=Key("n1", "dist"), uid="u")
 
-    assert accepted_job(nonsense, identity) is None
+    assert decode_job(nonsense, identity) is None

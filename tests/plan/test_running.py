@@ -8,8 +8,8 @@ import pytest
 
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import ReplicaCounts
-from tarragon.plan.objects.settings import Settings
+from tarragon.job.status import ReplicaStatus
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.plan.world import World, is_idle, manifest
 
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
@@ -31,8 +31,8 @@ def test_the_generation_is_marked_before_anything_else_is_done() -> None:
 
     step = world.step()
 
-    assert step.mark is not None
-    assert (step.status, step.creates, step.events) == (None, (), ())
+    assert step.metadata_patch is not None
+    assert (step.status_patch, step.creates, step.events) == (None, (), ())
     assert world.job["metadata"]["annotations"] == {"tarragon.dev/generation": "kubeflow.org/v1-flat"}
 
 
@@ -80,7 +80,7 @@ def test_a_job_runs_when_its_deciding_worker_does() -> None:
 
     assert (world.tarragon["state"], world.tarragon["ready"]) == ("Running", "3/3")
     assert world.conditions() == {"Admitted": "Admitted", "Created": "TFJobCreated", "Running": "TFJobRunning"}
-    assert world.status.counts == {PS: ReplicaCounts(active=1), WORKER: ReplicaCounts(active=2)}
+    assert world.status.replica_statuses == {PS: ReplicaStatus(active=1), WORKER: ReplicaStatus(active=2)}
 
 
 def test_pods_go_where_the_admission_says() -> None:
@@ -110,7 +110,7 @@ def test_worker_0_decides_where_there_is_no_chief() -> None:
     world.settle()
 
     assert world.tarragon["state"] == "Succeeded"
-    assert world.status.completed == world.now
+    assert world.status.completion_time == world.now
     assert world.events[-1].reason == "TFJobSucceeded"
 
 
@@ -318,7 +318,7 @@ def test_a_job_with_a_scheduler_of_its_own_starts_at_once_and_without_places() -
 def test_the_name_of_our_scheduler_is_a_setting() -> None:
     job = manifest({"Worker": 1})
     job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["schedulerName"] = "mine"
-    world = World(job, Settings(scheduler="mine"))
+    world = World(job, OperatorSettings(scheduler_name="mine"))
     world.settle()
 
     assert world.tarragon["state"] == "Waiting"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tarragon.job.model import GENERATION_ANNOTATION, RUNTIME_ID_ANNOTATION
-from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tests.frameworks.listed_jobs import cluster
 from tests.plan.world import World, manifest
 
@@ -52,7 +52,7 @@ def test_of_another_id_in_the_manifest_it_is_said_that_it_has_no_effect() -> Non
     world = running(RuntimeId="zz9z")
     world.edit({"RuntimeId": "other"})
 
-    (warning,) = intake(world.framework, world.job).warnings
+    (warning,) = decode_and_validate(world.framework, world.job).warnings
     assert str(warning) == (
         "spec.RuntimeId: has no effect any more: the job was started with zz9z and keeps its object names; "
         "write zz9z, or submit the job again"
@@ -79,7 +79,7 @@ def test_a_copy_of_the_job_has_an_id_of_its_own() -> None:
     second.job["metadata"]["uid"] = "job-2"
     second.settle()
 
-    taken = [intake(first.framework, world.job).job for world in (first, second)]
+    taken = [decode_and_validate(first.framework, world.job).job for world in (first, second)]
     assert taken[0] is not None
     assert taken[1] is not None
     assert taken[0].runtime_id != taken[1].runtime_id
@@ -95,7 +95,7 @@ def test_what_can_t_be_the_record_of_an_id_counts_as_absent(written: str) -> Non
     world = World(body)
 
     for found in (world.job, without_uid):
-        job = intake(world.framework, found).job
+        job = decode_and_validate(world.framework, found).job
         assert job is not None
         assert job.runtime_id == "zz9z"
 

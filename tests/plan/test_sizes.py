@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.annotations import RESIZE, RESTART, is_elastic_by_restart
+from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION, is_elastic_by_restart
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.plan.input.decode_and_validate import intake
-from tarragon.plan.status.sizes import without_gaps
+from tarragon.plan.input.decode_and_validate import decode_and_validate
+from tarragon.plan.status.sizes import renumber_from_zero
 from tests.plan.world import World, manifest
 
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
@@ -38,7 +38,7 @@ def resize(world: World, reason: str, **size: int) -> None:
     world.admit(**size)
     admission = world.status.admission
     assert admission is not None
-    world.write_admission(replace(admission, resized=world.now, reason=reason))
+    world.write_admission(replace(admission, resized_at=world.now, resize_reason=reason))
     run(world)
 
 
@@ -94,7 +94,9 @@ def test_a_job_that_gives_way_says_for_whom_and_begins_anew_without_a_word_of_si
     world = elastic()
     admission = world.status.admission
     assert admission is not None
-    gone = replace(admission, admitted=None, size={}, nodes={}, resized=world.now, reason="made room for default/vip")
+    gone = replace(
+        admission, admitted_at=None, size={}, nodes={}, resized_at=world.now, resize_reason="made room for default/vip"
+    )
     world.write_admission(gone)
     world.settle()
 
@@ -105,14 +107,14 @@ def test_a_job_that_gives_way_says_for_whom_and_begins_anew_without_a_word_of_si
     assert world.tarragon["restarts"]["total"] == 0
     assert world.pods == {}
 
-    world.write_admission(replace(admission, admitted=world.now))
+    world.write_admission(replace(admission, admitted_at=world.now))
     run(world)
     assert world.tarragon["state"] == "Running"
     assert "Evicted" not in world.conditions()
     assert told(world) == []
 
 
-@pytest.mark.parametrize("annotation", [{RESIZE: "restart"}, {RESTART: "gang"}])
+@pytest.mark.parametrize("annotation", [{RESIZE_ANNOTATION: "restart"}, {RESTART_ANNOTATION: "gang"}])
 def test_workers_that_march_in_step_are_started_again_at_each_size_and_know_it(annotation: dict[str, str]) -> None:
     world = elastic(servers=0, annotations=annotation, policy="OnFailure")
     assert told_workers(world, "dist-worker-0") == 3
@@ -136,7 +138,7 @@ def test_an_elastic_job_is_told_of_all_that_may_ever_come_and_finds_their_names(
 
 
 def test_before_all_of_a_smaller_size_are_made_those_of_the_larger_one_may_save_together() -> None:
-    world = elastic(servers=0, annotations={RESIZE: "restart", "tarragon.dev/checkpoint-seconds": "30"})
+    world = elastic(servers=0, annotations={RESIZE_ANNOTATION: "restart", "tarragon.dev/checkpoint-seconds": "30"})
     world.admit(Worker=2)
     world.settle()
     assert len(world.pods) == 3
@@ -167,10 +169,10 @@ def test_where_all_workers_decide_one_that_lost_its_place_is_waited_for() -> Non
 
 def test_only_who_marches_in_step_is_counted_anew_when_one_in_the_middle_goes() -> None:
     nodes = {Replica(WORKER, 0): "a", Replica(WORKER, 2): "c", Replica(PS, 0): "b"}
-    job = intake(World(manifest({"Worker": 1})).framework, elastic().job).job
+    job = decode_and_validate(World(manifest({"Worker": 1})).framework, elastic().job).job
     assert job is not None
-    assert without_gaps(job, nodes) == nodes
+    assert renumber_from_zero(job, nodes) == nodes
 
-    bound = replace(job, annotations={RESIZE: "restart"})
+    bound = replace(job, annotations={RESIZE_ANNOTATION: "restart"})
     assert is_elastic_by_restart(bound)
-    assert without_gaps(bound, nodes) == {Replica(WORKER, 0): "a", Replica(WORKER, 1): "c", Replica(PS, 0): "b"}
+    assert renumber_from_zero(bound, nodes) == {Replica(WORKER, 0): "a", Replica(WORKER, 1): "c", Replica(PS, 0): "b"}

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.status import Obstacle
-from tarragon.kube.codec import decode, encode, timestamp
+from tarragon.job.status import Blocker
+from tarragon.kube.codec import decode, encode, format_time
 from tarragon.kube.core import Pod
-from tarragon.operator.informers.cache_transforms import KeptPod
-from tarragon.plan.objects.settings import Settings
-from tarragon.plan.status.creation_failures import patience_for
-from tarragon.plan.view.stalls import hinders, stall
+from tarragon.operator.informers.cache_transforms import CachedPod
+from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.plan.status.creation_failures import timeout_for
+from tarragon.plan.view.stalls import find_stall, is_unable_to_start
 from tests.plan.kubelets import MISSING, reports, started, told, unready, waits
 from tests.plan.world import START, World, manifest
 
@@ -27,9 +27,7 @@ def test_replicas_that_wait_for_the_same_image_are_told_as_one() -> None:
     world.settle()
 
     assert told(world) == ("ImagePullBackOff", f"3 of 4 workers: {MISSING}")
-    assert world.status.obstacle == Obstacle(
-        since=START, reason="ImagePullBackOff", message=f"3 of 4 workers: {MISSING}"
-    )
+    assert world.status.blocker == Blocker(since=START, reason="ImagePullBackOff", message=f"3 of 4 workers: {MISSING}")
     assert world.conditions()["Blocked"] == "ImagePullBackOff"
 
 
@@ -61,7 +59,7 @@ def test_what_a_kubelet_can_not_start_stops_the_gang_in_its_words(reason: str, m
     world.settle()
 
     assert told(world) == (reason, f"worker-0: {message}")
-    assert world.status.obstacle is not None
+    assert world.status.blocker is not None
 
 
 def test_different_troubles_are_told_together_the_most_frequent_first() -> None:
@@ -95,7 +93,7 @@ def test_a_volume_that_takes_its_node_long_is_told_after_a_minute_with_where_to_
     world.pods["dist-worker-0"]["status"]["conditions"] = [unready("PodReadyToStartContainers")]
     step = world.settle()
     assert told(world) == ("", "")
-    assert step.wake_at == START + dt.timedelta(seconds=60)
+    assert step.requeue_at == START + dt.timedelta(seconds=60)
 
     world.pass_time(60)
     world.settle()
@@ -111,7 +109,7 @@ def test_a_volume_that_takes_its_node_long_is_told_after_a_minute_with_where_to_
 
     world.pass_time(3600)  # A check of a large disk, or new owners for all of its files.
     world.settle()
-    assert world.status.obstacle is None
+    assert world.status.blocker is None
     assert world.status.is_admitted
     assert "dist-worker-0" in world.pods
 
@@ -123,7 +121,7 @@ def test_a_process_node_says_itself_which_volume_it_lacks() -> None:
 
     assert told(world)[0] == "PodNotPrepared"
     assert told(world)[1].endswith('secret "s" not found')
-    assert world.status.obstacle is not None
+    assert world.status.blocker is not None
 
 
 def test_once_it_runs_nothing_is_left_of_it() -> None:
@@ -134,15 +132,15 @@ def test_once_it_runs_nothing_is_left_of_it() -> None:
     world.settle()
 
     assert told(world) == ("", "")
-    assert world.status.obstacle is None
+    assert world.status.blocker is None
     assert "Blocked" not in world.conditions()
 
 
 def test_a_gang_has_five_minutes_to_start_and_one_to_be_made() -> None:
-    settings = Settings()
+    settings = OperatorSettings()
 
-    assert patience_for(Obstacle(since=START, reason="ImagePullBackOff", message=""), settings) == 300
-    assert patience_for(Obstacle(since=START, reason="Refused", message=""), settings) == 60
+    assert timeout_for(Blocker(since=START, reason="ImagePullBackOff", message=""), settings) == 300
+    assert timeout_for(Blocker(since=START, reason="Refused", message=""), settings) == 60
 
 
 # --------------------------------------------------------------------------------------------- what only takes its time
@@ -153,11 +151,11 @@ def test_the_slow_pull_of_an_image_costs_nothing_and_is_told_after_five_minutes(
     for index in (0, 1):
         waits(world, index, "ContainerCreating")
     step = world.settle()
-    assert step.wake_at == START + dt.timedelta(minutes=5)
+    assert step.requeue_at == START + dt.timedelta(minutes=5)
 
     world.pass_time(300)
     world.settle()
-    assert world.status.obstacle is None
+    assert world.status.blocker is None
     assert world.conditions()["Stalled"] == "ContainerCreating"
     assert told(world) == (
         "ContainerCreating",
@@ -175,12 +173,12 @@ def test_a_program_that_ends_again_and_again_is_told_with_its_last_words_and_kee
     world.settle()
 
     assert told(world) == ("CrashLoopBackOff", "worker-0: exit code 137 (OOMKilled), after 4 restarts: step 4")
-    assert world.status.obstacle is None
+    assert world.status.blocker is None
 
 
 def test_an_init_container_that_runs_for_long_is_told() -> None:
     world = started(Worker=1)
-    init = {"name": "fetch", "ready": False, "state": {"running": {"startedAt": timestamp(START)}}}
+    init = {"name": "fetch", "ready": False, "state": {"running": {"startedAt": format_time(START)}}}
     main = {"name": "tensorflow", "state": {"waiting": {"reason": "PodInitializing"}}}
     reports(
         world,
@@ -192,12 +190,12 @@ def test_an_init_container_that_runs_for_long_is_told() -> None:
     world.settle()
 
     assert told(world) == ("PodInitializing", "worker-0: init container fetch has run since 2026-11-21T10:00:00Z")
-    assert world.status.obstacle is None
+    assert world.status.blocker is None
 
 
 def test_a_replica_that_runs_and_is_not_ready_for_long_is_told_and_left_alone() -> None:
     world = started(Worker=1)
-    running = {"name": "tensorflow", "ready": False, "state": {"running": {"startedAt": timestamp(START)}}}
+    running = {"name": "tensorflow", "ready": False, "state": {"running": {"startedAt": format_time(START)}}}
     ready = unready("Ready", reason="ContainersNotReady", message="containers with unready status: [tensorflow]")
     reports(world, 0, {"phase": "Running", "conditions": [ready], "containerStatuses": [running]})
     world.settle()
@@ -211,19 +209,19 @@ def test_a_replica_that_runs_and_is_not_ready_for_long_is_told_and_left_alone() 
             "containers with unready status: [tensorflow]"
         ),
     )
-    assert world.status.obstacle is None
+    assert world.status.blocker is None
     assert world.tarragon["state"] == "Running"
 
 
 def test_a_sidecar_without_its_image_is_told_and_stops_nobody_who_trains() -> None:
     world = started(Worker=1)
-    running = {"name": "tensorflow", "ready": True, "state": {"running": {"startedAt": timestamp(START)}}}
+    running = {"name": "tensorflow", "ready": True, "state": {"running": {"startedAt": format_time(START)}}}
     proxy = {"name": "proxy", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}}
     reports(world, 0, {"phase": "Running", "containerStatuses": [running, proxy]})
     world.settle()
 
     assert told(world) == ("CrashLoopBackOff", "worker-0: container proxy: back-off")
-    assert world.status.obstacle is None
+    assert world.status.blocker is None
 
 
 def test_scheduling_gates_are_told_as_they_are() -> None:
@@ -234,7 +232,7 @@ def test_scheduling_gates_are_told_as_they_are() -> None:
     world.settle()
 
     assert told(world) == ("SchedulingGated", "worker-0: Scheduling is blocked due to non-empty gates")
-    assert world.status.obstacle is None
+    assert world.status.blocker is None
 
 
 def test_a_pod_of_another_scheduler_that_is_not_there_is_told() -> None:
@@ -270,19 +268,19 @@ def test_a_pod_that_does_not_go_keeps_its_successor_from_coming_and_is_told() ->
 
 
 def pod(status: dict[str, Any]) -> Pod:
-    metadata = {"name": "p", "namespace": "n", "creationTimestamp": timestamp(START)}
+    metadata = {"name": "p", "namespace": "n", "creationTimestamp": format_time(START)}
     spec = {"nodeName": "n-1", "containers": [{"name": "tensorflow"}]}
-    return decode(encode({"metadata": metadata, "spec": spec, "status": status}), KeptPod)
+    return decode(encode({"metadata": metadata, "spec": spec, "status": status}), CachedPod)
 
 
 def test_a_kubelet_that_says_nothing_is_told_and_is_no_hindrance() -> None:
-    found = stall(pod({"phase": "Pending"}), "tensorflow")
+    found = find_stall(pod({"phase": "Pending"}), "tensorflow")
 
     assert found is not None
-    assert (found.reason, found.at) == ("PodNotTaken", START + dt.timedelta(minutes=5))
-    assert not hinders(pod({"phase": "Pending"}), "tensorflow", START + dt.timedelta(days=1))
+    assert (found.reason, found.report_at) == ("PodNotTaken", START + dt.timedelta(minutes=5))
+    assert not is_unable_to_start(pod({"phase": "Pending"}), "tensorflow", START + dt.timedelta(days=1))
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_nothing_stops_what_has_ended(phase: str) -> None:
-    assert stall(pod({"phase": phase}), "tensorflow") is None
+    assert find_stall(pod({"phase": phase}), "tensorflow") is None

@@ -10,7 +10,7 @@ import pytest
 from tarragon.kube.core import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from tarragon.kube.meta import Key
 from tarragon.plan.nodes.capacity import eligible_nodes
-from tarragon.plan.nodes.storage import Storage, reaches, waits_for_a_scheduler
+from tarragon.plan.nodes.storage import VolumeCache, needs_kube_scheduler, volume_topologies
 
 TEMPLATE = {
     "spec": {
@@ -56,23 +56,23 @@ def volume(name: str, zone: str, *, phase: str = "Available", **spec: Any) -> Pe
     return msgspec.convert(written, PersistentVolume)
 
 
-def storage(found: PersistentVolumeClaim | None, *volumes: PersistentVolume, **kind: Any) -> Storage:
-    return Storage(
+def storage(found: PersistentVolumeClaim | None, *volumes: PersistentVolume, **kind: Any) -> VolumeCache:
+    return VolumeCache(
         claims={} if found is None else {Key("n1", "data"): found},
         volumes={Key("", each.metadata.name): each for each in volumes},
         classes={Key("", "local"): msgspec.convert({**LOCAL, "volumeBindingMode": LAZY, **kind}, StorageClass)},
     )
 
 
-def eligible(known: Storage) -> frozenset[str]:
-    return eligible_nodes(TEMPLATE, nodes(a="1", b="2", c="3"), reaches(TEMPLATE, "n1", known))
+def eligible(known: VolumeCache) -> frozenset[str]:
+    return eligible_nodes(TEMPLATE, nodes(a="1", b="2", c="3"), volume_topologies(TEMPLATE, "n1", known))
 
 
 def test_a_bound_claim_is_used_where_its_volume_is() -> None:
     known = storage(claim(volume="pv2"), volume("pv1", "1"), volume("pv2", "2", phase="Bound"))
 
     assert eligible(known) == {"b"}
-    assert not waits_for_a_scheduler(TEMPLATE, "n1", known)
+    assert not needs_kube_scheduler(TEMPLATE, "n1", known)
 
 
 def test_a_volume_that_we_may_not_read_forbids_nothing() -> None:
@@ -88,7 +88,7 @@ def test_a_local_claim_that_waits_for_its_pod_can_be_bound_only_where_a_volume_i
     )
 
     assert eligible(known) == {"a"}
-    assert waits_for_a_scheduler(TEMPLATE, "n1", known)
+    assert needs_kube_scheduler(TEMPLATE, "n1", known)
 
 
 @pytest.mark.parametrize(
@@ -115,21 +115,21 @@ def test_a_claim_that_is_bound_at_once_is_left_to_kube_scheduler() -> None:
     known = storage(claim(), provisioner="csi", volumeBindingMode="Immediate")
 
     assert eligible(known) == {"a", "b", "c"}
-    assert waits_for_a_scheduler(TEMPLATE, "n1", known)
+    assert needs_kube_scheduler(TEMPLATE, "n1", known)
 
 
 def test_a_claim_that_is_not_there_is_waited_for_by_kube_scheduler() -> None:
-    assert waits_for_a_scheduler(TEMPLATE, "n1", storage(None))
+    assert needs_kube_scheduler(TEMPLATE, "n1", storage(None))
 
 
 def test_a_claim_of_another_namespace_is_none_of_ours() -> None:
-    assert waits_for_a_scheduler(TEMPLATE, "n2", storage(claim(volume="pv2")))
+    assert needs_kube_scheduler(TEMPLATE, "n2", storage(claim(volume="pv2")))
 
 
 def test_a_pod_without_claims_waits_for_nobody() -> None:
     template = {"spec": {"containers": [], "volumes": [{"name": "v", "emptyDir": {}}]}}
 
-    assert not waits_for_a_scheduler(template, "n1", Storage())
+    assert not needs_kube_scheduler(template, "n1", VolumeCache())
 
 
 def test_what_only_kube_scheduler_can_know_is_left_to_it() -> None:
@@ -140,6 +140,6 @@ def test_what_only_kube_scheduler_can_know_is_left_to_it() -> None:
         affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         return {"spec": {"affinity": affinity}}
 
-    assert waits_for_a_scheduler({"spec": {"runtimeClassName": "nvidia"}}, "n", Storage())
-    assert waits_for_a_scheduler(apart(by_label), "n", Storage())
-    assert not waits_for_a_scheduler(apart(everywhere), "n", Storage())
+    assert needs_kube_scheduler({"spec": {"runtimeClassName": "nvidia"}}, "n", VolumeCache())
+    assert needs_kube_scheduler(apart(by_label), "n", VolumeCache())
+    assert not needs_kube_scheduler(apart(everywhere), "n", VolumeCache())

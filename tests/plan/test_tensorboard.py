@@ -103,7 +103,7 @@ def test_one_that_was_evicted_is_replaced_after_a_while_and_the_job_does_not_car
     world.disrupt(BOARD)
     step = world.settle()
 
-    assert step.wake_at is not None
+    assert step.requeue_at is not None
     assert world.created[BOARD] == 1
     world.pass_time(61)
     world.settle()
@@ -189,7 +189,7 @@ def test_what_is_made_for_it_may_be_refused() -> None:
     world.step()
     creates = world.decide().creates
 
-    assert [(create.resource, create.may_be_refused) for create in creates] == [(SERVICES, True), (PODS, True)]
+    assert [(create.resource, create.is_optional) for create in creates] == [(SERVICES, True), (PODS, True)]
 
 
 def test_one_that_was_refused_is_not_asked_for_at_every_look() -> None:
@@ -199,10 +199,10 @@ def test_one_that_was_refused_is_not_asked_for_at_every_look() -> None:
     world.step()
     world.step()
     again = world.now + dt.timedelta(seconds=60)
-    refused = replace(world.observed(), to_ask_again={BOARD: again})
+    refused = replace(world.observed(), optional_retry_at={BOARD: again})
 
     step = decide(world.framework, refused, world.now)
-    assert (step.creates, step.wake_at) == ([], again)
+    assert (step.creates, step.requeue_at) == ([], again)
     assert [create.resource for create in decide(world.framework, refused, again).creates] == [SERVICES, PODS]
 
 
@@ -230,7 +230,7 @@ def test_mlkube_has_a_field_for_it() -> None:
     assert found is not None
     assert (found.log_dir, found.image) == ("/mnt/logs", "tensorflow/tensorflow:1.4.0")
     assert (found.service_type, found.ends_with_job) == ("LoadBalancer", False)
-    assert (found.volumes, found.mounts) == (board["volumes"], board["volumeMounts"])
+    assert (found.volumes, found.volume_mounts) == (board["volumes"], board["volumeMounts"])
 
 
 @pytest.mark.parametrize(

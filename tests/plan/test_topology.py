@@ -8,9 +8,9 @@ from tarragon.job.model import ReplicaType
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import OwnerIdentity
 from tarragon.plan.nodes.capacity import eligible_nodes, pod_spec
-from tarragon.plan.nodes.neighbours import Neighbours
-from tarragon.plan.nodes.topology import NOBODY_NEAR, Gang, Member, Sites, Ties
-from tarragon.scheduling.api.snapshot import Spread
+from tarragon.plan.nodes.neighbours import PodIndex
+from tarragon.plan.nodes.topology import NO_MATCHING_POD, FeasibleNodes, GangConstraints, NodeTopology, ReplicaTypePods
+from tarragon.scheduling.api.snapshot import TopologyConstraint
 
 Json = dict[str, Any]
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
@@ -66,25 +66,27 @@ def spread(topology: str = ZONE, skew: int = 1, *, labels: Json | None = None, *
     return {"topologySpreadConstraints": [{"labelSelector": selector, **constraint}]}
 
 
-def member(kind: ReplicaType = WORKER, *, affinity: Json | None = None, **more: Any) -> Member:
+def member(kind: ReplicaType = WORKER, *, affinity: Json | None = None, **more: Any) -> ReplicaTypePods:
     spec = {"affinity": affinity, **more} if affinity else more
-    labels = {"app": "x", "type": kind.word}
-    return Member.of(kind, "n", labels, pod_spec({"spec": spec}))
+    labels = {"app": "x", "type": kind.lower_name}
+    return ReplicaTypePods.of(kind, "n", labels, pod_spec({"spec": spec}))
 
 
-def ties(*members: Member, nodes: list[Node] | None = None, pods: list[Pod] | None = None) -> dict[ReplicaType, Ties]:
-    sites = Sites(FOUR if nodes is None else nodes)
+def ties(
+    *members: ReplicaTypePods, nodes: list[Node] | None = None, pods: list[Pod] | None = None
+) -> dict[ReplicaType, FeasibleNodes]:
+    sites = NodeTopology(FOUR if nodes is None else nodes)
     eligible = {
         one.type: eligible_nodes(msgspec.to_builtins({"spec": one.spec}), sites.nodes.values()) for one in members
     }
-    return Gang(members, gang_owner("mine")).ties(eligible, sites, Neighbours(pods or []))
+    return GangConstraints(members, gang_owner("mine")).feasible_nodes(eligible, sites, PodIndex(pods or []))
 
 
-def only(*members: Member, nodes: list[Node] | None = None, pods: list[Pod] | None = None) -> Ties:
+def only(*members: ReplicaTypePods, nodes: list[Node] | None = None, pods: list[Pod] | None = None) -> FeasibleNodes:
     return ties(*members, nodes=nodes, pods=pods)[members[0].type]
 
 
-def single(found: Ties) -> Spread:
+def single(found: FeasibleNodes) -> TopologyConstraint:
     assert len(found.spreads) == 1
     return found.spreads[0]
 
@@ -102,7 +104,7 @@ def test_whoever_is_to_be_near_others_goes_into_their_domains() -> None:
 def test_whoever_is_to_be_near_others_of_which_there_are_none_runs_nowhere() -> None:
     found = only(member(affinity=near(term(role="cache"))), pods=[pod("a2", role="cache", phase="Succeeded")])
 
-    assert (found.eligible, found.crowded) == (frozenset(), NOBODY_NEAR)
+    assert (found.eligible, found.narrowing_message) == (frozenset(), NO_MATCHING_POD)
 
 
 def test_all_terms_of_an_affinity_are_about_the_same_pods() -> None:
@@ -120,8 +122,8 @@ def test_a_gang_that_is_to_be_near_itself_starts_anywhere_in_one_domain() -> Non
 
     assert found.eligible == {"a1", "a2", "b1"}
     one = single(found)
-    assert (one.together, one.counted) == (True, frozenset({WORKER}))
-    assert dict(one.domains) == {"a1": "a", "a2": "a", "b1": "b"}
+    assert (one.in_one_domain, one.counted_types) == (True, frozenset({WORKER}))
+    assert dict(one.domain_of) == {"a1": "a", "a2": "a", "b1": "b"}
 
 
 def test_others_on_nodes_without_the_label_are_no_company() -> None:
@@ -129,7 +131,7 @@ def test_others_on_nodes_without_the_label_are_no_company() -> None:
     found = only(member(affinity=near(term(app="x"))), pods=[pod("bare", owner="other", app="x")])
 
     assert found.eligible == {"a1", "a2", "b1"}
-    assert single(found).together
+    assert single(found).in_one_domain
 
 
 def test_a_gang_that_may_be_near_others_like_it_is_near_those_that_are_there() -> None:
@@ -143,7 +145,7 @@ def test_workers_that_are_to_be_near_their_parameter_servers_are_put_into_one_do
 
     for kind in (PS, WORKER):
         one = single(found[kind])
-        assert (one.together, one.counted) == (True, frozenset({PS, WORKER}))
+        assert (one.in_one_domain, one.counted_types) == (True, frozenset({PS, WORKER}))
 
 
 def test_whoever_keeps_off_others_stays_out_of_their_domains() -> None:
@@ -163,24 +165,24 @@ def test_whom_others_keep_off_everywhere_is_told_so() -> None:
     found = only(member(), nodes=FOUR[:3], pods=several)
 
     assert found.eligible == frozenset()
-    assert found.crowded == "affinity and spread rules between pods leave 0 of 3 nodes"
+    assert found.narrowing_message == "affinity and spread rules between pods leave 0 of 3 nodes"
 
 
 def test_replicas_that_keep_off_each_other_get_a_domain_each() -> None:
     one = single(only(member(affinity=apart(term(app="x", type="worker")))))
 
-    assert (one.most, one.counted) == (1, frozenset({WORKER}))
-    assert dict(one.domains) == {"a1": "a", "a2": "a", "b1": "b", "bare": " bare"}
+    assert (one.max_per_domain, one.counted_types) == (1, frozenset({WORKER}))
+    assert dict(one.domain_of) == {"a1": "a", "a2": "a", "b1": "b", "bare": " bare"}
 
 
 def test_jobs_whose_rules_amount_to_the_same_share_one_spread() -> None:
     """Ten thousand gangs, each with a rule that names itself, are decided about as one kind."""
-    sites, others = Sites(FOUR), Neighbours([])
+    sites, others = NodeTopology(FOUR), PodIndex([])
     found = []
     for name in ("one", "two"):
         spec = pod_spec({"spec": {"affinity": apart(term(job=name))}})
-        gang = Gang([Member.of(WORKER, "n", {"job": name}, spec)], gang_owner(name))
-        found.append(gang.ties({WORKER: frozenset(sites.nodes)}, sites, others)[WORKER])
+        gang = GangConstraints([ReplicaTypePods.of(WORKER, "n", {"job": name}, spec)], gang_owner(name))
+        found.append(gang.feasible_nodes({WORKER: frozenset(sites.nodes)}, sites, others)[WORKER])
 
     assert single(found[0]) is single(found[1])
 
@@ -189,8 +191,8 @@ def test_of_two_types_of_which_one_keeps_off_the_other_neither_gets_to_the_other
     found = ties(member(PS), member(affinity=apart(term(type="ps"))))
 
     of_worker, of_server = single(found[WORKER]), single(found[PS])
-    assert (of_worker.most, of_worker.counted) == (0, frozenset({PS}))
-    assert (of_server.most, of_server.counted) == (0, frozenset({WORKER}))
+    assert (of_worker.max_per_domain, of_worker.counted_types) == (0, frozenset({PS}))
+    assert (of_server.max_per_domain, of_server.counted_types) == (0, frozenset({WORKER}))
 
 
 def test_a_spread_counts_the_gang_s_own_and_the_others_that_are_not_ending() -> None:
@@ -202,9 +204,9 @@ def test_a_spread_counts_the_gang_s_own_and_the_others_that_are_not_ending() -> 
     ]
     one = single(ties(member(PS), member(**spread()), pods=pods)[WORKER])
 
-    assert (one.skew, one.most, one.counted) == (1, None, frozenset({PS, WORKER}))
-    assert dict(one.domains) == {"a1": "a", "a2": "a", "b1": "b"}
-    assert one.already == {"a": 1}
+    assert (one.max_skew, one.max_per_domain, one.counted_types) == (1, None, frozenset({PS, WORKER}))
+    assert dict(one.domain_of) == {"a1": "a", "a2": "a", "b1": "b"}
+    assert one.existing_pods == {"a": 1}
 
 
 def test_a_spread_counts_the_nodes_that_the_pod_wants_only() -> None:
@@ -214,8 +216,8 @@ def test_a_spread_counts_the_nodes_that_the_pod_wants_only() -> None:
     ignoring = spread(nodeAffinityPolicy="Ignore")
     every = single(only(member(**ignoring, nodeSelector={"disk": "ssd"}), nodes=nodes))
 
-    assert dict(wanted.domains) == {"a": "a"}
-    assert dict(every.domains) == {"a": "a", "b": "b"}
+    assert dict(wanted.domain_of) == {"a": "a"}
+    assert dict(every.domain_of) == {"a": "a", "b": "b"}
 
 
 def test_a_spread_may_leave_out_nodes_whose_taints_the_pod_does_not_tolerate() -> None:
@@ -225,23 +227,23 @@ def test_a_spread_may_leave_out_nodes_whose_taints_the_pod_does_not_tolerate() -
     )
     nodes = [node("a", zone="a"), tainted]
 
-    assert dict(single(only(member(**spread()), nodes=nodes)).domains) == {"a": "a", "b": "b"}
-    assert dict(single(only(member(**spread(nodeTaintsPolicy="Honor")), nodes=nodes)).domains) == {"a": "a"}
+    assert dict(single(only(member(**spread()), nodes=nodes)).domain_of) == {"a": "a", "b": "b"}
+    assert dict(single(only(member(**spread(nodeTaintsPolicy="Honor")), nodes=nodes)).domain_of) == {"a": "a"}
 
 
 def test_with_fewer_domains_than_it_wants_a_spread_counts_as_if_an_empty_one_were_there() -> None:
     few = single(only(member(**spread(skew=2, minDomains=3))))
     enough = single(only(member(**spread(skew=2, minDomains=2))))
 
-    assert (few.skew, few.most) == (None, 2)
-    assert (enough.skew, enough.most) == (2, None)
+    assert (few.max_skew, few.max_per_domain) == (None, 2)
+    assert (enough.max_skew, enough.max_per_domain) == (2, None)
 
 
 def test_match_label_keys_narrow_whom_a_spread_counts() -> None:
     pods = [pod("a1", app="x", type="ps"), pod("b1", app="x", type="worker")]
     one = single(only(member(**spread(matchLabelKeys=["type"])), pods=pods))
 
-    assert one.already == {"b": 1}
+    assert one.existing_pods == {"b": 1}
 
 
 def test_a_selector_that_is_missing_selects_nobody_and_an_empty_one_everybody() -> None:

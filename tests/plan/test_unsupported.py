@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.annotations import RESTART
+from tarragon.job.annotations import RESTART_ANNOTATION
 from tarragon.kube.codec import decode, encode
-from tarragon.operator.informers.cache_transforms import KeptJob
+from tarragon.operator.informers.cache_transforms import CachedJob
 from tarragon.operator.informers.candidates import candidate_from
-from tarragon.plan.input.decode_and_validate import intake
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.input.decode_and_validate import decode_and_validate
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.plan.world import World, is_idle, manifest
 
 MARKS = {"kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1.0"}
@@ -46,9 +46,11 @@ def running(edit: dict[str, Any] = ON_TEMPLATE, *, policy: str = "ExitCode", **m
 
 def is_queued(world: World) -> bool:
     """Whether the scheduler decides about it."""
-    found = decode(encode(world.job), KeptJob)
-    candidate = candidate_from(TENSORFLOW, found, intake(TENSORFLOW, found), world.status, Settings())
-    return candidate is not None and not candidate.is_refused
+    found = decode(encode(world.job), CachedJob)
+    candidate = candidate_from(
+        TENSORFLOW, found, decode_and_validate(TENSORFLOW, found), world.status, OperatorSettings()
+    )
+    return candidate is not None and not candidate.has_invalid_spec
 
 
 def test_a_new_job_that_asks_for_fractions_fails_with_every_place_and_has_nothing_made() -> None:
@@ -115,7 +117,7 @@ def test_a_replica_of_it_that_is_lost_is_replaced_as_it_was() -> None:
 
 
 def test_a_gang_of_it_starts_again_whole() -> None:
-    world = running(policy="OnFailure", annotations={RESTART: "gang"})
+    world = running(policy="OnFailure", annotations={RESTART_ANNOTATION: "gang"})
     world.exit("dist-worker-1", 1)
     world.settle()
 

@@ -122,7 +122,7 @@ def test_generation_and_what_was_filled_in_are_written_at_once_and_before_anythi
     world = World(cluster())
     step = world.step()
 
-    assert step.mark is not None
+    assert step.metadata_patch is not None
     assert world.job["metadata"]["annotations"]["tarragon.dev/generation"] == "kubeflow.org/v1alpha1"
     assert len(world.job["spec"]["RuntimeId"]) == 4
     assert world.job["spec"]["replicaSpecs"][2]["template"]["spec"]["restartPolicy"] == "OnFailure"
@@ -251,7 +251,7 @@ def test_a_job_that_makes_no_sense_has_failed_before_it_began() -> None:
     assert phase_and_state(world) == ("Failed", "Failed")
     assert shown(world)["reason"].startswith("spec.replicaSpecs: has no MASTER")
     assert "conditions" not in world.job["status"]
-    assert world.status.completed == world.now
+    assert world.status.completion_time == world.now
     assert [(event.type, event.reason) for event in world.events] == [("Warning", "InvalidTFJobSpec")]
     assert (world.pods, world.services) == ({}, {})
 

@@ -1,6 +1,6 @@
 """A small world in memory for the reconciler: an API that stores, a kubelet and a scheduler that do as they are told.
 
-It applies steps in the order that `Step` promises, with the preconditions that they carry; it may crash between any
+It applies steps in the order that `Actions` promises, with the preconditions that they carry; it may crash between any
 two writes, and decide on caches that lag behind.
 """
 
@@ -17,19 +17,19 @@ from typing import Any
 
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
-from tarragon.job.encoding import admission_fields, read_status
+from tarragon.job.encoding import decode_status, encode_admission
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.job.status import Admission, JobStatus, Wait
-from tarragon.kube.codec import decode, encode, timestamp
+from tarragon.job.status import Admission, JobStatus, WaitReason
+from tarragon.kube.codec import decode, encode, format_time
 from tarragon.kube.core import CONFIG_MAPS, SERVICES, Node
 from tarragon.kube.event import Event
 from tarragon.kube.meta import Key
-from tarragon.kube.patch import difference, merged
-from tarragon.operator.informers.cache_transforms import KeptJob, KeptPod, KeptService
-from tarragon.plan.input.decode_and_validate import intake
-from tarragon.plan.objects.settings import Settings
+from tarragon.kube.patch import apply_merge_patch, create_merge_patch
+from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod, CachedService
+from tarragon.plan.input.decode_and_validate import decode_and_validate
+from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.reconcile.decide import decide
-from tarragon.plan.view.actions import Create, Delete, Notice, Observed, Refusal, Step
+from tarragon.plan.view.actions import Actions, AnnotatePod, Create, Delete, ObservedJob, RejectedCreate
 
 START = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 NODES = ("node-a", "node-b")
@@ -62,11 +62,11 @@ def manifest(
 class World:
     """One job and what becomes of it."""
 
-    def __init__(self, job: dict[str, Any], settings: Settings | None = None) -> None:
+    def __init__(self, job: dict[str, Any], settings: OperatorSettings | None = None) -> None:
         self.framework: Framework = FRAMEWORKS[0]
-        self.settings = settings or Settings()
+        self.settings = settings or OperatorSettings()
         self.now = START
-        self.refusal: Refusal | None = None
+        self.refusal: RejectedCreate | None = None
         self.nodes: Mapping[Key, Node] | None = None
         self.events: list[Event] = []
         self.pods: dict[str, dict[str, Any]] = {}
@@ -85,13 +85,13 @@ class World:
 
     # ------------------------------------------------------------------------------------------------ the operator
 
-    def observed(self) -> Observed:
+    def observed(self) -> ObservedJob:
         return self._observed(self.job, self.pods, self.services)
 
-    def decide(self) -> Step:
+    def decide(self) -> Actions:
         return decide(self.framework, self.observed(), self.now)
 
-    def step(self, writes: int = 10**9) -> Step:
+    def step(self, writes: int = 10**9) -> Actions:
         """Decide once and apply; the operator dies when it wants to write once more than allowed."""
         step = self.decide()
         for write in itertools.islice(self._writes(step), writes):
@@ -114,7 +114,7 @@ class World:
             for write in self._writes(step):
                 write()
 
-    def settle(self, rounds: int = 50) -> Step:
+    def settle(self, rounds: int = 50) -> Actions:
         """Until nothing more is to be done now; returns the last, empty step."""
         for _ in range(rounds):
             step = self.step()
@@ -123,28 +123,28 @@ class World:
             self.bury()
         raise AssertionError(f"does not come to rest: {self.decide()}")
 
-    def _observed(self, job: Any, pods: Any, services: Any) -> Observed:
-        found = decode(encode(job), KeptJob)
-        return Observed(
+    def _observed(self, job: Any, pods: Any, services: Any) -> ObservedJob:
+        found = decode(encode(job), CachedJob)
+        return ObservedJob(
             object=found,
-            taken=intake(self.framework, found),
-            pods=[decode(encode(pod), KeptPod) for pod in pods.values()],
-            services=[decode(encode(service), KeptService) for service in services.values()],
-            pods_there={Key("n1", name): decode(encode(pod), KeptPod) for name, pod in pods.items()},
-            services_there={Key("n1", name): decode(encode(found), KeptService) for name, found in services.items()},
+            decoded=decode_and_validate(self.framework, found),
+            pods=[decode(encode(pod), CachedPod) for pod in pods.values()],
+            services=[decode(encode(service), CachedService) for service in services.values()],
+            pods_by_key={Key("n1", name): decode(encode(pod), CachedPod) for name, pod in pods.items()},
+            services_by_key={Key("n1", name): decode(encode(found), CachedService) for name, found in services.items()},
             nodes=self.nodes,
-            refusal=self.refusal,
+            rejected_create=self.refusal,
             settings=self.settings,
         )
 
-    def _writes(self, step: Step) -> Iterator[Callable[[], None]]:
+    def _writes(self, step: Actions) -> Iterator[Callable[[], None]]:
         """In the order that a step promises. Events are kept only when all that goes before them was written."""
-        if step.mark is not None:
-            yield partial(self._patch_conditionally, step.mark)
+        if step.metadata_patch is not None:
+            yield partial(self._patch_conditionally, step.metadata_patch)
             return
-        if step.status is not None:
-            yield partial(self._patch_conditionally, step.status)
-        yield from (partial(self._notify, notice) for notice in step.notices)
+        if step.status_patch is not None:
+            yield partial(self._patch_conditionally, step.status_patch)
+        yield from (partial(self._notify, notice) for notice in step.annotations)
         yield from (partial(self._delete, delete) for delete in step.deletes)
         yield from (partial(self._create, create) for create in step.creates)
         yield partial(self.events.extend, step.events)
@@ -175,13 +175,13 @@ class World:
         if not is_ours or "deletionTimestamp" in found["metadata"]:
             raise ConflictError
 
-    def _notify(self, notice: Notice) -> None:
+    def _notify(self, notice: AnnotatePod) -> None:
         pod = self.pods.get(notice.pod.name)
         if pod is None:
             return
         if pod["metadata"]["uid"] != notice.uid or pod["metadata"]["resourceVersion"] != notice.resource_version:
             raise ConflictError
-        noted = merged(pod, {"metadata": {"annotations": dict(notice.annotations)}})
+        noted = apply_merge_patch(pod, {"metadata": {"annotations": dict(notice.annotations)}})
         self.pods[notice.pod.name] = self._stamped(noted, uid=notice.uid)
         self._remember()
 
@@ -215,7 +215,7 @@ class World:
 
     @property
     def status(self) -> JobStatus:
-        return read_status(self.job.get("status"))
+        return decode_status(self.job.get("status"))
 
     @property
     def tarragon(self) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class World:
         return {condition.type: condition.reason for condition in self.status.conditions if condition.is_true}
 
     def patch_job(self, patch: Mapping[str, Any]) -> None:
-        self.job = self._stamped(merged(self.job, patch), uid=self.job["metadata"]["uid"])
+        self.job = self._stamped(apply_merge_patch(self.job, patch), uid=self.job["metadata"]["uid"])
         self._remember()
 
     def edit(self, patch: Mapping[str, Any]) -> None:
@@ -236,29 +236,29 @@ class World:
 
     def admit(self, **size: int) -> None:
         """The scheduler places the gang, at its wish or at another size."""
-        taken = intake(self.framework, self.job)
+        taken = decode_and_validate(self.framework, self.job)
         assert taken.job is not None
-        wanted = {ReplicaType(kind): count for kind, count in size.items()} or dict(taken.job.wished())
-        nodes = {replica: NODES[replica.index % len(NODES)] for replica in taken.job.replicas(wanted)}
+        wanted = {ReplicaType(kind): count for kind, count in size.items()} or dict(taken.job.requested_size())
+        nodes = {replica: NODES[replica.index % len(NODES)] for replica in taken.job.replicas_of_size(wanted)}
         before = self.status.admission
-        queued = before.queued if before is not None else self.now
-        self.write_admission(Admission(queued=queued, admitted=self.now, size=wanted, nodes=nodes))
+        queued = before.queued_at if before is not None else self.now
+        self.write_admission(Admission(queued_at=queued, admitted_at=self.now, size=wanted, nodes=nodes))
 
     def keep_waiting(self, code: str, message: str) -> None:
-        self.write_admission(Admission(queued=self.now, wait=Wait(code=code, message=message)))
+        self.write_admission(Admission(queued_at=self.now, wait=WaitReason(code=code, message=message)))
 
     def withdraw(self) -> None:
-        self.write_admission(Admission(queued=self.now))
+        self.write_admission(Admission(queued_at=self.now))
 
     def write_admission(self, admission: Admission) -> None:
         before = self.tarragon.get("admission") or {}
-        self.patch_job({"status": {"tarragon": {"admission": difference(before, admission_fields(admission))}}})
+        self.patch_job({"status": {"tarragon": {"admission": create_merge_patch(before, encode_admission(admission))}}})
 
     def run(self, *names: str) -> None:
         """The kubelet starts these pods, or all that wait."""
         for name, pod in self.pods.items():
             if (not names and pod["status"]["phase"] == "Pending") or name in names:
-                state = {"running": {"startedAt": timestamp(self.now)}}
+                state = {"running": {"startedAt": format_time(self.now)}}
                 self._set_pod(name, {"phase": "Running", "containerStatuses": [_container(state)]})
 
     def exit(self, name: str, code: int, *, message: str = "", reason: str = "") -> None:
@@ -267,15 +267,15 @@ class World:
             "exitCode": code,
             "reason": reason or ("Error" if code else "Completed"),
             "message": message,
-            "finishedAt": timestamp(self.now),
+            "finishedAt": format_time(self.now),
         }
         phase = "Failed" if code else "Succeeded"
         self._set_pod(name, {"phase": phase, "containerStatuses": [_container({"terminated": terminated})]})
 
     def restart_in_place(self, name: str, times: int, code: int = 1) -> None:
         """The kubelet starts the container again: so many times by now."""
-        state = {"running": {"startedAt": timestamp(self.now)}}
-        last = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": timestamp(self.now)}}
+        state = {"running": {"startedAt": format_time(self.now)}}
+        last = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": format_time(self.now)}}
         status = {**_container(state), "restartCount": times, "lastState": last}
         self._set_pod(name, {"phase": "Running", "containerStatuses": [status]})
 
@@ -289,7 +289,7 @@ class World:
         pod = self.pods[name]
         if "deletionTimestamp" in pod["metadata"]:
             return
-        ends = timestamp(self.now + dt.timedelta(seconds=30))
+        ends = format_time(self.now + dt.timedelta(seconds=30))
         metadata = {**pod["metadata"], "deletionTimestamp": ends, "deletionGracePeriodSeconds": 30}
         self.pods[name] = self._stamped({**pod, "metadata": metadata}, uid=metadata["uid"])
         self._remember()
@@ -321,7 +321,7 @@ class World:
 
     def replica(self, name: str) -> Replica:
         word, _, index = name.removeprefix("dist-").rpartition("-")
-        return Replica(next(kind for kind in ReplicaType if kind.word == word), int(index))
+        return Replica(next(kind for kind in ReplicaType if kind.lower_name == word), int(index))
 
     def _set_pod(self, name: str, status: dict[str, Any]) -> None:
         pod = self.pods[name]
@@ -331,7 +331,7 @@ class World:
         self._remember()
 
     def _stamped(self, found: dict[str, Any], uid: str) -> dict[str, Any]:
-        created = found["metadata"].get("creationTimestamp", timestamp(self.now))
+        created = found["metadata"].get("creationTimestamp", format_time(self.now))
         stamps = {"uid": uid, "resourceVersion": str(self._next()), "creationTimestamp": created}
         return {**found, "metadata": {**found["metadata"], **stamps}}
 
@@ -340,9 +340,11 @@ class World:
         return self._version
 
 
-def is_idle(step: Step) -> bool:
+def is_idle(step: Actions) -> bool:
     """It writes nothing; it may still want to be woken."""
-    return not (step.mark or step.status or step.notices or step.deletes or step.creates or step.events)
+    return not (
+        step.metadata_patch or step.status_patch or step.annotations or step.deletes or step.creates or step.events
+    )
 
 
 def _container(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tarragon.client.errors import NotFound
-from tarragon.client.http.client import Http
+from tarragon.client.http.client import HttpClient
 from tarragon.client.port import DeleteOptions
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, NODES, PODS, SERVICES
@@ -18,8 +18,8 @@ from tools.controlplane import ControlPlane
 
 KINDS = (TENSORFLOW, MLKUBE)
 OF_A_TEST: tuple[Resource[Any], ...] = (
-    *(kind.resource.reading(dict) for kind in KINDS),
-    *(each.reading(dict) for each in (PODS, SERVICES, LEASES, EVENTS, NODES)),
+    *(kind.resource.with_model(dict) for kind in KINDS),
+    *(each.with_model(dict) for each in (PODS, SERVICES, LEASES, EVENTS, NODES)),
 )
 """What a test leaves, in the order in which it goes."""
 ITS_OWN = {("default", "kubernetes")}
@@ -60,12 +60,12 @@ async def _empty(plane: ControlPlane) -> None:
                 await asyncio.gather(*(_delete(http, resource, key) for key in left))
 
 
-async def _delete(http: Http, resource: Resource[Any], key: Key) -> None:
+async def _delete(http: HttpClient, resource: Resource[Any], key: Key) -> None:
     with suppress(NotFound):
-        await http.delete(resource, key, DeleteOptions(grace_seconds=0, propagation="Background"))
+        await http.delete(resource, key, DeleteOptions(grace_period_seconds=0, propagation_policy="Background"))
 
 
-async def _left(http: Http, resource: Resource[Any]) -> list[Key]:
+async def _left(http: HttpClient, resource: Resource[Any]) -> list[Key]:
     found = (await http.list(resource)).items
     keys = [Key(each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in found]
     return [key for key in keys if (key.namespace, key.name) not in ITS_OWN and key.namespace != "kube-system"]

@@ -13,19 +13,19 @@ from typing import Any
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import AlreadyExists, ApiError, NotFound
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.informer.reflector import Cache
-from tarragon.client.port import DeleteOptions, Selection
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.informer.reflector import Informer
+from tarragon.client.port import DeleteOptions, Selector
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.encoding import read_status
+from tarragon.job.encoding import decode_status
 from tarragon.job.status import Condition, JobStatus
-from tarragon.kube.codec import timestamp
+from tarragon.kube.codec import format_time
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, PODS
 from tarragon.kube.meta import CustomObject, Key, Resource
-from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.objects.settings import Settings
-from tarragon.scheduling.api.rules import Rules
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.scheduling.api.rules import SchedulingRules
 from tools.controlplane import ControlPlane
 
 Json = dict[str, Any]
@@ -33,20 +33,20 @@ TFJOBS = TENSORFLOW.resource
 PATIENCE = 100.0
 HEARTBEAT_SECONDS = 5.0
 HOST = "kubernetes.io/hostname"
-STANDARD = Rules()
+STANDARD = SchedulingRules()
 
 
 class Ground:
     """Names are of the namespace. The nodes are labelled with it, and gone in the end."""
 
-    def __init__(self, plane: ControlPlane, http: Http, namespace: str) -> None:
+    def __init__(self, plane: ControlPlane, http: HttpClient, namespace: str) -> None:
         self.plane = plane
         self.http = http
         self.namespace = namespace
         self._clock = SystemClock()
-        here = Selection(namespace=namespace)
-        self._jobs: Cache[CustomObject] = Cache(http, TFJOBS, self._clock, here, jitter=random.Random(1))
-        self._pods: Cache[Json] = Cache(http, PODS.reading(dict), self._clock, here, jitter=random.Random(1))
+        here = Selector(namespace=namespace)
+        self._jobs: Informer[CustomObject] = Informer(http, TFJOBS, self._clock, here, jitter=random.Random(1))
+        self._pods: Informer[Json] = Informer(http, PODS.with_model(dict), self._clock, here, jitter=random.Random(1))
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
         self._cleaning: list[tuple[Resource[Any], str]] = []
@@ -54,7 +54,7 @@ class Ground:
         self._operator: asyncio.Task[None] | None = None
         self.starts_pods = True
         for cache in (self._jobs, self._pods):
-            cache.subscribe(lambda *_: self._changed.set())
+            cache.add_event_handler(lambda *_: self._changed.set())
 
     async def begin(self) -> None:
         with contextlib.suppress(AlreadyExists):
@@ -62,11 +62,11 @@ class Ground:
         await self.create(NAMESPACES, self.namespace)
         await self._until_served()
         async with asyncio.timeout(PATIENCE):
-            while not await asyncio.to_thread(self.plane.takes_pods, self.namespace):
+            while not await asyncio.to_thread(self.plane.has_service_account, self.namespace):
                 await self._clock.sleep(0.05)
         for cache in (self._jobs, self._pods):
             self._tasks.append(asyncio.create_task(cache.run()))
-            await cache.synced()
+            await cache.wait_for_sync()
         self._tasks += [asyncio.create_task(self._play_kubelet()), asyncio.create_task(self._beat())]
 
     def name(self, word: str) -> str:
@@ -97,25 +97,25 @@ class Ground:
         else:
             self._cleaning.append((resource, name))
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **body}
-        await self.http.create(resource.reading(dict), whole)
+        await self.http.create(resource.with_model(dict), whole)
 
     async def patch(self, resource: Resource[Any], name: str, patch: Json, **how: Any) -> None:
-        await self.http.patch(resource.reading(dict), self._key(resource, name), patch, **how)
+        await self.http.patch(resource.with_model(dict), self._key(resource, name), patch, **how)
 
     async def delete(self, resource: Resource[Any], name: str, **how: Any) -> None:
-        await self.http.delete(resource.reading(dict), self._key(resource, name), DeleteOptions(**how))
+        await self.http.delete(resource.with_model(dict), self._key(resource, name), DeleteOptions(**how))
 
     async def get(self, resource: Resource[Any], name: str) -> Json:
-        return await self.http.get(resource.reading(dict), self._key(resource, name))
+        return await self.http.get(resource.with_model(dict), self._key(resource, name))
 
     async def submit(self, name: str, **spec: Any) -> None:
         await self.http.create(TFJOBS, {**job(name, **spec), "metadata": {"name": name, "namespace": self.namespace}})
 
     def start_operator(
-        self, settings: Settings | None = None, *, config: Path | None = None, rules: Rules = STANDARD
+        self, settings: OperatorSettings | None = None, *, config: Path | None = None, rules: SchedulingRules = STANDARD
     ) -> None:
         """Until the end of the test, or until `stop_operator`."""
-        options = Options(settings=settings or Settings(), rules=lambda: rules, seed=1)
+        options = OperatorOptions(settings=settings or OperatorSettings(), rules=lambda: rules, seed=1)
         self._operator = asyncio.create_task(self._operate(options, config or self.plane.kubeconfig))
         self._tasks.append(self._operator)
 
@@ -126,7 +126,7 @@ class Ground:
         self._operator.cancel()
         await asyncio.wait([self._operator])
 
-    async def _operate(self, options: Options, config: Path) -> None:
+    async def _operate(self, options: OperatorOptions, config: Path) -> None:
         async with connect(config) as http:
             await Operator(http, self._clock, options).run()
 
@@ -136,7 +136,7 @@ class Ground:
 
     def status(self, name: str) -> JobStatus:
         found = self._jobs.objects.get(Key(self.namespace, name))
-        return read_status(None if found is None else found.status)
+        return decode_status(None if found is None else found.status)
 
     def phase(self, name: str) -> str:
         return self.status(name).phase.value
@@ -147,7 +147,7 @@ class Ground:
     def waits_for(self, name: str) -> str:
         """The code, while it waits."""
         admission = self.status(name).admission
-        return "" if admission is None or admission.wait is None or admission.admitted else admission.wait.code
+        return "" if admission is None or admission.wait is None or admission.admitted_at else admission.wait.code
 
     @property
     def names(self) -> Collection[str]:
@@ -170,7 +170,7 @@ class Ground:
         """Requests for this namespace's objects that were answered so, by the audit log."""
         return [
             event
-            for event in self.plane.audit()
+            for event in self.plane.audit_events()
             if event["verb"] == verb
             and event.get("objectRef", {}).get("resource") == plural
             and event["objectRef"].get("namespace") == self.namespace
@@ -219,7 +219,7 @@ class Ground:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for pod in (await self.http.list(PODS, Selection(namespace=self.namespace))).items:
+        for pod in (await self.http.list(PODS, Selector(namespace=self.namespace))).items:
             await self._forget(pod.metadata.name)
         for resource, name in reversed(self._cleaning):
             with contextlib.suppress(ApiError):
@@ -247,7 +247,7 @@ class Ground:
             for name in self._nodes:
                 with contextlib.suppress(ApiError):  # it is gone, or has changed since: the next beat will do
                     node = await self.get(NODES, name)
-                    now = {"lastHeartbeatTime": timestamp(self._clock.now())}
+                    now = {"lastHeartbeatTime": format_time(self._clock.now())}
                     conditions = [{**condition, **now} for condition in node["status"]["conditions"]]
                     version = {"resourceVersion": node["metadata"]["resourceVersion"]}
                     beat = {"metadata": version, "status": {"conditions": conditions}}
@@ -283,7 +283,7 @@ class Ground:
         jobs = {
             str(key): (status.phase.value, [f"{one.type}={one.is_true} {one.message}" for one in status.conditions])
             for key, found in self._jobs.objects.items()
-            for status in [read_status(found.status)]
+            for status in [decode_status(found.status)]
         }
         pods = {
             name: (
@@ -297,8 +297,8 @@ class Ground:
         return f"jobs {jobs}\npods {pods}"
 
 
-def connect(config: Path) -> Http:
-    return Http(kubeconfig({}, path=config).server, random.Random(1))
+def connect(config: Path) -> HttpClient:
+    return HttpClient(load_kubeconfig({}, path=config).rest_config, random.Random(1))
 
 
 @asynccontextmanager

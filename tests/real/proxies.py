@@ -16,7 +16,7 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
-from tarragon.client.http.sockets import Sockets
+from tarragon.client.http.sockets import SocketRegistry
 from tools.controlplane import ControlPlane
 
 _CHUNK = 65536
@@ -120,9 +120,9 @@ async def troubled(plane: ControlPlane, trouble: Trouble) -> AsyncIterator[Path]
     """A kubeconfig for a plain HTTP server that passes everything on to the API server as its administrator."""
     trust = ssl.create_default_context(cafile=str(plane.folder / "ca.crt"))
     trust.load_cert_chain(plane.folder / "admin.crt", plane.folder / "admin.key")
-    sockets = Sockets()
+    sockets = SocketRegistry()
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=trust, limit=0, socket_factory=sockets.connecting),
+        connector=aiohttp.TCPConnector(ssl=trust, limit=0, socket_factory=sockets.create_socket),
         timeout=aiohttp.ClientTimeout(total=None),
         auto_decompress=False,
     ) as session:
@@ -143,7 +143,7 @@ async def troubled(plane: ControlPlane, trouble: Trouble) -> AsyncIterator[Path]
             yield path
         finally:
             await runner.cleanup()
-            await sockets.end()
+            await sockets.close_all()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,14 @@ import yaml
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import AlreadyExists, NotFound, Unavailable
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.informer.reflector import Cache
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.informer.reflector import Informer
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.encoding import read_status
+from tarragon.job.encoding import decode_status
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, Pod
 from tarragon.kube.meta import CustomObject, Key, Resource
-from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
+from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
 from tests.cli import forkserver
 from tests.conftest import ROOT
 from tools.controlplane import ControlPlane
@@ -35,11 +35,11 @@ TFJOBS = TENSORFLOW.resource
 PATIENCE = 90.0
 
 
-def connect(path: Path) -> Http:
-    return Http(kubeconfig({}, path=path).server, random.Random(1))
+def connect(path: Path) -> HttpClient:
+    return HttpClient(load_kubeconfig({}, path=path).rest_config, random.Random(1))
 
 
-async def until_served(http: Http, resource: Resource[Any]) -> None:
+async def until_served(http: HttpClient, resource: Resource[Any]) -> None:
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -84,17 +84,17 @@ def start_in(package: Path, command: Sequence[str], out: IO[bytes]) -> forkserve
 class Scene:
     """The namespace is `default`. `jobs` and `pods` are live."""
 
-    def __init__(self, plane: ControlPlane, http: Http) -> None:
+    def __init__(self, plane: ControlPlane, http: HttpClient) -> None:
         self.plane = plane
         self.http = http
         self.clock = SystemClock()
-        self.jobs: Cache[CustomObject] = Cache(http, TFJOBS, self.clock, jitter=random.Random(1))
-        self.pods: Cache[Pod] = Cache(http, PODS, self.clock, jitter=random.Random(1))
+        self.jobs: Informer[CustomObject] = Informer(http, TFJOBS, self.clock, jitter=random.Random(1))
+        self.pods: Informer[Pod] = Informer(http, PODS, self.clock, jitter=random.Random(1))
         self.operators: list[OperatorProcess] = []
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
         for cache in (self.jobs, self.pods):
-            cache.subscribe(lambda *_: self._changed.set())
+            cache.add_event_handler(lambda *_: self._changed.set())
 
     async def begin(self, nodes: int) -> None:
         await self.install()
@@ -110,7 +110,7 @@ class Scene:
     async def hollow(self, nodes: int) -> None:
         """That many nodes of 64 CPUs."""
         settings = HollowSettings(names=[f"hollow-{number}" for number in range(nodes)])
-        self._tasks.append(asyncio.create_task(Hollow(self.http, settings, self.clock).run()))
+        self._tasks.append(asyncio.create_task(HollowKubelet(self.http, settings, self.clock).run()))
         async with asyncio.timeout(PATIENCE):
             while sum(node.is_ready for node in (await self.http.list(NODES)).items) < nodes:
                 await self.clock.sleep(0.1)
@@ -153,7 +153,7 @@ class Scene:
 
     def state(self, name: str) -> str:
         job = self.jobs.objects.get(Key("default", name))
-        return "" if job is None else read_status(job.status).phase.value
+        return "" if job is None else decode_status(job.status).phase.value
 
     def told(self) -> str:
         """What a person wants to see when a test fails."""
@@ -169,7 +169,7 @@ class Scene:
         """How often a pod of each name was made, by the audit log."""
         return Counter(
             event["objectRef"]["name"]
-            for event in self.plane.audit()
+            for event in self.plane.audit_events()
             if event["verb"] == "create"
             and event["objectRef"]["resource"] == "pods"
             and "subresource" not in event["objectRef"]

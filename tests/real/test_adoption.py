@@ -35,7 +35,7 @@ async def begun(scene: Scene, manifest: Json, namespace: str = "default") -> dic
     """As training-operator has it, its pods bound by kube-scheduler. Their uids."""
     name = manifest["metadata"]["name"]
     manifest["metadata"]["namespace"] = namespace
-    job = await scene.http.create(TFJOBS.reading(dict), manifest)
+    job = await scene.http.create(TFJOBS.with_model(dict), manifest)
     wanted = [pod["metadata"]["name"] for pod, _ in trainingoperator.objects(job)]
     for pod, service in trainingoperator.objects(job):
         await scene.http.create(SERVICES, service)
@@ -55,7 +55,7 @@ def done_to_pods(scene: Scene, since: int) -> Counter[str]:
     """Creations and deletions of pods by the audit log, beyond its first lines."""
     return Counter(
         event["verb"]
-        for event in scene.plane.audit()[since:]
+        for event in scene.plane.audit_events()[since:]
         if event.get("objectRef", {}).get("resource") == "pods"
         and "subresource" not in event["objectRef"]
         and event["verb"] in {"create", "delete", "deletecollection"}
@@ -71,7 +71,7 @@ async def test_a_job_of_the_training_operator_goes_on_with_us_and_not_a_pod_is_m
         flat["spec"]["cleanPodPolicy"] = "None"
         pods = {**await begun(scene, tfjob("nested")), **await begun(scene, flat)}
         services = await kubectl("get", "services", "-o", "yaml")
-        lines = len(scene.plane.audit())
+        lines = len(scene.plane.audit_events())
 
         await scene.operator(None, "--no-leader-elect")
         for name in ("nested", "flat"):
@@ -155,11 +155,11 @@ async def test_jobs_keep_their_pods_when_a_foreign_definition_drops_their_record
         await scene.submit(names, tfjob)
         await scene.until_states(names, "Running")
         await scene.until(lambda: len(scene.uids()) == 3 * len(names))
-        before, lines = scene.uids(), len(scene.plane.audit())
+        before, lines = scene.uids(), len(scene.plane.audit_events())
 
         await scene.http.patch(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION, foreign())
         # The server takes a moment to heed it, in which a write loses nothing.
-        while "tarragon" in (await scene.http.get(TFJOBS.reading(dict), Key("default", "job-0")))["status"]:
+        while "tarragon" in (await scene.http.get(TFJOBS.with_model(dict), Key("default", "job-0")))["status"]:
             await scene.clock.sleep(0.1)
         await kubectl("annotate", "tfjobs", "--all", "touched=yes")
         await scene.until(lambda: all(not record_of(scene, name) for name in names))

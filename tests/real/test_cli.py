@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tarragon.cli.targets.crds import install
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.port import Selection
+from tarragon.cli.targets.crds import install_crds
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.port import Selector
 from tarragon.kube.core import NAMESPACES, NODES
 from tarragon.kube.meta import Resource
 from tests.cli.conftest import Ended, Going, Shell
@@ -41,8 +41,8 @@ PROGRAMS = Path(sys.executable).parent
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
-def connect(config: Path) -> Http:
-    return Http(kubeconfig({}, path=config).server, random.Random(1))
+def connect(config: Path) -> HttpClient:
+    return HttpClient(load_kubeconfig({}, path=config).rest_config, random.Random(1))
 
 
 def manifest(name: str, **annotations: str) -> str:
@@ -81,12 +81,12 @@ def trained(config: Path, *nodes: Sequence[str], renew_deadline: float = 10) -> 
 
     async def prepared() -> None:
         async with connect(config) as http:
-            await install(http)
+            await install_crds(http)
             await http.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
 
     async def cleaned() -> None:
         async with connect(config) as http:
-            for each in (await http.list(NODES, Selection(labels="for=cli"))).items:
+            for each in (await http.list(NODES, Selector(label_selector="for=cli"))).items:
                 await http.delete(NODES, each.metadata.key)
 
     asyncio.run(prepared())
@@ -535,7 +535,7 @@ def test_a_job_is_followed_across_a_restart_of_the_api_server(own_control_plane:
         going.until_err("worker-0: Running")
         own_control_plane.kill(API_SERVER)
         going.until_err("does not answer")
-        own_control_plane.start_again(API_SERVER)
+        own_control_plane.restart(API_SERVER)
         ended = going.ended()
 
     assert ended.code == 0, ended.err

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tarragon.client.errors import Forbidden
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
 from tarragon.kube.core import NAMESPACES
 from tarragon.kube.meta import Key
 from tools.controlplane import API_SERVER, ControlPlane
@@ -16,8 +16,8 @@ from tools.controlplane import API_SERVER, ControlPlane
 pytestmark = pytest.mark.real
 
 
-def client(path: Path) -> Http:
-    return Http(kubeconfig({}, path=path).server, random.Random(1))
+def client(path: Path) -> HttpClient:
+    return HttpClient(load_kubeconfig({}, path=path).rest_config, random.Random(1))
 
 
 async def test_the_administrator_may_look_and_a_new_user_may_not(control_plane: ControlPlane) -> None:
@@ -34,7 +34,7 @@ async def test_what_was_asked_stands_in_the_audit_log(control_plane: ControlPlan
         with pytest.raises(Forbidden):
             await user.get(NAMESPACES, Key("", "default"))
 
-    asked = [event for event in control_plane.audit() if event["user"]["username"] == "remembered"]
+    asked = [event for event in control_plane.audit_events() if event["user"]["username"] == "remembered"]
     assert [(event["verb"], event["responseStatus"]["code"]) for event in asked] == [("get", 403)]
 
 
@@ -43,7 +43,7 @@ def test_a_killed_api_server_comes_back_at_its_address_with_everything(own_contr
 
     own_control_plane.kill(API_SERVER)
     gone = own_control_plane.get("/api/v1/namespaces/default")
-    own_control_plane.start_again(API_SERVER)
+    own_control_plane.restart(API_SERVER)
 
     assert gone == b""
     assert json.loads(own_control_plane.get("/api/v1/namespaces/default"))["metadata"]["uid"] == before

@@ -73,7 +73,7 @@ async def test_an_api_server_that_is_killed_and_comes_back_costs_no_job_anything
 
         own_control_plane.kill(API_SERVER)
         await scene.clock.sleep(3)
-        own_control_plane.start_again(API_SERVER)
+        own_control_plane.restart(API_SERVER)
 
         await scene.until_states(short, "Succeeded", patience=MANY)
         await is_at_work(scene)
@@ -93,10 +93,10 @@ async def test_an_operator_whose_history_was_compacted_away_sees_what_was_delete
             robbed = (await settled(scene, running=["deleted", "robbed"]))["robbed-worker-1"]
 
             operator.send(signal.SIGSTOP)
-            await scene.http.delete(TFJOBS, Key("default", "deleted"), DeleteOptions(propagation="Background"))
-            await scene.http.delete(PODS, Key("default", "robbed-worker-1"), DeleteOptions(grace_seconds=0))
+            await scene.http.delete(TFJOBS, Key("default", "deleted"), DeleteOptions(propagation_policy="Background"))
+            await scene.http.delete(PODS, Key("default", "robbed-worker-1"), DeleteOptions(grace_period_seconds=0))
             plane.kill(API_SERVER)  # its watches end, so that they have to be asked for anew
-            plane.start_again(API_SERVER)
+            plane.restart(API_SERVER)
             plane.compact()
             operator.send(signal.SIGCONT)
 
@@ -179,7 +179,7 @@ async def test_a_standby_of_the_next_version_takes_over_and_an_older_one_after_i
         await is_at_work(scene, "with-the-old")
 
         await untouched(scene, before)
-        kept = await scene.http.get(TFJOBS.reading(dict), Key("default", "endless-0"))
+        kept = await scene.http.get(TFJOBS.with_model(dict), Key("default", "endless-0"))
         assert kept["status"]["tarragon"]["future"] == {"wings": 2}
 
 
@@ -261,5 +261,5 @@ async def unbind(plane: ControlPlane) -> None:
 async def refused(scene: Scene) -> None:
     """The server has said no to the operator at least once."""
     async with asyncio.timeout(PATIENCE):
-        while not any(event["responseStatus"]["code"] == 403 for event in scene.plane.audit()):
+        while not any(event["responseStatus"]["code"] == 403 for event in scene.plane.audit_events()):
             await scene.clock.sleep(0.2)

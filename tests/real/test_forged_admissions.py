@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tarragon.base.resources import CPU
-from tarragon.client.port import Selection
+from tarragon.client.port import Selector
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import EVENTS, NODES
-from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tests.real.ground import Ground, Json, a_ground, group
 from tools.controlplane import ControlPlane
 
@@ -50,7 +50,7 @@ async def test_a_forged_claim_to_all_nodes_starves_nobody_and_is_told(control_pl
         assert refused is not None
         assert "has no room for worker-" in refused.message
         assert ground.made() == {"first-worker-0": 1, "honest-worker-0": 1}
-        events = (await ground.http.list(EVENTS.reading(dict), Selection(namespace=ground.namespace))).items
+        events = (await ground.http.list(EVENTS.with_model(dict), Selector(namespace=ground.namespace))).items
         told = [event for event in events if event["reason"] == "AdmissionRefused"]
         assert [(event["type"], event["involvedObject"]["name"]) for event in told] == [("Warning", "zulu")]
 
@@ -58,7 +58,7 @@ async def test_a_forged_claim_to_all_nodes_starves_nobody_and_is_told(control_pl
 async def test_a_forged_claim_beyond_the_quota_counts_for_none(control_plane: ControlPlane) -> None:
     async with a_ground(control_plane, "forged-quota") as ground:
         node = await ground.node("x", cpu="8")
-        ground.start_operator(rules=Rules(queues={ground.namespace: Queue(quota={CPU: 2000})}))
+        ground.start_operator(rules=SchedulingRules(queues={ground.namespace: QueueRules(quota={CPU: 2000})}))
         await ground.submit("first", Worker=worker(ground, 1, "1"))
         await ground.until_phase("first", "Running")
         await ground.submit("zulu", Worker=worker(ground, 2, "1"))
@@ -82,7 +82,7 @@ async def test_what_is_forged_while_no_operator_runs_is_refused_by_the_next_one(
         ground.start_operator()
         await ground.submit("honest", Worker=worker(ground, 2, "1"))
 
-        await ground.until(lambda: ground.status("honest").ready == 2)
+        await ground.until(lambda: ground.status("honest").running_replicas == 2)
         await ground.until(lambda: is_refused(ground, "zulu"))
         assert ground.made() == {"honest-worker-0": 1, "honest-worker-1": 1}
 
@@ -94,12 +94,12 @@ async def test_a_job_that_runs_keeps_its_places_over_a_restart_on_a_node_that_ha
         node = await ground.node("x", cpu="4")
         ground.start_operator()
         await ground.submit("runs", Worker=worker(ground, 3, "1"))
-        await ground.until(lambda: ground.status("runs").ready == 3)
+        await ground.until(lambda: ground.status("runs").running_replicas == 3)
         before = ground.status("runs").admission
         await ground.stop_operator()
         await ground.patch(NODES, node, {"status": {"allocatable": {"cpu": "1"}}}, subresource="status")
 
-        ground.start_operator(rules=Rules(queues={ground.namespace: Queue(quota={CPU: 1000})}))
+        ground.start_operator(rules=SchedulingRules(queues={ground.namespace: QueueRules(quota={CPU: 1000})}))
         await ground.submit("next", Worker=worker(ground, 1, "1"))
         await ground.until(lambda: bool(ground.waits_for("next")))
 

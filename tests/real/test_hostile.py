@@ -12,10 +12,10 @@ import pytest
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import ApiError
-from tarragon.client.http.connection import kubeconfig
+from tarragon.client.http.connection import load_kubeconfig
 from tarragon.client.http.transport import Request, Transport
-from tarragon.client.port import Selection
-from tarragon.kube.nesting import LEFT_OUT, MAX_DEPTH
+from tarragon.client.port import Selector
+from tarragon.kube.nesting import MAX_DEPTH, TOO_DEEP_PLACEHOLDER
 from tests.hostile import BOTH, LISTS, OBJECTS, hostile_jobs, hostile_statuses, nested
 from tests.real.ground import TFJOBS, Ground, a_ground, group
 from tools.controlplane import ControlPlane
@@ -52,7 +52,7 @@ async def raw(control_plane: ControlPlane) -> AsyncIterator[Raw]:
 
 @asynccontextmanager
 async def raw_to(plane: ControlPlane) -> AsyncIterator[Raw]:
-    transport = Transport(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1), SystemClock())
+    transport = Transport(load_kubeconfig({}, path=plane.kubeconfig).rest_config, random.Random(1), SystemClock())
     try:
         yield Raw(transport)
     finally:
@@ -123,14 +123,14 @@ async def test_lists_of_deep_jobs_have_the_honest_ones_too(control_plane: Contro
         for number in range(3):
             await raw.create(ground.namespace, deep_job(f"deep-{number}", 5_000))
         await ground.submit("honest", Worker=group(1))
-        here = Selection(namespace=ground.namespace)
+        here = Selector(namespace=ground.namespace)
 
-        whole = (await ground.http.list(TFJOBS.reading(dict), here)).items
+        whole = (await ground.http.list(TFJOBS.with_model(dict), here)).items
         slim = (await ground.http.list(TFJOBS, here)).items
 
         assert [job["metadata"]["name"] for job in whole] == ["deep-0", "deep-1", "deep-2", "honest"]
-        assert LEFT_OUT in str(whole[0]["spec"]["zz"])
-        assert [bool(job.spec_fault) for job in slim] == [True, True, True, False]
+        assert TOO_DEEP_PLACEHOLDER in str(whole[0]["spec"]["zz"])
+        assert [bool(job.spec_error) for job in slim] == [True, True, True, False]
 
 
 async def storm(ground: Ground, raw: Raw, count: int) -> Counter[str]:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tarragon.client.port import Selection
+from tarragon.client.port import Selector
 from tarragon.frameworks.tensorflow.framework import MLKUBE
-from tarragon.job.encoding import read_status
+from tarragon.job.encoding import decode_status
 from tarragon.kube.core import PODS, SERVICES
 from tarragon.kube.meta import Key
 from tests.deploy.stage import Kubectl
@@ -22,7 +22,7 @@ from tools.controlplane import ControlPlane
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
 
 Json = dict[str, Any]
-TFJOBS_OF_2017 = MLKUBE.resource.reading(dict)
+TFJOBS_OF_2017 = MLKUBE.resource.with_model(dict)
 QUICK = {"metadata": {"annotations": {"tarragon.dev/hollow-seconds": "1"}}}
 
 
@@ -86,7 +86,7 @@ async def test_it_runs_to_its_end_in_the_names_labels_and_words_of_its_time(scen
     }
     assert {pod["metadata"]["labels"]["job_type"] for pod in pods} == {"MASTER", "PS", "WORKER"}
     assert set(scene.made().values()) == {1}
-    assert read_status(status).phase.value == "Succeeded"
+    assert decode_status(status).phase.value == "Succeeded"
 
 
 async def test_services_have_an_address_and_the_port_of_their_time(scene: Scene, kubectl: Kubectl) -> None:
@@ -94,7 +94,9 @@ async def test_services_have_an_address_and_the_port_of_their_time(scene: Scene,
     await kubectl("create", "-f", "-", stdin=yaml.safe_dump(of_2017("example-job", master={})))
     await until(scene, "example-job", phase="Running")
 
-    services = (await scene.http.list(SERVICES.reading(dict), Selection(namespace="default", labels="mlkube.io"))).items
+    services = (
+        await scene.http.list(SERVICES.with_model(dict), Selector(namespace="default", label_selector="mlkube.io"))
+    ).items
     assert {service["metadata"]["name"] for service in services} == {
         "master-ab12-0",
         "ps-ab12-0",
@@ -104,7 +106,9 @@ async def test_services_have_an_address_and_the_port_of_their_time(scene: Scene,
     for service in services:
         assert service["spec"]["clusterIP"] != "None"
         assert [(port["name"], port["port"]) for port in service["spec"]["ports"]] == [("tf-port", 2222)]
-    server = (await scene.http.list(PODS.reading(dict), Selection(namespace="default", labels="job_type=PS"))).items[0]
+    server = (
+        await scene.http.list(PODS.with_model(dict), Selector(namespace="default", label_selector="job_type=PS"))
+    ).items[0]
     assert (
         "master|master-ab12-0:2222,ps|ps-ab12-0:2222,worker|worker-ab12-0:2222;worker-ab12-1:2222"
         in server["spec"]["containers"][0]["command"]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tarragon.cli.manifest.dependencies import missing
+from tarragon.cli.manifest.dependencies import missing_dependencies
 from tarragon.client.errors import Forbidden
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key, Resource
 from tests.cli.test_dependencies import wanting
@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 NAMESPACE, USER = "needed", "viewer-of-needs"
 
 
-def connect(config: Path) -> Http:
-    return Http(kubeconfig({}, path=config).server, random.Random(1))
+def connect(config: Path) -> HttpClient:
+    return HttpClient(load_kubeconfig({}, path=config).rest_config, random.Random(1))
 
 
 async def test_who_may_not_read_secrets_is_told_of_all_else(control_plane: ControlPlane) -> None:
@@ -41,7 +41,7 @@ async def test_who_may_not_read_secrets_is_told_of_all_else(control_plane: Contr
         await admin.create(BINDINGS, {"metadata": metadata, "subjects": subjects, **role})
         code = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": NAMESPACE, "name": "code"}}
         await admin.create(CONFIG_MAPS, code)
-        of_admin = await missing(admin, job, ())
+        of_admin = await missing_dependencies(admin, job, ())
     async with connect(control_plane.user(USER)) as viewer, asyncio.timeout(60):
         while True:
             try:  # the authorizer hears of a binding in a moment
@@ -49,7 +49,7 @@ async def test_who_may_not_read_secrets_is_told_of_all_else(control_plane: Contr
             except Forbidden:
                 continue
             break
-        of_viewer = await missing(viewer, job, ())
+        of_viewer = await missing_dependencies(viewer, job, ())
 
     told = [
         f"{kind} not found in namespace {NAMESPACE}" for kind in ("ServiceAccount robot", "PersistentVolumeClaim data")

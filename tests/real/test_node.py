@@ -23,10 +23,10 @@ import yaml
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import Forbidden, NotFound, Unavailable
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.port import DeleteOptions, LogOptions, Selection
-from tarragon.client.streams import closed_after
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.port import DeleteOptions, LogOptions, Selector
+from tarragon.client.streams import closing_stream
 from tarragon.kube.core import (
     CONFIG_MAPS,
     LEASES,
@@ -38,7 +38,7 @@ from tarragon.kube.core import (
     SERVICES,
 )
 from tarragon.kube.meta import Key, Resource
-from tarragon.localcluster.kubelet.kubelet import end_everything
+from tarragon.localcluster.kubelet.kubelet import end_all_containers
 from tests.conftest import ROOT
 from tests.kubelet.builders import container_json, pod_json
 from tools.controlplane import API_SERVER, ControlPlane
@@ -46,8 +46,8 @@ from tools.controlplane import API_SERVER, ControlPlane
 pytestmark = pytest.mark.real
 
 Json = dict[str, Any]
-ANY_POD = PODS.reading(dict)
-ANY_NODE = NODES.reading(dict)
+ANY_POD = PODS.with_model(dict)
+ANY_NODE = NODES.with_model(dict)
 NODE = "worker-1"
 SERVES = """\
 import socket
@@ -74,7 +74,7 @@ def resource_of(document: Json) -> Resource[Json]:
 class Machine:
     """One node of the control plane, as a process, with a namespace for the test's pods."""
 
-    def __init__(self, plane: ControlPlane, cluster: Http, folder: Path, namespace: str) -> None:
+    def __init__(self, plane: ControlPlane, cluster: HttpClient, folder: Path, namespace: str) -> None:
         self.plane = plane
         self.cluster = cluster
         self.folder = folder
@@ -133,7 +133,7 @@ class Machine:
 
     async def phase(self, phase: str, name: str = "p") -> Json:
         async with asyncio.timeout(60):
-            selection = Selection(namespace=self.namespace, fields=f"metadata.name={name}")
+            selection = Selector(namespace=self.namespace, field_selector=f"metadata.name={name}")
             listing = await self.cluster.list(ANY_POD, selection)
             found = listing.items
             if found and found[0]["status"].get("phase") == phase:
@@ -153,7 +153,7 @@ class Machine:
 
     async def gone(self) -> None:
         async with asyncio.timeout(60):
-            while (await self.cluster.list(ANY_POD, Selection(namespace=self.namespace))).items:
+            while (await self.cluster.list(ANY_POD, Selector(namespace=self.namespace))).items:
                 await SystemClock().sleep(0.1)
 
     async def log(self, name: str = "p", **options: Any) -> str:
@@ -165,7 +165,7 @@ class Machine:
         await self.phase("Running", name)
         async with asyncio.timeout(60):
             log = self.cluster.pod_log(Key(self.namespace, name), LogOptions(follow=True))
-            async with closed_after(log) as chunks:
+            async with closing_stream(log) as chunks:
                 async for chunk in chunks:
                     said += chunk
                     if words.encode() in said:
@@ -195,18 +195,18 @@ class Machine:
             await self.end()
         for folder in (self.folder / "home").glob("clusters/*/[!_]*"):
             if folder.is_dir():
-                await end_everything(folder, SystemClock())
-        for pod in (await self.cluster.list(ANY_POD, Selection(namespace=self.namespace))).items:
+                await end_all_containers(folder, SystemClock())
+        for pod in (await self.cluster.list(ANY_POD, Selector(namespace=self.namespace))).items:
             with contextlib.suppress(NotFound):
                 name = pod["metadata"]["name"]
-                await self.cluster.delete(PODS, Key(self.namespace, name), DeleteOptions(grace_seconds=0))
+                await self.cluster.delete(PODS, Key(self.namespace, name), DeleteOptions(grace_period_seconds=0))
         with contextlib.suppress(NotFound):
             await self.cluster.delete(NODES, Key("", NODE))
 
 
 @contextlib.asynccontextmanager
 async def machine_of(plane: ControlPlane, folder: Path, namespace: str) -> AsyncIterator[Machine]:
-    async with Http(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1)) as cluster:
+    async with HttpClient(load_kubeconfig({}, path=plane.kubeconfig).rest_config, random.Random(1)) as cluster:
         machine = Machine(plane, cluster, folder, namespace)
         try:
             yield machine
@@ -447,8 +447,8 @@ async def test_the_rights_of_a_node_are_enough(tmp_path: Path) -> None:
             await machine.run("echo fine")
             await machine.phase("Succeeded")
             said = await machine.log()
-            lease = await machine.cluster.get(LEASES.reading(dict), Key("kube-node-lease", NODE))
-        refused = [event for event in plane.audit() if event["user"]["username"] == f"system:node:{NODE}"]
+            lease = await machine.cluster.get(LEASES.with_model(dict), Key("kube-node-lease", NODE))
+        refused = [event for event in plane.audit_events() if event["user"]["username"] == f"system:node:{NODE}"]
         refused = [event for event in refused if event["responseStatus"].get("code") == 403]
     finally:
         plane.stop()
@@ -476,7 +476,7 @@ async def test_the_role_that_comes_with_it_is_enough_and_not_more(tmp_path: Path
                 *await rules_of(machine.cluster, "ClusterRole", ""),
                 *await rules_of(machine.cluster, "Role", "kube-node-lease"),
             ]
-        events = [event for event in plane.audit() if event["user"]["username"] == account]
+        events = [event for event in plane.audit_events() if event["user"]["username"] == account]
     finally:
         plane.stop()
 
@@ -502,8 +502,10 @@ async def life_with_everything(machine: Machine) -> None:
         "capacity": {"storage": "1Mi"},
         "hostPath": {"path": str(machine.folder)},
     }
-    await machine.cluster.create(PERSISTENT_VOLUMES.reading(dict), {"metadata": {"name": "everything"}, "spec": volume})
-    await machine.cluster.create(PERSISTENT_VOLUME_CLAIMS.reading(dict), {"metadata": where, "spec": claim})
+    await machine.cluster.create(
+        PERSISTENT_VOLUMES.with_model(dict), {"metadata": {"name": "everything"}, "spec": volume}
+    )
+    await machine.cluster.create(PERSISTENT_VOLUME_CLAIMS.with_model(dict), {"metadata": where, "spec": claim})
     mark = machine.folder / "mark"
     main = container_json(
         command=["sh", "-c", f"[ -e {mark} ] || {{ touch {mark}; exit 1; }}; echo again; while :; do sleep 0.05; done"],
@@ -516,11 +518,11 @@ async def life_with_everything(machine: Machine) -> None:
     await machine.create("p", main, nodeName="", restartPolicy="Always", volumes=volumes)
     await machine.restarted()
     await machine.says("again")
-    await machine.cluster.delete(PODS, Key(machine.namespace, "p"), DeleteOptions(grace_seconds=1))
+    await machine.cluster.delete(PODS, Key(machine.namespace, "p"), DeleteOptions(grace_period_seconds=1))
     await machine.gone()
 
 
-async def rules_of(cluster: Http, kind: str, namespace: str) -> Sequence[Json]:
+async def rules_of(cluster: HttpClient, kind: str, namespace: str) -> Sequence[Json]:
     resource = resource_of({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind})
     role = await cluster.get(resource, Key(namespace, "tarragon-node"))
     rules: Sequence[Json] = role["rules"]
@@ -540,7 +542,7 @@ async def test_a_node_that_starts_before_its_api_server_serves_logs_all_the_same
         while "the node waits for its cluster" not in machine.told:
             await SystemClock().sleep(0.05)
 
-        await asyncio.to_thread(own_control_plane.start_again, API_SERVER)
+        await asyncio.to_thread(own_control_plane.restart, API_SERVER)
         line = await starting
 
         assert "logs 127.0.0.1:" in line

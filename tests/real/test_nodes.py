@@ -15,8 +15,8 @@ import pytest
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import ApiError
 from tarragon.kube.core import NODES
-from tarragon.kube.meta import AnyObject, Key, Resource
-from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
+from tarragon.kube.meta import Key, PartialObjectMetadata, Resource
+from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
 from tests.real.ground import HOST, Ground, a_ground, group
 from tools.controlplane import ControlPlane
 
@@ -27,10 +27,10 @@ PRIORITIES = Resource(
     version="v1",
     plural="priorityclasses",
     kind="PriorityClass",
-    model=AnyObject,
+    model=PartialObjectMetadata,
     namespaced=False,
 )
-DEPLOYMENTS = Resource(group="apps", version="v1", plural="deployments", kind="Deployment", model=AnyObject)
+DEPLOYMENTS = Resource(group="apps", version="v1", plural="deployments", kind="Deployment", model=PartialObjectMetadata)
 PAIR = ("a-worker-0", "a-worker-1")
 
 
@@ -46,7 +46,7 @@ async def runs_on_two_nodes(ground: Ground, **spec: Any) -> None:
     await ground.node("x", cpu="1")
     await ground.node("y", cpu="1")
     await ground.submit("a", Worker=worker(ground, 2, **spec))
-    await ground.until(lambda: ground.status("a").ready == 2)
+    await ground.until(lambda: ground.status("a").running_replicas == 2)
 
 
 def pod_on(ground: Ground, word: str) -> str:
@@ -73,7 +73,7 @@ async def test_what_the_node_controller_evicts_goes_to_another_node(control_plan
         lost = {"type": "Ready", "status": "False", "reason": "Test", "message": "of a test"}
         await ground.patch(NODES, ground.name("x"), {"status": {"conditions": [lost]}}, subresource="status")
         await ground.until(lambda: is_on(ground, moved, "z"))
-        await ground.until(lambda: ground.status("a").ready == 2)
+        await ground.until(lambda: ground.status("a").running_replicas == 2)
 
         assert not ground.status("a").restarts
         assert ground.made()[moved] == 2
@@ -105,7 +105,9 @@ async def test_a_replica_of_a_deleted_node_that_has_nowhere_to_go_is_told_to_wan
         lost = pod_on(ground, "x")
         await ground.delete(NODES, ground.name("x"))
         await ground.until(lambda: lost not in ground.pods)
-        await ground.until(lambda: ground.condition("a", "Blocked") is not None and ground.status("a").ready == 1)
+        await ground.until(
+            lambda: ground.condition("a", "Blocked") is not None and ground.status("a").running_replicas == 1
+        )
 
         blocked = ground.condition("a", "Blocked")
         assert blocked is not None
@@ -113,7 +115,7 @@ async def test_a_replica_of_a_deleted_node_that_has_nowhere_to_go_is_told_to_wan
         assert blocked.message.endswith(f"needs another node: node {ground.name('x')} no longer exists")
         await ground.node("z", cpu="1")
         await ground.until(lambda: is_on(ground, lost, "z"))
-        assert sum(record.by_program for record in ground.status("a").restarts.values()) == 0
+        assert sum(record.counted_for_backoff_limit for record in ground.status("a").restarts.values()) == 0
 
 
 @asynccontextmanager
@@ -126,7 +128,7 @@ async def hollow(ground: Ground, count: int, cpus: int) -> AsyncIterator[None]:
         capacity={"cpu": cpus * 1000, "memory": 2**34 * 1000, "pods": 110_000},
         labels={"ground": ground.namespace},
     )
-    kubelet = Hollow(ground.http, settings, SystemClock())
+    kubelet = HollowKubelet(ground.http, settings, SystemClock())
     running = asyncio.create_task(kubelet.run())
     try:
         await kubelet.registered()
@@ -160,7 +162,7 @@ async def test_who_gives_way_to_a_more_urgent_pod_goes_to_another_node(control_p
     async with a_ground(control_plane, "preempted") as ground, hollow(ground, 3, cpus=1):
         ground.start_operator()
         await ground.submit("a", Worker=worker(ground, 2))
-        await ground.until(lambda: ground.status("a").ready == 2)
+        await ground.until(lambda: ground.status("a").running_replicas == 2)
         taken = {pod["spec"]["nodeName"]: name for name, pod in ground.pods.items()}
         wanted = min(taken)
         await ground.create(PRIORITIES, ground.name("urgent"), value=1000)
@@ -168,12 +170,12 @@ async def test_who_gives_way_to_a_more_urgent_pod_goes_to_another_node(control_p
 
         def all_run() -> bool:
             assert all(times <= 1 for times in on_each_node(ground).values()), on_each_node(ground)
-            return ground.status("a").ready == 2 and sum(on_each_node(ground).values()) == 3
+            return ground.status("a").running_replicas == 2 and sum(on_each_node(ground).values()) == 3
 
         await ground.until(all_run)
 
         assert ground.pods[taken[wanted]]["spec"]["nodeName"] not in taken
-        assert sum(record.by_program for record in ground.status("a").restarts.values()) == 0
+        assert sum(record.counted_for_backoff_limit for record in ground.status("a").restarts.values()) == 0
 
 
 async def test_beside_pods_that_kube_scheduler_places_no_node_is_ever_oversold(control_plane: ControlPlane) -> None:
@@ -193,9 +195,12 @@ async def test_beside_pods_that_kube_scheduler_places_no_node_is_ever_oversold(c
 
         def all_run() -> bool:
             assert all(times <= 4 for times in on_each_node(ground).values()), on_each_node(ground)
-            return all(ground.status(name).ready == 2 for name in jobs) and sum(on_each_node(ground).values()) == 15
+            return (
+                all(ground.status(name).running_replicas == 2 for name in jobs)
+                and sum(on_each_node(ground).values()) == 15
+            )
 
         await ground.until(all_run)
 
         restarts = [record for name in jobs for record in ground.status(name).restarts.values()]
-        assert sum(record.by_program for record in restarts) == 0
+        assert sum(record.counted_for_backoff_limit for record in restarts) == 0

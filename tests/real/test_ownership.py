@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tarragon.client.errors import AlreadyExists
-from tarragon.client.http.client import Http
-from tarragon.job.encoding import read_status
+from tarragon.client.http.client import HttpClient
+from tarragon.job.encoding import decode_status
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import NAMESPACES, PODS
 from tarragon.kube.meta import Key, Resource
@@ -30,13 +30,13 @@ ROLE_BINDINGS: Resource[Json] = Resource(
 
 
 @asynccontextmanager
-async def a_victim(plane: ControlPlane) -> AsyncIterator[tuple[Scene, Http]]:
+async def a_victim(plane: ControlPlane) -> AsyncIterator[tuple[Scene, HttpClient]]:
     """The job `va/victim`, which runs, and a client of somebody who may edit `vb` and nothing else."""
     async with a_scene(plane) as scene:
         for name in ("va", "vb"):
             with suppress(AlreadyExists):  # a control plane is emptied of what is in its namespaces
                 await scene.http.create(NAMESPACES, {"metadata": {"name": name}})
-            while not await asyncio.to_thread(plane.takes_pods, name):
+            while not await asyncio.to_thread(plane.has_service_account, name):
                 await scene.clock.sleep(0.05)
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": ATTACKER}
@@ -53,7 +53,7 @@ async def a_victim(plane: ControlPlane) -> AsyncIterator[tuple[Scene, Http]]:
 
 def status(scene: Scene) -> JobStatus:
     job = scene.jobs.objects.get(VICTIM)
-    return read_status(None if job is None else job.status)
+    return decode_status(None if job is None else job.status)
 
 
 def uids(scene: Scene, namespace: str) -> dict[str, str]:
@@ -80,7 +80,7 @@ def deleted_in(scene: Scene, namespace: str) -> list[str]:
     """What the operator has deleted there, by the audit log."""
     return [
         f"{event['objectRef']['resource']}/{event['objectRef'].get('name', '')}"
-        for event in scene.plane.audit()
+        for event in scene.plane.audit_events()
         if event["user"]["username"] == OPERATOR
         and event["verb"] in {"delete", "deletecollection"}
         and event["objectRef"].get("namespace") == namespace

@@ -8,7 +8,7 @@ import pytest
 
 from tarragon.kube.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from tarragon.plan.objects.placement import Placement
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.real.ground import HOST, Ground, a_ground, group
 from tools.controlplane import ControlPlane
 
@@ -64,7 +64,7 @@ async def test_a_volume_that_waits_for_its_first_pod_is_bound_where_it_is_and_a_
         await ground.create(PODS, "direct", spec={"containers": [container], "nodeName": home, **using("two")})
         ground.start_operator()
         await ground.submit("a", Worker=group(2, **using("one")))
-        await ground.until(lambda: ground.status("a").ready == 2)
+        await ground.until(lambda: ground.status("a").running_replicas == 2)
 
         assert [ground.pods[f"a-worker-{index}"]["spec"]["nodeName"] for index in (0, 1)] == [home, home]
         assert (await ground.get(PERSISTENT_VOLUME_CLAIMS, "one"))["status"]["phase"] == "Bound"
@@ -95,10 +95,10 @@ async def test_by_affinity_kube_scheduler_binds_every_replica_to_the_place_that_
     async with a_ground(control_plane, "by-affinity") as ground:
         for word in ("a", "b"):
             await ground.node(word, cpu="2")
-        ground.start_operator(Settings(placement=Placement.AFFINITY))
+        ground.start_operator(OperatorSettings(placement=Placement.AFFINITY))
         wanted: dict[str, Any] = {"nodeSelector": {"ground": ground.namespace}, "schedulerName": "tarragon"}
         await ground.submit("a", PS=group(1, **wanted), Worker=group(3, **wanted))
-        await ground.until(lambda: ground.status("a").ready == 4)
+        await ground.until(lambda: ground.status("a").running_replicas == 4)
         admission = ground.status("a").admission
 
         assert admission is not None
@@ -113,7 +113,7 @@ async def test_what_kube_scheduler_cannot_bind_gives_its_places_back_with_its_wo
     """It looks at what we don't: here, at a claim that nobody has made."""
     async with a_ground(control_plane, "unbound") as ground:
         await ground.node("a")
-        ground.start_operator(Settings(placement=Placement.AFFINITY, patience=2))
+        ground.start_operator(OperatorSettings(placement=Placement.AFFINITY, creation_timeout=2))
         volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}]
         await ground.submit("a", Worker=group(2, nodeSelector={"ground": ground.namespace}, volumes=volumes))
         await ground.until(lambda: ground.waits_for("a") == "Unschedulable")

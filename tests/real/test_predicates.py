@@ -21,19 +21,19 @@ import msgspec
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.base.resources import minus, total
-from tarragon.client.http.client import Http
+from tarragon.base.resources import add_resources, subtract
+from tarragon.client.http.client import HttpClient
 from tarragon.client.port import DeleteOptions
 from tarragon.job.model import ReplicaType
 from tarragon.kube.core import NAMESPACES, NODES, PODS, Node, Pod
-from tarragon.kube.meta import AnyObject, Key, OwnerIdentity, Resource
-from tarragon.plan.nodes.capacity import HOST_PORT, ONE_PORT, node_capacity, pod_request
-from tarragon.plan.nodes.neighbours import Neighbours
-from tarragon.plan.nodes.predicates import refusal
-from tarragon.plan.nodes.topology import Gang, Member, Sites
+from tarragon.kube.meta import Key, OwnerIdentity, PartialObjectMetadata, Resource
+from tarragon.plan.nodes.capacity import HOST_PORT_PREFIX, ONE_PORT, node_capacity, pod_request
+from tarragon.plan.nodes.neighbours import PodIndex
+from tarragon.plan.nodes.predicates import infeasible_reason
+from tarragon.plan.nodes.topology import GangConstraints, NodeTopology, ReplicaTypePods
 from tarragon.scheduling.api.snapshot import Demand, NodeState
-from tarragon.scheduling.placement.fit import place
-from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.placement.fit import assign
+from tarragon.scheduling.state.ledger import NodeLedger
 from tests.real.scene import connect
 from tests.real.worlds import OVERHEAD, RUNTIME, World, worlds
 from tools.controlplane import CONTROLLERS, ControlPlane
@@ -45,7 +45,12 @@ FIXED = range(1, 101)
 FURTHER = 20
 PATIENCE = 120.0
 RUNTIME_CLASSES = Resource(
-    group="node.k8s.io", version="v1", plural="runtimeclasses", kind="RuntimeClass", model=AnyObject, namespaced=False
+    group="node.k8s.io",
+    version="v1",
+    plural="runtimeclasses",
+    kind="RuntimeClass",
+    model=PartialObjectMetadata,
+    namespaced=False,
 )
 WORKER = ReplicaType.WORKER
 """Nodes are as they are made: nobody is to taint them, and no namespace gets accounts."""
@@ -57,19 +62,21 @@ def would_we(world: World) -> bool:
     nodes = [msgspec.convert(body, Node) for body in world.nodes]
     there = [pod for body in world.pods for pod in [as_seen(body, world)] if not pod.is_finished]
     asking = as_seen(world.asking, world)
-    member = Member.of(WORKER, asking.metadata.namespace, asking.metadata.labels, asking.spec)
-    eligible = frozenset(node.metadata.name for node in nodes if refusal(asking.spec, node) is None)
+    member = ReplicaTypePods.of(WORKER, asking.metadata.namespace, asking.metadata.labels, asking.spec)
+    eligible = frozenset(node.metadata.name for node in nodes if infeasible_reason(asking.spec, node) is None)
     owner = OwnerIdentity(namespace="n", group="kubeflow.org", kind="TFJob", name="j", uid="mine")
-    ties = Gang([member], owner).ties({WORKER: eligible}, Sites(nodes), Neighbours(there))[WORKER]
+    ties = GangConstraints([member], owner).feasible_nodes({WORKER: eligible}, NodeTopology(nodes), PodIndex(there))[
+        WORKER
+    ]
     demand = Demand(
         type=WORKER,
-        each=pod_request(asking.spec),
+        resources=pod_request(asking.spec),
         minimum=1,
-        wish=1,
-        eligible=ties.eligible & {world.pinned},
-        spreads=ties.spreads,
+        requested=1,
+        eligible_nodes=ties.eligible & {world.pinned},
+        topology_constraints=ties.spreads,
     )
-    return place([demand], Ledger.of_free([state(node, there, demand) for node in nodes])) is not None
+    return assign([demand], NodeLedger.of_free([state(node, there, demand) for node in nodes])) is not None
 
 
 def as_seen(body: Json, world: World) -> Pod:
@@ -80,10 +87,10 @@ def as_seen(body: Json, world: World) -> Pod:
 
 
 def state(node: Node, pods: Iterable[Pod], demand: Demand) -> NodeState:
-    ports = {name: ONE_PORT for name in demand.each if name.startswith(HOST_PORT)}
+    ports = {name: ONE_PORT for name in demand.resources if name.startswith(HOST_PORT_PREFIX)}
     capacity = {**node_capacity(node), **ports}
-    held = total(pod_request(pod.spec) for pod in pods if pod.spec.node_name == node.metadata.name)
-    return NodeState(name=node.metadata.name, capacity=capacity, free=minus(capacity, held))
+    held = add_resources(pod_request(pod.spec) for pod in pods if pod.spec.node_name == node.metadata.name)
+    return NodeState(name=node.metadata.name, capacity=capacity, free=subtract(capacity, held))
 
 
 def without_oversold(world: World) -> World:
@@ -93,7 +100,9 @@ def without_oversold(world: World) -> World:
     for body in world.pods:
         pods = [as_seen(each, world) for each in (*kept, body)]
         running = [pod for pod in pods if not pod.is_finished]
-        each = Demand(type=WORKER, each=pod_request(pods[-1].spec), minimum=1, wish=1, eligible=frozenset())
+        each = Demand(
+            type=WORKER, resources=pod_request(pods[-1].spec), minimum=1, requested=1, eligible_nodes=frozenset()
+        )
         after = state(nodes[pods[-1].spec.node_name], running, each).free
         if all(amount >= 0 for amount in after.values()):
             kept.append(body)
@@ -106,7 +115,7 @@ def chosen() -> Iterator[World]:
         yield from map(without_oversold, worlds(seed))
 
 
-async def made(http: Http, several: list[World]) -> None:
+async def made(http: HttpClient, several: list[World]) -> None:
     """In the order in which they have to be there."""
     few = asyncio.Semaphore(48)
 
@@ -118,19 +127,19 @@ async def made(http: Http, several: list[World]) -> None:
         await asyncio.gather(*(one(awaitable) for awaitable in work))
 
     fat = {"handler": "fat", "overhead": {"podFixed": OVERHEAD}}
-    await http.create(RUNTIME_CLASSES.reading(dict), {**header(RUNTIME_CLASSES, RUNTIME), **fat})
+    await http.create(RUNTIME_CLASSES.with_model(dict), {**header(RUNTIME_CLASSES, RUNTIME), **fat})
     names = [name for world in several for name in world.namespaces]
-    await each(http.create(NAMESPACES.reading(dict), header(NAMESPACES, name)) for name in names)
-    await each(http.create(NODES.reading(dict), body) for world in several for body in world.nodes)
-    await each(http.create(PODS.reading(dict), body) for world in several for body in world.pods)
+    await each(http.create(NAMESPACES.with_model(dict), header(NAMESPACES, name)) for name in names)
+    await each(http.create(NODES.with_model(dict), body) for world in several for body in world.nodes)
+    await each(http.create(PODS.with_model(dict), body) for world in several for body in world.pods)
     await each(http.delete(PODS, key, DeleteOptions()) for world in several for key in keys(world, world.ending))
     over = {"status": {"phase": "Succeeded"}}
     await each(
-        http.patch(PODS.reading(dict), key, over, subresource="status")
+        http.patch(PODS.with_model(dict), key, over, subresource="status")
         for world in several
         for key in keys(world, world.finished)
     )
-    await each(http.create(PODS.reading(dict), world.asking) for world in several)
+    await each(http.create(PODS.with_model(dict), world.asking) for world in several)
 
 
 def header(resource: Resource[Any], name: str) -> Json:
@@ -142,7 +151,7 @@ def keys(world: World, names: frozenset[str]) -> list[Key]:
     return [key for key in of_pods if key.name in names]
 
 
-async def answers(http: Http) -> dict[str, str]:
+async def answers(http: HttpClient) -> dict[str, str]:
     """By world: the node, or why there is none; without those that are still to be answered."""
     found = {}
     for pod in (await http.list(PODS)).items:
@@ -189,7 +198,7 @@ async def test_kube_scheduler_takes_a_pod_where_we_would_and_refuses_it_where_we
     assert 0.15 < sum(expected.values()) / len(several) < 0.85
 
 
-async def settled(http: Http, several: list[World], expected: dict[str, bool]) -> dict[str, str]:
+async def settled(http: HttpClient, several: list[World], expected: dict[str, bool]) -> dict[str, str]:
     """Who is refused at first because the scheduler has not seen some node yet is asked about again by itself."""
     clock = SystemClock()
     end = clock.monotonic() + PATIENCE

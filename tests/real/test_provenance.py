@@ -45,12 +45,12 @@ async def test_the_digest_on_the_job_is_that_of_the_file(control_plane: ControlP
         ground.start_operator()
         version = submitted["apiVersion"].rpartition("/")[2]
         body = {**submitted, "metadata": {"name": name, "namespace": ground.namespace}}
-        await ground.http.create(replace(TFJOBS.reading(dict), version=version), body)
+        await ground.http.create(replace(TFJOBS.with_model(dict), version=version), body)
         await ground.until(lambda: ground.is_there(name) and ground.status(name).provenance is not None)
 
         spec = json.dumps(submitted["spec"]).encode()
         canonical = subprocess.run([jq, "-cjS", "."], input=spec, capture_output=True, check=True).stdout  # noqa: ASYNC221
         provenance = ground.status(name).provenance
         assert provenance is not None
-        assert provenance.manifest == f"sha256:{hashlib.sha256(canonical).hexdigest()}"
-        assert provenance.operator == __version__
+        assert provenance.manifest_digest == f"sha256:{hashlib.sha256(canonical).hexdigest()}"
+        assert provenance.operator_version == __version__

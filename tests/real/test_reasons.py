@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from tarragon.kube.core import PODS
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.real.ground import Ground, a_ground, group
 from tools.controlplane import ControlPlane
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(180)]
 
 Json = dict[str, Any]
-SHORT = Settings(patience=60, start_patience=3)
+SHORT = OperatorSettings(creation_timeout=60, start_timeout=3)
 MISSING = 'failed to pull and unpack image "docker.io/library/train:2": not found'
 
 
@@ -44,7 +44,7 @@ async def test_an_image_that_is_not_there_stands_in_the_columns_and_frees_the_pl
         for index in (0, 1):
             await waits(ground, f"gang-worker-{index}", "ErrImagePull", MISSING)
         await ground.until(lambda: ground.condition("gang", "Blocked") is not None)
-        await ground.until(lambda: "all 2" in getattr(ground.status("gang").obstacle, "message", ""))
+        await ground.until(lambda: "all 2" in getattr(ground.status("gang").blocker, "message", ""))
 
         head, row = (await kubectl(ground, "get", "tfjobs", "-o", "wide")).splitlines()
         assert head.split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON", "MESSAGE"]
@@ -81,7 +81,7 @@ async def test_a_claim_that_is_not_there_is_told_in_the_words_of_the_scheduler(c
         }
         assert "nodeName" not in ground.pods["a-worker-0"]["spec"]
         await ground.patch(PODS, "a-worker-0", {"status": {"conditions": [scheduled]}}, subresource="status")
-        await ground.until(lambda: ground.status("a").obstacle is not None)
+        await ground.until(lambda: ground.status("a").blocker is not None)
 
         described = await kubectl(ground, "describe", "tfjob", "a")
         assert "Unschedulable" in described
@@ -93,7 +93,7 @@ async def test_who_runs_out_of_memory_again_and_again_is_told_and_keeps_its_plac
         await ground.node("n")
         ground.start_operator(SHORT)
         await ground.submit("a", Worker=group(2, policy="OnFailure"))
-        await ground.until(lambda: ground.status("a").ready == 2)
+        await ground.until(lambda: ground.status("a").running_replicas == 2)
         last = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "step 41\nstep 42\n"}}
         waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}}
         container = {"name": "tensorflow", "image": "i", "imageID": "", "ready": False, "restartCount": 3}
@@ -106,4 +106,4 @@ async def test_who_runs_out_of_memory_again_and_again_is_told_and_keeps_its_plac
         assert stalled.message == "worker-1: exit code 137 (OOMKilled), after 3 restarts: step 42"
         _, row = (await kubectl(ground, "get", "tfjobs")).splitlines()
         assert row.split()[1:4] + row.split()[5:] == ["Running", "1/2", "3", "CrashLoopBackOff"]
-        assert ground.status("a").obstacle is None
+        assert ground.status("a").blocker is None

@@ -10,7 +10,7 @@ import pytest
 from tarragon.kube.core import NAMESPACES, PODS, SERVICES
 from tarragon.kube.meta import Resource
 from tarragon.operator.rbac import permissions
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.real.ground import PATIENCE, TFJOBS, Ground, a_ground, group
 from tools.controlplane import ControlPlane
 
@@ -40,7 +40,7 @@ WEBHOOKS = Resource(
     model=dict,
     namespaced=False,
 )
-SHORT = Settings(patience=2)
+SHORT = OperatorSettings(creation_timeout=2)
 
 
 async def quota(ground: Ground, pods: int) -> None:
@@ -75,7 +75,7 @@ async def test_a_quota_in_the_middle_of_a_gang_gives_everything_back_and_lets_it
 
         await raised(ground, 5)
         await ground.ends("behind-worker-0")
-        await ground.until(lambda: ground.status("gang").ready == 3)
+        await ground.until(lambda: ground.status("gang").running_replicas == 3)
         assert ground.condition("gang", "Blocked") is None
         assert ground.phase("gang") == "Running"
         tries = ground.made()
@@ -89,14 +89,14 @@ async def test_an_elastic_job_that_may_not_grow_goes_on_as_it_is_and_says_why(co
         ground.start_operator(SHORT)
         elastic = {"min-instances": 1, "max-instances": 4}
         await ground.submit("a", PS=group(1), Worker=group(4), **elastic)
-        await ground.until(lambda: "a-worker-0" in ground.pods and ground.status("a").ready == 3)
+        await ground.until(lambda: "a-worker-0" in ground.pods and ground.status("a").running_replicas == 3)
         before = {name: pod["metadata"]["uid"] for name, pod in ground.pods.items()}
         await ground.until(lambda: "3 of 3 replicas are scheduled; can't grow:" in told(ground, "a", "Admitted"))
         assert "exceeded quota" in told(ground, "a", "Admitted")
         assert {name: pod["metadata"]["uid"] for name, pod in ground.pods.items()} == before
 
         await raised(ground, 10)
-        await ground.until(lambda: ground.status("a").ready == 5)
+        await ground.until(lambda: ground.status("a").running_replicas == 5)
         assert {name: ground.pods[name]["metadata"]["uid"] for name in before} == before
 
 
@@ -113,7 +113,7 @@ async def test_a_limit_that_no_pod_of_a_gang_meets_is_told_and_tried_ever_more_s
 
         # The server knows the new limit a moment after it is written, and the job rests meanwhile.
         await ground.delete(LIMITS, "small")
-        await ground.until(lambda: ground.status("a").ready == 2)
+        await ground.until(lambda: ground.status("a").running_replicas == 2)
         assert len(ground.asked("create", "pods", 403)) <= 12
 
 
@@ -151,7 +151,7 @@ async def test_permissions_that_are_withdrawn_stop_new_pods_only_and_given_back_
         await grant(ground, "making", user, [making])
         ground.start_operator(SHORT, config=control_plane.user(user))
         await ground.submit("before", Worker=group(2, nodeSelector={"ground": ground.namespace}))
-        await ground.until(lambda: ground.status("before").ready == 2)
+        await ground.until(lambda: ground.status("before").running_replicas == 2)
 
         await ground.delete(BINDINGS, ground.name("making"))
         await until_denied(ground, user)
@@ -175,7 +175,7 @@ async def test_an_operator_that_may_do_nothing_for_a_while_goes_on_where_it_was(
         await grant(ground, "all", user, rules)
         ground.start_operator(SHORT, config=control_plane.user(user))
         await ground.submit("before", Worker=group(2))
-        await ground.until(lambda: ground.status("before").ready == 2)
+        await ground.until(lambda: ground.status("before").running_replicas == 2)
 
         await ground.delete(BINDINGS, ground.name("all"))
         await until_denied(ground, user)
@@ -187,7 +187,7 @@ async def test_an_operator_that_may_do_nothing_for_a_while_goes_on_where_it_was(
 
         await bind(ground, "all", user)
         await ground.until_phase("before", "Succeeded")
-        await ground.until(lambda: ground.status("after").ready == 2)
+        await ground.until(lambda: ground.status("after").running_replicas == 2)
         assert set(ground.made().values()) == {1}
 
 
@@ -198,7 +198,7 @@ async def test_a_job_that_is_deleted_in_the_foreground_makes_nothing_new_and_goe
         await ground.node("n")
         ground.start_operator()
         await ground.submit("a", PS=group(1), Worker=group(2))
-        await ground.until(lambda: ground.status("a").ready == 3)
+        await ground.until(lambda: ground.status("a").running_replicas == 3)
         await ground.delete(TFJOBS, "a", propagation="Foreground")
         await ground.until(lambda: not ground.pods)
         await ground.until(lambda: not ground.is_there("a"))
@@ -235,7 +235,7 @@ async def test_nothing_is_made_at_speed_in_a_namespace_that_is_ending(control_pl
         await ground.node("n")
         ground.start_operator()
         await ground.submit("a", PS=group(1), Worker=group(4))
-        await ground.until(lambda: ground.status("a").ready == 5)
+        await ground.until(lambda: ground.status("a").running_replicas == 5)
         # Its job stays for a while, so that there is somebody who misses the pods.
         await ground.patch(TFJOBS, "a", {"metadata": {"finalizers": ["example.org/slow"]}})
         await ground.delete(NAMESPACES, ground.namespace)

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
-from tarragon.client.http.client import Http
-from tarragon.client.informer.reflector import Cache
+from tarragon.client.http.client import HttpClient
+from tarragon.client.informer.reflector import Informer
 from tarragon.client.port import DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import NODES, Node
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
+from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
 from tests.real.scene import Scene, connect
-from tests.recording.gangs import Record, recorded, report
+from tests.recording.gangs import GangRecord, record_caches, report
 from tools.controlplane import ControlPlane
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -32,13 +32,13 @@ ROOM = {CPU: 8_000, MEMORY: 64 * 2**30 * 1000, PODS: 110_000, NVIDIA_GPU: 4_000}
 class Field(Scene):
     """With a record of everything, and nodes that can be lost one by one."""
 
-    def __init__(self, plane: ControlPlane, http: Http, doomed: int) -> None:
+    def __init__(self, plane: ControlPlane, http: HttpClient, doomed: int) -> None:
         super().__init__(plane, http)
         self._doomed = doomed
-        self.record = Record()
-        self._nodes: Cache[Node] = Cache(self.http, NODES, self.clock, jitter=random.Random(1))
+        self.record = GangRecord()
+        self._nodes: Informer[Node] = Informer(self.http, NODES, self.clock, jitter=random.Random(1))
         self._kubelets: dict[str, asyncio.Task[None]] = {}
-        recorded(self.record, self.clock, jobs={TENSORFLOW: self.jobs}, pods=self.pods, nodes=self._nodes)
+        record_caches(self.record, self.clock, jobs={TENSORFLOW: self.jobs}, pods=self.pods, nodes=self._nodes)
 
     async def begin(self, nodes: int) -> None:
         self._tasks.append(asyncio.create_task(self._nodes.run()))
@@ -48,8 +48,8 @@ class Field(Scene):
         kubelets = [self._kubelet(lasting), *(self._kubelet([name]) for name in doomed)]
         await asyncio.gather(*(kubelet.registered() for kubelet in kubelets))
 
-    def _kubelet(self, names: list[str]) -> Hollow:
-        hollow = Hollow(self.http, HollowSettings(names=names, capacity=ROOM), self.clock)
+    def _kubelet(self, names: list[str]) -> HollowKubelet:
+        hollow = HollowKubelet(self.http, HollowSettings(names=names, capacity=ROOM), self.clock)
         task = asyncio.create_task(hollow.run())
         self._tasks.append(task)
         self._kubelets[names[0]] = task
@@ -121,7 +121,7 @@ async def test_gangs_start_whole_and_end_well_although_nodes_are_lost(
 
     with capsys.disabled():
         print("", *report(field.record), sep="\n")  # noqa: T201 - the figures are what somebody runs this for
-    assert field.record.half.total == 0
+    assert field.record.partial.total == 0
     assert field.record.oversold == []
     assert field.record.bound_beyond == []
     assert field.record.leaving.longest < 60

@@ -53,12 +53,12 @@ class Chaos:
     async def the_api_server_is_killed(self) -> None:
         self.scene.plane.kill(API_SERVER)
         await self.scene.clock.sleep(self.dice.random() * 3)
-        self.scene.plane.start_again(API_SERVER)
+        self.scene.plane.restart(API_SERVER)
 
     async def etcd_is_killed(self) -> None:
         self.scene.plane.kill(ETCD)
         await self.scene.clock.sleep(self.dice.random() * 3)
-        self.scene.plane.start_again(ETCD)
+        self.scene.plane.restart(ETCD)
 
     async def an_operator_is_killed(self) -> None:
         self.dice.choice(self.alive()).send(signal.SIGKILL)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tarragon.client.port import DeleteOptions
-from tarragon.job.annotations import RESIZE, RESTART
+from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION
 from tarragon.job.encoding import read_status
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
@@ -57,13 +57,13 @@ async def test_operators_that_are_killed_while_a_gang_restarts_leave_no_half_of_
     moments = random.Random()
     async with a_scene(emptied_control_plane) as scene:
         mixed: list[Counter[int]] = []
-        scene.pods.subscribe(lambda *_: mixed.append(rounds(scene)) if len(rounds(scene)) > 1 else None)
+        scene.pods.add_event_handler(lambda *_: mixed.append(rounds(scene)) if len(rounds(scene)) > 1 else None)
         operator = await scene.operator(None, "--no-leader-elect")
-        await scene.http.create(TFJOBS, job({RESTART: "gang"}, 3))
+        await scene.http.create(TFJOBS, job({RESTART_ANNOTATION: "gang"}, 3))
         await scene.until(lambda: run_in(scene, 0, 4))
 
         for number in range(1, KILLS + 1):
-            await scene.http.delete(PODS, Key("default", "a-worker-1"), DeleteOptions(grace_seconds=0))
+            await scene.http.delete(PODS, Key("default", "a-worker-1"), DeleteOptions(grace_period_seconds=0))
             await scene.clock.sleep(moments.random() / 2)
             operator.send(signal.SIGKILL)
             await operator.ended()
@@ -89,6 +89,6 @@ async def test_kubectl_scale_makes_a_job_grow_by_a_restart_where_its_user_allows
         await asyncio.to_thread(kubectl, "wait", "tfjob/a", "--for=condition=NotGrown", "--timeout=60s")
         assert rounds(scene) == {0: 3}
 
-        await asyncio.to_thread(kubectl, "annotate", "tfjob/a", f"{RESIZE}=restart")
+        await asyncio.to_thread(kubectl, "annotate", "tfjob/a", f"{RESIZE_ANNOTATION}=restart")
         await scene.until(lambda: run_in(scene, 1, 4))
         assert set(scene.uids()) == set(GANG)

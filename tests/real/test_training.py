@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.localcluster.kubelet.kubelet import end_everything
+from tarragon.localcluster.kubelet.kubelet import end_all_containers
 from tests.conftest import ROOT
 from tests.e2e.user import eventually
 from tools.controlplane import ControlPlane
@@ -106,7 +106,7 @@ def end_replicas(home: Path) -> None:
     """What a test that has failed leaves running."""
     for folder in home.glob("clusters/*/[!_]*"):
         if folder.is_dir():
-            asyncio.run(end_everything(folder, SystemClock()))
+            asyncio.run(end_all_containers(folder, SystemClock()))
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def created_pods(site: Site) -> Mapping[str, int]:
     """How many times each was made, by namespace and name, by the API server's own account."""
     return Counter(
         f"{event['objectRef']['namespace']}/{event['objectRef']['name']}"
-        for event in site.plane.audit()
+        for event in site.plane.audit_events()
         if event["verb"] == "create"
         and event["objectRef"].get("resource") == "pods"
         and "subresource" not in event["objectRef"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.client.port import Selection
+from tarragon.client.port import Selector
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Resource
 from tests.real.ground import TFJOBS, Ground, a_ground, group
@@ -26,7 +26,7 @@ def sharing(replicas: int, **spec: Any) -> dict[str, Any]:
 
 
 async def warnings(ground: Ground, name: str) -> list[str]:
-    found = (await ground.http.list(EVENTS, Selection(namespace=ground.namespace))).items
+    found = (await ground.http.list(EVENTS, Selector(namespace=ground.namespace))).items
     return [each["message"] for each in found if each["involvedObject"]["name"] == name and each["type"] == "Warning"]
 
 
@@ -38,7 +38,7 @@ async def test_a_job_that_asks_for_a_share_of_a_gpu_fails_and_one_that_runs_goes
         ground.start_operator()
         here: dict[str, Any] = {"nodeSelector": {"ground": ground.namespace}}
         await ground.submit("old", Worker=group(2, **here))
-        await ground.until(lambda: ground.status("old").ready == 2)
+        await ground.until(lambda: ground.status("old").running_replicas == 2)
 
         await ground.submit("new", Worker=sharing(2, **here))
         await ground.until_phase("new", "Failed")
@@ -52,7 +52,7 @@ async def test_a_job_that_asks_for_a_share_of_a_gpu_fails_and_one_that_runs_goes
         await ground.patch(TFJOBS, "old", marked)
         await ground.until(lambda: ground.condition("old", "SpecRefused") is not None)
         await ground.delete(PODS, "old-worker-1")
-        await ground.until(lambda: ground.made()["old-worker-1"] == 2 and ground.status("old").ready == 2)
+        await ground.until(lambda: ground.made()["old-worker-1"] == 2 and ground.status("old").running_replicas == 2)
         await ground.ends("old-worker-0")
         await ground.until_phase("old", "Succeeded")
         assert ground.made()["old-worker-0"] == 1

@@ -11,21 +11,21 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tarragon.base.clock import Clock
-from tarragon.base.resources import Resources, fits, total
-from tarragon.client.informer.cache_reader import Live
+from tarragon.base.resources import Resources, add_resources, fits
+from tarragon.client.informer.cache_reader import CacheReader
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
-from tarragon.job.encoding import read_status
+from tarragon.job.encoding import decode_status
 from tarragon.job.model import Replica
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import CustomObject, Key
-from tarragon.operator.informers.candidates import least_and_wish
-from tarragon.operator.informers.decode_cache import Readings
+from tarragon.operator.informers.candidates import min_and_requested
+from tarragon.operator.informers.decode_cache import DecodeCache
 from tarragon.plan.nodes.capacity import node_capacity, pod_request
 
 
 @dataclass
-class Spans:
+class Periods:
     """The periods in which a condition held, by object."""
 
     total: float = 0.0
@@ -46,7 +46,7 @@ class Spans:
 
 
 @dataclass
-class Gang:
+class ObservedGang:
     """The observed state of a job."""
 
     least: frozenset[Replica] = frozenset()
@@ -56,17 +56,17 @@ class Gang:
     replica_of: Callable[[str], Replica | None] = lambda _: None
 
 
-class Record:
+class GangRecord:
     """A record of all changes, which must be added in order. Times are in seconds."""
 
     def __init__(self) -> None:
-        self.half = Spans()
+        self.partial = Periods()
         """Partial gangs: some replicas were bound while others had no assignment."""
-        self.gathering = Spans()
+        self.incomplete = Periods()
         """Gangs with assignments whose pods did not all exist yet."""
-        self.bereaved = Spans()
+        self.displaced = Periods()
         """Gangs that had lost a node, until the replica had a new assignment."""
-        self.leaving = Spans()
+        self.leaving = Periods()
         """Pods of gangs without assignments, which must be deleted."""
         self.oversold: list[str] = []
         """Nodes on which running pods exceeded the capacity."""
@@ -74,12 +74,12 @@ class Record:
         """Nodes on which bound pods exceeded the capacity; the kubelet rejects the last one."""
         self.sizes: dict[str, list[int]] = defaultdict(list)
         """The admitted numbers of replicas of each job, in order."""
-        self._gangs: dict[str, Gang] = {}
+        self._gangs: dict[str, ObservedGang] = {}
         self._pods: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._on: dict[str, dict[Key, Resources]] = defaultdict(dict)
         self._runs_on: dict[str, dict[Key, Resources]] = defaultdict(dict)
         self._nodes: dict[str, Resources] = {}
-        self._readings = Readings({framework.kind: framework for framework in FRAMEWORKS})
+        self._readings = DecodeCache({framework.kind: framework for framework in FRAMEWORKS})
 
     def node(self, at: float, key: Key, node: Node | None) -> None:
         if node is None:
@@ -93,19 +93,21 @@ class Record:
 
     def job(self, at: float, framework: Framework, job: CustomObject) -> None:
         uid = job.metadata.uid
-        taken = self._readings.of(framework.kind, job)
+        taken = self._readings.decoded(framework.kind, job)
         if taken.job is None or taken.dialect is None:
             return
-        read, names, status = taken.job, taken.dialect.names, read_status(job.status)
+        read, names, status = taken.job, taken.dialect.names, decode_status(job.status)
         kept = {} if status.admission is None else status.admission.nodes
-        self._gangs[uid] = Gang(
+        self._gangs[uid] = ObservedGang(
             least=frozenset(
-                Replica(group.type, index) for group in read.groups for index in range(least_and_wish(read, group)[0])
+                Replica(group.type, index)
+                for group in read.replica_specs
+                for index in range(min_and_requested(read, group)[0])
             ),
             kept=kept,
-            finished=status.finished,
+            finished=status.succeeded_replicas,
             is_over=status.phase.is_final,
-            replica_of=lambda name: names.replica(read, name),
+            replica_of=lambda name: names.replica_of(read, name),
         )
         sizes = self.sizes[job.metadata.name]
         if kept and (not sizes or sizes[-1] != len(kept)):
@@ -115,7 +117,7 @@ class Record:
     def pod(self, at: float, key: Key, old: Pod | None, new: Pod | None) -> None:
         self._weigh(key, old, new)
         for pod in (old, new):
-            owner = None if pod is None else pod.metadata.controller
+            owner = None if pod is None else pod.metadata.controller_ref
             if owner is None:
                 continue
             if new is None:
@@ -125,7 +127,7 @@ class Record:
             self._judge(at, owner.uid)
 
     def end(self, at: float) -> None:
-        for spans in (self.half, self.gathering, self.bereaved, self.leaving):
+        for spans in (self.partial, self.incomplete, self.displaced, self.leaving):
             spans.end(at)
 
     def _weigh(self, key: Key, old: Pod | None, new: Pod | None) -> None:
@@ -143,32 +145,37 @@ class Record:
         node = pod.spec.node_name
         held_on[node][key] = pod_request(pod.spec)
         capacity = self._nodes.get(node)
-        held = total(held_on[node].values())
+        held = add_resources(held_on[node].values())
         if capacity is not None and not fits(held, capacity):
             told.append(f"{node} by {key}: {held} of {dict(capacity)}")
 
     def _judge(self, at: float, uid: str) -> None:
-        gang = self._gangs.get(uid, Gang(is_over=True))
+        gang = self._gangs.get(uid, ObservedGang(is_over=True))
         held = {
             gang.replica_of(name): pod
             for name, pod in self._pods[uid].items()
-            if pod.spec.node_name in self._nodes and not pod.is_finished and not pod.metadata.is_ending
+            if pod.spec.node_name in self._nodes and not pod.is_finished and not pod.metadata.is_being_deleted
         }
         missing = [] if gang.is_over or not held else sorted(gang.least - held.keys() - gang.finished)
         kept = {replica: gang.kept.get(replica, "") for replica in missing}
         lost = any(node and node not in self._nodes for node in kept.values())
         without = any(not node for node in kept.values())
         for spans, is_so in (
-            (self.bereaved, lost),
-            (self.half, without and not lost and bool(gang.kept)),
+            (self.displaced, lost),
+            (self.partial, without and not lost and bool(gang.kept)),
             (self.leaving, without and not gang.kept),
-            (self.gathering, bool(missing) and not lost and not without),
+            (self.incomplete, bool(missing) and not lost and not without),
         ):
             spans.tell(at, {uid} if is_so else (), [uid])
 
 
-def recorded(
-    record: Record, clock: Clock, *, jobs: Mapping[Framework, Live[CustomObject]], pods: Live[Pod], nodes: Live[Node]
+def record_caches(
+    record: GangRecord,
+    clock: Clock,
+    *,
+    jobs: Mapping[Framework, CacheReader[CustomObject]],
+    pods: CacheReader[Pod],
+    nodes: CacheReader[Node],
 ) -> None:
     """Add all changes of these caches, which must still be empty, to a record."""
 
@@ -180,15 +187,15 @@ def recorded(
         return told
 
     for framework, cache in jobs.items():
-        cache.subscribe(told_of(framework))
-    pods.subscribe(lambda key, old, new: record.pod(clock.monotonic(), key, old, new))
-    nodes.subscribe(lambda key, _, new: record.node(clock.monotonic(), key, new))
+        cache.add_event_handler(told_of(framework))
+    pods.add_event_handler(lambda key, old, new: record.pod(clock.monotonic(), key, old, new))
+    nodes.add_event_handler(lambda key, _, new: record.node(clock.monotonic(), key, new))
 
 
-def report(record: Record) -> Iterator[str]:
-    yield f"seconds with a partial gang: {record.half.total:g}"
-    yield f"seconds until all pods of a gang were created, at most: {record.gathering.longest:.2f}"
-    yield f"seconds until a replica whose node was lost was assigned again, at most: {record.bereaved.longest:.2f}"
+def report(record: GangRecord) -> Iterator[str]:
+    yield f"seconds with a partial gang: {record.partial.total:g}"
+    yield f"seconds until all pods of a gang were created, at most: {record.incomplete.longest:.2f}"
+    yield f"seconds until a replica whose node was lost was assigned again, at most: {record.displaced.longest:.2f}"
     yield f"seconds until pods without an assignment were gone, at most: {record.leaving.longest:.2f}"
     yield f"nodes oversold: {len(record.oversold)}"
     yield f"pods bound beyond the capacity of their node: {len(record.bound_beyond)}"

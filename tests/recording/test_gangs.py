@@ -11,7 +11,7 @@ from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import CustomObject, Key
-from tests.recording.gangs import Record, report
+from tests.recording.gangs import GangRecord, report
 
 Json = dict[str, Any]
 KEY = Key("default", "job")
@@ -43,19 +43,19 @@ def a_pod(name: str, node: str, phase: str = "Running") -> Pod:
 
 
 @pytest.fixture
-def record() -> Record:
-    record = Record()
+def record() -> GangRecord:
+    record = GangRecord()
     for name in ("a", "b"):
         status = {"allocatable": {"cpu": "2", "pods": "10"}}
         record.node(0, Key("", name), msgspec.convert({"metadata": {"name": name}, "status": status}, Node))
     return record
 
 
-def binds(record: Record, at: float, name: str, node: str) -> None:
+def binds(record: GangRecord, at: float, name: str, node: str) -> None:
     record.pod(at, Key("default", name), None, a_pod(name, node))
 
 
-def test_pods_bound_while_other_replicas_are_unassigned_are_a_partial_gang(record: Record) -> None:
+def test_pods_bound_while_other_replicas_are_unassigned_are_a_partial_gang(record: GangRecord) -> None:
     record.job(1, TENSORFLOW, a_job(PS={"a": "0"}, Worker={"a": "0"}))
     binds(record, 2, "job-ps-0", "a")
     record.job(5, TENSORFLOW, a_job(PS={"a": "0"}, Worker={"a": "0", "b": "1"}))
@@ -63,15 +63,15 @@ def test_pods_bound_while_other_replicas_are_unassigned_are_a_partial_gang(recor
     assert next(report(record)) == "seconds with a partial gang: 3"
 
 
-def test_pods_created_in_sequence_are_no_partial_gang_if_all_replicas_are_assigned(record: Record) -> None:
+def test_pods_created_in_sequence_are_no_partial_gang_if_all_replicas_are_assigned(record: GangRecord) -> None:
     record.job(1, TENSORFLOW, a_job(PS={"a": "0"}, Worker={"a": "0", "b": "1"}))
     for at, (name, node) in enumerate([("job-ps-0", "a"), ("job-worker-0", "a"), ("job-worker-1", "b")], 2):
         binds(record, at, name, node)
 
-    assert (record.half.total, record.gathering.longest) == (0, 2)
+    assert (record.partial.total, record.incomplete.longest) == (0, 2)
 
 
-def test_a_lost_node_is_recorded_separately(record: Record) -> None:
+def test_a_lost_node_is_recorded_separately(record: GangRecord) -> None:
     record.job(1, TENSORFLOW, a_job(PS={"a": "0"}, Worker={"a": "0", "b": "1"}))
     for name, node in [("job-ps-0", "a"), ("job-worker-0", "a"), ("job-worker-1", "b")]:
         binds(record, 2, name, node)
@@ -79,18 +79,18 @@ def test_a_lost_node_is_recorded_separately(record: Record) -> None:
     record.pod(8, Key("default", "job-worker-1"), a_pod("job-worker-1", "b"), None)
     record.job(9, TENSORFLOW, a_job(PS={"a": "0"}, Worker={"a": "0-1"}))
 
-    assert (record.half.total, record.bereaved.longest) == (0, 6)
+    assert (record.partial.total, record.displaced.longest) == (0, 6)
 
 
-def test_pods_of_an_unassigned_job_are_recorded_until_they_are_gone(record: Record) -> None:
+def test_pods_of_an_unassigned_job_are_recorded_until_they_are_gone(record: GangRecord) -> None:
     record.job(1, TENSORFLOW, a_job())
     binds(record, 2, "job-ps-0", "a")
     record.pod(6, Key("default", "job-ps-0"), a_pod("job-ps-0", "a"), None)
 
-    assert (record.half.total, record.leaving.longest) == (0, 4)
+    assert (record.partial.total, record.leaving.longest) == (0, 4)
 
 
-def test_a_pod_that_exceeds_its_node_is_recorded(record: Record) -> None:
+def test_a_pod_that_exceeds_its_node_is_recorded(record: GangRecord) -> None:
     for number in range(3):
         binds(record, 2, f"job-worker-{number}", "a")
 

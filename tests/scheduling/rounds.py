@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tarragon.base.resources import NVIDIA_GPU, Resources, fits, minus, total
+from tarragon.base.resources import NVIDIA_GPU, Resources, add_resources, fits, subtract
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.api.decision import AboutGang, Again, Evict, Place, Resize, Wait
-from tarragon.scheduling.api.rules import Rules
-from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
-from tarragon.scheduling.cycle.decision_validation import checked
+from tarragon.scheduling.api.decision import Admit, Defer, Evict, GangDecision, RequeueAt, Resize
+from tarragon.scheduling.api.rules import SchedulingRules
+from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.cycle.decision_validation import validate_decisions
 from tarragon.scheduling.state.memory import Memory, Policy
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -56,7 +56,7 @@ class Rounds:
 
     policy: Policy
     nodes: Mapping[str, Resources]
-    rules: Rules = field(default_factory=Rules)
+    rules: SchedulingRules = field(default_factory=SchedulingRules)
     grace: float = 0.0
     foreign: Mapping[str, Resources] = field(default_factory=dict)
     """By node, what pods hold that belong to no gang."""
@@ -64,7 +64,7 @@ class Rounds:
     waiting: dict[str, tuple[dt.datetime, Job]] = field(default_factory=dict)
     running: dict[str, Run] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
-    waits: dict[str, Wait] = field(default_factory=dict)
+    waits: dict[str, Defer] = field(default_factory=dict)
     """Of the last round."""
     _releasing: list[tuple[dt.datetime, str, Resources]] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)
@@ -79,7 +79,9 @@ class Rounds:
     ) -> Demand:
         everywhere = frozenset(self.nodes)
         minimum = wish if least is None else least
-        return Demand(type=kind, each=each, minimum=minimum, wish=wish, maximum=most, eligible=everywhere)
+        return Demand(
+            type=kind, resources=each, minimum=minimum, requested=wish, maximum=most, eligible_nodes=everywhere
+        )
 
     def submit(self, job: Job) -> None:
         self.waiting[job.name] = self.now, job
@@ -89,28 +91,28 @@ class Rounds:
         del self.running[name]
         self.ended.append(name)
 
-    def decide(self) -> Sequence[AboutGang]:
+    def decide(self) -> Sequence[GangDecision]:
         """One round."""
         snapshot = self.snapshot()
         decided = self.policy(snapshot, self.memory)
-        assert not checked(snapshot, decided).violations
-        about = [decision for decision in decided if not isinstance(decision, Again)]
-        later = [decision.at for decision in decided if isinstance(decision, Again)]
+        assert not validate_decisions(snapshot, decided).violations
+        about = [decision for decision in decided if not isinstance(decision, RequeueAt)]
+        later = [decision.at for decision in decided if isinstance(decision, RequeueAt)]
         assert all(at > self.now for at in later), "to decide again in the past is to decide for ever"
         self._again = min(later, default=None)
         self._check_who(about)
-        self.waits = {decision.gang: decision for decision in about if isinstance(decision, Wait)}
+        self.waits = {decision.gang: decision for decision in about if isinstance(decision, Defer)}
         free = {state.name: state.free for state in self.snapshot().nodes}
         held = self._held()
         for decision in about:
             match decision:
-                case Place():
+                case Admit():
                     self._place(decision, free)
                 case Resize():
                     self._resize(decision, free)
                 case Evict():
                     self._evict(decision)
-                case Wait():
+                case Defer():
                     pass
         self._check_quotas(held)
         return about
@@ -138,9 +140,9 @@ class Rounds:
             leaving.setdefault(node, []).append(amounts)
         states = []
         for name, capacity in sorted(self.nodes.items()):
-            releasing = total(leaving.get(name, []))
-            taken = total([*held.get(name, []), releasing, self.foreign.get(name, {})])
-            free = minus(capacity, taken)
+            releasing = add_resources(leaving.get(name, []))
+            taken = add_resources([*held.get(name, []), releasing, self.foreign.get(name, {})])
+            free = subtract(capacity, taken)
             assert all(amount >= 0 for amount in free.values()), f"{name} is oversold: {free}"
             states.append(NodeState(name=name, capacity=capacity, free=free, releasing=releasing))
         return Snapshot(
@@ -160,7 +162,7 @@ class Rounds:
         moments = [*ends, *(at for at, _, _ in self._releasing)]
         return min([*moments, *([self._again] if self._again is not None else [])], default=None)
 
-    def _place(self, decision: Place, free: dict[str, Resources]) -> None:
+    def _place(self, decision: Admit, free: dict[str, Resources]) -> None:
         queued, job = self.waiting.pop(decision.gang)
         _check_size(job, decision.nodes)
         _check_start(job, decision.nodes)
@@ -191,7 +193,7 @@ class Rounds:
         elif replicas:
             self._again = self.now  # Their pods have ended at once, and whoever waits for that is looked at again.
 
-    def _check_who(self, about: Sequence[AboutGang]) -> None:
+    def _check_who(self, about: Sequence[GangDecision]) -> None:
         counted = Counter(decision.gang for decision in about)
         assert set(counted.values()) <= {1}, f"decided twice: {counted.most_common(1)}"
         undecided = self.waiting.keys() - counted.keys()
@@ -202,7 +204,7 @@ class Rounds:
         held: dict[str, list[Resources]] = {}
         for run in self.running.values():
             held.setdefault(run.job.queue, []).extend(_each(run.job, replica) for replica in run.nodes)
-        return {queue: total(amounts) for queue, amounts in held.items()}
+        return {queue: add_resources(amounts) for queue, amounts in held.items()}
 
     def _check_quotas(self, before: Mapping[str, Resources]) -> None:
         for queue, held in self._held().items():
@@ -212,13 +214,13 @@ class Rounds:
                 assert held.get(name, 0) <= most, f"{queue} holds {held}, and may {quota}"
 
 
-def _gang(queued: dt.datetime, job: Job) -> Gang:
-    return Gang(
+def _gang(queued: dt.datetime, job: Job) -> WaitingGang:
+    return WaitingGang(
         name=job.name,
-        queued=queued,
+        queued_at=queued,
         demands=job.demands,
         priority=job.priority,
-        preempts=job.preempts,
+        can_preempt=job.preempts,
         queue=job.queue,
     )
 
@@ -228,12 +230,12 @@ def _running(run: Run) -> RunningGang:
         name=run.job.name,
         demands=run.job.demands,
         nodes=run.nodes,
-        elastic=any(max(each.wish, each.maximum) > each.minimum for each in run.job.demands),
+        is_elastic=any(max(each.requested, each.maximum) > each.minimum for each in run.job.demands),
         priority=run.job.priority,
         queue=run.job.queue,
-        admitted=run.admitted,
-        resized=run.resized,
-        wished={each.type: each.wish for each in run.job.demands},
+        admitted_at=run.admitted,
+        resized_at=run.resized,
+        last_requested={each.type: each.requested for each in run.job.demands},
     )
 
 
@@ -242,24 +244,24 @@ def _ends(run: Run) -> dt.datetime | None:
 
 
 def _each(job: Job, replica: Replica) -> Resources:
-    return next(demand.each for demand in job.demands if demand.type is replica.type)
+    return next(demand.resources for demand in job.demands if demand.type is replica.type)
 
 
 def _take(free: dict[str, Resources], node: str, amounts: Resources) -> None:
     assert fits(amounts, free[node]), f"{node} has {free[node]} left, and gives {amounts}"
-    free[node] = minus(free[node], amounts)
+    free[node] = subtract(free[node], amounts)
 
 
 def _check_size(job: Job, nodes: Mapping[Replica, str]) -> None:
     for demand in job.demands:
         there = [replica for replica in nodes if replica.type is demand.type]
-        most = max(demand.wish, demand.maximum)
-        assert demand.minimum <= len(there) <= most, f"{job.name} has {len(there)} {demand.type.word}s"
-        assert all(nodes[replica] in demand.eligible for replica in there)
+        most = max(demand.requested, demand.maximum)
+        assert demand.minimum <= len(there) <= most, f"{job.name} has {len(there)} {demand.type.lower_name}s"
+        assert all(nodes[replica] in demand.eligible_nodes for replica in there)
 
 
 def _check_start(job: Job, nodes: Mapping[Replica, str]) -> None:
     for demand in job.demands:
         indexes = sorted(replica.index for replica in nodes if replica.type is demand.type)
         assert indexes == list(range(len(indexes))), f"{job.name} starts with gaps: {indexes}"
-        assert len(indexes) <= demand.wish, f"{job.name} starts larger than it wishes"
+        assert len(indexes) <= demand.requested, f"{job.name} starts larger than it wishes"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.base.resources import CPU, NVIDIA_GPU, Resources, minus, total
+from tarragon.base.resources import CPU, NVIDIA_GPU, Resources, add_resources, subtract
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot
-from tarragon.scheduling.cycle.admission_claims import Claim, Claims
+from tarragon.scheduling.cycle.admission_claims import AdmissionClaim, AdmissionVerifier
 from tests.scheduling.rounds import NOON, WORKER, gpus
 from tests.scheduling.scenes import STANDARD, every_policy, scene
 from tests.scheduling.test_policies import JOBS, NODES, RULES, job_of
@@ -26,8 +26,8 @@ SCENE = Snapshot(
         NodeState(name="half", capacity=gpus(4), free=gpus(2)),
         NodeState(name="idle", capacity=gpus(4), free=gpus(4)),
     ],
-    away=[NodeState(name="away", capacity=gpus(4), free=gpus(4), away="is not ready")],
-    rules=Rules(queues={"small": Queue(quota=gpus(2))}),
+    unavailable_nodes=[NodeState(name="away", capacity=gpus(4), free=gpus(4), unavailable_reason="is not ready")],
+    rules=SchedulingRules(queues={"small": QueueRules(quota=gpus(2))}),
 )
 
 
@@ -38,21 +38,21 @@ def claim(
     known: Mapping[int, str] | None = None,
     queue: str = "large",
     has_run: bool = False,
-) -> Claim:
+) -> AdmissionClaim:
     """Of a job that asks for 2 to 4 workers with a GPU each."""
     demand = scene("fifo").workers(3, least=2, most=4)
-    demand = replace(demand, eligible=frozenset({"full", "half", "idle", "away"}))
+    demand = replace(demand, eligible_nodes=frozenset({"full", "half", "idle", "away"}))
     placed = {Replica(WORKER, index): node for index, node in nodes.items()}
-    return Claim(
-        gang=RunningGang(name="job", demands=[demand], nodes=placed, elastic=True, queue=queue),
+    return AdmissionClaim(
+        gang=RunningGang(name="job", demands=[demand], nodes=placed, is_elastic=True, queue=queue),
         size={WORKER: len(nodes) if size is None else size},
-        known={Replica(WORKER, index): node for index, node in (known or {}).items()},
-        has_run=has_run,
+        accepted={Replica(WORKER, index): node for index, node in (known or {}).items()},
+        had_pods=has_run,
     )
 
 
-def why(claim: Claim) -> str | None:
-    return Claims(SCENE).impossible(claim)
+def why(claim: AdmissionClaim) -> str | None:
+    return AdmissionVerifier(SCENE).rejection(claim)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def why(claim: Claim) -> str | None:
         (claim({0: "idle", 1: "full"}, has_run=True), "node full has no room for worker-1"),
     ],
 )
-def test_what_could_never_have_been_decided_is_refused(forged: Claim, words: str) -> None:
+def test_what_could_never_have_been_decided_is_refused(forged: AdmissionClaim, words: str) -> None:
     assert words in (why(forged) or "")
 
 
@@ -91,7 +91,7 @@ def test_what_could_never_have_been_decided_is_refused(forged: Claim, words: str
         claim({0: "idle", 1: "idle"}, size=4, has_run=True),
     ],
 )
-def test_what_counted_before_and_nodes_that_a_job_has_lost_are_no_fault(honest: Claim) -> None:
+def test_what_counted_before_and_nodes_that_a_job_has_lost_are_no_fault(honest: AdmissionClaim) -> None:
     assert why(honest) is None
 
 
@@ -104,34 +104,34 @@ def test_a_type_that_the_job_does_not_ask_for_is_refused() -> None:
 
 
 def test_what_one_claim_takes_the_next_one_can_not_have() -> None:
-    claims = Claims(SCENE)
+    claims = AdmissionVerifier(SCENE)
     first, second = claim(dict.fromkeys(range(4), "idle")), claim({0: "idle", 1: "half"})
 
-    assert claims.impossible(first) is None
-    assert claims.impossible(second) == "node idle has no room for worker-0"
-    assert claims.impossible(claim({0: "half", 1: "half"})) is None
+    assert claims.rejection(first) is None
+    assert claims.rejection(second) == "node idle has no room for worker-0"
+    assert claims.rejection(claim({0: "half", 1: "half"})) is None
 
 
 def test_a_refused_claim_takes_nothing_and_counts_for_no_quota() -> None:
-    claims = Claims(SCENE)
-    assert claims.impossible(claim({0: "half", 1: "half", 2: "full"}, queue="large")) is not None
-    assert claims.impossible(claim({0: "half", 1: "full"}, queue="small")) is not None
+    claims = AdmissionVerifier(SCENE)
+    assert claims.rejection(claim({0: "half", 1: "half", 2: "full"}, queue="large")) is not None
+    assert claims.rejection(claim({0: "half", 1: "full"}, queue="small")) is not None
 
-    assert claims.impossible(claim({0: "half", 1: "half"}, queue="small")) is None
+    assert claims.rejection(claim({0: "half", 1: "half"}, queue="small")) is None
 
 
-def of(run: RunningGang, known: Mapping[Replica, str]) -> Claim:
-    return Claim(gang=run, size=Counter(replica.type for replica in run.nodes), known=known)
+def of(run: RunningGang, known: Mapping[Replica, str]) -> AdmissionClaim:
+    return AdmissionClaim(gang=run, size=Counter(replica.type for replica in run.nodes), accepted=known)
 
 
 def with_none_of_them(seen: Snapshot) -> Snapshot:
     """As an operator sees it that begins, none of whose jobs has a pod: nothing on record counts yet."""
     held: dict[str, list[Resources]] = {}
     for run in seen.running:
-        each = {demand.type: demand.each for demand in run.demands}
+        each = {demand.type: demand.resources for demand in run.demands}
         for replica, node in run.nodes.items():
             held.setdefault(node, []).append(each[replica.type])
-    nodes = [replace(node, free=total([node.free, *held.get(node.name, [])])) for node in seen.nodes]
+    nodes = [replace(node, free=add_resources([node.free, *held.get(node.name, [])])) for node in seen.nodes]
     return replace(seen, nodes=nodes, running=[])
 
 
@@ -139,20 +139,20 @@ def with_none_of_them(seen: Snapshot) -> Snapshot:
 @settings(max_examples=25, deadline=None)
 @given(nodes=NODES, jobs=JOBS, grace=st.sampled_from([0, 7]), rules=st.sampled_from([STANDARD, RULES]))
 def test_whatever_the_scheduler_has_decided_is_possible_for_the_next_operator(
-    name: str, nodes: list[int], jobs: list[dict[str, int]], grace: int, rules: Rules
+    name: str, nodes: list[int], jobs: list[dict[str, int]], grace: int, rules: SchedulingRules
 ) -> None:
     rounds = scene(name, *nodes, rules=rules, grace=grace)
     for number, facts in enumerate(jobs):
         rounds.submit(job_of(rounds, f"job{number}", facts))
         rounds.advance(facts["after"])
         seen = rounds.snapshot()
-        claims = Claims(with_none_of_them(seen))
+        claims = AdmissionVerifier(with_none_of_them(seen))
 
-        assert [claims.impossible(of(run, {})) for run in seen.running] == [None] * len(seen.running)
+        assert [claims.rejection(of(run, {})) for run in seen.running] == [None] * len(seen.running)
 
 
 def other_bounds(demand: Demand) -> Demand:
-    return replace(demand, minimum=min(demand.minimum, 1), wish=1, maximum=1, eligible=frozenset())
+    return replace(demand, minimum=min(demand.minimum, 1), requested=1, maximum=1, eligible_nodes=frozenset())
 
 
 @every_policy
@@ -167,12 +167,12 @@ def test_whatever_happens_later_takes_nothing_that_counted(
         rounds.submit(job_of(rounds, f"job{number}", facts))
         rounds.advance(facts["after"])
     seen = rounds.snapshot()
-    rules = replace(RULES, queues={queue: Queue(quota=gpus(quota)) for queue in "abc"})
-    left = [replace(node, capacity=gpus(1), free=minus(node.free, gpus(9))) for node in list(seen.nodes)[lost:]]
+    rules = replace(RULES, queues={queue: QueueRules(quota=gpus(quota)) for queue in "abc"})
+    left = [replace(node, capacity=gpus(1), free=subtract(node.free, gpus(9))) for node in list(seen.nodes)[lost:]]
     edited = [replace(run, demands=[other_bounds(demand) for demand in run.demands]) for run in seen.running]
-    claims = Claims(replace(seen, nodes=left, rules=rules))
+    claims = AdmissionVerifier(replace(seen, nodes=left, rules=rules))
 
-    assert [claims.impossible(of(run, run.nodes)) for run in edited] == [None] * len(edited)
+    assert [claims.rejection(of(run, run.nodes)) for run in edited] == [None] * len(edited)
 
 
 @settings(max_examples=60, deadline=None)
@@ -187,18 +187,18 @@ def test_no_claim_that_counts_oversells_a_node_or_exceeds_a_quota(
     seen = rounds.snapshot()
     demand = rounds.workers(len(forged), least=1)
     places = {Replica(WORKER, index): f"n{node:02}" for index, node in enumerate(forged)}
-    gang = RunningGang(name="forged", demands=[demand], nodes=places, elastic=False, queue="a")
+    gang = RunningGang(name="forged", demands=[demand], nodes=places, is_elastic=False, queue="a")
 
-    is_possible = Claims(seen).impossible(of(gang, {})) is None
+    is_possible = AdmissionVerifier(seen).rejection(of(gang, {})) is None
 
     free = {node.name: node.free.get(NVIDIA_GPU, 0) for node in seen.nodes}
     asked = Counter(places.values())
     fits = all(number * 1000 <= free.get(node, -1) for node, number in asked.items())
     held = sum(
-        demand.each.get(NVIDIA_GPU, 0) * sum(replica.type is demand.type for replica in run.nodes)
+        demand.resources.get(NVIDIA_GPU, 0) * sum(replica.type is demand.type for replica in run.nodes)
         for run in seen.running
         if run.queue == "a"
         for demand in run.demands
     )
     assert is_possible == (fits and held + 1000 * len(forged) <= RULES.queues["a"].quota[NVIDIA_GPU])
-    assert CPU not in demand.each
+    assert CPU not in demand.resources

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tarragon.base.resources import MEMORY
-from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, NEVER_FITS, Place, Wait
+from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, NEVER_FITS, Admit, Defer
 from tarragon.scheduling.api.snapshot import NodeState
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.inventory import Inventory
@@ -21,8 +21,8 @@ def test_a_gang_that_asks_for_exabytes_is_told_so_and_the_others_start(name: str
 
     huge, small = sorted(made.decide(), key=lambda decision: decision.gang)
 
-    assert isinstance(small, Place)
-    assert isinstance(huge, Wait)
+    assert isinstance(small, Admit)
+    assert isinstance(huge, Defer)
     assert huge.code == NEVER_FITS
     assert "no node is large enough for one worker" in huge.message
 
@@ -34,7 +34,7 @@ def test_a_node_that_says_it_has_exabytes_takes_gangs_like_any_other(name: str) 
 
     (start,) = made.decide()
 
-    assert isinstance(start, Place)
+    assert isinstance(start, Admit)
 
 
 @every_policy
@@ -46,12 +46,12 @@ def test_a_gang_that_asks_for_more_in_all_than_numbers_hold_gets_no_more_than_th
 
     (decision,) = made.decide()
 
-    assert isinstance(decision, Place)
+    assert isinstance(decision, Admit)
     assert len(set(decision.nodes.values())) == len(made.nodes)
 
     made.submit(Job(name="next", demands=wide))
     (wait,) = made.decide()
-    assert isinstance(wait, Wait)
+    assert isinstance(wait, Defer)
     assert wait.code == INSUFFICIENT_RESOURCES
 
 
@@ -59,6 +59,6 @@ def test_a_node_that_has_more_than_before_is_weighed_as_if_it_had_always_had_it(
     def nodes(amount: int) -> list[NodeState]:
         return [NodeState(name=name, capacity=gpus(amount), free=gpus(amount)) for name in "ab"]
 
-    grown, new = Inventory.of(nodes(1)).changed(nodes(8)), Inventory.of(nodes(8))
+    grown, new = Inventory.of(nodes(1)).with_states(nodes(8)), Inventory.of(nodes(8))
 
-    assert grown.roominess(grown.free).tolist() == new.roominess(new.free).tolist()
+    assert grown.free_scores(grown.free).tolist() == new.free_scores(new.free).tolist()

@@ -21,24 +21,24 @@ from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
     RESOURCES_RELEASING,
-    Again,
+    Admit,
     Decision,
+    Defer,
     Evict,
-    Place,
+    RequeueAt,
     Resize,
-    Wait,
 )
-from tarragon.scheduling.api.rules import Queue, Rules
-from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
+from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.policies.dragon import dragon
 from tests.scheduling.rounds import NOON, PS, WORKER, Job, Rounds, gpus
 from tests.scheduling.scenes import afresh
 
-STANDARD = Rules()
+STANDARD = SchedulingRules()
 CHIEF = ReplicaType.CHIEF
 
 
-def scene(*nodes: int, rules: Rules = STANDARD, grace: float = 0) -> Rounds:
+def scene(*nodes: int, rules: SchedulingRules = STANDARD, grace: float = 0) -> Rounds:
     """Nodes by their GPUs, with CPUs for all."""
     shapes = {f"n{index}": {**gpus(number), CPU: 64000} for index, number in enumerate(nodes)}
     return Rounds(policy=dragon, nodes=shapes, rules=rules, grace=grace)
@@ -72,17 +72,24 @@ def left_of(number: int) -> Resources:
 
 def worker(nodes: Sequence[NodeState], least: int, wish: int, most: int = 0, *, each: int = 1) -> Demand:
     eligible = frozenset(state.name for state in nodes)
-    return Demand(type=WORKER, each=gpus(each), minimum=least, wish=wish, maximum=most, eligible=eligible)
+    return Demand(
+        type=WORKER, resources=gpus(each), minimum=least, requested=wish, maximum=most, eligible_nodes=eligible
+    )
 
 
 def server(nodes: Sequence[NodeState]) -> Demand:
     return Demand(
-        type=PS, each={CPU: 1000}, minimum=1, wish=1, maximum=1, eligible=frozenset(state.name for state in nodes)
+        type=PS,
+        resources={CPU: 1000},
+        minimum=1,
+        requested=1,
+        maximum=1,
+        eligible_nodes=frozenset(state.name for state in nodes),
     )
 
 
-def aged(name: str, *demands: Demand, waited: int = 31, priority: int = 0) -> Gang:
-    return Gang(name=name, queued=NOON - dt.timedelta(seconds=waited), demands=demands, priority=priority)
+def aged(name: str, *demands: Demand, waited: int = 31, priority: int = 0) -> WaitingGang:
+    return WaitingGang(name=name, queued_at=NOON - dt.timedelta(seconds=waited), demands=demands, priority=priority)
 
 
 def ago(seconds: int) -> dt.datetime:
@@ -92,7 +99,7 @@ def ago(seconds: int) -> dt.datetime:
 def runs(name: str, demands: Sequence[Demand], nodes: Mapping[Replica, str], **facts: object) -> RunningGang:
     known: dict[str, object] = {
         "admitted": ago(3600),
-        "wished": {each.type: each.wish for each in demands},
+        "wished": {each.type: each.requested for each in demands},
         "elastic": True,
         **facts,
     }
@@ -104,11 +111,14 @@ def workers_on(*nodes: str) -> dict[Replica, str]:
 
 
 def decide(
-    nodes: Sequence[NodeState], *waiting: Gang, running: Sequence[RunningGang] = (), rules: Rules = STANDARD
+    nodes: Sequence[NodeState],
+    *waiting: WaitingGang,
+    running: Sequence[RunningGang] = (),
+    rules: SchedulingRules = STANDARD,
 ) -> dict[str, Decision]:
     """By gang; the time to decide again under its own name."""
     decided = afresh(dragon)(Snapshot(now=NOON, nodes=nodes, waiting=waiting, running=running, rules=rules))
-    return {"again" if isinstance(each, Again) else each.gang: each for each in decided}
+    return {"again" if isinstance(each, RequeueAt) else each.gang: each for each in decided}
 
 
 def resized(decision: Decision | None) -> Resize:
@@ -180,7 +190,7 @@ def test_the_time_is_asked_for_at_which_a_job_will_have_waited_long_enough() -> 
     nodes = [node("a", 2, used=2)]
     decided = decide(nodes, aged("young", worker(nodes, 1, 1), waited=10))
 
-    assert decided["again"] == Again(NOON + dt.timedelta(seconds=20))
+    assert decided["again"] == RequeueAt(NOON + dt.timedelta(seconds=20))
 
 
 def test_what_is_made_room_for_is_the_smallest_form_with_its_parameter_servers() -> None:
@@ -192,7 +202,7 @@ def test_what_is_made_room_for_is_the_smallest_form_with_its_parameter_servers()
     decided = decide(nodes, needy, running=[holder])
 
     assert resized(decided["holder"]) == Resize("holder", workers_on("a"), "made room for needy")
-    assert decided["needy"] == Wait(
+    assert decided["needy"] == Defer(
         "needy", RESOURCES_RELEASING, "resources are reserved for it, but terminating pods still hold them"
     )
 
@@ -282,7 +292,7 @@ def test_what_was_given_up_for_a_job_is_not_taken_by_one_that_came_later() -> No
     first = aged("first", worker(nodes, 2, 2), waited=40)
     decided = decide(nodes, first, aged("second", worker(nodes, 1, 1), waited=1))
 
-    assert {name: each.code for name, each in decided.items() if isinstance(each, Wait)} == {
+    assert {name: each.code for name, each in decided.items() if isinstance(each, Defer)} == {
         "first": RESOURCES_RELEASING,
         "second": BEHIND_OTHERS,
     }
@@ -298,7 +308,7 @@ def test_several_aged_jobs_are_helped_in_their_order_in_one_round_and_each_gang_
     assert Counter(each.gang for each in decided if isinstance(each, Resize)) == {"holder": 1}
     (smaller,) = (each for each in decided if isinstance(each, Resize))
     assert len(smaller.nodes) == 2
-    codes = {each.gang: each.code for each in decided if isinstance(each, Wait)}
+    codes = {each.gang: each.code for each in decided if isinstance(each, Defer)}
     assert codes == {"job0": RESOURCES_RELEASING, "job1": RESOURCES_RELEASING, "job2": INSUFFICIENT_RESOURCES}
 
 
@@ -331,11 +341,11 @@ def test_a_shrink_that_fails_blocks_nobody_and_growth_goes_on_beside_it() -> Non
     rounds = scene(4, 4, 8)
     rounds.submit(rigid(rounds, "old", 4))
     rounds.advance(1)
-    server = replace(rounds.demand(PS, 1, each={CPU: 1000}), eligible=frozenset({"n2"}))
-    workers = replace(rounds.workers(2, least=1, most=4), eligible=frozenset({"n2"}))
+    server = replace(rounds.demand(PS, 1, each={CPU: 1000}), eligible_nodes=frozenset({"n2"}))
+    workers = replace(rounds.workers(2, least=1, most=4), eligible_nodes=frozenset({"n2"}))
     rounds.submit(Job(name="elastic", demands=[server, workers]))
     pair = frozenset({"n0", "n1"})
-    giant = Job(name="giant", demands=[replace(rounds.workers(2, each=gpus(4)), eligible=pair)])
+    giant = Job(name="giant", demands=[replace(rounds.workers(2, each=gpus(4)), eligible_nodes=pair)])
     rounds.submit(giant)
     rounds.advance(70)
     rounds.submit(rigid(rounds, "small", 2))
@@ -384,7 +394,7 @@ def test_any_start_or_resize_begins_the_minute_anew() -> None:
     first = runs("first", [worker(nodes, 1, 1, 4)], workers_on("a"))
     other = runs("other", [worker(nodes, 1, 1, 1)], workers_on("a"), admitted=ago(20))
 
-    assert decide(nodes, running=[first, other]) == {"again": Again(NOON + dt.timedelta(seconds=40))}
+    assert decide(nodes, running=[first, other]) == {"again": RequeueAt(NOON + dt.timedelta(seconds=40))}
 
 
 def test_growth_fills_like_water_the_smallest_part_of_its_maximum_first() -> None:
@@ -443,7 +453,7 @@ def test_a_job_that_never_fits_or_waits_for_its_quota_keeps_nobody_from_growing(
     holder = runs("job", [worker(nodes, 1, 2, 4)], workers_on("a", "a"))
     giant = aged("giant", worker(nodes, 5, 5), waited=5)
     poor = replace(aged("poor", worker(nodes, 1, 1), waited=5), queue="poor")
-    rules = Rules(queues={"poor": Queue(quota=gpus(0))})
+    rules = SchedulingRules(queues={"poor": QueueRules(quota=gpus(0))})
 
     decided = decide(nodes, giant, poor, running=[holder], rules=rules)
 
@@ -453,14 +463,14 @@ def test_a_job_that_never_fits_or_waits_for_its_quota_keeps_nobody_from_growing(
 def test_a_gang_keeps_its_size_for_a_while_after_it_was_changed() -> None:
     """4.8/18: no flapping."""
     nodes = [node("a", 6, used=2)]
-    rules = Rules(idle=10, cool_down=60)
+    rules = SchedulingRules(idle_seconds=10, cool_down_seconds=60)
     fresh = runs("fresh", [worker(nodes, 1, 1, 3)], workers_on("a"), resized=ago(20))
     other = runs("other", [worker(nodes, 1, 1, 2)], workers_on("a"))
 
     decided = decide(nodes, running=[fresh, other], rules=rules)
 
     assert set(decided) == {"other", "again"}
-    assert decided["again"] == Again(NOON + dt.timedelta(seconds=40))
+    assert decided["again"] == RequeueAt(NOON + dt.timedelta(seconds=40))
 
 
 def test_who_wishes_more_gets_it_at_once_and_no_more_than_that() -> None:
@@ -510,7 +520,7 @@ def test_a_whole_job_is_on_one_node_and_of_these_on_the_fullest() -> None:
     nodes = [node("a", 8), node("b", 8, used=4), node("c", 8, used=6)]
     place = decide(nodes, aged("job", server(nodes), worker(nodes, 4, 4)))["job"]
 
-    assert isinstance(place, Place)
+    assert isinstance(place, Admit)
     assert set(place.nodes.values()) == {"b"}
 
 
@@ -547,7 +557,7 @@ def test_who_lost_a_node_gets_a_place_before_anybody_starts() -> None:
     decided = decide(nodes, aged("small", worker(nodes, 1, 1)), running=[lost])
 
     assert resized(decided["lost"]).nodes == workers_on("a", "a")
-    assert isinstance(decided["small"], Wait)
+    assert isinstance(decided["small"], Defer)
 
 
 def test_others_shrink_at_once_for_what_a_gang_lost_and_can_not_do_without() -> None:
@@ -565,7 +575,7 @@ def test_small_jobs_do_not_take_what_one_that_lost_a_node_needs() -> None:
     other = runs("other", [worker(nodes, 2, 2)], workers_on("a", "a"), elastic=False)
     decided = decide(nodes, aged("small", worker(nodes, 1, 1), waited=1), running=[lost, other])
 
-    assert isinstance(decided["small"], Wait)
+    assert isinstance(decided["small"], Defer)
 
 
 # More urgent ones
@@ -600,13 +610,13 @@ JOBS = st.lists(
 class Watched(Rounds):
     """Remembers when each gang was resized, and why."""
 
-    def decide(self) -> Sequence[Place | Resize | Evict | Wait]:
+    def decide(self) -> Sequence[Admit | Resize | Evict | Defer]:
         before = {name: run.resized for name, run in self.running.items()}
         about = super().decide()
         for each in about:
             if isinstance(each, Resize) and each.reason == "nodes are idle":
                 last = before[each.gang]
-                cool = dt.timedelta(seconds=self.rules.cool_down)
+                cool = dt.timedelta(seconds=self.rules.cool_down_seconds)
                 assert last is None or self.now >= last + cool, f"{each.gang} flaps"
         return about
 

@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.base.resources import NVIDIA_GPU, total
+from tarragon.base.resources import NVIDIA_GPU, add_resources
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
     NEVER_FITS,
-    NODES_AWAY,
-    AboutGang,
-    Again,
+    NODES_UNAVAILABLE,
+    Admit,
     Decision,
-    Place,
+    Defer,
+    GangDecision,
+    RequeueAt,
     Resize,
-    Wait,
 )
-from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
+from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.policies.fifo import fifo
 from tests.scheduling.scenes import afresh
@@ -39,34 +39,38 @@ def demand(
 ) -> Demand:
     eligible = frozenset(state.name for state in nodes)
     return Demand(
-        type=kind, each={NVIDIA_GPU: each}, minimum=wish if least is None else least, wish=wish, eligible=eligible
+        type=kind,
+        resources={NVIDIA_GPU: each},
+        minimum=wish if least is None else least,
+        requested=wish,
+        eligible_nodes=eligible,
     )
 
 
-def gang(name: str, *demands: Demand, waited: int = 0) -> Gang:
-    return Gang(name=name, queued=NOON - dt.timedelta(seconds=waited), demands=demands)
+def gang(name: str, *demands: Demand, waited: int = 0) -> WaitingGang:
+    return WaitingGang(name=name, queued_at=NOON - dt.timedelta(seconds=waited), demands=demands)
 
 
-def snapshot(nodes: Sequence[NodeState], *waiting: Gang, running: Sequence[RunningGang] = ()) -> Snapshot:
+def snapshot(nodes: Sequence[NodeState], *waiting: WaitingGang, running: Sequence[RunningGang] = ()) -> Snapshot:
     return Snapshot(now=NOON, nodes=nodes, waiting=waiting, running=running)
 
 
-def about_gangs(decisions: Sequence[Decision]) -> list[AboutGang]:
-    return [decision for decision in decisions if not isinstance(decision, Again)]
+def about_gangs(decisions: Sequence[Decision]) -> list[GangDecision]:
+    return [decision for decision in decisions if not isinstance(decision, RequeueAt)]
 
 
 def test_a_gang_that_fits_starts_whole() -> None:
     nodes = [node("a", 2), node("b", 2)]
     decisions = afresh(fifo)(snapshot(nodes, gang("job", demand(nodes, 1, kind=PS), demand(nodes, 3))))
-    assert [type(decision) for decision in decisions] == [Place]
-    assert isinstance(decisions[0], Place)
+    assert [type(decision) for decision in decisions] == [Admit]
+    assert isinstance(decisions[0], Admit)
     assert Counter(decisions[0].nodes.values()) == {"a": 2, "b": 2}
 
 
 def test_a_gang_that_cannot_start_whole_does_not_start_at_all() -> None:
     nodes = [node("a", 4, used=2)]
     (decision,) = afresh(fifo)(snapshot(nodes, gang("job", demand(nodes, 4))))
-    assert decision == Wait("job", INSUFFICIENT_RESOURCES, f"the job needs 4m {NVIDIA_GPU}; free: 2m {NVIDIA_GPU}")
+    assert decision == Defer("job", INSUFFICIENT_RESOURCES, f"the job needs 4m {NVIDIA_GPU}; free: 2m {NVIDIA_GPU}")
 
 
 def test_what_is_free_is_told_without_what_others_are_given_in_the_same_round() -> None:
@@ -75,13 +79,13 @@ def test_what_is_free_is_told_without_what_others_are_given_in_the_same_round() 
 
     _, decision = afresh(fifo)(snapshot(nodes, first, second))
 
-    assert decision == Wait("second", INSUFFICIENT_RESOURCES, f"the job needs 2m {NVIDIA_GPU}; free: 1m {NVIDIA_GPU}")
+    assert decision == Defer("second", INSUFFICIENT_RESOURCES, f"the job needs 2m {NVIDIA_GPU}; free: 1m {NVIDIA_GPU}")
 
 
 def test_it_prefers_one_node_and_of_these_the_fullest() -> None:
     nodes = [node("empty", 8), node("half", 8, used=4), node("full", 8, used=7)]
     (decision,) = afresh(fifo)(snapshot(nodes, gang("job", demand(nodes, 4))))
-    assert isinstance(decision, Place)
+    assert isinstance(decision, Admit)
     assert set(decision.nodes.values()) == {"half"}
 
 
@@ -99,9 +103,9 @@ def test_who_could_never_run_blocks_nobody() -> None:
     nodes = [node("a", 4)]
     giant, small = gang("giant", demand(nodes, 1, each=5), waited=10), gang("small", demand(nodes, 1))
     decisions = {decision.gang: decision for decision in about_gangs(afresh(fifo)(snapshot(nodes, giant, small)))}
-    assert isinstance(decisions["small"], Place)
+    assert isinstance(decisions["small"], Admit)
     waits = decisions["giant"]
-    assert isinstance(waits, Wait)
+    assert isinstance(waits, Defer)
     assert waits.code == NEVER_FITS
     assert (
         waits.message
@@ -111,21 +115,21 @@ def test_who_could_never_run_blocks_nobody() -> None:
 
 def test_a_replica_that_no_node_may_run_is_said_to_be_so() -> None:
     nodes = [node("a", 4)]
-    stranger = Demand(type=PS, each={}, minimum=1, wish=1, eligible=frozenset())
+    stranger = Demand(type=PS, resources={}, minimum=1, requested=1, eligible_nodes=frozenset())
     (decision,) = afresh(fifo)(snapshot(nodes, gang("job", stranger)))
-    assert isinstance(decision, Wait)
+    assert isinstance(decision, Defer)
     assert (decision.code, decision.message.split(":")[0]) == (NEVER_FITS, "no node may run a ps")
 
 
 def test_an_empty_cluster_says_that_it_has_no_node() -> None:
     (decision,) = afresh(fifo)(snapshot([], gang("job", demand([], 1))))
-    assert decision == Wait("job", NEVER_FITS, "the cluster has no node that is ready")
+    assert decision == Defer("job", NEVER_FITS, "the cluster has no node that is ready")
 
 
 def test_an_elastic_gang_starts_with_what_there_is_above_its_minimum() -> None:
     nodes = [node("a", 3)]
     (decision,) = afresh(fifo)(snapshot(nodes, gang("job", demand(nodes, 1, kind=PS), demand(nodes, 4, least=1))))
-    assert isinstance(decision, Place)
+    assert isinstance(decision, Admit)
     assert sorted(decision.nodes) == [Replica(PS, 0), Replica(WORKER, 0), Replica(WORKER, 1)]
 
 
@@ -135,7 +139,7 @@ def test_a_wish_that_has_sunk_is_granted_from_the_highest_index() -> None:
         name="job",
         demands=[demand(nodes, 1)],
         nodes={Replica(WORKER, index): "a" for index in range(3)},
-        elastic=False,
+        is_elastic=False,
     )
     assert afresh(fifo)(snapshot(nodes, running=[running])) == [
         Resize("job", {Replica(WORKER, 0): "a"}, "as requested")
@@ -145,18 +149,18 @@ def test_a_wish_that_has_sunk_is_granted_from_the_highest_index() -> None:
 def test_an_elastic_gang_grows_only_while_nobody_waits() -> None:
     nodes = [node("a", 4, used=1)]
     running = RunningGang(
-        name="old", demands=[demand(nodes, 3, least=1)], nodes={Replica(WORKER, 0): "a"}, elastic=True
+        name="old", demands=[demand(nodes, 3, least=1)], nodes={Replica(WORKER, 0): "a"}, is_elastic=True
     )
     (grown,) = afresh(fifo)(snapshot(nodes, running=[running]))
     assert isinstance(grown, Resize)
     assert len(grown.nodes) == 3
     decisions = afresh(fifo)(snapshot(nodes, gang("new", demand(nodes, 4)), running=[running]))
-    assert [type(decision) for decision in decisions] == [Wait]
+    assert [type(decision) for decision in decisions] == [Defer]
 
 
 def test_a_rigid_gang_does_not_grow() -> None:
     nodes = [node("a", 4, used=1)]
-    running = RunningGang(name="old", demands=[demand(nodes, 3)], nodes={Replica(WORKER, 0): "a"}, elastic=False)
+    running = RunningGang(name="old", demands=[demand(nodes, 3)], nodes={Replica(WORKER, 0): "a"}, is_elastic=False)
     assert afresh(fifo)(snapshot(nodes, running=[running])) == []
 
 
@@ -167,20 +171,20 @@ def test_a_replica_whose_node_is_gone_gets_another_before_anybody_starts() -> No
         name="lost",
         demands=(demand(nodes, 2),),
         nodes=held,
-        elastic=False,
-        homeless=frozenset({Replica(WORKER, 1)}),
+        is_elastic=False,
+        displaced=frozenset({Replica(WORKER, 1)}),
     )
     decisions = afresh(fifo)(snapshot([node("b", 2, used=1)], gang("job", demand(nodes, 1)), running=[lost]))
     assert decisions[0] == Resize(
         "lost", {Replica(WORKER, 0): "b", Replica(WORKER, 1): "b"}, "its node is no longer available"
     )
-    assert isinstance(decisions[1], Wait)
+    assert isinstance(decisions[1], Defer)
 
 
 def test_two_gangs_of_48_on_64_gpus_never_deadlock() -> None:
     nodes = [node(f"n{index:02}", 4) for index in range(16)]
     decisions = afresh(fifo)(snapshot(nodes, gang("one", demand(nodes, 48)), gang("two", demand(nodes, 48))))
-    assert [type(decision) for decision in decisions] == [Place, Wait]
+    assert [type(decision) for decision in decisions] == [Admit, Defer]
 
 
 NODES = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=6).map(
@@ -192,7 +196,7 @@ SHAPES = st.lists(
 )
 
 
-def gangs_of(nodes: Sequence[NodeState], shapes: Sequence[tuple[int, int, int, int, int]]) -> list[Gang]:
+def gangs_of(nodes: Sequence[NodeState], shapes: Sequence[tuple[int, int, int, int, int]]) -> list[WaitingGang]:
     return [
         gang(
             f"job{number}",
@@ -215,17 +219,19 @@ def test_no_node_is_ever_oversold_and_no_gang_starts_in_part(
         taken: dict[str, list[Mapping[str, int]]] = {}
         by_name = {waits.name: waits for waits in waiting}
         for decision in decisions:
-            if isinstance(decision, Place):
+            if isinstance(decision, Admit):
                 sizes = Counter(replica.type for replica in decision.nodes)
                 for wanted in by_name[decision.gang].demands:
-                    assert wanted.minimum <= sizes[wanted.type] <= wanted.wish
+                    assert wanted.minimum <= sizes[wanted.type] <= wanted.requested
                     for replica, place in decision.nodes.items():
                         if replica.type is wanted.type:
                             assert replica.index < sizes[wanted.type]
-                            taken.setdefault(place, []).append(wanted.each)
+                            taken.setdefault(place, []).append(wanted.resources)
         for state in nodes:
             assert (
-                total(taken.get(state.name, []))[NVIDIA_GPU] <= state.free[NVIDIA_GPU] if state.name in taken else True
+                add_resources(taken.get(state.name, []))[NVIDIA_GPU] <= state.free[NVIDIA_GPU]
+                if state.name in taken
+                else True
             )
 
 
@@ -238,32 +244,40 @@ def test_the_same_snapshot_gives_the_same_decisions(
 
 
 def cordoned(name: str, gpus: int) -> NodeState:
-    return NodeState(name=name, capacity={NVIDIA_GPU: gpus}, free={}, away=f"is cordoned (kubectl uncordon {name})")
+    return NodeState(
+        name=name, capacity={NVIDIA_GPU: gpus}, free={}, unavailable_reason=f"is cordoned (kubectl uncordon {name})"
+    )
 
 
 def test_a_gang_that_needs_a_cordoned_node_waits_for_it_and_blocks_nobody() -> None:
     here, gone = [node("b", 2)], [cordoned("a", 2)]
     large = gang("large", demand([*here, *gone], 4), waited=10)
-    decisions = afresh(fifo)(Snapshot(now=NOON, nodes=here, away=gone, waiting=[large, gang("small", demand(here, 1))]))
+    decisions = afresh(fifo)(
+        Snapshot(now=NOON, nodes=here, unavailable_nodes=gone, waiting=[large, gang("small", demand(here, 1))])
+    )
 
     words = f"the job needs 4m {NVIDIA_GPU}; the other nodes have 2m {NVIDIA_GPU}; "
-    assert decisions[0] == Wait("large", NODES_AWAY, f"{words}node a is cordoned (kubectl uncordon a)")
-    assert isinstance(decisions[1], Place)
+    assert decisions[0] == Defer("large", NODES_UNAVAILABLE, f"{words}node a is cordoned (kubectl uncordon a)")
+    assert isinstance(decisions[1], Admit)
 
 
 def test_with_every_node_cordoned_a_gang_waits_and_the_nodes_are_named() -> None:
     gone = [cordoned("a", 2)]
-    (decision,) = afresh(fifo)(Snapshot(now=NOON, nodes=[], away=gone, waiting=[gang("job", demand(gone, 2))]))
+    (decision,) = afresh(fifo)(
+        Snapshot(now=NOON, nodes=[], unavailable_nodes=gone, waiting=[gang("job", demand(gone, 2))])
+    )
 
     words = "all nodes that may run it are unavailable: node a is cordoned (kubectl uncordon a)"
-    assert decision == Wait("job", NODES_AWAY, words)
+    assert decision == Defer("job", NODES_UNAVAILABLE, words)
 
 
 def test_a_gang_that_is_too_large_for_the_nodes_that_are_away_as_well_never_fits() -> None:
     gone = [cordoned("a", 2)]
-    (decision,) = afresh(fifo)(Snapshot(now=NOON, nodes=[], away=gone, waiting=[gang("job", demand(gone, 3, each=2))]))
+    (decision,) = afresh(fifo)(
+        Snapshot(now=NOON, nodes=[], unavailable_nodes=gone, waiting=[gang("job", demand(gone, 3, each=2))])
+    )
 
-    assert isinstance(decision, Wait)
+    assert isinstance(decision, Defer)
     assert decision.code == NEVER_FITS
 
 
@@ -272,7 +286,7 @@ def test_who_may_use_some_nodes_only_is_told_what_these_have() -> None:
     nodes = [node("a", 8), node("b", 4), node("c", 8)]
     (decision,) = about_gangs(afresh(fifo)(snapshot(nodes, gang("job", demand(nodes[1:2], 6)))))
 
-    assert decision == Wait(
+    assert decision == Defer(
         "job",
         NEVER_FITS,
         "the 1 of 3 nodes that may run it are too small even when empty: "

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU, NVIDIA_GPU, Resources
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.api.snapshot import Demand, DomainMap, NodeState, RunningGang, Spread
-from tarragon.scheduling.placement.fit import Placement, could_fit, extend, place
+from tarragon.scheduling.api.snapshot import Demand, DomainMap, NodeState, RunningGang, TopologyConstraint
+from tarragon.scheduling.placement.fit import Assignment, assign, assign_more, is_feasible
 from tarragon.scheduling.state.inventory import Inventory
-from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.memory import Memory
 
 PS, WORKER, CHIEF = ReplicaType.PS, ReplicaType.WORKER, ReplicaType.CHIEF
@@ -23,13 +23,13 @@ PS, WORKER, CHIEF = ReplicaType.PS, ReplicaType.WORKER, ReplicaType.CHIEF
 
 def node(name: str, gpus: int, cpu: int = 64, domains: tuple[str, ...] = ()) -> NodeState:
     amounts = {NVIDIA_GPU: gpus, CPU: cpu}
-    return NodeState(name=name, capacity=amounts, free=amounts, domains=domains)
+    return NodeState(name=name, capacity=amounts, free=amounts, topology=domains)
 
 
 def demand(kind: ReplicaType, nodes: Sequence[NodeState], wish: int, each: Resources, **how: Any) -> Demand:
     """`how`: the other fields of a demand."""
     eligible = frozenset(state.name for state in nodes)
-    return Demand(type=kind, each=each, wish=wish, eligible=eligible, **{"minimum": wish, **how})
+    return Demand(type=kind, resources=each, requested=wish, eligible_nodes=eligible, **{"minimum": wish, **how})
 
 
 def workers(nodes: Sequence[NodeState], wish: int, *, least: int | None = None, gpus: int = 1) -> Demand:
@@ -42,7 +42,7 @@ def servers(nodes: Sequence[NodeState], wish: int, cpu: int = 1) -> Demand:
 
 def placed(nodes: Sequence[NodeState], *demands: Demand) -> Mapping[str, int]:
     """How many replicas each node gets."""
-    found = place(demands, Ledger.of_free(nodes))
+    found = assign(demands, NodeLedger.of_free(nodes))
     assert found is not None
     return Counter(found.values())
 
@@ -75,14 +75,14 @@ def test_parameter_servers_are_where_workers_are_if_there_is_room() -> None:
 
 def test_parameter_servers_that_would_take_the_workers_cpu_are_elsewhere() -> None:
     nodes = [node("a", 8, cpu=8), node("b", 8, cpu=8), node("c", 0, cpu=64)]
-    found = place([servers(nodes, 2, cpu=4), workers(nodes, 16)], Ledger.of_free(nodes))
+    found = assign([servers(nodes, 2, cpu=4), workers(nodes, 16)], NodeLedger.of_free(nodes))
     assert found is not None
     assert {found[Replica(PS, 0)], found[Replica(PS, 1)]} == {"c"}
 
 
 def test_the_first_workers_are_beside_the_parameter_server() -> None:
     nodes = [node("a", 4, cpu=4), node("b", 4, cpu=64)]
-    found = place([servers(nodes, 1, cpu=8), workers(nodes, 8)], Ledger.of_free(nodes))
+    found = assign([servers(nodes, 1, cpu=8), workers(nodes, 8)], NodeLedger.of_free(nodes))
     assert found is not None
     assert found[Replica(PS, 0)] == "b"
     assert [found[Replica(WORKER, index)] for index in range(8)] == ["b"] * 4 + ["a"] * 4
@@ -126,15 +126,17 @@ def test_a_gang_that_may_be_smaller_is_as_large_as_it_goes() -> None:
 def test_growing_begins_beside_the_parameter_server_and_goes_on_in_its_rack() -> None:
     nodes = racks(("z1", "r1", 2), ("z2", "r1", 8), ("z1", "r1", 4), ("z1", "r2", 4))
     wanted = workers(nodes, 6)
-    ledger = Ledger.of_free(nodes)
-    found = extend([(Replica(WORKER, index), wanted) for index in range(1, 6)], ledger, near={Replica(PS, 0): "n0"})
+    ledger = NodeLedger.of_free(nodes)
+    found = assign_more(
+        [(Replica(WORKER, index), wanted) for index in range(1, 6)], ledger, near={Replica(PS, 0): "n0"}
+    )
     assert list(found.values()) == ["n0", "n0", "n2", "n2", "n2"]
 
 
 def test_growing_takes_what_there_is_without_gaps() -> None:
     nodes = [node("a", 2)]
     wanted = workers(nodes, 6)
-    found = extend([(Replica(WORKER, index), wanted) for index in range(1, 6)], Ledger.of_free(nodes), near={})
+    found = assign_more([(Replica(WORKER, index), wanted) for index in range(1, 6)], NodeLedger.of_free(nodes), near={})
     assert found == {Replica(WORKER, 1): "a", Replica(WORKER, 2): "a"}
 
 
@@ -144,45 +146,47 @@ def by_name(nodes: Sequence[NodeState]) -> DomainMap:
 
 def test_replicas_that_keep_off_each_other_get_a_node_each() -> None:
     nodes = [node("a", 8), node("b", 8), node("c", 8)]
-    apart = Spread(domains=by_name(nodes), counted=frozenset({WORKER}), most=1)
+    apart = TopologyConstraint(domain_of=by_name(nodes), counted_types=frozenset({WORKER}), max_per_domain=1)
     wanted = demand(WORKER, nodes, 3, {NVIDIA_GPU: 1}, spreads=(apart,))
     assert placed(nodes, wanted) == {"a": 1, "b": 1, "c": 1}
-    assert place([demand(WORKER, nodes, 4, {NVIDIA_GPU: 1}, spreads=(apart,))], Ledger.of_free(nodes)) is None
+    assert assign([demand(WORKER, nodes, 4, {NVIDIA_GPU: 1}, spreads=(apart,))], NodeLedger.of_free(nodes)) is None
 
 
 def test_replicas_that_have_to_be_together_are_in_the_fullest_domain_that_takes_all() -> None:
     nodes = racks(("z1", "", 4), ("z1", "", 4), ("z2", "", 4), ("z2", "", 2), ("z3", "", 2))
-    zones = DomainMap({state.name: state.domains[0] for state in nodes})
-    together = Spread(domains=zones, counted=frozenset({WORKER}), together=True)
+    zones = DomainMap({state.name: state.topology[0] for state in nodes})
+    together = TopologyConstraint(domain_of=zones, counted_types=frozenset({WORKER}), in_one_domain=True)
     wanted = demand(WORKER, nodes, 6, {NVIDIA_GPU: 1}, spreads=(together,))
     assert placed(nodes, wanted) == {"n2": 4, "n3": 2}
 
 
 def test_a_gang_that_is_spread_evenly_is_so_with_what_others_have_there() -> None:
     nodes = [node("a", 8), node("b", 8)]
-    even = Spread(domains=by_name(nodes), counted=frozenset({WORKER}), already={"a": 3}, skew=1)
+    even = TopologyConstraint(
+        domain_of=by_name(nodes), counted_types=frozenset({WORKER}), existing_pods={"a": 3}, max_skew=1
+    )
     assert placed(nodes, demand(WORKER, nodes, 5, {NVIDIA_GPU: 1}, spreads=(even,))) == {"a": 1, "b": 4}
 
 
 def test_growing_keeps_to_the_rules_too() -> None:
     nodes = [node("a", 8), node("b", 8), node("c", 8)]
-    apart = Spread(domains=by_name(nodes), counted=frozenset({WORKER}), most=1)
+    apart = TopologyConstraint(domain_of=by_name(nodes), counted_types=frozenset({WORKER}), max_per_domain=1)
     wanted = demand(WORKER, nodes, 4, {NVIDIA_GPU: 1}, spreads=(apart,))
     wished = [(Replica(WORKER, index), wanted) for index in (1, 2, 3)]
-    found = extend(wished, Ledger.of_free(nodes), near={Replica(WORKER, 0): "a"})
+    found = assign_more(wished, NodeLedger.of_free(nodes), near={Replica(WORKER, 0): "a"})
     assert found == {Replica(WORKER, 1): "b", Replica(WORKER, 2): "c"}
 
 
 def test_whether_it_could_fit_is_told_without_taking_and_anew_when_something_was_taken_or_given() -> None:
     nodes = [node("a", 4)]
-    ledger = Ledger.of_free(nodes)
+    ledger = NodeLedger.of_free(nodes)
     gang = [workers(nodes, 4, least=3)]
-    assert could_fit(gang, ledger)
+    assert is_feasible(gang, ledger)
     assert ledger.free("a")[NVIDIA_GPU] == 4
     ledger.take("a", {NVIDIA_GPU: 2})
-    assert not could_fit(gang, ledger)
-    ledger.give("a", {NVIDIA_GPU: 1})
-    assert could_fit(gang, ledger)
+    assert not is_feasible(gang, ledger)
+    ledger.release("a", {NVIDIA_GPU: 1})
+    assert is_feasible(gang, ledger)
 
 
 def test_thousands_of_terabytes_are_added_up_rightly() -> None:
@@ -190,7 +194,7 @@ def test_thousands_of_terabytes_are_added_up_rightly() -> None:
     amounts = {"memory": much, CPU: 64}
     nodes = [NodeState(name=f"n{index}", capacity=amounts, free=amounts) for index in range(4000)]
     half = {"memory": much // 2, CPU: 1}
-    found = place([demand(PS, nodes, 1, half), demand(WORKER, nodes, 3, half)], Ledger.of_free(nodes))
+    found = assign([demand(PS, nodes, 1, half), demand(WORKER, nodes, 3, half)], NodeLedger.of_free(nodes))
     assert found is not None
     assert len(set(found.values())) == 2
 
@@ -212,17 +216,28 @@ def nodes_of(sizes: Sequence[tuple[int, int, str, str]]) -> list[NodeState]:
 @st.composite
 def gangs(draw: st.DrawFn, nodes: Sequence[NodeState]) -> list[Demand]:
     """A chief, parameter servers and workers, each of any size, and workers with any rule."""
-    zones = DomainMap({state.name: state.domains[0] for state in nodes})
+    zones = DomainMap({state.name: state.topology[0] for state in nodes})
     rules = {
         "": (),
-        "most": (Spread(domains=by_name(nodes), counted=frozenset({WORKER}), most=2),),
-        "skew": (Spread(domains=zones, counted=frozenset({WORKER}), already={"z1": draw(st.integers(0, 2))}, skew=1),),
-        "together": (Spread(domains=zones, counted=frozenset({WORKER}), together=True),),
-        "apart": (Spread(domains=by_name(nodes), counted=frozenset({PS}), most=0),),
+        "most": (TopologyConstraint(domain_of=by_name(nodes), counted_types=frozenset({WORKER}), max_per_domain=2),),
+        "skew": (
+            TopologyConstraint(
+                domain_of=zones,
+                counted_types=frozenset({WORKER}),
+                existing_pods={"z1": draw(st.integers(0, 2))},
+                max_skew=1,
+            ),
+        ),
+        "together": (TopologyConstraint(domain_of=zones, counted_types=frozenset({WORKER}), in_one_domain=True),),
+        "apart": (TopologyConstraint(domain_of=by_name(nodes), counted_types=frozenset({PS}), max_per_domain=0),),
     }
     rule = draw(RULES)
     # Who keeps off others is kept off by them: the other side of it is a rule as well.
-    other_side = (Spread(domains=by_name(nodes), counted=frozenset({WORKER}), most=0),) if rule == "apart" else ()
+    other_side = (
+        (TopologyConstraint(domain_of=by_name(nodes), counted_types=frozenset({WORKER}), max_per_domain=0),)
+        if rule == "apart"
+        else ()
+    )
     least, more = draw(st.integers(0, 4)), draw(st.integers(0, 4))
     may = draw(st.lists(st.sampled_from(nodes), unique_by=lambda state: state.name))
     each = {NVIDIA_GPU: draw(st.integers(0, 2)), CPU: draw(st.integers(0, 2))}
@@ -236,22 +251,22 @@ def gangs(draw: st.DrawFn, nodes: Sequence[NodeState]) -> list[Demand]:
 SCENES = SIZES.map(nodes_of).flatmap(lambda nodes: st.tuples(st.just(nodes), gangs(nodes)))
 
 
-def keeps(spread: Spread, kind: ReplicaType, found: Placement) -> bool:
+def keeps(spread: TopologyConstraint, kind: ReplicaType, found: Assignment) -> bool:
     """As it lies in the end, whoever was placed first."""
-    mine = [spread.domains.get(place) for replica, place in found.items() if replica.type is kind]
+    mine = [spread.domain_of.get(place) for replica, place in found.items() if replica.type is kind]
     if None in mine:
         return False
-    counts = Counter(spread.already)
+    counts = Counter(spread.existing_pods)
     counts.update(
-        spread.domains[place]
+        spread.domain_of[place]
         for replica, place in found.items()
-        if replica.type in spread.counted and place in spread.domains
+        if replica.type in spread.counted_types and place in spread.domain_of
     )
-    emptiest = min(counts[domain] for domain in spread.domains.values())
+    emptiest = min(counts[domain] for domain in spread.domain_of.values())
     return (
-        (spread.most is None or all(counts[str(domain)] <= spread.most for domain in mine))
-        and (spread.skew is None or all(counts[str(domain)] - emptiest <= spread.skew for domain in mine))
-        and not (spread.together and len(set(mine)) > 1)
+        (spread.max_per_domain is None or all(counts[str(domain)] <= spread.max_per_domain for domain in mine))
+        and (spread.max_skew is None or all(counts[str(domain)] - emptiest <= spread.max_skew for domain in mine))
+        and not (spread.in_one_domain and len(set(mine)) > 1)
     )
 
 
@@ -261,12 +276,12 @@ def test_whatever_the_gang_it_is_whole_on_nodes_that_hold_it_or_nothing_is_taken
     scene: tuple[list[NodeState], list[Demand]],
 ) -> None:
     nodes, demands = scene
-    ledger = Ledger.of_free(nodes)
+    ledger = NodeLedger.of_free(nodes)
     before = ledger.table.copy()
-    could = could_fit(demands, ledger)
+    could = is_feasible(demands, ledger)
     assert (ledger.table == before).all()
 
-    found = place(demands, ledger)
+    found = assign(demands, ledger)
 
     assert (found is not None) == could
     if found is None:
@@ -277,10 +292,10 @@ def test_whatever_the_gang_it_is_whole_on_nodes_that_hold_it_or_nothing_is_taken
     for wanted in demands:
         indexes = sorted(replica.index for replica in found if replica.type is wanted.type)
         assert indexes == list(range(len(indexes)))
-        assert wanted.minimum <= len(indexes) <= wanted.wish
-        assert all(keeps(spread, wanted.type, found) for spread in wanted.spreads)
-    assert all(node in of[replica.type].eligible for replica, node in found.items())
-    ledger.undo(found, {replica: of[replica.type].each for replica in found})
+        assert wanted.minimum <= len(indexes) <= wanted.requested
+        assert all(keeps(spread, wanted.type, found) for spread in wanted.topology_constraints)
+    assert all(node in of[replica.type].eligible_nodes for replica, node in found.items())
+    ledger.release_all(found, {replica: of[replica.type].resources for replica in found})
     assert (ledger.table == before).all()
 
 
@@ -292,7 +307,7 @@ def test_the_order_in_which_nodes_are_listed_changes_nothing(
     nodes, demands = scene
     shuffled = list(nodes)
     order.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert place(demands, Ledger.of_free(nodes)) == place(demands, Ledger.of_free(shuffled))
+    assert assign(demands, NodeLedger.of_free(nodes)) == assign(demands, NodeLedger.of_free(shuffled))
 
 
 def takes_all(several: Sequence[NodeState], demands: Sequence[Demand]) -> bool:
@@ -305,12 +320,12 @@ def takes_all(several: Sequence[NodeState], demands: Sequence[Demand]) -> bool:
             return False
         first, *others = rest
         ranges = [
-            range(count + 1 if first.name in wanted.eligible else 1)
+            range(count + 1 if first.name in wanted.eligible_nodes else 1)
             for count, wanted in zip(left, demands, strict=True)
         ]
         for given_here in product(*ranges):
             if all(
-                sum(count * wanted.each.get(name, 0) for count, wanted in zip(given_here, demands, strict=True))
+                sum(count * wanted.resources.get(name, 0) for count, wanted in zip(given_here, demands, strict=True))
                 <= there
                 for name, there in first.free.items()
             ) and fits([count - here for count, here in zip(left, given_here, strict=True)], others):
@@ -338,7 +353,7 @@ def test_no_search_finds_fewer_nodes_for_equal_replicas_and_at_most_one_fewer_fo
         (count for count in range(1, 5) for several in combinations(nodes, count) if takes_all(several, demands)), None
     )
 
-    found = place(demands, Ledger.of_free(nodes))
+    found = assign(demands, NodeLedger.of_free(nodes))
 
     if least is None:
         assert found is None
@@ -351,13 +366,13 @@ def test_no_search_finds_fewer_nodes_for_equal_replicas_and_at_most_one_fewer_fo
 def test_what_is_known_of_nodes_is_told_anew_when_they_change() -> None:
     nodes = [node("a", 4), node("b", 4)]
     wanted = workers(nodes, 1)
-    ledger = Ledger.of_free(nodes)
+    ledger = NodeLedger.of_free(nodes)
     assert ledger.room(wanted).tolist() == [4, 4]
     ledger.take("b", {NVIDIA_GPU: 3})
     other = ledger.copy()
-    other.give("b", {NVIDIA_GPU: 1})
+    other.release("b", {NVIDIA_GPU: 1})
     assert (ledger.room(wanted).tolist(), other.room(wanted).tolist()) == ([4, 1], [4, 2])
-    assert np.argmin(ledger.roominess()) == 1
+    assert np.argmin(ledger.free_scores()) == 1
 
 
 @given(
@@ -371,23 +386,23 @@ def test_what_a_ledger_remembers_is_what_a_new_one_would_find_or_has_missed_sinc
     scene: tuple[list[NodeState], list[Demand]], steps: list[tuple[str, int, int]]
 ) -> None:
     nodes, demands = scene
-    ledger = Ledger.of_free(nodes)
+    ledger = NodeLedger.of_free(nodes)
     # A search that finds nothing may find something where there is less; nobody asks it again before there is more.
     has_missed = False
     for step, number, amount in steps:
         name, wanted = nodes[number % len(nodes)].name, {NVIDIA_GPU: amount, CPU: 1}
         if step == "give":
-            ledger.give(name, wanted)
+            ledger.release(name, wanted)
             has_missed = False
         elif step == "take" and ledger.fits(name, wanted):
             ledger.take(name, wanted)
-        anew = Ledger.of_free([replace(state, free=ledger.free(state.name)) for state in nodes])
-        has_missed = has_missed or not could_fit(demands, anew)
-        assert could_fit(demands, ledger) == (not has_missed)
-        assert place(demands, ledger.copy()) == (None if has_missed else place(demands, anew))
+        anew = NodeLedger.of_free([replace(state, free=ledger.free(state.name)) for state in nodes])
+        has_missed = has_missed or not is_feasible(demands, anew)
+        assert is_feasible(demands, ledger) == (not has_missed)
+        assert assign(demands, ledger.copy()) == (None if has_missed else assign(demands, anew))
         for demand_ in demands:
             assert (
-                ledger.room(demand_) == Ledger(ledger.nodes, ledger.table.copy(), ledger.requests).room(demand_)
+                ledger.room(demand_) == NodeLedger(ledger.nodes, ledger.table.copy(), ledger.requests).room(demand_)
             ).all()
 
 
@@ -404,27 +419,27 @@ def test_what_is_known_of_too_little_now_is_true_of_soon(
     nodes, demands = scene
     nodes = [replace(state, releasing={NVIDIA_GPU: number % 2}) for number, state in enumerate(nodes)]
     inventory = Inventory.of(nodes)
-    now = Ledger.of_free(inventory, Memory().of(inventory, ()))
-    soon = now.soon()
+    now = NodeLedger.of_free(inventory, Memory().of(inventory, ()))
+    soon = now.with_releasing()
     for step, number, amount in steps:
         name, wanted = nodes[number % len(nodes)].name, {NVIDIA_GPU: amount, CPU: 1}
         if step == "give":
-            soon.give(name, wanted)
+            soon.release(name, wanted)
         elif step == "take" and now.fits(name, wanted):
             now.take(name, wanted)
             soon.take(name, wanted)
         for ledger in (now, soon):
-            could_fit(demands, ledger)
+            is_feasible(demands, ledger)
             for demand_ in demands:
-                there = Ledger(ledger.nodes, ledger.table.copy(), ledger.requests).room(demand_)
+                there = NodeLedger(ledger.nodes, ledger.table.copy(), ledger.requests).room(demand_)
                 is_too_little = int(np.minimum(there, demand_.minimum).sum()) < demand_.minimum
-                assert is_too_little or not ledger.lacks(ledger.requests.of(demand_), demand_.minimum)
+                assert is_too_little or not ledger.is_known_to_lack(ledger.requests.of(demand_), demand_.minimum)
 
 
 def test_what_a_gang_holds_is_told_anew_when_one_of_it_has_finished() -> None:
     nodes = [node("a", 4), node("b", 4)]
     inventory = Inventory.of(nodes)
     held = {Replica(WORKER, 0): "a", Replica(WORKER, 1): "b"}
-    gang = RunningGang(name="job", demands=[workers(nodes, 2)], nodes=held, elastic=False)
-    assert inventory.held(gang)[0].tolist() == [0, 1]
-    assert inventory.held(replace(gang, finished=frozenset({Replica(WORKER, 0)})))[0].tolist() == [1]
+    gang = RunningGang(name="job", demands=[workers(nodes, 2)], nodes=held, is_elastic=False)
+    assert inventory.allocation_of(gang)[0].tolist() == [0, 1]
+    assert inventory.allocation_of(replace(gang, finished=frozenset({Replica(WORKER, 0)})))[0].tolist() == [1]

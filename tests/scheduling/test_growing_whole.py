@@ -15,8 +15,12 @@ WORKER = ReplicaType.WORKER
 
 
 def running(name: str, wish: int, *, whole: bool) -> RunningGang:
-    demand = Demand(type=WORKER, each={NVIDIA_GPU: 1}, minimum=wish, wish=wish, eligible=frozenset({"a"}))
-    return RunningGang(name=name, demands=[demand], nodes={Replica(WORKER, 0): "a"}, elastic=True, whole=whole)
+    demand = Demand(
+        type=WORKER, resources={NVIDIA_GPU: 1}, minimum=wish, requested=wish, eligible_nodes=frozenset({"a"})
+    )
+    return RunningGang(
+        name=name, demands=[demand], nodes={Replica(WORKER, 0): "a"}, is_elastic=True, resizes_by_restart=whole
+    )
 
 
 def grown(free: int, *gangs: RunningGang) -> dict[str, int]:

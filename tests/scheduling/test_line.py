@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.scheduling.actions.order import in_order
-from tarragon.scheduling.api.decision import Wait
-from tarragon.scheduling.api.snapshot import Gang
-from tarragon.scheduling.cycle.scheduling_cycle import Round
+from tarragon.scheduling.actions.order import in_queue_order
+from tarragon.scheduling.api.decision import Defer
+from tarragon.scheduling.api.snapshot import WaitingGang
+from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.memory import Memory
@@ -29,17 +29,20 @@ def test_whoever_comes_and_goes_the_line_is_in_order(rounds: list[list[tuple[int
     rounds_ = scene("fifo", 4)
     seen = replace(rounds_.snapshot(), nodes=Inventory.of(rounds_.snapshot().nodes))
     demands = [rounds_.workers(2)]
-    waiting: dict[str, Gang] = {}
+    waiting: dict[str, WaitingGang] = {}
     memory = Memory()
     for coming in rounds:
         waiting = {name: gang for name, gang in waiting.items() if int(name) % 7}
         for number, ago, priority in coming:
             queued = NOON - dt.timedelta(seconds=ago)
-            waiting[str(number)] = Gang(name=str(number), queued=queued, demands=demands, priority=priority)
+            waiting[str(number)] = WaitingGang(name=str(number), queued_at=queued, demands=demands, priority=priority)
 
-        line = [standing.gang for standing in in_order(Round(replace(seen, waiting=tuple(waiting.values())), memory))]
+        line = [
+            standing.gang
+            for standing in in_queue_order(SchedulingCycle(replace(seen, waiting=tuple(waiting.values())), memory))
+        ]
 
-        assert line == sorted(waiting.values(), key=lambda gang: gang.order)
+        assert line == sorted(waiting.values(), key=lambda gang: gang.sort_key)
 
 
 @every_policy
@@ -51,7 +54,7 @@ def test_who_is_told_the_same_again_is_told_it_by_the_same_object(name: str) -> 
 
     memory = Memory()
 
-    first, second = ([one for one in POLICIES[name](seen, memory) if isinstance(one, Wait)] for _ in range(2))
+    first, second = ([one for one in POLICIES[name](seen, memory) if isinstance(one, Defer)] for _ in range(2))
 
     assert len(first) == 2
     assert all(one is other for one, other in zip(first, second, strict=True))

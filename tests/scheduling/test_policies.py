@@ -12,12 +12,14 @@ from tarragon.base.resources import CPU
 from tarragon.scheduling.api.decision import (
     QUOTA_EXCEEDED,
 )
-from tarragon.scheduling.api.rules import DEFAULT_POLICY, POLICY_NAMES, Queue, Rules
+from tarragon.scheduling.api.rules import DEFAULT_POLICY, POLICY_NAMES, QueueRules, SchedulingRules
 from tarragon.scheduling.policies import POLICIES
 from tests.scheduling.rounds import PS, Job, Rounds, gpus
 from tests.scheduling.scenes import STANDARD, afresh, every_policy, scene
 
-RULES = Rules(is_fair=True, queues={"a": Queue(weight=2, quota=gpus(6)), "b": Queue(quota={**gpus(9), CPU: 5000})})
+RULES = SchedulingRules(
+    is_fair_share=True, queues={"a": QueueRules(weight=2, quota=gpus(6)), "b": QueueRules(quota={**gpus(9), CPU: 5000})}
+)
 JOBS = st.lists(
     st.fixed_dictionaries(
         {
@@ -66,7 +68,7 @@ SHRUNK_TO_NOTHING = [
 @given(nodes=NODES, jobs=JOBS, grace=st.sampled_from([0, 0, 7]), rules=st.sampled_from([STANDARD, RULES]))
 @example(nodes=[6, 6], jobs=SHRUNK_TO_NOTHING, grace=0, rules=STANDARD)
 def test_whatever_comes_no_round_breaks_a_promise(
-    name: str, nodes: list[int], jobs: list[dict[str, int]], grace: int, rules: Rules
+    name: str, nodes: list[int], jobs: list[dict[str, int]], grace: int, rules: SchedulingRules
 ) -> None:
     rounds = scene(name, *nodes, rules=rules, grace=grace)
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarragon.scheduling.api.decision import RESOURCES_RELEASING, Evict
-from tarragon.scheduling.api.rules import Rules
-from tarragon.scheduling.cycle.victims import holders
-from tarragon.scheduling.placement.fit import could_fit
+from tarragon.scheduling.api.rules import SchedulingRules
+from tarragon.scheduling.cycle.victims import allocations_of
+from tarragon.scheduling.placement.fit import is_feasible
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.memory import Memory
 from tests.scheduling.rounds import Job, gpus
 from tests.scheduling.scenes import every_policy, scene
@@ -75,7 +75,7 @@ def test_nobody_is_preempted_where_that_does_not_help(name: str) -> None:
 def test_each_gang_that_is_evicted_had_to_be(
     nodes: list[int], jobs: list[tuple[int, int, int]], wanted: tuple[int, int]
 ) -> None:
-    rounds = scene("fifo", *nodes, rules=Rules(preempts=False))
+    rounds = scene("fifo", *nodes, rules=SchedulingRules(is_preemption_enabled=False))
     for number, (workers, each, priority) in enumerate(jobs):
         demand = rounds.workers(workers, each=gpus(each))
         rounds.submit(Job(name=f"job{number}", demands=[demand], priority=priority))
@@ -83,23 +83,23 @@ def test_each_gang_that_is_evicted_had_to_be(
     rounds.waiting.clear()
     demands = [rounds.workers(wanted[0], each=gpus(wanted[1]))]
     rounds.submit(Job(name="urgent", demands=demands, priority=2))
-    seen = replace(rounds.snapshot(), rules=Rules())
+    seen = replace(rounds.snapshot(), rules=SchedulingRules())
 
     evicted = [decision.gang for decision in POLICIES["fifo"](seen, Memory()) if isinstance(decision, Evict)]
 
     numbers = [number for number, gang in enumerate(seen.running) if gang.name in evicted]
     assert all(seen.running[number].priority < 2 for number in numbers)
-    ledger = Ledger.of_free(seen.nodes).soon()
-    held = holders(seen.running, ledger.nodes, Memory().of(ledger.nodes, ()))
-    assert not numbers or could_fit(demands, held.without(numbers, ledger))
+    ledger = NodeLedger.of_free(seen.nodes).with_releasing()
+    held = allocations_of(seen.running, ledger.nodes, Memory().of(ledger.nodes, ()))
+    assert not numbers or is_feasible(demands, held.ledger_without(numbers, ledger))
     for spared in numbers:
         others = [number for number in numbers if number != spared]
-        assert not could_fit(demands, held.without(others, ledger)), f"{seen.running[spared].name} for nothing"
+        assert not is_feasible(demands, held.ledger_without(others, ledger)), f"{seen.running[spared].name} for nothing"
 
 
 @every_policy
 def test_whoever_runs_the_cluster_may_forbid_preemption(name: str) -> None:
-    rounds = scene(name, 2, rules=Rules(preempts=False))
+    rounds = scene(name, 2, rules=SchedulingRules(is_preemption_enabled=False))
     rounds.submit(Job(name="low", demands=[rounds.workers(2)]))
     rounds.advance(1)
     rounds.submit(Job(name="urgent", demands=[rounds.workers(2)], priority=9))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from tarragon.scheduling.api.decision import (
     QUOTA_EXCEEDED,
 )
-from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tests.scheduling.rounds import Job, gpus
 from tests.scheduling.scenes import every_policy, scene
 
 
 @every_policy
 def test_of_one_priority_the_namespace_goes_first_that_holds_least_for_its_weight(name: str) -> None:
-    rules = Rules(is_fair=True, queues={"heavy": Queue(weight=3)})
+    rules = SchedulingRules(is_fair_share=True, queues={"heavy": QueueRules(weight=3)})
     rounds = scene(name, 8, rules=rules)
     for number in range(12):
         rounds.submit(Job(name=f"heavy{number:02}", demands=[rounds.workers(1)], queue="heavy"))
@@ -25,7 +25,7 @@ def test_of_one_priority_the_namespace_goes_first_that_holds_least_for_its_weigh
 
 @every_policy
 def test_what_a_namespace_holds_already_counts_when_the_next_is_chosen(name: str) -> None:
-    rounds = scene(name, 6, rules=Rules(is_fair=True))
+    rounds = scene(name, 6, rules=SchedulingRules(is_fair_share=True))
     rounds.submit(Job(name="a0", demands=[rounds.workers(4)], queue="a"))
     rounds.advance(1)
     for number in range(1, 3):
@@ -42,7 +42,7 @@ def test_what_a_namespace_holds_already_counts_when_the_next_is_chosen(name: str
 
 @every_policy
 def test_who_would_exceed_the_quota_waits_and_blocks_nobody(name: str) -> None:
-    rounds = scene(name, 8, rules=Rules(queues={"a": Queue(quota=gpus(4))}))
+    rounds = scene(name, 8, rules=SchedulingRules(queues={"a": QueueRules(quota=gpus(4))}))
     rounds.submit(Job(name="a0", demands=[rounds.workers(3)], length=50, queue="a"))
     rounds.advance(1)
     rounds.submit(Job(name="a1", demands=[rounds.workers(2)], queue="a"))
@@ -64,7 +64,7 @@ def test_who_would_exceed_the_quota_waits_and_blocks_nobody(name: str) -> None:
 
 @every_policy
 def test_an_elastic_gang_starts_as_large_as_its_quota_lets_it_and_grows_no_further(name: str) -> None:
-    rounds = scene(name, 8, rules=Rules(queues={"a": Queue(quota=gpus(4))}))
+    rounds = scene(name, 8, rules=SchedulingRules(queues={"a": QueueRules(quota=gpus(4))}))
     rounds.submit(Job(name="rigid", demands=[rounds.workers(1)], length=200, queue="a"))
     rounds.advance(0)
     rounds.submit(Job(name="elastic", demands=[rounds.workers(5, least=1)], queue="a"))
@@ -77,7 +77,7 @@ def test_an_elastic_gang_starts_as_large_as_its_quota_lets_it_and_grows_no_furth
 
 
 def test_a_gang_whose_namespace_is_full_gets_its_turn_when_it_has_aged() -> None:
-    rounds = scene("backfill", 8, rules=Rules(queues={"a": Queue(quota=gpus(4))}))
+    rounds = scene("backfill", 8, rules=SchedulingRules(queues={"a": QueueRules(quota=gpus(4))}))
     for number in range(4):
         rounds.submit(Job(name=f"small{number}", demands=[rounds.workers(1)], length=40 + number, queue="a"))
     rounds.advance(1)

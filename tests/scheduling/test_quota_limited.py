@@ -8,8 +8,8 @@ import pytest
 
 from tarragon.base.resources import CPU, NVIDIA_GPU
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.actions.quota_limited import kept_small
-from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.scheduling.actions.quota_limited import quota_limited_gangs
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -18,14 +18,18 @@ NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 def runs(name: str, size: int, wish: int, *, whole: bool = False, elastic: bool = True) -> RunningGang:
     """Each worker asks for a GPU and two CPUs."""
     kind = ReplicaType.WORKER
-    demand = Demand(type=kind, each={NVIDIA_GPU: 1000, CPU: 2000}, minimum=1, wish=wish, eligible=frozenset("a"))
+    demand = Demand(
+        type=kind, resources={NVIDIA_GPU: 1000, CPU: 2000}, minimum=1, requested=wish, eligible_nodes=frozenset("a")
+    )
     nodes = {Replica(kind, index): "a" for index in range(size)}
-    return RunningGang(name=name, demands=[demand], nodes=nodes, elastic=elastic, whole=whole, queue="team")
+    return RunningGang(
+        name=name, demands=[demand], nodes=nodes, is_elastic=elastic, resizes_by_restart=whole, queue="team"
+    )
 
 
 def told(quota: dict[str, int], *gangs: RunningGang) -> dict[str, str]:
-    rules = Rules(queues={"team": Queue(quota=quota)})
-    return dict(kept_small(Snapshot(now=NOON, nodes=(), running=gangs, rules=rules)))
+    rules = SchedulingRules(queues={"team": QueueRules(quota=quota)})
+    return dict(quota_limited_gangs(Snapshot(now=NOON, nodes=(), running=gangs, rules=rules)))
 
 
 def test_only_what_is_used_up_is_named() -> None:

@@ -9,9 +9,9 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.scheduling.api.decision import NEVER_FITS, NODES_AWAY, Decision, Place, Wait
-from tarragon.scheduling.api.rules import Rules
-from tarragon.scheduling.api.snapshot import Gang, NodeState, RunningGang, Snapshot
+from tarragon.scheduling.api.decision import NEVER_FITS, NODES_UNAVAILABLE, Admit, Decision, Defer
+from tarragon.scheduling.api.rules import SchedulingRules
+from tarragon.scheduling.api.snapshot import NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.memory import Memory, Policy
@@ -19,7 +19,7 @@ from tests.scheduling.rounds import Job, gpus
 from tests.scheduling.scenes import STANDARD, every_policy, scene
 from tests.scheduling.test_policies import JOBS, NODES, RULES, job_of
 
-G = TypeVar("G", Gang, RunningGang)
+G = TypeVar("G", WaitingGang, RunningGang)
 
 
 @dataclass(slots=True)
@@ -30,13 +30,13 @@ class Remembering:
 
     policy: Policy
     nodes: Inventory = field(default_factory=lambda: Inventory.of([]))
-    waiting: dict[str, Gang] = field(default_factory=dict)
+    waiting: dict[str, WaitingGang] = field(default_factory=dict)
     running: dict[str, RunningGang] = field(default_factory=dict)
 
     def __call__(self, snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
         fresh = list(snapshot.nodes)
         if [state.name for state in fresh] == list(self.nodes.names):
-            self.nodes = self.nodes.changed(
+            self.nodes = self.nodes.with_states(
                 new for new, old in zip(fresh, self.nodes.states, strict=True) if new != old
             )
         else:
@@ -59,7 +59,7 @@ def _kept(gang: G, before: G | None) -> G:
 @settings(max_examples=8, deadline=None)
 @given(nodes=NODES, jobs=JOBS, grace=st.sampled_from([0, 7]), rules=st.sampled_from([STANDARD, RULES]))
 def test_what_is_remembered_of_the_rounds_before_changes_no_decision(
-    name: str, nodes: list[int], jobs: list[dict[str, int]], grace: int, rules: Rules
+    name: str, nodes: list[int], jobs: list[dict[str, int]], grace: int, rules: SchedulingRules
 ) -> None:
     rounds = scene(name, *nodes, rules=rules, grace=grace)
     rounds.policy = Remembering(POLICIES[name])
@@ -77,27 +77,29 @@ def test_who_never_fits_does_once_a_node_is_larger_and_is_told_of_nodes_that_are
     seen, policy, memory = rounds.snapshot(), POLICIES[name], Memory()
     small = Inventory.of(seen.nodes)
     state = small.states[0]
-    away = replace(state, away="is not ready")
-    large = small.changed([replace(state, capacity=gpus(8), free=gpus(8))])
+    away = replace(state, unavailable_reason="is not ready")
+    large = small.with_states([replace(state, capacity=gpus(8), free=gpus(8))])
 
     def said(nodes: Inventory, *others: NodeState) -> list[str]:
-        decisions = policy(replace(seen, nodes=nodes, away=list(others)), memory)
+        decisions = policy(replace(seen, nodes=nodes, unavailable_nodes=list(others)), memory)
         return [
-            type(one).__name__ if isinstance(one, Place) else one.code
+            type(one).__name__ if isinstance(one, Admit) else one.code
             for one in decisions
-            if isinstance(one, Place | Wait)
+            if isinstance(one, Admit | Defer)
         ]
 
     assert said(small) == [NEVER_FITS]
-    assert said(small, away) == [NODES_AWAY]
+    assert said(small, away) == [NODES_UNAVAILABLE]
     assert said(small) == [NEVER_FITS]
     assert said(large) == ["Place"]
-    assert said(large.changed([state])) == [NEVER_FITS]
+    assert said(large.with_states([state])) == [NEVER_FITS]
 
 
 @every_policy
 def test_absurd_times_mean_never(name: str) -> None:
-    rounds = scene(name, 4, 4, rules=Rules(aged=1e12, idle=1e12, cool_down=1e12))
+    rounds = scene(
+        name, 4, 4, rules=SchedulingRules(starvation_seconds=1e12, idle_seconds=1e12, cool_down_seconds=1e12)
+    )
     rounds.submit(Job(name="small", demands=[rounds.workers(2, least=1, most=4)], length=100))
     rounds.submit(Job(name="large", demands=[rounds.workers(8)], length=100))
 

@@ -117,7 +117,7 @@ def test_a_command_ends_when_kubectl_is_killed(user: User) -> None:
     running.kill()
     running.communicate()
 
-    eventually(lambda: pid not in processes.living())
+    eventually(lambda: pid not in processes.live_parents())
 
 
 def test_fifty_concurrent_commands(user: User) -> None:
@@ -140,8 +140,8 @@ def test_stopping_the_server_ends_exec_commands_but_not_containers(tmp_path: Pat
 
         assert user.stop() == 0
         assert running.wait(timeout=60) != 0
-        eventually(lambda: command not in processes.living())
-        assert container in processes.living()
+        eventually(lambda: command not in processes.live_parents())
+        assert container in processes.live_parents()
 
         user.start()
         assert user.kubectl("exec", "p", "--", "echo", "again").out == "again\n"
@@ -150,7 +150,7 @@ def test_stopping_the_server_ends_exec_commands_but_not_containers(tmp_path: Pat
         command = int(interrupted.stdout.readline())
         user.stop(signal.SIGKILL)
         interrupted.communicate(timeout=60)
-        eventually(lambda: command not in processes.living())
+        eventually(lambda: command not in processes.live_parents())
         running.communicate()
     finally:
         subprocess.run(["tarragon", "down"], env=user.environment, timeout=60, capture_output=True, check=False)

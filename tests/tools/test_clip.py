@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from tools.clip.record import Output, Size, record
-from tools.clip.screen import Frame, Line, frames, typed, without_idling
+from tools.clip.screen import Frame, Line, frames, limit_frame_times, type_command
 from tools.clip.svg import draw
 
 SIZE = Size(20, 3)
@@ -66,13 +66,13 @@ def test_colours_and_faint_text_are_kept() -> None:
 def test_only_the_last_frame_is_shown_longer_than_the_limit() -> None:
     pictures = shown(Output(0.0, b"a"), Output(60.0, b"b"), Output(61.0, b"c"))
 
-    shortened = without_idling(pictures, longest=0.5, at_the_end=4.0)
+    shortened = limit_frame_times(pictures, longest=0.5, at_the_end=4.0)
 
     assert [picture.seconds for picture in shortened] == [0.5, 0.5, 4.0]
 
 
 def test_a_prompt_is_typed_key_by_key() -> None:
-    outputs = typed("make", SIZE, seconds_a_key=0.1)
+    outputs = type_command("make", SIZE, seconds_a_key=0.1)
 
     assert [text_of(picture.lines[0]) for picture in shown(*outputs, shortest=0.05)] == [
         "$",
@@ -84,7 +84,7 @@ def test_a_prompt_is_typed_key_by_key() -> None:
 
 
 def test_the_animation_shows_every_frame_and_only_the_last_for_reduced_motion() -> None:
-    pictures = without_idling(shown(Output(0.0, b"<a> & b"), Output(1.0, b"\r\x1b[2Kdone")), 1.0, at_the_end=3.0)
+    pictures = limit_frame_times(shown(Output(0.0, b"<a> & b"), Output(1.0, b"\r\x1b[2Kdone")), 1.0, at_the_end=3.0)
 
     image = draw(pictures, SIZE, "a title")
 

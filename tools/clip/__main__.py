@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tools.clip.record import Output, Size, record
-from tools.clip.screen import frames, typed, without_idling
+from tools.clip.screen import frames, limit_frame_times, type_command
 from tools.clip.svg import draw
 
 _FRAME_SECONDS = (0.08, 0.12, 0.18, 0.27, 0.4, 0.6)  # tried in this order until the file is small enough
@@ -22,7 +22,7 @@ def main() -> int:
         print(f"clip: the command failed with exit code {recording.exit_code}; {options.output} was not changed")
         return 1
     shown = options.typed or " ".join(options.command)
-    outputs = _after(typed(shown, size, seconds_a_key=0.07), recording.outputs)
+    outputs = _after(type_command(shown, size, seconds_a_key=0.07), recording.outputs)
     image = _small_enough(outputs, size, options)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(image, encoding="utf-8")
@@ -38,7 +38,7 @@ def _after(before: list[Output], outputs: tuple[Output, ...]) -> list[Output]:
 def _small_enough(outputs: list[Output], size: Size, options: argparse.Namespace) -> str:
     image = ""
     for shortest in _FRAME_SECONDS:
-        pictures = without_idling(list(frames(outputs, size, shortest)), options.idle, at_the_end=5.0)
+        pictures = limit_frame_times(list(frames(outputs, size, shortest)), options.idle, at_the_end=5.0)
         image = draw(pictures, size, options.title)
         if len(image.encode()) <= options.limit * 1000:
             break

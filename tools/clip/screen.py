@@ -122,13 +122,13 @@ def _style(cell: Any) -> Style:
     )
 
 
-def without_idling(pictures: Sequence[Frame], longest: float, at_the_end: float) -> list[Frame]:
+def limit_frame_times(pictures: Sequence[Frame], longest: float, at_the_end: float) -> list[Frame]:
     """Limit the time of each frame to `longest` seconds; the last frame is shown for `at_the_end` seconds."""
     shortened = [replace(picture, seconds=min(picture.seconds, longest)) for picture in pictures]
     return [*shortened[:-1], replace(shortened[-1], seconds=at_the_end)]
 
 
-def typed(text: str, size: Size, seconds_a_key: float) -> list[Output]:
+def type_command(text: str, size: Size, seconds_a_key: float) -> list[Output]:
     """Output that shows a prompt and a command typed key by key, to put before a recording."""
     prompt = Output(0.0, b"\x1b[2m$\x1b[0m ")
     keys = [Output(0.6 + place * seconds_a_key, key.encode()) for place, key in enumerate(text[: size.columns - 3])]

@@ -15,28 +15,28 @@ import msgspec
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.checks import features, kinds, nodes
-from tarragon.cli.checks.operators import Seen, operators
-from tarragon.cli.checks.rights import Answers, of_operator, of_user, operator_findings, user_findings
+from tarragon.cli.checks.operators import OperatorTraces, check_operators
+from tarragon.cli.checks.rights import Answers, operator_findings, operator_questions, user_findings, user_questions
 from tarragon.cli.output.finding import Finding
 from tarragon.client.errors import ApiError, Forbidden, NotFound
-from tarragon.client.http.transport import Request, Server, Transport
-from tarragon.client.leader_election import HELD, Held
-from tarragon.client.port import Cluster, Selection
+from tarragon.client.http.transport import Request, RestConfig, Transport
+from tarragon.client.leader_election import TYPED_LEASES, Lease
+from tarragon.client.port import Client, Selector
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.codec import decode
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, STORAGE_CLASSES
 from tarragon.kube.meta import Json, Key, Resource
-from tarragon.operator.coexistence.rivals import DEPLOYMENTS, ENDPOINTS_LOCKS, LEASE_LOCKS, LOCKS, Found
-from tarragon.operator.rbac import LEASE_NAME, Question
+from tarragon.operator.coexistence.rivals import DEPLOYMENTS, ENDPOINTS_LOCKS, LEASE_LOCKS, LOCKS, ClusterState
+from tarragon.operator.rbac import LEASE_NAME, PermissionQuestion
 
 if TYPE_CHECKING:
-    from tarragon.cli.targets.foreign import Foreign
+    from tarragon.cli.targets.foreign import KubeconfigTarget
 
 T = TypeVar("T")
 
-OLDEST = (1, 20)
-HOME = "tarragon-system"
+MIN_KUBERNETES_VERSION = (1, 20)
+OPERATOR_NAMESPACE = "tarragon-system"
 """The namespace in which deploy/ installs the operator."""
 
 _REVIEWS: Resource[Json] = Resource(
@@ -49,15 +49,17 @@ _REVIEWS: Resource[Json] = Resource(
 )
 
 
-async def of_cluster(where: Foreign, clock: Clock, *, for_operator: bool) -> Sequence[Finding]:
+async def check_cluster(where: KubeconfigTarget, clock: Clock, *, for_operator: bool) -> Sequence[Finding]:
     """Run all checks. A cluster that does not answer is a finding, not an exception."""
     try:
-        version = await _version(where.access.server, clock)
+        version = await _version(where.access.rest_config, clock)
     except TarragonError as error:
-        readable = where.words(error)
-        return [Finding("error", "cluster", readable.what, "\n".join(filter(None, (readable.why, readable.remedy))))]
+        readable = where.translated(error)
+        return [
+            Finding("error", "cluster", readable.summary, "\n".join(filter(None, (readable.cause, readable.remedy))))
+        ]
     async with where.client() as cluster:
-        probe = _Probe(cluster, where.access.server, where.namespace, clock)
+        probe = _Probe(cluster, where.access.rest_config, where.namespace, clock)
         checks = [
             probe.namespace_found(),
             *(probe.kind(framework) for framework in FRAMEWORKS),
@@ -76,19 +78,19 @@ def _version_finding(name: str, version: str) -> Finding:
     """Check that the cluster's version of Kubernetes is supported."""
     match = re.match(r"v?(\d+)\.(\d+)", version)
     text = f"{name}, Kubernetes {version}"
-    if match is None or (int(match[1]), int(match[2])) >= OLDEST:
+    if match is None or (int(match[1]), int(match[2])) >= MIN_KUBERNETES_VERSION:
         return Finding("ok", "cluster", text)
-    least = ".".join(map(str, OLDEST))
+    least = ".".join(map(str, MIN_KUBERNETES_VERSION))
     return Finding(
         "error", "cluster", f"{text}: Tarragon needs {least} or newer", "ask the cluster administrator to upgrade it"
     )
 
 
-async def _version(server: Server, clock: Clock) -> str:
+async def _version(server: RestConfig, clock: Clock) -> str:
     return str((await _get(server, clock, "/version")).get("gitVersion", "unknown"))
 
 
-async def _get(server: Server, clock: Clock, path: str) -> dict[str, Json]:
+async def _get(server: RestConfig, clock: Clock, path: str) -> dict[str, Json]:
     """GET a path that is not a resource: the version, or discovery."""
     transport = Transport(server, random.Random(), clock)
     try:
@@ -105,15 +107,15 @@ async def _or_warning(check: Awaitable[Sequence[Finding]]) -> Sequence[Finding]:
     try:
         return await check
     except ApiError as error:
-        return [Finding("warning", "cluster", f"a check failed: {error.what}")]
+        return [Finding("warning", "cluster", f"a check failed: {error.summary}")]
 
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
     """The checks of one cluster, for a user of one namespace."""
 
-    cluster: Cluster
-    server: Server
+    cluster: Client
+    server: RestConfig
     namespace: str
     clock: Clock
 
@@ -127,14 +129,14 @@ class _Probe:
         return [Finding("ok", "namespace", self.namespace)]
 
     async def kind(self, framework: Framework) -> Sequence[Finding]:
-        resource = CUSTOM_RESOURCE_DEFINITIONS.reading(dict)
+        resource = CUSTOM_RESOURCE_DEFINITIONS.with_model(dict)
         try:
             found = await self.cluster.get(resource, Key("", framework.resource.full_name))
         except NotFound:
-            return [kinds.missing(framework)]
+            return [kinds.missing_crd(framework)]
         except Forbidden:
             return [await self._served(framework)]
-        return [kinds.compared(framework, found)]
+        return [kinds.compare_crd(framework, found)]
 
     async def _served(self, framework: Framework) -> Finding:
         """Use discovery, which every user may read."""
@@ -142,29 +144,31 @@ class _Probe:
         try:
             found = await _get(self.server, self.clock, f"/apis/{kind.group}/{kind.version}")
         except NotFound:
-            return kinds.missing(framework)
+            return kinds.missing_crd(framework)
         if kind.plural not in {each.get("name") for each in found.get("resources") or ()}:
-            return kinds.missing(framework)
+            return kinds.missing_crd(framework)
         return Finding(
             "ok", framework.kind, f"served as {kind.api_version}; you may not read its CustomResourceDefinition"
         )
 
     async def rights(self) -> Sequence[Finding]:
-        return list(user_findings(await self._answers(of_user(self.namespace))))
+        return list(user_findings(await self._answers(user_questions(self.namespace))))
 
     async def operators_rights(self) -> Sequence[Finding]:
-        return list(operator_findings(await self._answers(of_operator(HOME))))
+        return list(operator_findings(await self._answers(operator_questions(OPERATOR_NAMESPACE))))
 
-    async def _answers(self, questions: Sequence[Question]) -> Answers:
-        reviews = await asyncio.gather(*(self.cluster.create(_REVIEWS, question.body) for question in questions))
+    async def _answers(self, questions: Sequence[PermissionQuestion]) -> Answers:
+        reviews = await asyncio.gather(
+            *(self.cluster.create(_REVIEWS, question.access_review) for question in questions)
+        )
         return {
             question: bool(review["status"].get("allowed")) for question, review in zip(questions, reviews, strict=True)
         }
 
     async def at_work(self) -> Sequence[Finding]:
-        return list(operators(await self._operator_traces(), self.clock.now()))
+        return list(check_operators(await self._operator_traces(), self.clock.now()))
 
-    async def _operator_traces(self) -> Seen:
+    async def _operator_traces(self) -> OperatorTraces:
         """Fetch Leases and Endpoints by name, since a large cluster has many, and all Deployments."""
         own_leases, leases, endpoints, deployments = await asyncio.gather(
             self._leases(),
@@ -173,20 +177,20 @@ class _Probe:
             self._all(DEPLOYMENTS, ""),
         )
         listings = (("Leases", leases), ("Endpoints", endpoints), ("Deployments", deployments))
-        return Seen(
+        return OperatorTraces(
             leases=own_leases,
-            others=Found(leases=leases or (), endpoints=endpoints or (), deployments=deployments or ()),
-            unseen=[what for what, found in listings if found is None],
+            rivals=ClusterState(leases=leases or (), endpoints=endpoints or (), deployments=deployments or ()),
+            forbidden=[what for what, found in listings if found is None],
         )
 
-    async def _leases(self) -> Sequence[Held] | None:
+    async def _leases(self) -> Sequence[Lease] | None:
         """Return Tarragon's Leases in all namespaces, or in the usual namespace if listing all is forbidden."""
-        found = await self._all(HELD, f"metadata.name={LEASE_NAME}")
+        found = await self._all(TYPED_LEASES, f"metadata.name={LEASE_NAME}")
         if found is not None:
             return found
         with suppress(Forbidden):
             try:
-                return [await self.cluster.get(HELD, Key(HOME, LEASE_NAME))]
+                return [await self.cluster.get(TYPED_LEASES, Key(OPERATOR_NAMESPACE, LEASE_NAME))]
             except NotFound:
                 return None
         return None
@@ -199,18 +203,18 @@ class _Probe:
     async def _all(self, resource: Resource[T], fields: str) -> Sequence[T] | None:
         """List a resource in all namespaces; None if that is forbidden."""
         try:
-            return (await self.cluster.list(resource, Selection(fields=fields))).items
+            return (await self.cluster.list(resource, Selector(field_selector=fields))).items
         except Forbidden:
             return None
 
     async def schedulers(self) -> Sequence[Finding]:
         """Use discovery, which every user may read."""
         found = await _get(self.server, self.clock, "/apis")
-        return [features.gangs({str(group["name"]) for group in found.get("groups") or ()})]
+        return [features.check_gang_schedulers({str(group["name"]) for group in found.get("groups") or ()})]
 
     async def volumes(self) -> Sequence[Finding]:
-        return [features.volumes(await self._all(STORAGE_CLASSES.reading(dict), ""))]
+        return [features.check_storage_classes(await self._all(STORAGE_CLASSES.with_model(dict), ""))]
 
     async def nodes(self) -> Sequence[Finding]:
         found = await self._all(NODES, "")
-        return [nodes.UNSEEN if found is None else nodes.offered(found)]
+        return [nodes.NODES_FORBIDDEN if found is None else nodes.check_nodes(found)]

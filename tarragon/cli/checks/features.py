@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from types import MappingProxyType
 
 from tarragon.cli.output.finding import Finding
-from tarragon.cli.output.words import count, listed
+from tarragon.cli.output.words import count, joined
 from tarragon.kube.meta import JsonObject
 
 _SCHEDULERS = MappingProxyType(
@@ -20,17 +20,17 @@ _SCHEDULERS = MappingProxyType(
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
-def gangs(groups: Collection[str]) -> Finding:
+def check_gang_schedulers(groups: Collection[str]) -> Finding:
     """Detect other gang schedulers by their API groups. Tarragon needs none of them."""
     found = [name for group, name in _SCHEDULERS.items() if group in groups]
     own = "Tarragon schedules gangs itself"
     if not found:
         return Finding("ok", "gangs", f"{own}; no other gang scheduler found")
-    text = f"{own}; {listed(found)} {'is' if len(found) == 1 else 'are'} also installed"
+    text = f"{own}; {joined(found)} {'is' if len(found) == 1 else 'are'} also installed"
     return Finding("ok", "gangs", f"{text}, for jobs with another schedulerName or managedBy")
 
 
-def volumes(classes: Sequence[JsonObject] | None) -> Finding:
+def check_storage_classes(classes: Sequence[JsonObject] | None) -> Finding:
     if classes is None:
         return Finding("ok", "volumes", "unknown: you may not list storage classes")
     if not classes:
@@ -38,8 +38,8 @@ def volumes(classes: Sequence[JsonObject] | None) -> Finding:
         return Finding("warning", "volumes", text, "use existing volumes, or ask the administrator for a storage class")
     names = [_described(each) for each in classes]
     if any(_is_default(each) for each in classes):
-        return Finding("ok", "volumes", f"{count(len(classes), 'storage class')}: {listed(names)}")
-    text = f"no default storage class among {listed(names)}"
+        return Finding("ok", "volumes", f"{count(len(classes), 'storage class')}: {joined(names)}")
+    text = f"no default storage class among {joined(names)}"
     return Finding("warning", "volumes", text, "set spec.storageClassName in each claim")
 
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tarragon.cli.output.finding import Finding
-from tarragon.cli.output.words import listed
+from tarragon.cli.output.words import joined
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.meta import Json, JsonObject
 
-APPLY = "kubectl apply -k deploy (in tarragon's folder)"
+APPLY_COMMAND = "kubectl apply -k deploy (in tarragon's folder)"
 _OURS = "tarragon"
 _KUBEFLOW = ".status.conditions[-1:].type"
 """The JSON path of the column State in Kubeflow's definitions; no other operator is known to use it."""
 
 
-def missing(framework: Framework) -> Finding:
-    if framework.is_optional:
+def missing_crd(framework: Framework) -> Finding:
+    if framework.is_crd_optional:
         text = f"{framework.resource.full_name} is not installed: only jobs of {_api_versions(framework)} need it"
         return Finding("ok", framework.kind, text)
     return Finding(
-        "error", framework.kind, "the kind is not installed", f"{APPLY} installs it (as cluster administrator)"
+        "error", framework.kind, "the kind is not installed", f"{APPLY_COMMAND} installs it (as cluster administrator)"
     )
 
 
-def compared(framework: Framework, found: JsonObject) -> Finding:
+def compare_crd(framework: Framework, found: JsonObject) -> Finding:
     """Compare `found`, the definition in the cluster, with Tarragon's own."""
     kind, ours = framework.kind, framework.crd()
     fault = _not_served(found)
@@ -37,18 +37,18 @@ def compared(framework: Framework, found: JsonObject) -> Finding:
             "error",
             kind,
             f"the CRD is from {owner}: it drops status.tarragon, in which Tarragon's operator records placements",
-            f"{APPLY} replaces it; existing jobs are kept",
+            f"{APPLY_COMMAND} replaces it; existing jobs are kept",
         )
     differing = list(_differences(have, want))
     if not differing:
         return Finding("ok", kind, f"the CRD matches this version of Tarragon: {', '.join(have)}")
-    text = f"the CRD is from another version of Tarragon, or was edited: {listed(differing, most=3)}"
-    return Finding("warning", kind, text, f"{APPLY} updates it")
+    text = f"the CRD is from another version of Tarragon, or was edited: {joined(differing, most=3)}"
+    return Finding("warning", kind, text, f"{APPLY_COMMAND} updates it")
 
 
 def _api_versions(framework: Framework) -> str:
     """Name the API versions of a kind: `mlkube.io/v1beta1`."""
-    return listed([dialect.api_version for dialect in framework.dialects])
+    return joined([dialect.api_version for dialect in framework.dialects])
 
 
 def _not_served(found: JsonObject) -> str:

@@ -14,9 +14,9 @@ from pathlib import Path
 from tarragon.base.errors import TarragonError
 from tarragon.cli.output.finding import Finding
 from tarragon.cli.output.words import count
-from tarragon.cli.targets.environment import has_module, installer
+from tarragon.cli.targets.environment import has_module, install_command_for
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.kubelet.images.images import own_environment
+from tarragon.localcluster.kubelet.images.images import current_environment
 
 _GIB = 2**30
 _GIB_PER_REPLICA = 0.5
@@ -25,7 +25,7 @@ _MIN_DISK_GIB = 2
 _PORT_SAMPLE = 50
 
 
-def of_this_machine(place: Home) -> Iterator[Finding]:
+def check_local_machine(place: Home) -> Iterator[Finding]:
     yield _python()
     yield _tensorflow()
     yield from _home(place)
@@ -46,8 +46,11 @@ def _python() -> Finding:
 
 
 def _tensorflow() -> Finding:
-    if not has_module(own_environment(), "tensorflow"):
-        remedy = f"{installer(own_environment())} 'tarragon[tensorflow]', or map images to an environment that has it"
+    if not has_module(current_environment(), "tensorflow"):
+        remedy = (
+            f"{install_command_for(current_environment())} 'tarragon[tensorflow]', or "
+            "map images to an environment that has it"
+        )
         return Finding("warning", "TensorFlow", "not installed in the environment that runs tarragon", remedy)
     return Finding("ok", "TensorFlow", f"{_version('tensorflow', 'tensorflow-cpu')} in {sys.prefix}")
 
@@ -65,7 +68,7 @@ def _home(place: Home) -> Iterator[Finding]:
     try:
         place.prepare()
     except TarragonError as error:
-        yield Finding("error", "home", f"{error.what}: {error.why}", error.remedy)
+        yield Finding("error", "home", f"{error.summary}: {error.cause}", error.remedy)
         return
     yield Finding("ok", "home", str(place.folder))
     free = shutil.disk_usage(place.folder).free / _GIB
@@ -81,14 +84,14 @@ def _home(place: Home) -> Iterator[Finding]:
 
 
 def _cluster(place: Home) -> Finding:
-    from tarragon.localcluster.daemon.daemon import running
+    from tarragon.localcluster.daemon.daemon import find_server
     from tarragon.localcluster.home.presence import read_server
 
-    server = asyncio.run(running(place))
+    server = asyncio.run(find_server(place))
     if server is not None:
         return Finding("ok", "cluster", f"running: process {server.pid} at {server.url}, version {server.version}")
     presence = read_server(place)
-    if presence is not None and presence.lives():
+    if presence is not None and presence.is_running():
         return Finding("error", "cluster", f"process {presence.pid} does not answer", "stop it with `tarragon down`")
     return Finding("ok", "cluster", "not running; `tarragon run` and other commands start it")
 
@@ -97,7 +100,7 @@ def _images(place: Home) -> Finding:
     from tarragon.localcluster.kubelet.images.image_file import read_image_file
 
     if not place.images.exists():
-        return Finding("ok", "images", f"no {place.images}: every image maps to {own_environment().folder}")
+        return Finding("ok", "images", f"no {place.images}: every image maps to {current_environment().folder}")
     found, problems = read_image_file(place.images)
     if problems:
         return Finding("error", "images", f"{place.images}: {problems[0]}", "correct the file")
@@ -136,9 +139,9 @@ def _available_memory() -> int | None:
 
 def _ports() -> Finding:
     """Check a sample of the ports: each replica needs one."""
-    from tarragon.localcluster.kubelet.network.port_claims import candidates, is_free
+    from tarragon.localcluster.kubelet.network.port_claims import candidate_ports, is_free
 
-    ports = candidates()
+    ports = candidate_ports()
     sample = ports[:: max(1, len(ports) // _PORT_SAMPLE)][:_PORT_SAMPLE]
     free = sum(map(is_free, sample))
     text = f"{free} of {len(sample)} checked ports between {ports[0]} and {ports[-1]} are free"

@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 
-from tarragon.base.quantity import milli
+from tarragon.base.quantity import parse_milli
 from tarragon.base.resources import CPU, MEMORY
 from tarragon.cli.output.finding import Finding
 from tarragon.cli.output.words import count
 from tarragon.kube.core import Node
 
-UNSEEN = Finding(
+NODES_FORBIDDEN = Finding(
     "ok", "nodes", "you may not list nodes; only the operator needs to, and without it kube-scheduler places pods"
 )
 _GIB = 2**30
 
 
-def offered(nodes: Iterable[Node]) -> Finding:
+def check_nodes(nodes: Iterable[Node]) -> Finding:
     """Add up the resources of the nodes that are ready and schedulable."""
     found = list(nodes)
     ready = [node for node in found if node.is_ready and not node.spec.unschedulable]
@@ -40,5 +40,5 @@ def _amounts(node: Node) -> dict[str, int]:
     found = {}
     for name, amount in node.status.allocatable.items():
         with suppress(ValueError):
-            found[name] = milli(amount)
+            found[name] = parse_milli(amount)
     return found

@@ -7,41 +7,41 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.cli.output.finding import Finding
-from tarragon.cli.output.words import elapsed, listed
-from tarragon.client.leader_election import Held
-from tarragon.kube.codec import moment
-from tarragon.operator.coexistence.rivals import FRESH_SECONDS, Found, rivals
+from tarragon.cli.output.words import duration_text, joined
+from tarragon.client.leader_election import Lease
+from tarragon.kube.codec import parse_time
+from tarragon.operator.coexistence.rivals import LOCK_EXPIRY_SECONDS, ClusterState, detect_operators
 
 _INSTALL = "install it with kubectl apply -k deploy, or run `tarragon operator` on this machine"
 _TWO_LEADERS = "if they manage the same namespaces, both are leaders: stop one, or share a Lease with --lease-namespace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class OperatorTraces:
     """The traces of operators in a cluster.
 
     `leases` are Tarragon's, None if this user may not read them. `unseen` names the other resources it may not list.
     """
 
-    leases: Sequence[Held] | None
-    others: Found = field(default_factory=Found)
-    unseen: Sequence[str] = ()
+    leases: Sequence[Lease] | None
+    rivals: ClusterState = field(default_factory=ClusterState)
+    forbidden: Sequence[str] = ()
 
 
-def operators(seen: Seen, now: dt.datetime) -> Iterator[Finding]:
+def check_operators(seen: OperatorTraces, now: dt.datetime) -> Iterator[Finding]:
     """Report Tarragon's operator and the others. A Lease renewed within a minute is fresh: clocks may differ."""
-    found = rivals(seen.others, Found(), now)
+    found = detect_operators(seen.rivals, ClusterState(), now)
     yield _own_operator(seen, now, has_rival=bool(found))
     for rival in found:
         text = f"{rival} is running: Tarragon's operator leaves {' and '.join(sorted(rival.kinds))} to it"
         remedy = f"scale it to 0 to let Tarragon manage them: kubectl get deployments -A | grep {rival.program}"
         yield Finding("warning", "others", text, remedy)
     if not found:
-        unseen = f"; you may not list {', '.join(seen.unseen)}" if seen.unseen else ""
+        unseen = f"; you may not list {', '.join(seen.forbidden)}" if seen.forbidden else ""
         yield Finding("ok", "others", f"no other training operator found{unseen}")
 
 
-def _own_operator(seen: Seen, now: dt.datetime, *, has_rival: bool) -> Finding:
+def _own_operator(seen: OperatorTraces, now: dt.datetime, *, has_rival: bool) -> Finding:
     if seen.leases is None:
         return Finding("ok", "operator", "unknown whether it is running: you may not read Leases")
     fresh = [
@@ -49,27 +49,29 @@ def _own_operator(seen: Seen, now: dt.datetime, *, has_rival: bool) -> Finding:
         for lease in seen.leases
         if (since := _seconds_since_renewal(lease, now)) is not None and lease.holder
     ]
-    active = [(lease, since) for lease, since in fresh if abs(since) < FRESH_SECONDS]
+    active = [(lease, since) for lease, since in fresh if abs(since) < LOCK_EXPIRY_SECONDS]
     if active:
         lease, since = min(active, key=lambda each: abs(each[1]))
-        place, when = lease.metadata.namespace, elapsed(max(0.0, since))
+        place, when = lease.metadata.namespace, duration_text(max(0.0, since))
         text = f"{lease.holder} is running: it renewed the Lease in {place} {when} ago"
         more = [f"{each.holder} in {each.metadata.namespace}" for each, _ in active if each is not lease]
         if not more:
             return Finding("ok", "operator", text)
-        return Finding("warning", "operator", f"{text}; so did {listed(more)}", _TWO_LEADERS)
+        return Finding("warning", "operator", f"{text}; so did {joined(more)}", _TWO_LEADERS)
     if has_rival:
         return Finding("ok", "operator", "Tarragon's operator is not running; another one is")
     if fresh:
         lease, since = min(fresh, key=lambda each: each[1])
-        last = f"the last one, {lease.holder}, renewed its Lease in {lease.metadata.namespace} {elapsed(since)} ago"
+        last = (
+            f"the last one, {lease.holder}, renewed its Lease in {lease.metadata.namespace} {duration_text(since)} ago"
+        )
         return Finding("error", "operator", f"not running: {last}", f"kubectl -n {lease.metadata.namespace} get pods")
     last = "the last one released its Lease" if seen.leases else "its Lease does not exist"
     return Finding("error", "operator", f"not running: {last}", _INSTALL)
 
 
-def _seconds_since_renewal(lease: Held, now: dt.datetime) -> float | None:
+def _seconds_since_renewal(lease: Lease, now: dt.datetime) -> float | None:
     try:
-        return (now - moment(lease.spec.renew_time or "")).total_seconds()
+        return (now - parse_time(lease.spec.renew_time or "")).total_seconds()
     except ValueError:
         return None

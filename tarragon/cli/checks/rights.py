@@ -6,27 +6,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from tarragon.cli.output.finding import Finding
-from tarragon.cli.output.words import listed
+from tarragon.cli.output.words import joined
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.core import EVENTS, PODS
-from tarragon.operator.rbac import Permission, Question, Scope, questions
+from tarragon.operator.rbac import Permission, PermissionQuestion, Scope, questions
 
 _BIND = "the ClusterRole `edit` allows it (deploy/users.yaml): ask the cluster administrator for it"
 
-USER = (
+USER_PERMISSIONS = (
     *(
         Permission(
             group=framework.resource.group,
             resource=framework.resource.plural,
             verbs=("create", "get", "list", "watch", "patch", "delete"),
-            scope=Scope.JOBS,
+            scope=Scope.JOB_NAMESPACES,
             reason="run submit list get describe wait suspend resume scale delete",
         )
         for framework in FRAMEWORKS
     ),
-    Permission(group="", resource=PODS.plural, verbs=("list", "watch"), scope=Scope.JOBS, reason="run describe logs"),
-    Permission(group="", resource="pods/log", verbs=("get",), scope=Scope.JOBS, reason="run logs"),
-    Permission(group="", resource=EVENTS.plural, verbs=("list",), scope=Scope.JOBS, reason="describe"),
+    Permission(
+        group="", resource=PODS.plural, verbs=("list", "watch"), scope=Scope.JOB_NAMESPACES, reason="run describe logs"
+    ),
+    Permission(group="", resource="pods/log", verbs=("get",), scope=Scope.JOB_NAMESPACES, reason="run logs"),
+    Permission(group="", resource=EVENTS.plural, verbs=("list",), scope=Scope.JOB_NAMESPACES, reason="describe"),
 )
 """The permissions that the command line uses; `reason` names the commands that need all of the verbs."""
 
@@ -42,17 +44,21 @@ _COMMANDS_BY_VERB: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The commands that need each verb on jobs. A read-only user thus reads that `run` is refused, not `list`."""
 
-_REQUIRED_GROUPS = frozenset(framework.resource.group for framework in FRAMEWORKS if not framework.is_optional)
+_REQUIRED_GROUPS = frozenset(framework.resource.group for framework in FRAMEWORKS if not framework.is_crd_optional)
 """The API groups of the kinds that are required."""
 
-Answers = Mapping[Question, bool]
+Answers = Mapping[PermissionQuestion, bool]
 
 
-def of_user(namespace: str) -> Sequence[Question]:
-    return [Question(permission=each, verb=verb, namespace=namespace) for each in USER for verb in each.verbs]
+def user_questions(namespace: str) -> Sequence[PermissionQuestion]:
+    return [
+        PermissionQuestion(permission=each, verb=verb, namespace=namespace)
+        for each in USER_PERMISSIONS
+        for verb in each.verbs
+    ]
 
 
-def of_operator(home: str) -> Sequence[Question]:
+def operator_questions(home: str) -> Sequence[PermissionQuestion]:
     """Return the permissions of an operator that manages all namespaces."""
     return list(questions([], home))
 
@@ -62,11 +68,11 @@ def user_findings(answers: Answers) -> Iterator[Finding]:
     for permission, allowed, refused in _grouped(answers):
         kind = _resource_name(permission)
         if not refused:
-            yield Finding("ok", "you", f"may {listed(allowed)} {kind}")
+            yield Finding("ok", "you", f"may {joined(allowed)} {kind}")
             continue
-        may = f", only {listed(allowed)}" if allowed else ""
+        may = f", only {joined(allowed)}" if allowed else ""
         is_job = permission.group in _REQUIRED_GROUPS
-        text = f"may not {listed(refused)} {kind}{may}: needed by {listed(_commands(permission, refused))}"
+        text = f"may not {joined(refused)} {kind}{may}: needed by {joined(_commands(permission, refused))}"
         makes_impossible = is_job and set(refused) - {"delete", "patch"}
         yield Finding("error" if makes_impossible else "warning", "you", text, _BIND)
 
@@ -83,7 +89,7 @@ def operator_findings(answers: Answers) -> Iterator[Finding]:
     if not lacking:
         yield Finding("ok", "operator", f"you may run it: you have all {len(answers)} permissions")
     for permission, refused in lacking:
-        verbs = listed(list(dict.fromkeys(refused)))
+        verbs = joined(list(dict.fromkeys(refused)))
         text = f"you may not run it: no permission to {verbs} {_resource_name(permission)}, {permission.reason}"
         yield Finding("warning", "operator", text, "run it with its own service account (deploy/permissions.yaml)")
 

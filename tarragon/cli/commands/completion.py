@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from tarragon.cli.options.settings import Command
+from tarragon.cli.options.settings import TarragonCommand
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
-VARIABLE = "_TARRAGON_COMPLETE"
+COMPLETION_VARIABLE = "_TARRAGON_COMPLETE"
 
 _USAGE = {
     "bash": "source <(tarragon completion bash)    # once, or in ~/.bashrc",
@@ -18,7 +18,7 @@ _USAGE = {
 }
 
 
-@click.command("completion", cls=Command, epilog="\b\n" + "\n".join(_USAGE.values()))
+@click.command("completion", cls=TarragonCommand, epilog="\b\n" + "\n".join(_USAGE.values()))
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
@@ -26,4 +26,4 @@ def command(ctx: click.Context, shell: str) -> None:
     completion_class = get_completion_class(shell)
     if completion_class is None:
         raise click.UsageError(f"click does not support {shell}")
-    click.echo(completion_class(ctx.find_root().command, {}, "tarragon", VARIABLE).source())
+    click.echo(completion_class(ctx.find_root().command, {}, "tarragon", COMPLETION_VARIABLE).source())

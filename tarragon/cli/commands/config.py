@@ -8,13 +8,15 @@ from pathlib import Path
 
 import click
 
-from tarragon.cli.options.settings import Command
+from tarragon.cli.options.settings import TarragonCommand
 
 FORMS = ("table", "json", "yaml")
 
 
-class _Subcommand(Command):
-    """A subcommand of `config`. It ignores the configuration file, so that its own output does not depend on it."""
+class _Subcommand(TarragonCommand):
+    """A subcommand of `config_document`. It ignores the configuration file, so that its own output does not depend on
+    it.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return click.Command.parse_args(self, ctx, args)
@@ -41,16 +43,16 @@ def command() -> None:
 @click.pass_context
 def view(ctx: click.Context, *, with_origin: bool, everything: bool, form: str) -> None:
     """Show the settings from the environment and the file."""
-    from tarragon.cli.jobview.schema import config
-    from tarragon.cli.options.config_file import configuration
-    from tarragon.cli.options.config_keys import settings
-    from tarragon.cli.options.formats import TEXTS
+    from tarragon.cli.jobview.schema import config_document
+    from tarragon.cli.options.config_file import read_config
+    from tarragon.cli.options.config_keys import all_settings
+    from tarragon.cli.options.formats import FORMATTERS
     from tarragon.cli.output.words import table
 
-    found = configuration()
-    shown = [each for each in settings(ctx.find_root(), found, os.environ) if everything or not each.is_default]
-    if form in TEXTS:
-        click.echo(TEXTS[form](config(found.path, shown)))
+    found = read_config()
+    shown = [each for each in all_settings(ctx.find_root(), found, os.environ) if everything or not each.is_default]
+    if form in FORMATTERS:
+        click.echo(FORMATTERS[form](config_document(found.path, shown)))
         return
     if not shown:
         click.echo(f"No settings in {found.path} or the environment", err=True)
@@ -67,11 +69,11 @@ def view(ctx: click.Context, *, with_origin: bool, everything: bool, form: str) 
 @click.pass_context
 def set_key(ctx: click.Context, key: str, value: str) -> None:
     """Set KEY to VALUE in the file: tarragon config set run.timeout 2h."""
-    from tarragon.cli.options.config_file import configuration
-    from tarragon.cli.options.config_keys import checked
+    from tarragon.cli.options.config_file import read_config
+    from tarragon.cli.options.config_keys import validated_value
 
-    found = configuration()
-    parsed = checked(ctx.find_root(), found, key, value)
+    found = read_config()
+    parsed = validated_value(ctx.find_root(), found, key, value)
     _write(found.path, _nested({**found.values, key: parsed}))
     click.echo(f"{key} set in {found.path}", err=True)
 
@@ -80,11 +82,11 @@ def set_key(ctx: click.Context, key: str, value: str) -> None:
 @click.argument("key")
 def unset(key: str) -> None:
     """Remove KEY from the file."""
-    from tarragon.cli.options.config_file import configuration, unknown
+    from tarragon.cli.options.config_file import read_config, unknown_setting
 
-    found = configuration()
+    found = read_config()
     if key not in found.values:
-        raise unknown(found.path, key, list(found.values))
+        raise unknown_setting(found.path, key, list(found.values))
     _write(found.path, _nested({name: value for name, value in found.values.items() if name != key}))
     click.echo(f"{key} unset in {found.path}", err=True)
 
@@ -92,9 +94,9 @@ def unset(key: str) -> None:
 @command.command("path", cls=_Subcommand)
 def path() -> None:
     """Print the path of the file; TARRAGON_CONFIG overrides it."""
-    from tarragon.cli.options.config_file import location
+    from tarragon.cli.options.config_file import config_path
 
-    click.echo(location(os.environ))
+    click.echo(config_path(os.environ))
 
 
 def _text(value: object) -> str:
@@ -120,7 +122,7 @@ def _nested(values: Mapping[str, object]) -> Mapping[str, object]:
 def _write(path: Path, values: Mapping[str, object]) -> None:
     """Write the file atomically. Comments are lost: the old file is kept beside it, with a warning."""
     from tarragon.base.errors import TarragonError
-    from tarragon.cli.output.yaml_style import dumped
+    from tarragon.cli.output.yaml_style import yaml_dump
 
     before = path.read_text() if path.exists() else ""
     if any(line.lstrip().startswith("#") for line in before.splitlines()):
@@ -130,7 +132,7 @@ def _write(path: Path, values: Mapping[str, object]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.new")
-        new.write_text(dumped(values) + "\n" if values else "")
+        new.write_text(yaml_dump(values) + "\n" if values else "")
         new.replace(path)
     except OSError as error:
         raise TarragonError(f"can't write {path}", why=error.strerror or str(error)) from error

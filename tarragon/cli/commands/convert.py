@@ -8,19 +8,19 @@ import click
 
 from tarragon.base.errors import Problem
 from tarragon.base.escaping import escaped_line
-from tarragon.cli.manifest.file_command import one_file
-from tarragon.cli.manifest.loading import parse, refused
-from tarragon.cli.options.arguments import complete_generation, generation
-from tarragon.cli.options.formats import as_list, json_text, yaml_text
-from tarragon.cli.options.settings import Command
+from tarragon.cli.manifest.file_command import file_argument
+from tarragon.cli.manifest.loading import invalid_manifest, read_documents
+from tarragon.cli.options.arguments import api_generation, complete_generation
+from tarragon.cli.options.formats import json_text, list_object, yaml_text
+from tarragon.cli.options.settings import TarragonCommand
 from tarragon.cli.targets.completion import complete_file
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.meta import Json, JsonObject
-from tarragon.plan.input.conversion import Conversion, converted
-from tarragon.plan.input.manifest import Document, Documents
+from tarragon.plan.input.conversion import Conversion, convert_manifest
+from tarragon.plan.input.manifest import ManifestFile, ManifestObject
 
 
-@click.command("convert", cls=Command)
+@click.command("convert", cls=TarragonCommand)
 @click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
 @click.option("-f", "--file", "option", metavar="FILE", shell_complete=complete_file, help="same as FILE")
 @click.option(
@@ -28,7 +28,7 @@ from tarragon.plan.input.manifest import Document, Documents
     "target",
     metavar="GROUP/VERSION",
     required=True,
-    type=generation,
+    type=api_generation,
     shell_complete=complete_generation,
     help="the API generation to convert to: kubeflow.org/v1",
 )
@@ -48,33 +48,37 @@ def command(*, file: str | None, option: str | None, target: str, form: str) -> 
                    the group may be omitted, except for v1beta1, which two groups have
     Exit codes:    0 converted, 2 invalid FILE
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
-    name = one_file(file, option)
-    documents = parse(name)
-    conversions = [(job, converted(job.framework or FRAMEWORKS[0], job.manifest, target)) for job in documents.jobs]
-    problems = [job.placed(problem) for job, conversion in conversions for problem in conversion.problems]
+    name = file_argument(file, option)
+    documents = read_documents(name)
+    conversions = [
+        (job, convert_manifest(job.framework or FRAMEWORKS[0], job.manifest, target)) for job in documents.jobs
+    ]
+    problems = [job.with_line(problem) for job, conversion in conversions for problem in conversion.problems]
     if not conversions:
         problems = [Problem("", "the manifest has no job", "add one")]
     if problems:
-        raise refused(name, problems)
+        raise invalid_manifest(name, problems)
     for job, conversion in conversions:
         _report(job, conversion, target)
     _print(_objects(documents, {id(job): conversion.manifest for job, conversion in conversions}), form)
 
 
-def _report(job: Document, conversion: Conversion, target: str) -> None:
+def _report(job: ManifestObject, conversion: Conversion, target: str) -> None:
     click.echo(escaped_line(f"{job.name}: {conversion.source} to {target}"), err=True)
     for word, problems in (("warning", conversion.warnings), ("lost", conversion.losses)):
         for problem in problems:
-            click.echo(escaped_line(f"{word}: {job.placed(problem)}"), err=True)
+            click.echo(escaped_line(f"{word}: {job.with_line(problem)}"), err=True)
 
 
-def _objects(documents: Documents, converted_jobs: Mapping[int, JsonObject]) -> Sequence[JsonObject]:
+def _objects(documents: ManifestFile, converted_jobs: Mapping[int, JsonObject]) -> Sequence[JsonObject]:
     """Return all objects in the order of the file, with the converted jobs; a List remains a List."""
-    in_order = sorted((*documents.jobs, *documents.others), key=lambda document: document.source.line_of(document.root))
+    in_order = sorted(
+        (*documents.jobs, *documents.companions), key=lambda document: document.source.line_of(document.path)
+    )
     objects: dict[int, dict[str, Json]] = {}
     for document in in_order:
         body = dict(converted_jobs.get(id(document), document.manifest))
-        if document.root:
+        if document.path:
             parent: Json = objects.get(id(document.source), document.source.value)
             body = {**parent, "items": [body if item is document.manifest else item for item in parent["items"]]}
         objects[id(document.source)] = body
@@ -85,4 +89,4 @@ def _print(objects: Sequence[JsonObject], form: str) -> None:
     if form == "yaml":
         click.echo("\n---\n".join(map(yaml_text, objects)))
     else:
-        click.echo(json_text(objects[0] if len(objects) == 1 else as_list(objects)))
+        click.echo(json_text(objects[0] if len(objects) == 1 else list_object(objects)))

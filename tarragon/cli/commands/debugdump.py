@@ -13,20 +13,20 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.commands.check import found
-from tarragon.cli.debugdump.gathering import TAIL, Dump, gather
+from tarragon.cli.commands.check import collect_findings
+from tarragon.cli.debugdump.gathering import LOG_TAIL_LINES, DebugDump, collect
 from tarragon.cli.debugdump.redaction import Redactor
-from tarragon.cli.jobview.jobs import Known, all_jobs, find
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.options.settings import Command, Settings, home
-from tarragon.cli.output.finding import told
-from tarragon.cli.output.style import plain
+from tarragon.cli.jobview.jobs import ClusterJob, find_job, list_jobs
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home
+from tarragon.cli.output.finding import finding_lines
+from tarragon.cli.output.style import uncolored
 from tarragon.cli.targets.completion import complete_job
-from tarragon.cli.targets.resolving import target
-from tarragon.client.port import Selection
+from tarragon.cli.targets.resolving import resolve_target
+from tarragon.client.port import Selector
 
 
-@click.command("debug-dump", cls=Command)
+@click.command("debug-dump", cls=TarragonCommand)
 @click.argument("name", metavar="[JOB]", required=False, shell_complete=complete_job)
 @click.option(
     "--output",
@@ -36,16 +36,16 @@ from tarragon.client.port import Selection
     help="the archive to write; by default tarragon-debug-TIME.tar.gz",
 )
 @click.pass_obj
-def command(settings: Settings, *, name: str | None, output: Path | None) -> None:
+def command(settings: GlobalOptions, *, name: str | None, output: Path | None) -> None:
     """Write an archive for a bug report, with secrets redacted, and print its name.
 
     It contains JOB, or all jobs in the namespace: the objects, pods, Services, events, the last lines of the logs,
     the operator's log, versions, and the output of `check`. Its README.txt lists what is missing and what was redacted.
     """
     clock = SystemClock()
-    where = target(settings)
-    findings = [line for finding in found(settings) for line in told(finding, plain)]
-    dump = Dump(Redactor(_credentials(settings)))
+    where = resolve_target(settings)
+    findings = [line for finding in collect_findings(settings) for line in finding_lines(finding, uncolored)]
+    dump = DebugDump(Redactor(_credentials(settings)))
     dump.texts["check.txt"] = "\n".join([*findings, ""])
     asyncio.run(_gather(where, name, dump))
     _add_local_files(settings, dump)
@@ -54,42 +54,42 @@ def command(settings: Settings, *, name: str | None, output: Path | None) -> Non
     _write(path, files)
     for file in files:
         click.echo(f"  {file}", err=True)
-    for missing in dump.missing:
-        click.echo(f"not included: {dump.redactor.text(missing)}", err=True)
+    for missing in dump.not_included:
+        click.echo(f"not included: {dump.redactor.redact_text(missing)}", err=True)
     click.echo("Known secrets are redacted. Review the archive before you send it.", err=True)
     click.echo(str(path))
 
 
-async def _gather(where: Target, name: str | None, dump: Dump) -> None:
-    async with where.looking() as looker:
+async def _gather(where: ClusterTarget, name: str | None, dump: DebugDump) -> None:
+    async with where.reading() as looker:
         if name is not None:
-            jobs: Sequence[Known] = [await find(looker, name, where.namespace)]
+            jobs: Sequence[ClusterJob] = [await find_job(looker, name, where.namespace)]
         else:
-            jobs = await all_jobs(looker, Selection(namespace=where.namespace))
-        await gather(where, looker, jobs, dump)
+            jobs = await list_jobs(looker, Selector(namespace=where.namespace))
+        await collect(where, looker, jobs, dump)
 
 
-def _credentials(settings: Settings) -> Sequence[str]:
+def _credentials(settings: GlobalOptions) -> Sequence[str]:
     """Return the credentials that this command uses for the cluster."""
     if settings.is_local:
-        folder = home()
+        folder = embedded_home()
         return [path.read_text().strip() for path in (folder.token, folder.account_key) if path.exists()]
-    from tarragon.cli.targets.foreign import foreign
+    from tarragon.cli.targets.foreign import kubeconfig_target
 
-    server = foreign(settings, os.environ).access.server
+    server = kubeconfig_target(settings, os.environ).access.rest_config
     return [value for value in (server.token, server.client_key.decode(errors="replace"), server.proxy_url) if value]
 
 
-def _add_local_files(settings: Settings, dump: Dump) -> None:
+def _add_local_files(settings: GlobalOptions, dump: DebugDump) -> None:
     """Add files of this machine: the configuration file, and the log of the embedded cluster."""
-    from tarragon.cli.options.config_file import location
+    from tarragon.cli.options.config_file import config_path
 
-    files = [(location(os.environ), "config.yaml")]
+    files = [(config_path(os.environ), "config.yaml")]
     if settings.is_local:
-        files.append((home().folder / "daemon.log", "operator/daemon.log"))
+        files.append((embedded_home().folder / "daemon.log", "operator/daemon.log"))
     for path, name in files:
         if path.exists():
-            lines = path.read_text(errors="replace").splitlines()[-TAIL:]
+            lines = path.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
             dump.texts[name] = "\n".join([*lines, ""])
 
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import click
 
-from tarragon.cli.jobs.selection import choice, choice_options
-from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.jobs.selection import job_selection, job_selection_options
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 
 
-@click.command("delete", cls=Command)
-@choice_options
+@click.command("delete", cls=TarragonCommand)
+@job_selection_options
 @click.pass_obj
-def command(settings: Settings, *, names: Sequence[str], labels: str, everything: bool) -> int:
+def command(settings: GlobalOptions, *, names: Sequence[str], labels: str, everything: bool) -> int:
     """Delete jobs and their pods. ConfigMaps, Secrets and volume claims are kept; so are logs on the local cluster.
 
     \b
@@ -22,6 +22,6 @@ def command(settings: Settings, *, names: Sequence[str], labels: str, everything
     import asyncio
 
     from tarragon.base.clock import SystemClock
-    from tarragon.cli.jobs.deletion import delete_chosen
+    from tarragon.cli.jobs.deletion import delete_jobs
 
-    return asyncio.run(delete_chosen(settings, choice(names, labels, everything=everything), SystemClock()))
+    return asyncio.run(delete_jobs(settings, job_selection(names, labels, everything=everything), SystemClock()))

@@ -8,22 +8,22 @@ from collections.abc import Sequence
 import click
 
 from tarragon.base.errors import TarragonError
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.manifest.comparison import Compared, companion, job
-from tarragon.cli.manifest.file_command import one_file
-from tarragon.cli.manifest.loading import Changes, Loaded, load
-from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.manifest.comparison import ObjectDiff, compare_job, compare_object
+from tarragon.cli.manifest.file_command import file_argument
+from tarragon.cli.manifest.loading import LoadedJob, Overrides, load
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 from tarragon.cli.output.style import Paint, painter
 from tarragon.cli.targets.completion import complete_file
-from tarragon.cli.targets.resolving import target
+from tarragon.cli.targets.resolving import resolve_target
 
 DIFFERS = 1
-UNKNOWN = 2
+CANNOT_COMPARE = 2
 
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-@click.command("diff", cls=Command)
+@click.command("diff", cls=TarragonCommand)
 @click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
 @click.option("-f", "--file", "option", metavar="FILE", shell_complete=complete_file, help="same as FILE")
 @click.pass_context
@@ -36,27 +36,27 @@ def command(ctx: click.Context, *, file: str | None, option: str | None) -> None
     \b
     Exit codes: 0 no differences, 1 differences, 2 invalid FILE, or the cluster could not be reached
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
-    name = one_file(file, option)
+    name = file_argument(file, option)
     try:
-        found = _found(ctx.ensure_object(Settings), name)
+        found = _found(ctx.ensure_object(GlobalOptions), name)
     except TarragonError as error:
         # Exit code 1 is reserved for differences.
-        error.exit_code = UNKNOWN
+        error.exit_code = CANNOT_COMPARE
         raise
-    _show(found, name, painter(colors=ctx.ensure_object(Settings).terminal().colors_out))
+    _show(found, name, painter(colors=ctx.ensure_object(GlobalOptions).terminal().colors_out))
     if any(each.differs for each in found):
         ctx.exit(DIFFERS)
 
 
-def _found(settings: Settings, name: str) -> Sequence[Compared]:
-    where = target(settings)
-    loaded = load(where, settings, name, Changes())
+def _found(settings: GlobalOptions, name: str) -> Sequence[ObjectDiff]:
+    where = resolve_target(settings)
+    loaded = load(where, settings, name, Overrides())
     for text in loaded.notes:
         click.echo(text, err=True)
     return asyncio.run(_compared(where, loaded))
 
 
-def _show(found: Sequence[Compared], name: str, paint: Paint) -> None:
+def _show(found: Sequence[ObjectDiff], name: str, paint: Paint) -> None:
     for each in found:
         for note in each.notes:
             click.echo(note, err=True)
@@ -64,10 +64,10 @@ def _show(found: Sequence[Compared], name: str, paint: Paint) -> None:
             click.echo(_colored(line, paint), color=True)
 
 
-async def _compared(where: Target, loaded: Loaded) -> Sequence[Compared]:
-    async with where.looking() as looker:
-        others = [await companion(looker, resource, body) for resource, body in loaded.others]
-        return [*others, await job(looker, loaded)]
+async def _compared(where: ClusterTarget, loaded: LoadedJob) -> Sequence[ObjectDiff]:
+    async with where.reading() as looker:
+        others = [await compare_object(looker, resource, body) for resource, body in loaded.companions]
+        return [*others, await compare_job(looker, loaded)]
 
 
 def _colored(line: str, paint: Paint) -> str:

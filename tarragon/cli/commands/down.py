@@ -10,31 +10,31 @@ import click
 
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.jobview.jobs import all_jobs
-from tarragon.cli.options.settings import Command, Settings, home
-from tarragon.cli.output.words import count, listed
+from tarragon.cli.jobview.jobs import list_jobs
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home
+from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.resolving import require_local
-from tarragon.client.port import EVERYTHING
+from tarragon.client.port import ALL_OBJECTS
 from tarragon.localcluster.home.home import Home
 
 
-@click.command("down", cls=Command)
+@click.command("down", cls=TarragonCommand)
 @click.pass_obj
-def command(settings: Settings) -> None:
+def command(settings: GlobalOptions) -> None:
     """Stop the local cluster and its pods. Jobs, logs and volumes are kept for the next start."""
     require_local(settings, "down")
-    asyncio.run(_down(home(), SystemClock()))
+    asyncio.run(_down(embedded_home(), SystemClock()))
 
 
 async def _down(home_folder: Home, clock: Clock) -> None:
-    from tarragon.localcluster.daemon.daemon import END_PODS, stop
-    from tarragon.localcluster.daemon.nodes import end_leftovers
+    from tarragon.localcluster.daemon.daemon import STOP_PODS_SIGNAL, stop
+    from tarragon.localcluster.daemon.nodes import stop_leftover_pods
 
     containers = _running_containers(home_folder)
-    ended = await stop(home_folder, clock, END_PODS)
+    ended = await stop(home_folder, clock, STOP_PODS_SIGNAL)
     if home_folder.folder.is_dir():
         # A server that had to be killed leaves containers behind.
-        await end_leftovers(home_folder, clock)
+        await stop_leftover_pods(home_folder, clock)
     stopped = [f"process {ended.pid}"] if ended is not None else []
     stopped += [count(containers, "container")] if containers else []
     if not stopped:
@@ -43,7 +43,7 @@ async def _down(home_folder: Home, clock: Clock) -> None:
     click.echo(f"Stopped the local cluster in {home_folder.folder}: {' and '.join(stopped)}.", err=True)
     unfinished = await _unfinished(home_folder)
     if unfinished:
-        click.echo(f"Unfinished jobs, restarted at the next start: {listed(unfinished)}.", err=True)
+        click.echo(f"Unfinished jobs, restarted at the next start: {joined(unfinished)}.", err=True)
 
 
 def _running_containers(home_folder: Home) -> int:
@@ -56,12 +56,12 @@ def _running_containers(home_folder: Home) -> int:
 
 
 async def _unfinished(home_folder: Home) -> Sequence[str]:
-    from tarragon.localcluster.registry.client import OnDisk
+    from tarragon.localcluster.registry.client import OfflineCluster
 
     with suppress(TarragonError):
-        stored = OnDisk.open(home_folder.store)
+        stored = OfflineCluster.open(home_folder.store_path)
         try:
-            jobs = await all_jobs(stored, EVERYTHING)
+            jobs = await list_jobs(stored, ALL_OBJECTS)
         finally:
             stored.close()
         return [job.name for job in jobs if not job.status.phase.is_final]

@@ -7,13 +7,13 @@ import asyncio
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.options.settings import Command, Settings, home
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home
 from tarragon.cli.targets.resolving import require_local
 
 
-@click.command("kubeconfig", cls=Command)
+@click.command("kubeconfig", cls=TarragonCommand)
 @click.pass_obj
-def command(settings: Settings) -> None:
+def command(settings: GlobalOptions) -> None:
     """Print the path of the local cluster's kubeconfig, and start the cluster if it is not running.
 
     \b
@@ -22,5 +22,5 @@ def command(settings: Settings) -> None:
     from tarragon.localcluster.daemon.daemon import ensure_running
 
     require_local(settings, "kubeconfig")
-    asyncio.run(ensure_running(home(), SystemClock()))
-    click.echo(home().kubeconfig)
+    asyncio.run(ensure_running(embedded_home(), SystemClock()))
+    click.echo(embedded_home().kubeconfig)

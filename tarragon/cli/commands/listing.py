@@ -9,21 +9,21 @@ from collections.abc import Mapping, Sequence
 import click
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.cli.jobs.listing import ORDERS, Wanted, in_order
-from tarragon.cli.jobview.jobs import Known, all_jobs, whole_jobs
-from tarragon.cli.jobview.queueing import JobKey, positions, waits
-from tarragon.cli.jobview.rows import fitting
-from tarragon.cli.jobview.target import Looker
-from tarragon.cli.options.formats import FORMS, TEXTS, as_list, show, unmanaged
-from tarragon.cli.options.settings import Command, Settings
-from tarragon.cli.output.terminal import Sink, sink, size
-from tarragon.cli.targets.resolving import target
+from tarragon.cli.jobs.listing import SORT_KEYS, JobTable, sort_jobs
+from tarragon.cli.jobview.jobs import ClusterJob, list_jobs, list_raw_jobs
+from tarragon.cli.jobview.queueing import JobKey, is_queued, queue_positions
+from tarragon.cli.jobview.rows import fit_width
+from tarragon.cli.jobview.target import ClusterReader
+from tarragon.cli.options.formats import FORMATTERS, OUTPUT_FORMATS, list_object, print_table, without_managed_fields
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
+from tarragon.cli.output.terminal import Sink, sink_of, size
+from tarragon.cli.targets.resolving import resolve_target
 from tarragon.client.errors import ApiError
-from tarragon.client.port import Selection
-from tarragon.kube.selectors import label_selector
+from tarragon.client.port import Selector
+from tarragon.kube.selectors import parse_label_selector
 
 
-@click.command("list", cls=Command)
+@click.command("list", cls=TarragonCommand)
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="list jobs in all namespaces")
 @click.option(
     "-l",
@@ -40,16 +40,18 @@ from tarragon.kube.selectors import label_selector
     metavar="FIELDS",
     help="only jobs with these fields: metadata.name!=digits",
 )
-@click.option("--sort-by", "order", type=click.Choice(list(ORDERS)), default="name", help="sort order; name by default")
+@click.option(
+    "--sort-by", "order", type=click.Choice(list(SORT_KEYS)), default="name", help="sort order; name by default"
+)
 @click.option("--no-headers", is_flag=True, help="omit the header")
 @click.option("-w", "--watch", "watches", is_flag=True, help="after listing, watch for changes")
 @click.option(
-    "-o", "--output", "form", type=click.Choice(FORMS), default="table", help="output format; table by default"
+    "-o", "--output", "form", type=click.Choice(OUTPUT_FORMATS), default="table", help="output format; table by default"
 )
 @click.option("--show-managed-fields", "shows_managed", is_flag=True, help="keep managedFields in YAML and JSON output")
 @click.pass_obj
 def command(
-    settings: Settings,
+    settings: GlobalOptions,
     *,
     everywhere: bool,
     labels: str,
@@ -62,14 +64,14 @@ def command(
 ) -> None:
     """List jobs with their state, and why a job waits or failed."""
     try:
-        label_selector(labels)
+        parse_label_selector(labels)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--selector") from error
     if watches and form not in {"table", "wide"}:
         raise click.UsageError(f"--watch prints a table, not {form}")
-    where = target(settings)
-    selection = Selection(namespace="" if everywhere else where.namespace, labels=labels, fields=fields)
-    wanted = Wanted(
+    where = resolve_target(settings)
+    selection = Selector(namespace="" if everywhere else where.namespace, label_selector=labels, field_selector=fields)
+    wanted = JobTable(
         settings=settings,
         where=where,
         selection=selection,
@@ -79,23 +81,23 @@ def command(
         shows_managed=shows_managed,
     )
     if watches:
-        from tarragon.cli.jobs.watching import watch
+        from tarragon.cli.jobs.watching import watch_jobs
 
-        asyncio.run(watch(wanted, SystemClock()))
+        asyncio.run(watch_jobs(wanted, SystemClock()))
     else:
         asyncio.run(_list(wanted, SystemClock()))
 
 
-async def _list(wanted: Wanted, clock: Clock) -> None:
-    async with wanted.where.looking() as looker:
-        if wanted.form in TEXTS:
-            found = await whole_jobs(looker, wanted.selection)
-            items = found if wanted.shows_managed else [unmanaged(job) for job in found]
-            click.echo(TEXTS[wanted.form](as_list(items)))
+async def _list(wanted: JobTable, clock: Clock) -> None:
+    async with wanted.where.reading() as looker:
+        if wanted.form in FORMATTERS:
+            found = await list_raw_jobs(looker, wanted.selection)
+            items = found if wanted.shows_managed else [without_managed_fields(job) for job in found]
+            click.echo(FORMATTERS[wanted.form](list_object(items)))
             return
-        jobs = await all_jobs(looker, wanted.selection)
+        jobs = await list_jobs(looker, wanted.selection)
         queue = await _queue(looker, jobs, wanted.selection)
-    jobs = in_order(jobs, wanted.order, queue)
+    jobs = sort_jobs(jobs, wanted.order, queue)
     if wanted.form == "name":
         for job in jobs:
             click.echo(job.name)
@@ -106,23 +108,23 @@ async def _list(wanted: Wanted, clock: Clock) -> None:
         click.echo(f"No jobs{where}", err=True)
 
 
-async def _queue(looker: Looker, jobs: Sequence[Known], selection: Selection) -> Mapping[JobKey, int]:
+async def _queue(looker: ClusterReader, jobs: Sequence[ClusterJob], selection: Selector) -> Mapping[JobKey, int]:
     """Return the queue position of each waiting job.
 
     The queue spans all namespaces; a user who may not list them all gets the positions within the listed namespace.
     """
-    if not any(map(waits, jobs)):
+    if not any(map(is_queued, jobs)):
         return {}
-    if selection == Selection():
-        return positions(jobs)
+    if selection == Selector():
+        return queue_positions(jobs)
     try:
-        return positions(await all_jobs(looker, Selection()))
+        return queue_positions(await list_jobs(looker, Selector()))
     except ApiError:
-        return positions(jobs) if selection == Selection(namespace=selection.namespace) else {}
+        return queue_positions(jobs) if selection == Selector(namespace=selection.namespace) else {}
 
 
-def _show(rows: Sequence[Sequence[str]], wanted: Wanted) -> None:
+def _show(rows: Sequence[Sequence[str]], wanted: JobTable) -> None:
     """Print the table; a narrow terminal omits columns without information, a file gets all of them."""
-    if sink(sys.stdout) is Sink.TERMINAL:
-        rows = fitting(rows, size(sys.stdout).columns)
-    show(rows, wanted.settings, shown=None if wanted.has_header else len(rows) - 1)
+    if sink_of(sys.stdout) is Sink.TERMINAL:
+        rows = fit_width(rows, size(sys.stdout).columns)
+    print_table(rows, wanted.settings, shown=None if wanted.has_header else len(rows) - 1)

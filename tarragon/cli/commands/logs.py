@@ -7,19 +7,19 @@ import re
 
 import click
 
-from tarragon.cli.options.arguments import duration, instant
-from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.options.arguments import duration, timestamp
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 from tarragon.cli.targets.completion import complete_job, complete_replica, complete_type
 
 
-def pattern(text: str) -> re.Pattern[str]:
+def regular_expression(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
         raise click.BadParameter(f"{text!r} is not a valid regular expression: {error}") from error
 
 
-@click.command("logs", cls=Command)
+@click.command("logs", cls=TarragonCommand)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
 @click.option(
     "--replica",
@@ -45,8 +45,8 @@ def pattern(text: str) -> re.Pattern[str]:
     help="only the last N lines of each replica; with --grep, the last N matching lines",
 )
 @click.option("--since", type=duration, metavar="DURATION", help="only lines newer than this: 30s, 5m, 2h")
-@click.option("--since-time", type=instant, metavar="TIME", help="only lines after this time: 2026-11-21T12:00:00Z")
-@click.option("--grep", type=pattern, metavar="REGEX", help="only lines that match REGEX")
+@click.option("--since-time", type=timestamp, metavar="TIME", help="only lines after this time: 2026-11-21T12:00:00Z")
+@click.option("--grep", type=regular_expression, metavar="REGEX", help="only lines that match REGEX")
 @click.option("-f", "--follow", "follows", is_flag=True, help="stream the logs until the job ends")
 @click.option("-p", "--previous", is_flag=True, help="the logs from before each replica's last restart")
 @click.option(
@@ -60,7 +60,7 @@ def pattern(text: str) -> re.Pattern[str]:
 @click.option("--prefix/--no-prefix", default=True, help="prefix each line with the replica's name, or not")
 @click.pass_obj
 def command(
-    settings: Settings,
+    settings: GlobalOptions,
     *,
     name: str,
     replicas: tuple[str, ...],
@@ -86,20 +86,20 @@ def command(
     import asyncio
 
     from tarragon.base.clock import SystemClock
-    from tarragon.cli.targets.log_filter import Filter
-    from tarragon.cli.targets.log_reading import logs
+    from tarragon.cli.targets.log_filter import LogQuery
+    from tarragon.cli.targets.log_reading import print_logs
 
     clock = SystemClock()
-    wanted = Filter(
+    wanted = LogQuery(
         replicas=frozenset(map(str.lower, replicas)),
         types=frozenset(map(str.lower, types)),
         container=container,
         tail=tail,
         since=since_time if since is None else clock.now() - dt.timedelta(seconds=since),
         previous=previous,
-        life=life,
+        job_number=life,
         timestamps=timestamps,
         prefix=prefix,
         grep=grep,
     )
-    asyncio.run(logs(settings, name, wanted, clock if follows else None))
+    asyncio.run(print_logs(settings, name, wanted, clock if follows else None))

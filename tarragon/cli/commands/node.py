@@ -20,17 +20,17 @@ from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.base.resources import CPU, MEMORY
 from tarragon.cli.operator import surroundings
-from tarragon.cli.options.arguments import assignment, folder
+from tarragon.cli.options.arguments import assignment, folder_mapping
 from tarragon.cli.options.durations import seconds
-from tarragon.cli.options.gathering import gathered
-from tarragon.cli.options.settings import Command, Settings, home
-from tarragon.cli.targets.cluster_options import Named, access, cluster_options
-from tarragon.cli.targets.embedded_nodes import WantedNode, amount, settings_of
+from tarragon.cli.options.gathering import option_group
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home
+from tarragon.cli.targets.cluster_options import ClusterFlags, access, cluster_options
+from tarragon.cli.targets.embedded_nodes import NodeFlag, node_settings, parse_amount
 
 if TYPE_CHECKING:
-    from tarragon.client.http.connection import Access
+    from tarragon.client.http.connection import ClusterConfig
     from tarragon.localcluster.kubelet.node.node import NodeSettings
-    from tarragon.localcluster.kubelet.remote.remote import Place
+    from tarragon.localcluster.kubelet.remote.remote import NodeEndpoint
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -64,7 +64,7 @@ def ip_address(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class NodeOptions:
     """The options that describe the node, as given on the command line."""
 
     name: str | None
@@ -77,20 +77,20 @@ class Machine:
     volumes: Sequence[tuple[str, Path]]
     place: Path | None
 
-    def named(self) -> str:
+    def validated_name(self) -> str:
         """Return the node's name. Raises BadParameter."""
         return _valid_name(self.name or socket.gethostname().lower())
 
-    def amounts(self) -> dict[str, int]:
+    def capacity(self) -> dict[str, int]:
         """Return the capacity given on the command line, in thousandths. Raises BadParameter."""
         given = {CPU: self.cpu, MEMORY: self.memory, **dict(self.resources)}
-        return {resource: amount(resource, value) for resource, value in given.items() if value}
+        return {resource: parse_amount(resource, value) for resource, value in given.items() if value}
 
-    def settings(self, where: Access) -> NodeSettings:
-        from tarragon.localcluster.kubelet.node.node import this_machine
+    def node_settings(self, where: ClusterConfig) -> NodeSettings:
+        from tarragon.localcluster.kubelet.node.node import machine_capacity
 
-        name = self.named()
-        wanted = settings_of([WantedNode(name, this_machine() | self.amounts())], home())[0]
+        name = self.validated_name()
+        wanted = node_settings([NodeFlag(name, machine_capacity() | self.capacity())], embedded_home())[0]
         return replace(
             wanted,
             folder=(self.place or _folder(where, name)).absolute(),
@@ -102,21 +102,21 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class LogServerOptions:
     """The options of the node's log server, as given on the command line."""
 
     address: str | None
     port: int
     authority: Path | None
 
-    def towards(self, where: Access) -> Place:
-        from tarragon.localcluster.kubelet.remote.remote import Place
+    def server_address(self, where: ClusterConfig) -> NodeEndpoint:
+        from tarragon.localcluster.kubelet.remote.remote import NodeEndpoint
 
         authority = self.authority.read_bytes() if self.authority else b""
-        return Place(address=self.address or _address(where), port=self.port, client_authority=authority)
+        return NodeEndpoint(address=self.address or _address(where), port=self.port, client_authority=authority)
 
 
-@click.command("node", cls=Command)
+@click.command("node", cls=TarragonCommand)
 @cluster_options
 @click.option("--name", metavar="NAME", help="name of the node; this machine's hostname by default")
 @click.option("--cpu", metavar="AMOUNT", help="CPU capacity; by default what this process may use")
@@ -142,7 +142,7 @@ class Door:
     "--env",
     "environments",
     metavar="IMAGE=FOLDER",
-    type=folder,
+    type=folder_mapping,
     multiple=True,
     help="Python environment that replaces an image; by default the one that runs tarragon",
 )
@@ -150,7 +150,7 @@ class Door:
     "--volume",
     "volumes",
     metavar="NAME=FOLDER",
-    type=folder,
+    type=folder_mapping,
     multiple=True,
     help="folder that replaces a volume or a claim",
 )
@@ -191,14 +191,14 @@ class Door:
     "--hollow-seconds", metavar="S", type=seconds, help="run time of pods on simulated nodes; unlimited by default"
 )
 @click.pass_obj
-@gathered("machine", Machine)
-@gathered("door", Door)
+@option_group("machine", NodeOptions)
+@option_group("door", LogServerOptions)
 def command(
-    settings: Settings,
+    settings: GlobalOptions,
     *,
-    cluster: Named,
-    machine: Machine,
-    door: Door,
+    cluster: ClusterFlags,
+    machine: NodeOptions,
+    door: LogServerOptions,
     hollow: int | None,
     hollow_seconds: float | None,
 ) -> None:
@@ -208,13 +208,13 @@ def command(
     once the node is registered. All replicas of a job must run on one machine: their addresses are local. Pods are
     not isolated: anyone who can create pods in the cluster can run programs as your user on this machine.
     """
-    surroundings.log(settings)
+    surroundings.configure_logging(settings)
     where = access(settings, cluster)
     if hollow is None:
-        asyncio.run(_serve(where, machine.settings(where), door.towards(where)))
+        asyncio.run(_serve(where, machine.node_settings(where), door.server_address(where)))
     else:
-        names = [f"{machine.named()}-{index}" for index in range(hollow)]
-        asyncio.run(_serve_hollow(where, names, machine.amounts(), hollow_seconds))
+        names = [f"{machine.validated_name()}-{index}" for index in range(hollow)]
+        asyncio.run(_serve_hollow(where, names, machine.capacity(), hollow_seconds))
 
 
 def _valid_name(name: str) -> str:
@@ -225,34 +225,36 @@ def _valid_name(name: str) -> str:
     return name
 
 
-def _address(access: Access) -> str:
+def _address(access: ClusterConfig) -> str:
     from yarl import URL
 
-    from tarragon.localcluster.kubelet.remote.server import way_to
+    from tarragon.localcluster.kubelet.remote.server import source_address
 
-    url = URL(access.server.url)
-    return way_to(url.host or "localhost", url.port or 443)
+    url = URL(access.rest_config.url)
+    return source_address(url.host or "localhost", url.port or 443)
 
 
-def _folder(access: Access, name: str) -> Path:
+def _folder(access: ClusterConfig, name: str) -> Path:
     """Return the node's default folder. Nodes of one cluster share ports and claims; clusters share nothing."""
     from yarl import URL
 
-    url = URL(access.server.url)
-    return home().folder / "clusters" / f"{url.host}-{url.port}" / name
+    url = URL(access.rest_config.url)
+    return embedded_home().folder / "clusters" / f"{url.host}-{url.port}" / name
 
 
-async def _serve(access: Access, node: NodeSettings, place: Place) -> None:
-    from tarragon.client.http.client import Http
+async def _serve(access: ClusterConfig, node: NodeSettings, place: NodeEndpoint) -> None:
+    from tarragon.client.http.client import HttpClient
     from tarragon.client.http.user_agent import user_agent
     from tarragon.localcluster.kubelet.remote.remote import RemoteNode
 
     def ready(port: int) -> None:
         logs = f"  logs {place.address}:{port}" if port else ""
-        click.echo(f"ready  node {node.name}  {access.server.url}{logs}")
+        click.echo(f"ready  node {node.name}  {access.rest_config.url}{logs}")
         sys.stdout.flush()
 
-    async with Http(replace(access.server, user_agent=user_agent("node", node.name)), random.Random()) as cluster:
+    async with HttpClient(
+        replace(access.rest_config, user_agent=user_agent("node", node.name)), random.Random()
+    ) as cluster:
         remote = RemoteNode(cluster, node, place, SystemClock())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, remote.stop)
@@ -277,25 +279,25 @@ def _user_error(group: BaseExceptionGroup) -> TarragonError | None:
 
 
 async def _serve_hollow(
-    access: Access, names: Sequence[str], amounts: Mapping[str, int], seconds: float | None
+    access: ClusterConfig, names: Sequence[str], amounts: Mapping[str, int], seconds: float | None
 ) -> None:
-    from tarragon.client.http.client import Http
+    from tarragon.client.http.client import HttpClient
     from tarragon.client.http.user_agent import user_agent
-    from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
+    from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
 
     settings = HollowSettings(names=names, seconds=seconds)
     if amounts:
         settings = replace(settings, capacity={**settings.capacity, **amounts})
-    server = replace(access.server, user_agent=user_agent("hollow-nodes", names[0]))
-    async with Http(server, random.Random()) as cluster:
-        hollow = Hollow(cluster, settings, SystemClock())
+    server = replace(access.rest_config, user_agent=user_agent("hollow-nodes", names[0]))
+    async with HttpClient(server, random.Random()) as cluster:
+        hollow = HollowKubelet(cluster, settings, SystemClock())
         work = asyncio.create_task(hollow.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, work.cancel)
         registered = asyncio.create_task(hollow.registered())
         await asyncio.wait({work, registered}, return_when=asyncio.FIRST_COMPLETED)
         if registered.done():
-            click.echo(f"ready  {len(names)} hollow nodes  {access.server.url}")
+            click.echo(f"ready  {len(names)} hollow nodes  {access.rest_config.url}")
             sys.stdout.flush()
         registered.cancel()
         await asyncio.wait({work})

@@ -13,23 +13,23 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli.operator import surroundings
-from tarragon.cli.operator.leader_election import Election, election_options
+from tarragon.cli.operator.leader_election import LeaderElectionOptions, leader_election_options
 from tarragon.cli.operator.pod_groups import pod_groups_option
-from tarragon.cli.operator.scheduling_options import Ordering, ordering_options
+from tarragon.cli.operator.scheduling_options import SchedulingOptions, scheduling_options
 from tarragon.cli.options.durations import seconds_option
-from tarragon.cli.options.gathering import gathered
-from tarragon.cli.options.settings import Command, Settings, is_namespace, logs_option
-from tarragon.cli.targets.cluster_options import Named, access, cluster_options
+from tarragon.cli.options.gathering import option_group
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, is_namespace, logs_option
+from tarragon.cli.targets.cluster_options import ClusterFlags, access, cluster_options
 
 if TYPE_CHECKING:
-    from tarragon.plan.objects.settings import Settings as PlanSettings
+    from tarragon.plan.objects.settings import OperatorSettings as PlanSettings
 
-LOST = 1
+LEASE_LOST = 1
 """The exit code of an operator that lost its lease; a Deployment restarts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Duties:
+class ManagementOptions:
     """The options about which jobs the operator manages, and how, as given on the command line."""
 
     namespaces: tuple[str, ...]
@@ -43,28 +43,28 @@ class Duties:
     config_file: Path | None
     adopt: bool
 
-    def plan(self, namespaces: tuple[str, ...]) -> PlanSettings:
+    def plan_settings(self, namespaces: tuple[str, ...]) -> PlanSettings:
         """Return the settings for jobs in these namespaces (all if empty). Raises BadConfig."""
-        from tarragon.plan.objects.logs import Form
+        from tarragon.plan.objects.logs import LogFormat
         from tarragon.plan.objects.placement import Placement
-        from tarragon.plan.objects.settings import Settings as PlanSettings
+        from tarragon.plan.objects.settings import OperatorSettings as PlanSettings
 
         domain = surroundings.cluster_domain(os.environ) if self.cluster_domain is None else self.cluster_domain
         return PlanSettings(
-            scheduler=self.scheduler,
+            scheduler_name=self.scheduler,
             pod_groups=self.pod_groups,
             placement=Placement(self.placement),
-            patience=self.patience,
-            start_patience=self.start_patience,
+            creation_timeout=self.patience,
+            start_timeout=self.start_patience,
             cluster_domain=domain,
-            logs=Form(self.logs_of_jobs),
-            accelerators=surroundings.accelerators(self.config_file),
+            log_format=LogFormat(self.logs_of_jobs),
+            accelerators=surroundings.read_accelerators(self.config_file),
             namespaces=namespaces,
-            adopts=self.adopt,
+            adopts_jobs=self.adopt,
         )
 
 
-@click.command("operator", cls=Command)
+@click.command("operator", cls=TarragonCommand)
 @cluster_options
 @click.option(
     "-n",
@@ -82,7 +82,7 @@ class Duties:
     help="schedulerName of this operator; jobs with another schedulerName are left to that scheduler",
 )
 @pod_groups_option
-@ordering_options
+@scheduling_options
 @click.option(
     "--placement",
     type=click.Choice(["direct", "affinity"]),
@@ -97,7 +97,7 @@ class Duties:
     metavar="DOMAIN",
     help="DNS domain of Services, such as cluster.local; by default names end in .svc",
 )
-@election_options
+@leader_election_options
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -113,14 +113,14 @@ class Duties:
 @click.option("--adopt", is_flag=True, help="also manage jobs that another training operator manages or has started")
 @seconds_option("--grace", 20.0, "time to finish pending writes at shutdown")
 @click.pass_obj
-@gathered("duties", Duties)
+@option_group("duties", ManagementOptions)
 def command(
-    settings: Settings,
+    settings: GlobalOptions,
     *,
-    cluster: Named,
-    duties: Duties,
-    ordering: Ordering,
-    election: Election,
+    cluster: ClusterFlags,
+    duties: ManagementOptions,
+    ordering: SchedulingOptions,
+    election: LeaderElectionOptions,
     listen: str | None,
     log_format: str | None,
     grace: float,
@@ -135,22 +135,22 @@ def command(
     from tarragon.operator.manager.settings import ProcessSettings
 
     # `tarragon -n ml operator` also selects a namespace.
-    namespaces = _valid_namespaces(duties.namespaces or tuple(filter(None, [settings.given_namespace])))
+    namespaces = _valid_namespaces(duties.namespaces or tuple(filter(None, [settings.explicit_namespace])))
     where = access(settings, cluster, surroundings.kubeconfig(os.environ))
     claim = election.claim(os.environ, where.namespace)
-    plan = duties.plan(namespaces)
+    plan = duties.plan_settings(namespaces)
     wanted = ProcessSettings(
         # An operator of some namespaces schedules no gangs, so it publishes no scheduling configuration.
-        options=ordering.options(plan, published_in="" if namespaces else claim.key.namespace),
-        claim=claim if election.leader_elect else None,
-        listen=surroundings.listening(listen, os.environ),
-        grace=grace,
-        adopt=plan.adopts,
+        options=ordering.operator_options(plan, published_in="" if namespaces else claim.key.namespace),
+        lease_claim=claim if election.leader_elect else None,
+        listen=surroundings.listen_address(listen, os.environ),
+        shutdown_seconds=grace,
+        adopt=plan.adopts_jobs,
     )
-    surroundings.log(settings, log_format)
-    server = replace(where.server, user_agent=user_agent("operator", claim.identity))
+    surroundings.configure_logging(settings, log_format)
+    server = replace(where.rest_config, user_agent=user_agent("operator", claim.identity))
     if not asyncio.run(serve(server, SystemClock(), wanted)):
-        raise click.exceptions.Exit(LOST)
+        raise click.exceptions.Exit(LEASE_LOST)
 
 
 def _valid_namespaces(namespaces: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import click
 
-from tarragon.cli.jobs.selection import choice, choice_options
-from tarragon.cli.options.arguments import patience_options, waited
-from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.jobs.selection import job_selection, job_selection_options
+from tarragon.cli.options.arguments import checked_wait_options, wait_options
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 
 
-@click.command("resume", cls=Command)
-@choice_options
-@patience_options("--wait", "wait until the job runs")
+@click.command("resume", cls=TarragonCommand)
+@job_selection_options
+@wait_options("--wait", "wait until the job runs")
 @click.pass_obj
 def command(
-    settings: Settings, *, names: Sequence[str], labels: str, everything: bool, waits: bool, limit: float | None
+    settings: GlobalOptions, *, names: Sequence[str], labels: str, everything: bool, waits: bool, limit: float | None
 ) -> int:
     """Resume suspended jobs. They queue again, and activeDeadlineSeconds starts again. JOB as in `get`.
 
@@ -27,10 +27,10 @@ def command(
     import asyncio
 
     from tarragon.base.clock import SystemClock
-    from tarragon.cli.jobs.editing import edit_all
+    from tarragon.cli.jobs.editing import edit_jobs
     from tarragon.cli.jobs.suspension import RESUME
-    from tarragon.cli.targets.resolving import target
+    from tarragon.cli.targets.resolving import resolve_target
 
-    wanted = choice(names, labels, everything=everything)
-    patience = waited(waits=waits, limit=limit)
-    return asyncio.run(edit_all(target(settings), wanted, RESUME, SystemClock(), patience))
+    wanted = job_selection(names, labels, everything=everything)
+    patience = checked_wait_options(waits=waits, limit=limit)
+    return asyncio.run(edit_jobs(resolve_target(settings), wanted, RESUME, SystemClock(), patience))

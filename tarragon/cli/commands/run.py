@@ -7,20 +7,20 @@ import asyncio
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.commands.submit import submitted
-from tarragon.cli.follow.attending import Attendance
-from tarragon.cli.follow.verdict import verdict
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.manifest.dry_run_options import require_trial, show_trial, trial_options
-from tarragon.cli.manifest.file_command import FileCommand, changes, one_file
-from tarragon.cli.manifest.loading import Loaded, load
+from tarragon.cli.commands.submit import submit_job
+from tarragon.cli.follow.attending import FollowSession
+from tarragon.cli.follow.verdict import report_outcome
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.manifest.dry_run_options import dry_run_options, print_dry_run, require_dry_run
+from tarragon.cli.manifest.file_command import FileCommand, file_argument, overrides_of
+from tarragon.cli.manifest.loading import LoadedJob, load
 from tarragon.cli.options.arguments import duration
-from tarragon.cli.options.settings import Settings
+from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.style import painter
 from tarragon.cli.output.terminal import Terminal
 from tarragon.cli.targets.completion import complete_file
-from tarragon.cli.targets.next_commands import MEANWHILE, hints
-from tarragon.cli.targets.resolving import target
+from tarragon.cli.targets.next_commands import WHILE_RUNNING, next_commands
+from tarragon.cli.targets.resolving import resolve_target
 
 
 @click.command("run", cls=FileCommand)
@@ -29,7 +29,7 @@ from tarragon.cli.targets.resolving import target
 @click.option(
     "--timeout", "limit", type=duration, metavar="DURATION", help="stop following after this long: 90, 5m, 2h"
 )
-@trial_options
+@dry_run_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -51,27 +51,27 @@ def command(
     130 killed by a second Ctrl-C, 141 output closed (run | head),
     143 or 129 ended by SIGTERM or SIGHUP
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
-    require_trial(dry_run, form)
-    settings = ctx.ensure_object(Settings)
-    where = target(settings)
-    loaded = load(where, settings, one_file(file, option), changes(ctx))
+    require_dry_run(dry_run, form)
+    settings = ctx.ensure_object(GlobalOptions)
+    where = resolve_target(settings)
+    loaded = load(where, settings, file_argument(file, option), overrides_of(ctx))
     if dry_run is not None:
-        show_trial(where, [loaded], dry_run, form)
+        print_dry_run(where, [loaded], dry_run, form)
         return 0
     if not detach:
-        return asyncio.run(attended(where, settings.terminal(), loaded, limit))
-    job = asyncio.run(submitted(where, loaded, SystemClock(), is_once=True))
+        return asyncio.run(run_attached(where, settings.terminal(), loaded, limit))
+    job = asyncio.run(submit_job(where, loaded, SystemClock(), is_once=True))
     click.echo(job.name)
-    click.echo("\n".join(hints(where.prompt, job.address, MEANWHILE)), err=True)
+    click.echo("\n".join(next_commands(where.command_prefix, job.command_key, WHILE_RUNNING)), err=True)
     return 0
 
 
-async def attended(
-    where: Target, terminal: Terminal, loaded: Loaded, limit: float | None, *, is_once: bool = False
+async def run_attached(
+    where: ClusterTarget, terminal: Terminal, loaded: LoadedJob, limit: float | None, *, is_once: bool = False
 ) -> int:
     """Submit and follow the job, and return the exit code. With `is_once`, a job that already exists is followed."""
     clock = SystemClock()
-    job = await submitted(where, loaded, clock, is_once=is_once)
-    attendance = Attendance(job, where, terminal, clock)
-    how = await attendance.attend(limit)
-    return verdict(attendance, how, limit, painter(colors=terminal.colors_out))
+    job = await submit_job(where, loaded, clock, is_once=is_once)
+    attendance = FollowSession(job, where, terminal, clock)
+    how = await attendance.run(limit)
+    return report_outcome(attendance, how, limit, painter(colors=terminal.colors_out))

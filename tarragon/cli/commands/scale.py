@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import click
 
-from tarragon.cli.jobs.selection import choice, choice_options
-from tarragon.cli.options.arguments import patience_options, replicas, waited
-from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.jobs.selection import job_selection, job_selection_options
+from tarragon.cli.options.arguments import checked_wait_options, replica_count, wait_options
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 
 _NUMBER = click.IntRange(0, 100_000)
 
 
-@click.command("scale", cls=Command)
-@choice_options
+@click.command("scale", cls=TarragonCommand)
+@job_selection_options
 @click.option("--workers", type=_NUMBER, metavar="N", help="number of workers; same as --replicas worker=N")
 @click.option(
     "--replicas",
     "others",
-    type=replicas,
+    type=replica_count,
     multiple=True,
     metavar="TYPE=N",
     help="number of replicas of a type, such as ps=2",
@@ -27,10 +27,10 @@ _NUMBER = click.IntRange(0, 100_000)
 @click.option("--min", "least", type=click.IntRange(1), metavar="N", help="minimum number of workers of an elastic job")
 @click.option("--max", "most", type=click.IntRange(1), metavar="N", help="maximum number of workers of an elastic job")
 @click.option("--restart", "by_restart", is_flag=True, help="restart all replicas if the job can't grow otherwise")
-@patience_options("--wait", "wait until the job runs at this size")
+@wait_options("--wait", "wait until the job runs at this size")
 @click.pass_obj
 def command(
-    settings: Settings,
+    settings: GlobalOptions,
     *,
     names: Sequence[str],
     labels: str,
@@ -55,9 +55,9 @@ def command(
     import asyncio
 
     from tarragon.base.clock import SystemClock
-    from tarragon.cli.jobs.editing import edit_all
-    from tarragon.cli.jobs.scaling import Wish, scaling
-    from tarragon.cli.targets.resolving import target
+    from tarragon.cli.jobs.editing import edit_jobs
+    from tarragon.cli.jobs.scaling import RequestedSize, scale_edit
+    from tarragon.cli.targets.resolving import resolve_target
     from tarragon.job.model import ReplicaType
 
     given = [*(((ReplicaType.WORKER.value, workers),) if workers is not None else ()), *others]
@@ -65,9 +65,12 @@ def command(
         raise click.UsageError("one of --workers, --replicas, --min and --max is required")
     if len({name for name, _ in given}) < len(given):
         raise click.UsageError("a replica type is given more than once")
-    wish = Wish(
-        replicas={ReplicaType(name): number for name, number in given}, least=least, most=most, by_restart=by_restart
+    wish = RequestedSize(
+        replicas={ReplicaType(name): number for name, number in given},
+        minimum=least,
+        maximum=most,
+        by_restart=by_restart,
     )
-    wanted = choice(names, labels, everything=everything)
-    patience = waited(waits=waits, limit=limit)
-    return asyncio.run(edit_all(target(settings), wanted, scaling(wish), SystemClock(), patience))
+    wanted = job_selection(names, labels, everything=everything)
+    patience = checked_wait_options(waits=waits, limit=limit)
+    return asyncio.run(edit_jobs(resolve_target(settings), wanted, scale_edit(wish), SystemClock(), patience))

@@ -9,19 +9,19 @@ from collections.abc import Sequence
 import click
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.cli.jobview.jobs import Known
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.manifest.dry_run_options import require_trial, show_trial, trial_options
-from tarragon.cli.manifest.file_command import FileCommand, changes, one_file
-from tarragon.cli.manifest.loading import Loaded, load_all
-from tarragon.cli.manifest.submission import Submission
+from tarragon.cli.jobview.jobs import ClusterJob
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.manifest.dry_run_options import dry_run_options, print_dry_run, require_dry_run
+from tarragon.cli.manifest.file_command import FileCommand, file_argument, overrides_of
+from tarragon.cli.manifest.loading import LoadedJob, load_all
+from tarragon.cli.manifest.submission import Submitter
 from tarragon.cli.options.arguments import duration
-from tarragon.cli.options.settings import Settings
+from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.targets.completion import complete_file
-from tarragon.cli.targets.next_commands import MEANWHILE, hints
-from tarragon.cli.targets.resolving import target
+from tarragon.cli.targets.next_commands import WHILE_RUNNING, next_commands
+from tarragon.cli.targets.resolving import resolve_target
 
-FEW_GPUS = 8
+CONFIRM_ABOVE_GPUS = 8
 """A job that asks for more GPUs needs confirmation: this is one of the largest nodes of cloud providers."""
 
 
@@ -35,12 +35,12 @@ FEW_GPUS = 8
 @click.option(
     "--confirm-above",
     type=click.IntRange(0),
-    default=FEW_GPUS,
+    default=CONFIRM_ABOVE_GPUS,
     show_default=True,
     metavar="GPUS",
     help="on a cluster: ask for confirmation if the jobs request more GPUs than this",
 )
-@trial_options
+@dry_run_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -65,51 +65,54 @@ def command(
     Exit codes: 0 submitted, or unchanged; 1 error, or another job has this name; 2 invalid FILE;
                 with --wait, --watch or --logs those of `run`
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
-    require_trial(dry_run, form)
+    require_dry_run(dry_run, form)
     stays = waits or watches or reads
     if limit is not None and not stays:
         raise click.UsageError("--timeout requires --wait, --watch or --logs")
-    settings = ctx.ensure_object(Settings)
-    where = target(settings)
-    loaded = load_all(where, settings, one_file(file, option), changes(ctx))
+    settings = ctx.ensure_object(GlobalOptions)
+    where = resolve_target(settings)
+    loaded = load_all(where, settings, file_argument(file, option), overrides_of(ctx))
     if dry_run is not None:
-        show_trial(where, loaded, dry_run, form)
+        print_dry_run(where, loaded, dry_run, form)
         return 0
     if stays and len(loaded) > 1:
         raise click.UsageError(f"--wait, --watch and --logs need a FILE with one job; it has {len(loaded)}")
-    agree(where, loaded, confirm_above, is_agreed=yes)
+    confirm_large_jobs(where, loaded, confirm_above, is_agreed=yes)
     clock = SystemClock()
     if reads:
-        from tarragon.cli.commands.run import attended
+        from tarragon.cli.commands.run import run_attached
 
-        return asyncio.run(attended(where, settings.terminal(), loaded[0], limit, is_once=True))
-    jobs = [asyncio.run(submitted(where, each, clock, is_once=True)) for each in loaded]
+        return asyncio.run(run_attached(where, settings.terminal(), loaded[0], limit, is_once=True))
+    jobs = [asyncio.run(submit_job(where, each, clock, is_once=True)) for each in loaded]
     for job in jobs:
         click.echo(job.name)
     if stays:
-        from tarragon.cli.follow.waiting import waited_for
+        from tarragon.cli.follow.waiting import wait_and_report
 
-        return asyncio.run(waited_for(where, settings, jobs[0], (), limit, watches=watches))
-    click.echo("\n".join(hint for job in jobs for hint in hints(where.prompt, job.address, MEANWHILE)), err=True)
+        return asyncio.run(wait_and_report(where, settings, jobs[0], (), limit, watches=watches))
+    click.echo(
+        "\n".join(hint for job in jobs for hint in next_commands(where.command_prefix, job.command_key, WHILE_RUNNING)),
+        err=True,
+    )
     return 0
 
 
-def agree(where: Target, loaded: Sequence[Loaded], most_gpus: int, *, is_agreed: bool) -> None:
+def confirm_large_jobs(where: ClusterTarget, loaded: Sequence[LoadedJob], most_gpus: int, *, is_agreed: bool) -> None:
     """Print the size of a large job and, on a terminal, ask for confirmation. Raises Abort if the user declines."""
     if where.is_local:
         return  # this machine costs nothing
-    from tarragon.cli.manifest.sizing import is_large, read, told
+    from tarragon.cli.manifest.sizing import is_large, size_table, training_jobs
 
-    jobs = read(loaded)
+    jobs = training_jobs(loaded)
     if not is_large(jobs, most_gpus):
         return
-    for line in told(jobs):
+    for line in size_table(jobs):
         click.echo(line, err=True)
     if not is_agreed and sys.stdin.isatty() and sys.stderr.isatty():
         click.confirm(f"Submit this to {where.name}?", abort=True, err=True)
 
 
-async def submitted(where: Target, loaded: Loaded, clock: Clock, *, is_once: bool = False) -> Known:
+async def submit_job(where: ClusterTarget, loaded: LoadedJob, clock: Clock, *, is_once: bool = False) -> ClusterJob:
     """Submit the job and the objects it needs, print notes on stderr, and return the job as stored."""
 
     def note(text: str) -> None:
@@ -117,6 +120,6 @@ async def submitted(where: Target, loaded: Loaded, clock: Clock, *, is_once: boo
 
     for text in loaded.notes:
         note(text)
-    async with where.changing(clock) as cluster:
-        submission = Submission(cluster, where, clock, note)
-        return await (submission.submit_once(loaded) if is_once else submission.submit(loaded))
+    async with where.writing(clock) as cluster:
+        submission = Submitter(cluster, where, clock, note)
+        return await (submission.submit_unless_unchanged(loaded) if is_once else submission.submit(loaded))

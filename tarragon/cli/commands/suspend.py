@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import click
 
-from tarragon.cli.jobs.selection import choice, choice_options
-from tarragon.cli.options.arguments import patience_options, waited
-from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.jobs.selection import job_selection, job_selection_options
+from tarragon.cli.options.arguments import checked_wait_options, wait_options
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 
 
-@click.command("suspend", cls=Command)
-@choice_options
-@patience_options("--wait", "wait until all pods of the job are gone")
+@click.command("suspend", cls=TarragonCommand)
+@job_selection_options
+@wait_options("--wait", "wait until all pods of the job are gone")
 @click.pass_obj
 def command(
-    settings: Settings, *, names: Sequence[str], labels: str, everything: bool, waits: bool, limit: float | None
+    settings: GlobalOptions, *, names: Sequence[str], labels: str, everything: bool, waits: bool, limit: float | None
 ) -> int:
     """Suspend jobs: delete their pods and release their resources until `resume`. JOB as in `get`.
 
@@ -30,10 +30,10 @@ def command(
     import asyncio
 
     from tarragon.base.clock import SystemClock
-    from tarragon.cli.jobs.editing import edit_all
+    from tarragon.cli.jobs.editing import edit_jobs
     from tarragon.cli.jobs.suspension import SUSPEND
-    from tarragon.cli.targets.resolving import target
+    from tarragon.cli.targets.resolving import resolve_target
 
-    wanted = choice(names, labels, everything=everything)
-    patience = waited(waits=waits, limit=limit)
-    return asyncio.run(edit_all(target(settings), wanted, SUSPEND, SystemClock(), patience))
+    wanted = job_selection(names, labels, everything=everything)
+    patience = checked_wait_options(waits=waits, limit=limit)
+    return asyncio.run(edit_jobs(resolve_target(settings), wanted, SUSPEND, SystemClock(), patience))

@@ -13,19 +13,19 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli.operator import surroundings
-from tarragon.cli.operator.scheduling_options import Ordering, ordering_options
-from tarragon.cli.options.settings import Command, Settings, home, logs_option
-from tarragon.cli.targets.embedded_nodes import WantedNode, node, settings_of
+from tarragon.cli.operator.scheduling_options import SchedulingOptions, scheduling_options
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home, logs_option
+from tarragon.cli.targets.embedded_nodes import NodeFlag, node_settings, parse_node
 from tarragon.cli.targets.resolving import require_local
 
 if TYPE_CHECKING:
-    from tarragon.localcluster.home.presence import Server
+    from tarragon.localcluster.home.presence import ServerInfo
 
 IDLE_SECONDS = 600.0
 """A cluster in the background stops after this long without running pods and client requests."""
 
 
-@click.command("up", cls=Command)
+@click.command("up", cls=TarragonCommand)
 @click.option(
     "--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="also write the kubeconfig to this file"
 )
@@ -36,24 +36,24 @@ IDLE_SECONDS = 600.0
     "--node",
     "nodes",
     metavar="NODE",
-    type=node,
+    type=parse_node,
     multiple=True,
     help="add a node, such as name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4,label:zone=b",
 )
 @click.option("--without-operator", is_flag=True, help="start the cluster without Tarragon's operator")
-@ordering_options
+@scheduling_options
 @logs_option
 @surroundings.accelerators_option
 @click.option("--background", is_flag=True, hidden=True, help="used by other commands to start the cluster")
 @click.pass_obj
 def command(
-    settings: Settings,
+    settings: GlobalOptions,
     *,
     kubeconfig: Path | None,
     port: int | None,
-    nodes: Sequence[WantedNode],
+    nodes: Sequence[NodeFlag],
     without_operator: bool,
-    ordering: Ordering,
+    ordering: SchedulingOptions,
     logs_of_jobs: str,
     config_file: Path | None,
     background: bool,
@@ -63,31 +63,31 @@ def command(
     Prints one line with `ready` and the kubeconfig once it serves. Without --node it has one node, this machine,
     on which CPU requests are relative shares; on nodes given with --node they reserve CPUs.
     """
-    from tarragon.cli.targets.crds import install_here, install_without_operator
-    from tarragon.localcluster.daemon.cluster import Settings as ClusterSettings
+    from tarragon.cli.targets.crds import prepare_embedded, prepare_without_operator
+    from tarragon.localcluster.daemon.cluster import LocalClusterSettings as ClusterSettings
     from tarragon.localcluster.daemon.serving import serve
     from tarragon.operator.manager.operator import run
-    from tarragon.plan.config.published import LOCAL
-    from tarragon.plan.objects.logs import Form
-    from tarragon.plan.objects.settings import Settings as PlanSettings
+    from tarragon.plan.config.published import EMBEDDED_NAMESPACE
+    from tarragon.plan.objects.logs import LogFormat
+    from tarragon.plan.objects.settings import OperatorSettings as PlanSettings
 
     require_local(settings, "up")
     wanted = ClusterSettings(
-        home=home(),
-        nodes=settings_of(nodes, home()),
+        home=embedded_home(),
+        nodes=node_settings(nodes, embedded_home()),
         port=port,
         idle_seconds=IDLE_SECONDS if background else None,
         kubeconfig=kubeconfig,
-        prepare=install_without_operator if without_operator else install_here,
+        prepare=prepare_without_operator if without_operator else prepare_embedded,
     )
     clock = SystemClock()
-    plan = PlanSettings(logs=Form(logs_of_jobs), accelerators=surroundings.accelerators(config_file))
-    options = ordering.options(plan, LOCAL)
+    plan = PlanSettings(log_format=LogFormat(logs_of_jobs), accelerators=surroundings.read_accelerators(config_file))
+    options = ordering.operator_options(plan, EMBEDDED_NAMESPACE)
     companions = [] if without_operator else [partial(run, clock=clock, options=options)]
-    surroundings.log(settings, "json" if background else "text")
-    asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or home().kubeconfig)))
+    surroundings.configure_logging(settings, "json" if background else "text")
+    asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or embedded_home().kubeconfig)))
 
 
-def _ready(kubeconfig: Path, server: Server) -> None:
+def _ready(kubeconfig: Path, server: ServerInfo) -> None:
     click.echo(f"ready  {server.url}  kubeconfig {kubeconfig}")
     sys.stdout.flush()

@@ -10,27 +10,27 @@ import click
 
 from tarragon.base.errors import Problem, TarragonError
 from tarragon.base.escaping import escaped_line
-from tarragon.cli.jobview.schema import validated
-from tarragon.cli.manifest.files import named
-from tarragon.cli.manifest.loading import Refused, parse, refused
-from tarragon.cli.manifest.local_paths import only_here, this_machine
-from tarragon.cli.options.error_output import words
-from tarragon.cli.options.formats import TEXTS
-from tarragon.cli.options.settings import Command, Settings
-from tarragon.cli.output.words import count, listed
+from tarragon.cli.jobview.schema import validation_document
+from tarragon.cli.manifest.files import display_name
+from tarragon.cli.manifest.loading import InvalidManifest, invalid_manifest, read_documents
+from tarragon.cli.manifest.local_paths import local_only_files, this_machine
+from tarragon.cli.options.error_output import error_text
+from tarragon.cli.options.formats import FORMATTERS
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
+from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.completion import complete_file
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.meta import Json
-from tarragon.plan.input.decode_and_validate import intake
-from tarragon.plan.input.manifest import Documents
-from tarragon.plan.status.provenance import digest
+from tarragon.plan.input.decode_and_validate import decode_and_validate
+from tarragon.plan.input.manifest import ManifestFile
+from tarragon.plan.status.provenance import spec_digest
 
-ENDINGS = frozenset({".yaml", ".yml", ".json"})
+MANIFEST_EXTENSIONS = frozenset({".yaml", ".yml", ".json"})
 """The extensions of the files in a folder that are read, as kubectl does."""
 
 
 @dataclass(slots=True)
-class Judged:
+class FileResult:
     """The result for one file. `error` is set if the file could not be read or has problems."""
 
     name: str
@@ -41,12 +41,12 @@ class Judged:
 
     @property
     def fields(self) -> Mapping[str, Json]:
-        problems = (self.error.why or self.error.what).splitlines() if self.error is not None else []
+        problems = (self.error.cause or self.error.summary).splitlines() if self.error is not None else []
         jobs = [{"name": name, "generation": generation, "digest": digest_} for name, generation, digest_ in self.jobs]
         return {"file": self.name, "jobs": jobs, "problems": problems, "warnings": self.warnings}
 
 
-@click.command("validate", cls=Command)
+@click.command("validate", cls=TarragonCommand)
 @click.argument("files", metavar="FILE...", nargs=-1, shell_complete=complete_file)
 @click.option(
     "-f",
@@ -62,7 +62,7 @@ class Judged:
 @click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="output format")
 @click.pass_obj
 def command(
-    settings: Settings,
+    settings: GlobalOptions,
     *,
     files: Sequence[str],
     options: Sequence[str],
@@ -82,11 +82,11 @@ def command(
         raise click.UsageError("FILE is required")
     judged = [_judged(settings, *found) for name in (*files, *options) for found in _files(name, is_deep=is_deep)]
     if form is not None:
-        click.echo(TEXTS[form](validated(each.fields for each in judged)))
+        click.echo(FORMATTERS[form](validation_document(each.fields for each in judged)))
     else:
         for each in judged:
             _print(each, digests=digests)
-    return Refused.exit_code if any(each.error is not None for each in judged) else 0
+    return InvalidManifest.exit_code if any(each.error is not None for each in judged) else 0
 
 
 def _files(name: str, *, is_deep: bool) -> Iterator[tuple[str, bool]]:
@@ -95,16 +95,16 @@ def _files(name: str, *, is_deep: bool) -> Iterator[tuple[str, bool]]:
         yield name, False
         return
     found = sorted(Path(name).rglob("*") if is_deep else Path(name).iterdir())
-    chosen = [path for path in found if path.suffix in ENDINGS and path.is_file()]
+    chosen = [path for path in found if path.suffix in MANIFEST_EXTENSIONS and path.is_file()]
     if not chosen:
-        raise Refused(f"no manifest in {name}", why=f"no file ends in {listed(sorted(ENDINGS))}")
+        raise InvalidManifest(f"no manifest in {name}", why=f"no file ends in {joined(sorted(MANIFEST_EXTENSIONS))}")
     yield from ((str(path), True) for path in chosen)
 
 
-def _judged(settings: Settings, name: str, is_from_folder: bool) -> Judged:
-    judged = Judged(named(name))
+def _judged(settings: GlobalOptions, name: str, is_from_folder: bool) -> FileResult:
+    judged = FileResult(display_name(name))
     try:
-        documents = parse(name)
+        documents = read_documents(name)
     except TarragonError as error:
         judged.error = error
         return judged
@@ -112,34 +112,36 @@ def _judged(settings: Settings, name: str, is_from_folder: bool) -> Judged:
     problems = [Problem("", "the manifest has no job", "add one")] if is_missing_job else []
     problems += _problems(settings, documents, judged)
     if problems:
-        judged.error = refused(name, problems)
+        judged.error = invalid_manifest(name, problems)
     return judged
 
 
-def _problems(settings: Settings, documents: Documents, judged: Judged) -> Sequence[Problem]:
+def _problems(settings: GlobalOptions, documents: ManifestFile, judged: FileResult) -> Sequence[Problem]:
     """Return the problems of all jobs, and add their names and warnings to `judged`."""
     problems: list[Problem] = []
     for job in documents.jobs:
-        decoded = intake(job.framework or FRAMEWORKS[0], job.manifest)
+        decoded = decode_and_validate(job.framework or FRAMEWORKS[0], job.manifest)
         generation = decoded.dialect.name if decoded.dialect is not None else "unknown generation"
-        judged.jobs.append((job.name, generation, digest(job.manifest.get("spec"))))
-        problems += [job.placed(problem) for problem in decoded.all_problems]
-        judged.warnings += [str(job.placed(warning)) for warning in decoded.warnings]
+        judged.jobs.append((job.name, generation, spec_digest(job.manifest.get("spec"))))
+        problems += [job.with_line(problem) for problem in decoded.all_problems]
+        judged.warnings += [str(job.with_line(warning)) for warning in decoded.warnings]
         if not settings.is_local:
-            judged.warnings += [str(job.placed(warning)) for warning in only_here(job.manifest, this_machine())]
+            judged.warnings += [
+                str(job.with_line(warning)) for warning in local_only_files(job.manifest, this_machine())
+            ]
     return problems
 
 
-def _print(judged: Judged, *, digests: bool) -> None:
+def _print(judged: FileResult, *, digests: bool) -> None:
     for warning in judged.warnings:
         click.echo(escaped_line(f"warning: {warning}"), err=True)
     if judged.error is not None:
-        click.echo(words(judged.error), err=True)
+        click.echo(error_text(judged.error), err=True)
     elif digests:
         for name, _, found in judged.jobs:
             click.echo(escaped_line(f"{found}  {name}"))
     elif judged.jobs:
         names = [f"{name} ({generation})" for name, generation, _ in judged.jobs]
-        click.echo(escaped_line(f"{judged.name}: {listed(names)} {'is' if len(names) == 1 else 'are'} valid"))
+        click.echo(escaped_line(f"{judged.name}: {joined(names)} {'is' if len(names) == 1 else 'are'} valid"))
     else:
         click.echo(escaped_line(f"{judged.name}: {count(0, 'job')}"), err=True)

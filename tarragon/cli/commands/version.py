@@ -8,10 +8,10 @@ import sys
 import click
 
 from tarragon import __version__
-from tarragon.cli.options.settings import Command
+from tarragon.cli.options.settings import TarragonCommand
 
 
-@click.command("version", cls=Command)
+@click.command("version", cls=TarragonCommand)
 @click.option("-o", "output", type=click.Choice(["json", "yaml"]), help="output format")
 def command(output: str | None) -> None:
     """Print the versions of tarragon and Python, and the platform."""
@@ -22,9 +22,9 @@ def command(output: str | None) -> None:
         "platform": platform.platform(),
     }
     if output is not None:
-        from tarragon.cli.jobview.schema import headed
-        from tarragon.cli.options.formats import TEXTS
+        from tarragon.cli.jobview.schema import document
+        from tarragon.cli.options.formats import FORMATTERS
 
-        click.echo(TEXTS[output](headed("Version", facts)))
+        click.echo(FORMATTERS[output](document("Version", facts)))
         return
     click.echo(f"tarragon {facts['version']}, Python {facts['python']} ({facts['executable']}), {facts['platform']}")

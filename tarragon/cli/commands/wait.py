@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import click
 
 from tarragon.cli.options.arguments import duration
-from tarragon.cli.options.formats import TEXTS
-from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.options.formats import FORMATTERS
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 from tarragon.cli.targets.completion import complete_job
 
 STATES = ("created", "waiting", "starting", "running", "restarting", "suspended", "succeeded", "failed", "deleted")
 """The states of `--for`, as shown by `list`."""
 
 
-@click.command("wait", cls=Command)
+@click.command("wait", cls=TarragonCommand)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
 @click.option(
     "--for",
@@ -32,9 +32,9 @@ STATES = ("created", "waiting", "starting", "running", "restarting", "suspended"
     metavar="DURATION",
     help="stop waiting after this long (90, 5m, 2h), with exit code 101",
 )
-@click.option("-o", "--output", "form", type=click.Choice(list(TEXTS)), help="output format of the result")
+@click.option("-o", "--output", "form", type=click.Choice(list(FORMATTERS)), help="output format of the result")
 @click.pass_obj
-def command(settings: Settings, name: str, states: Sequence[str], limit: float | None, form: str | None) -> int:
+def command(settings: GlobalOptions, name: str, states: Sequence[str], limit: float | None, form: str | None) -> int:
     """Wait until JOB ends, or reaches a state of --for. Without --timeout there is no limit.
 
     \b
@@ -47,6 +47,6 @@ def command(settings: Settings, name: str, states: Sequence[str], limit: float |
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     import asyncio
 
-    from tarragon.cli.follow.waiting import wait
+    from tarragon.cli.follow.waiting import wait_command
 
-    return asyncio.run(wait(settings, name, states, limit, form))
+    return asyncio.run(wait_command(settings, name, states, limit, form))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import click
 
-from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 from tarragon.cli.targets.completion import complete_job
 
 
-@click.command("why", cls=Command)
+@click.command("why", cls=TarragonCommand)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
 @click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="output format")
 @click.pass_obj
-def command(settings: Settings, name: str, form: str | None) -> None:
+def command(settings: GlobalOptions, name: str, form: str | None) -> None:
     """Explain why JOB waits, does not start, or failed. Reads its status, so its pods need not exist."""
     import asyncio
 
-    from tarragon.cli.explain.explanation import why
+    from tarragon.cli.explain.explanation import print_explanation
 
-    asyncio.run(why(settings, name, form))
+    asyncio.run(print_explanation(settings, name, form))

@@ -13,42 +13,45 @@ from msgspec import convert
 
 from tarragon import __version__
 from tarragon.cli.debugdump.redaction import Redactor
-from tarragon.cli.jobview.jobs import Known
-from tarragon.cli.jobview.leftovers import used
-from tarragon.cli.jobview.target import Looker, Target
+from tarragon.cli.jobview.jobs import ClusterJob
+from tarragon.cli.jobview.leftovers import used_objects
+from tarragon.cli.jobview.target import ClusterReader, ClusterTarget
 from tarragon.cli.options.formats import yaml_text
-from tarragon.cli.targets.stored_logs import as_written, runs_of_job
+from tarragon.cli.targets.stored_logs import raw_lines, runs_of_job
 from tarragon.client.errors import ApiError
-from tarragon.client.port import LogOptions, Selection
+from tarragon.client.port import LogOptions, Selector
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICES
 from tarragon.kube.meta import Json, JsonObject, Key, OwnerReference, Resource
 
-TAIL = 1000
+LOG_TAIL_LINES = 1000
 """The number of last lines of each log."""
-HOME = "tarragon-system"
-OPERATOR = "app.kubernetes.io/name=tarragon"
+OPERATOR_NAMESPACE = "tarragon-system"
+OPERATOR_SELECTOR = "app.kubernetes.io/name=tarragon"
 
 
 @dataclass(slots=True)
-class Dump:
+class DebugDump:
     """The contents by file name. `missing` lists what could not be read, with the reason."""
 
     redactor: Redactor
     objects: dict[str, Sequence[JsonObject]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
+    not_included: list[str] = field(default_factory=list)
 
     def files(self) -> Mapping[str, str]:
         """Return all files with secrets redacted, and last a README.txt about them."""
         contents = {name: self._yaml(bodies) for name, bodies in self.objects.items()}
-        contents |= {name: self.redactor.text(text) for name, text in self.texts.items()}
-        return {**contents, "README.txt": self.redactor.text(_readme(contents, self.missing, self.redactor.count))}
+        contents |= {name: self.redactor.redact_text(text) for name, text in self.texts.items()}
+        return {
+            **contents,
+            "README.txt": self.redactor.redact_text(_readme(contents, self.not_included, self.redactor.count)),
+        }
 
     def _yaml(self, bodies: Sequence[JsonObject]) -> str:
-        return "\n---\n".join(yaml_text(self.redactor.object(body)) for body in bodies) + "\n"
+        return "\n---\n".join(yaml_text(self.redactor.redact_object(body)) for body in bodies) + "\n"
 
 
-async def gather(where: Target, looker: Looker, jobs: Sequence[Known], dump: Dump) -> None:
+async def collect(where: ClusterTarget, looker: ClusterReader, jobs: Sequence[ClusterJob], dump: DebugDump) -> None:
     """Collect the jobs, their related objects and events, and the last lines of their logs."""
     namespace = jobs[0].key.namespace if jobs else where.namespace
     dump.objects["jobs.yaml"] = [
@@ -56,14 +59,16 @@ async def gather(where: Target, looker: Looker, jobs: Sequence[Known], dump: Dum
         for job in jobs
     ]
     for resource in (PODS, SERVICES, CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, EVENTS):
-        dump.objects[f"{resource.plural}.yaml"] = await _related(looker, resource.reading(dict), namespace, jobs, dump)
-    dump.objects["nodes.yaml"] = await _related(looker, NODES.reading(dict), "", (), dump)
+        dump.objects[f"{resource.plural}.yaml"] = await _related(
+            looker, resource.with_model(dict), namespace, jobs, dump
+        )
+    dump.objects["nodes.yaml"] = await _related(looker, NODES.with_model(dict), "", (), dump)
     for bodies in dump.objects.values():
-        dump.redactor.learn_from(list(bodies))
+        dump.redactor.add_secrets_of(list(bodies))
     await _learn_secrets(looker, jobs, dump)
     dump.texts["versions.json"] = json.dumps(versions(), indent=2)
-    if where.nodes is not None:
-        dump.texts |= {f"logs/{name}": text for job in jobs for name, text in _stored_logs(where.nodes, job)}
+    if where.nodes_folder is not None:
+        dump.texts |= {f"logs/{name}": text for job in jobs for name, text in _stored_logs(where.nodes_folder, job)}
     else:
         await _logs(where, dump.objects["pods.yaml"], dump)
 
@@ -77,29 +82,33 @@ def versions() -> JsonObject:
     }
 
 
-async def _manifest(looker: Looker, job: Known) -> dict[str, Json]:
-    found: dict[str, Json] = await looker.get(job.framework.resource.reading(dict), job.key)
+async def _manifest(looker: ClusterReader, job: ClusterJob) -> dict[str, Json]:
+    found: dict[str, Json] = await looker.get(job.framework.resource.with_model(dict), job.key)
     return found
 
 
 async def _related(
-    looker: Looker, resource: Resource[dict[str, Json]], namespace: str, jobs: Sequence[Known], dump: Dump
+    looker: ClusterReader,
+    resource: Resource[dict[str, Json]],
+    namespace: str,
+    jobs: Sequence[ClusterJob],
+    dump: DebugDump,
 ) -> Sequence[JsonObject]:
     """Return the objects related to the jobs: owned by them, used by them, or about them or their pods by name."""
     try:
-        found = (await looker.list(resource, Selection(namespace=namespace))).items
+        found = (await looker.list(resource, Selector(namespace=namespace))).items
     except ApiError as error:
-        dump.missing.append(f"{resource.plural}: {error.what}")
+        dump.not_included.append(f"{resource.plural}: {error.summary}")
         return []
     kept = [each for each in found if not jobs or any(_is_about(each, job) for job in jobs)]
     return [{"apiVersion": resource.api_version, "kind": resource.kind, **each} for each in kept]
 
 
-def _is_about(body: JsonObject, job: Known) -> bool:
+def _is_about(body: JsonObject, job: ClusterJob) -> bool:
     metadata = body["metadata"]
     owners = convert(metadata.get("ownerReferences") or [], list[OwnerReference])
     about: Json = body.get("involvedObject") or body.get("regarding") or {}
-    uses = {name for _, name in used({"spec": job.object.spec})}
+    uses = {name for _, name in used_objects({"spec": job.object.spec})}
     return (
         any(owner.identity(metadata.get("namespace", "")) == job.as_owner for owner in owners)
         or about.get("uid") == job.uid
@@ -108,19 +117,19 @@ def _is_about(body: JsonObject, job: Known) -> bool:
     )
 
 
-async def _learn_secrets(looker: Looker, jobs: Sequence[Known], dump: Dump) -> None:
+async def _learn_secrets(looker: ClusterReader, jobs: Sequence[ClusterJob], dump: DebugDump) -> None:
     """Read the values of Secrets that the jobs use, to redact them in logs. Secrets are not part of the dump."""
-    names = {name for job in jobs for kind, name in used({"spec": job.object.spec}) if kind == "Secret"}
+    names = {name for job in jobs for kind, name in used_objects({"spec": job.object.spec}) if kind == "Secret"}
     names |= set(_named_secrets([{"spec": job.object.spec} for job in jobs]))
     for name in sorted(names):
         try:
-            found = await looker.get(SECRETS.reading(dict), Key(jobs[0].key.namespace, name))
+            found = await looker.get(SECRETS.with_model(dict), Key(jobs[0].key.namespace, name))
         except ApiError as error:
-            dump.missing.append(
-                f"Secret {name} could not be read, so its values are not redacted in logs: {error.what}"
+            dump.not_included.append(
+                f"Secret {name} could not be read, so its values are not redacted in logs: {error.summary}"
             )
         else:
-            dump.redactor.learn_from({"kind": "Secret", **found})
+            dump.redactor.add_secrets_of({"kind": "Secret", **found})
 
 
 def _named_secrets(value: Json) -> Iterator[str]:
@@ -136,33 +145,33 @@ def _named_secrets(value: Json) -> Iterator[str]:
             yield from _named_secrets(inner)
 
 
-def _stored_logs(nodes: Path, job: Known) -> Iterator[tuple[str, str]]:
+def _stored_logs(nodes: Path, job: ClusterJob) -> Iterator[tuple[str, str]]:
     for run in runs_of_job(nodes, job):
-        yield f"{run.pod}-{run.container}-{run.number}.log", "\n".join([*as_written(run)[-TAIL:], ""])
+        yield f"{run.pod}-{run.container}-{run.number}.log", "\n".join([*raw_lines(run)[-LOG_TAIL_LINES:], ""])
 
 
-async def _logs(where: Target, pods: Sequence[JsonObject], dump: Dump) -> None:
+async def _logs(where: ClusterTarget, pods: Sequence[JsonObject], dump: DebugDump) -> None:
     async with where.watching() as cluster:
         for pod in pods:
             key = Key(pod["metadata"]["namespace"], pod["metadata"]["name"])
             for container in pod["spec"]["containers"]:
-                options = LogOptions(container=container["name"], tail_lines=TAIL, timestamps=True)
+                options = LogOptions(container=container["name"], tail_lines=LOG_TAIL_LINES, timestamps=True)
                 await _log(cluster.pod_log(key, options), f"logs/{key.name}-{container['name']}.log", dump)
         try:
-            running = await cluster.list(PODS, Selection(namespace=HOME, labels=OPERATOR))
+            running = await cluster.list(PODS, Selector(namespace=OPERATOR_NAMESPACE, label_selector=OPERATOR_SELECTOR))
         except ApiError as error:
-            dump.missing.append(f"the operator's log: {error.what}")
+            dump.not_included.append(f"the operator's log: {error.summary}")
             return
         for each in running.items:
-            options = LogOptions(tail_lines=TAIL)
+            options = LogOptions(tail_lines=LOG_TAIL_LINES)
             await _log(cluster.pod_log(each.metadata.key, options), f"operator/{each.metadata.name}.log", dump)
 
 
-async def _log(chunks: object, name: str, dump: Dump) -> None:
+async def _log(chunks: object, name: str, dump: DebugDump) -> None:
     try:
         dump.texts[name] = b"".join([chunk async for chunk in chunks]).decode(errors="replace")  # type: ignore[attr-defined]
     except ApiError as error:
-        dump.missing.append(f"{name}: {error.what}")
+        dump.not_included.append(f"{name}: {error.summary}")
 
 
 def _readme(files: Mapping[str, str], missing: Sequence[str], count: int) -> str:

@@ -11,14 +11,14 @@ from binascii import Error as NotBase64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, quote_plus
 
-from tarragon.frameworks.recognition import LAST_APPLIED
+from tarragon.frameworks.recognition import LAST_APPLIED_ANNOTATION
 from tarragon.kube.meta import Json, JsonObject
 
-GONE = "***"
-SHORTEST = 6
+REDACTED = "***"
+MIN_SEARCH_LENGTH = 6
 """The minimum length of a value that is searched for in texts. Shorter values would match ordinary words."""
 
-_DROPPED = frozenset({LAST_APPLIED, "managedFields"})
+_DROPPED = frozenset({LAST_APPLIED_ANNOTATION, "managedFields"})
 _NAMES = re.compile(
     r"token|secret|passw|pwd|credential|api_?-?key|access_?-?key|private|auth|cookie|session|dsn|webhook", re.IGNORECASE
 )
@@ -53,7 +53,7 @@ def is_secret_name(name: str) -> bool:
 class Redactor:
     """Redacts known secrets and text that looks like a secret.
 
-    Pass all objects to `learn_from` before redacting the first text.
+    Pass all objects to `add_secrets_of` before redacting the first text.
     """
 
     def __init__(self, known: Iterable[str] = ()) -> None:
@@ -62,31 +62,31 @@ class Redactor:
         self.count = 0
         """The number of redactions."""
         for value in known:
-            self.learn(value)
+            self.add_secret(value)
 
-    def learn(self, value: str) -> None:
+    def add_secret(self, value: str) -> None:
         """Add a secret value. Each line of a value with several lines is a secret, too."""
         for part in {value, value.strip(), *value.splitlines()}:
-            if len(part) >= SHORTEST:
+            if len(part) >= MIN_SEARCH_LENGTH:
                 self._known.add(part)
                 self._forms = None
 
-    def learn_from(self, body: Json) -> None:
+    def add_secrets_of(self, body: Json) -> None:
         """Add all values in fields that hold secrets."""
         for value in _secrets(body):
-            self.learn(value)
+            self.add_secret(value)
 
-    def object(self, body: JsonObject) -> JsonObject:
+    def redact_object(self, body: JsonObject) -> JsonObject:
         """Return a redacted copy of an object, without managedFields and the last-applied-configuration annotation."""
         return {str(name): value for name, value in self._redacted(body).items()}
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         for form in self._all_forms():
             if form in text:
                 self.count += text.count(form)
-                text = text.replace(form, GONE)
+                text = text.replace(form, REDACTED)
         for pattern in _SECRET_PATTERNS:
-            text, number = pattern.subn(GONE, text)
+            text, number = pattern.subn(REDACTED, text)
             self.count += number
         text, number = _ASSIGNMENT.subn(_redact_assignment, text)
         self.count += number
@@ -95,14 +95,14 @@ class Redactor:
     def _all_forms(self) -> Sequence[str]:
         """Return all encodings of all known secrets, longest first, because one may be part of another."""
         if self._forms is None:
-            found = {form for value in self._known for form in forms(value) if len(form) >= SHORTEST}
+            found = {form for value in self._known for form in encoded_forms(value) if len(form) >= MIN_SEARCH_LENGTH}
             self._forms = sorted(found, key=len, reverse=True)
         return self._forms
 
     def _redacted(self, value: Json) -> Json:
         """Redact each string of a JSON value separately."""
         if isinstance(value, str):
-            return self.text(value)
+            return self.redact_text(value)
         if isinstance(value, list):
             return [self._element(value, index) for index in range(len(value))]
         if not isinstance(value, Mapping):
@@ -125,10 +125,10 @@ class Redactor:
 
     def _redact(self) -> str:
         self.count += 1
-        return GONE
+        return REDACTED
 
 
-def forms(value: str) -> Iterator[str]:
+def encoded_forms(value: str) -> Iterator[str]:
     """Yield the encodings of a value: plain, JSON, Python, URL, hex, and base64 at each offset of the encoded text."""
     data = value.encode(errors="surrogatepass")
     yield value
@@ -170,7 +170,7 @@ def _of_secret(body: JsonObject) -> Iterator[str]:
 
 
 def _blanked(value: Json) -> Json:
-    return dict.fromkeys(value, GONE) if isinstance(value, Mapping) else GONE
+    return dict.fromkeys(value, REDACTED) if isinstance(value, Mapping) else REDACTED
 
 
 def _redact_assignment(found: re.Match[str]) -> str:
@@ -179,4 +179,4 @@ def _redact_assignment(found: re.Match[str]) -> str:
     is_option = found["name"].startswith("-")
     if not is_option and "=" not in found["sign"] and ":" not in found["sign"]:
         return found[0]  # two words of a sentence, not a name and its value
-    return f"{found['name']}{found['sign']}{found['quote']}{GONE}"
+    return f"{found['name']}{found['sign']}{found['quote']}{REDACTED}"

@@ -9,28 +9,28 @@ from types import MappingProxyType
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.explain.queue_status import standing_of
-from tarragon.cli.explain.quotas import is_held_back
+from tarragon.cli.explain.queue_status import queue_status
+from tarragon.cli.explain.quotas import is_quota_limited
 from tarragon.cli.jobview import schema
-from tarragon.cli.jobview.causes import End, causes
-from tarragon.cli.jobview.exits import NEVER_AGAIN, ended, meaning, never_again
-from tarragon.cli.jobview.jobs import Known, find
-from tarragon.cli.jobview.rows import reason, replicas, size
-from tarragon.cli.jobview.target import Prompt
-from tarragon.cli.options.formats import TEXTS, tell
-from tarragon.cli.options.settings import Settings
-from tarragon.cli.output.log_lines import last, shown
+from tarragon.cli.jobview.causes import ReplicaEnd, probable_causes
+from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, exit_text, explain_exit, is_restart_forbidden
+from tarragon.cli.jobview.jobs import ClusterJob, find_job
+from tarragon.cli.jobview.rows import current_size, reason, replicas
+from tarragon.cli.jobview.target import CommandPrefix
+from tarragon.cli.options.formats import FORMATTERS, print_lines
+from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.output.log_lines import last_lines, terminal_text
 from tarragon.cli.output.words import age
-from tarragon.cli.report.wait_report import other_scheduler
-from tarragon.cli.targets.next_commands import spelled
-from tarragon.cli.targets.resolving import target
+from tarragon.cli.report.wait_report import other_scheduler_line
+from tarragon.cli.targets.next_commands import command_line
+from tarragon.cli.targets.resolving import resolve_target
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
 from tarragon.job.status import FirstFailure, JobStatus
-from tarragon.kube.codec import timestamp
-from tarragon.scheduling.api.decision import NEVER_FITS, NEVER_WITHIN_QUOTA, NO_NODE_MAY
+from tarragon.kube.codec import format_time
+from tarragon.scheduling.api.decision import LARGER_THAN_QUOTA, NEVER_FITS, NO_ELIGIBLE_NODE
 
-LAST_LINES = 20
+LOG_LINES = 20
 _WITHOUT_REASON = MappingProxyType({Phase.SUSPENDED: "", Phase.SUCCEEDED: ": there is nothing to explain"})
 """The text in place of a reason, for phases without one."""
 
@@ -39,27 +39,30 @@ _QUOTA = "lower the requests in the manifest, or raise the quota of its namespac
 _ELSEWHERE = "correct the manifest, or make a node match the pods (kubectl label node, kubectl taint node)"
 
 
-async def why(settings: Settings, name: str, form: str | None) -> None:
-    where = target(settings)
-    async with where.looking() as looker:
-        job = await find(looker, name, where.namespace)
-        standing = await standing_of(looker, job, SystemClock())
+async def print_explanation(settings: GlobalOptions, name: str, form: str | None) -> None:
+    where = resolve_target(settings)
+    async with where.reading() as looker:
+        job = await find_job(looker, name, where.namespace)
+        standing = await queue_status(looker, job, SystemClock())
     now = SystemClock().now()
-    lines = [*explained(job, now, where.prompt, standing.place), *standing.lines(now.astimezone())]
+    lines = [
+        *explanation_lines(job, now, where.command_prefix, standing.position_text),
+        *standing.lines(now.astimezone()),
+    ]
     if form is not None:
-        click.echo(TEXTS[form]({**schema.job(job, now, lines), **standing.fields()}))
+        click.echo(FORMATTERS[form]({**schema.job_document(job, now, lines), **standing.fields()}))
         return
-    tell(lines)
+    print_lines(lines)
 
 
-def explained(job: Known, now: dt.datetime, prompt: Prompt, place: str = "") -> Iterator[str]:
+def explanation_lines(job: ClusterJob, now: dt.datetime, prompt: CommandPrefix, place: str = "") -> Iterator[str]:
     """Yield the reason, how long the job has waited, and what happens next.
 
     For a failed job, yield the last lines of the first failed replica's log and the probable causes.
     """
     status, failure = job.status, job.status.first_failure
     found = reason_of(status)
-    text = f"{found.word}: {found.message}" if found.word else reason(job) or other_scheduler(job)
+    text = f"{found.reason}: {found.message}" if found.reason else reason(job) or other_scheduler_line(job)
     nothing = _WITHOUT_REASON.get(status.phase, "; nothing is blocking it")
     yield f"{job.key.name} is {job.state}" + (f": {text}" if text else nothing)
     if not status.phase.is_final:
@@ -69,7 +72,7 @@ def explained(job: Known, now: dt.datetime, prompt: Prompt, place: str = "") -> 
             yield from _failure(failure, job)
         return
     if status.phase is Phase.SUSPENDED:
-        yield f"  to resume it: {spelled(prompt, job.address, 'resume')}"
+        yield f"  to resume it: {command_line(prompt, job.command_key, 'resume')}"
         return
     yield from _waiting(status, now, place)
     yield from _size(job, now)
@@ -77,50 +80,55 @@ def explained(job: Known, now: dt.datetime, prompt: Prompt, place: str = "") -> 
 
 def _waiting(status: JobStatus, now: dt.datetime, place: str) -> Iterator[str]:
     """Yield how long the job has waited, and what happens next."""
-    admission, obstacle = status.admission, status.obstacle
+    admission, obstacle = status.admission, status.blocker
     if obstacle is not None:
         yield f"  for {age(obstacle.since, now)}; if it lasts, the job releases its nodes and is requeued"
-    if reason_of(status).message.startswith(NEVER_WITHIN_QUOTA):
+    if reason_of(status).message.startswith(LARGER_THAN_QUOTA):
         yield f"  {_QUOTA}"
-    elif reason_of(status).word == NEVER_FITS:
-        remedy = _ELSEWHERE if reason_of(status).message.startswith(NO_NODE_MAY) else _LARGER
+    elif reason_of(status).reason == NEVER_FITS:
+        remedy = _ELSEWHERE if reason_of(status).message.startswith(NO_ELIGIBLE_NODE) else _LARGER
         yield f"  waiting does not help: {remedy}"
-    elif admission is not None and admission.admitted is None:
-        yield f"  in the queue for {age(admission.queued, now)}{place}"
-        if admission.retry is not None and now < admission.retry.after:
-            yield f"  tried {admission.retry.count} times; next attempt at {timestamp(admission.retry.after)}"
+    elif admission is not None and admission.admitted_at is None:
+        yield f"  in the queue for {age(admission.queued_at, now)}{place}"
+        if admission.backoff is not None and now < admission.backoff.not_before:
+            yield (
+                f"  tried {admission.backoff.attempts} times; next attempt at "
+                f"{format_time(admission.backoff.not_before)}"
+            )
 
 
-def _size(job: Known, now: dt.datetime) -> Iterator[str]:
+def _size(job: ClusterJob, now: dt.datetime) -> Iterator[str]:
     """Explain the size of an admitted job: why it was resized, and why it does not grow."""
     admission = job.status.admission
-    if admission is None or admission.admitted is None:
+    if admission is None or admission.admitted_at is None:
         return
-    if admission.resized is not None:
-        cause = f": {admission.reason}" if admission.reason else ""
-        yield f"  it has had {replicas(job)} for {age(admission.resized, now)}{cause}"
+    if admission.resized_at is not None:
+        cause = f": {admission.resize_reason}" if admission.resize_reason else ""
+        yield f"  it has had {replicas(job)} for {age(admission.resized_at, now)}{cause}"
     elif _is_below_requested_size(job):
-        grows = "" if is_held_back(job) else ", and grows when there is capacity that no waiting job needs"
+        grows = "" if is_quota_limited(job) else ", and grows when there is capacity that no waiting job needs"
         yield f"  it started with {replicas(job)}{grows}"
-    if admission.wait is not None and admission.wait.code != reason_of(job.status).word:
+    if admission.wait is not None and admission.wait.code != reason_of(job.status).reason:
         yield f"  it can't grow: {admission.wait.code}: {admission.wait.message}"
 
 
-def _is_below_requested_size(job: Known) -> bool:
-    if job.job is None or job.job.elastic is None or job.status.phase.is_final:
+def _is_below_requested_size(job: ClusterJob) -> bool:
+    if job.job is None or job.job.elastic_policy is None or job.status.phase.is_final:
         return False
-    return any(size(job).get(kind, 0) < requested for kind, requested in job.wished.items())
+    return any(current_size(job).get(kind, 0) < requested for kind, requested in job.requested.items())
 
 
-def _failure(failure: FirstFailure, job: Known) -> Iterator[str]:
+def _failure(failure: FirstFailure, job: ClusterJob) -> Iterator[str]:
     table = (job.dialect or job.framework.dialects[0]).exit_codes
-    known = meaning(failure.exit_code, failure.reason, table)
-    yield f"  {failure.replica} at {timestamp(failure.at)}: {ended(failure.exit_code)}, {known.kind}: {known.words}"
-    group = job.job.group(failure.replica.type) if job.job is not None else None
-    if group is not None and never_again(known, group.restart_policy):
-        yield f"  {NEVER_AGAIN}"
-    lines = last(failure.message.split("\n"), LAST_LINES)
-    yield from (f"  │ {shown(line, colors=False)}" for line in lines)
-    for cause in causes(End(lines=lines, reason=failure.reason)):
-        yield f"  Probably: {cause.what}"
+    known = explain_exit(failure.exit_code, failure.reason, table)
+    yield (
+        f"  {failure.replica} at {format_time(failure.at)}: {exit_text(failure.exit_code)}, {known.kind}: {known.text}"
+    )
+    group = job.job.replica_spec(failure.replica.type) if job.job is not None else None
+    if group is not None and is_restart_forbidden(known, group.restart_policy):
+        yield f"  {RESTART_FORBIDDEN}"
+    lines = last_lines(failure.message.split("\n"), LOG_LINES)
+    yield from (f"  │ {terminal_text(line, colors=False)}" for line in lines)
+    for cause in probable_causes(ReplicaEnd(lines=lines, reason=failure.reason)):
+        yield f"  Probably: {cause.summary}"
         yield f"    {cause.remedy}"

@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from tarragon.base.clock import Clock
 from tarragon.base.resources import Resources
-from tarragon.cli.jobview.target import Looker
+from tarragon.cli.jobview.target import ClusterReader
 from tarragon.client.errors import ApiError, Conflict, Forbidden, NotFound
-from tarragon.client.port import EVERYTHING, Listing, Selection, WatchEvent
+from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector, WatchEvent
 from tarragon.frameworks.catalog import FRAMEWORKS
-from tarragon.job.encoding import read_status
+from tarragon.job.encoding import decode_status
 from tarragon.kube.core import SERVICES, Node
 from tarragon.kube.meta import CustomObject, Key, Resource
-from tarragon.operator.informers.informers import World
-from tarragon.operator.informers.usage import holds
-from tarragon.operator.scheduler.cycle import Admitter, Conduct
+from tarragon.operator.informers.informers import Informers
+from tarragon.operator.informers.usage import holds_resources
+from tarragon.operator.scheduler.cycle import AdmissionConfig, GangScheduler
 from tarragon.plan.nodes.capacity import pod_request
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.api.decision import Decision
-from tarragon.scheduling.api.rules import Rules
+from tarragon.scheduling.api.rules import SchedulingRules
 from tarragon.scheduling.api.snapshot import Snapshot
-from tarragon.scheduling.explain.forecast import Outlook
-from tarragon.scheduling.explain.runtime_estimates import Lengths, Life
+from tarragon.scheduling.explain.forecast import RunTimeModel
+from tarragon.scheduling.explain.runtime_estimates import RunTime, RunTimeEstimates
 from tarragon.scheduling.state.memory import Memory
 
 if TYPE_CHECKING:
-    from tarragon.client.port import Cluster
+    from tarragon.client.port import Client
 
 T = TypeVar("T")
 
@@ -41,66 +41,68 @@ _KIND_NAMES = {**{name: name for name in (NODES, PODS)}, FRAMEWORKS[0].resource.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class SchedulerView:
     """The scheduler's view of the cluster. `snapshot` is None if this user may not list nodes."""
 
     snapshot: Snapshot | None
-    outlook: Outlook
-    unseen: Sequence[str]
+    outlook: RunTimeModel
+    forbidden: Sequence[str]
     """Which of nodes, pods and jobs this user may not list in all namespaces."""
     nodes: Sequence[Node]
-    others: Mapping[str, Sequence[tuple[str, Resources]]]
+    other_pods: Mapping[str, Sequence[tuple[str, Resources]]]
     """By node, the name and the requests of each pod that belongs to no job."""
 
 
-async def sight(looker: Looker, namespace: str, clock: Clock, rules: Rules) -> Sight:
+async def build_scheduler_view(
+    looker: ClusterReader, namespace: str, clock: Clock, rules: SchedulingRules
+) -> SchedulerView:
     """Run one scheduling cycle of the operator against a read-only cluster, and capture its snapshot."""
-    still = Still(looker, namespace)
-    cluster = cast("Cluster", still)
-    world = World(cluster, FRAMEWORKS, clock, Settings(pod_groups={}), random.Random(0))
+    still = ReadOnlyCluster(looker, namespace)
+    cluster = cast("Client", still)
+    world = Informers(cluster, FRAMEWORKS, clock, OperatorSettings(pod_groups={}), random.Random(0))
     snapshots: list[Snapshot] = []
 
     def capture(snapshot: Snapshot, _: Memory) -> Sequence[Decision]:
         snapshots.append(snapshot)
         return ()
 
-    admitter = Admitter(cluster, clock, world, capture, Conduct(rules=lambda: rules))
+    admitter = GangScheduler(cluster, clock, world, capture, AdmissionConfig(rules=lambda: rules))
     tasks = [asyncio.create_task(cache.run()) for cache in world.caches]
-    synced = asyncio.create_task(world.synced())
+    synced = asyncio.create_task(world.wait_for_sync())
     tasks.append(synced)
     try:
         # The informers of an operator would retry forever; a user waits for this one.
         await asyncio.wait({synced, still.failure}, return_when=asyncio.FIRST_COMPLETED)
         if still.failure.done():
             still.failure.result()
-        await admitter.round()
+        await admitter.run_cycle()
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return Sight(
-        snapshot=None if NODES in still.unseen or not snapshots else snapshots[0],
+    return SchedulerView(
+        snapshot=None if NODES in still.forbidden or not snapshots else snapshots[0],
         outlook=_outlook(world, clock),
-        unseen=sorted(still.unseen),
+        forbidden=sorted(still.forbidden),
         nodes=list(world.nodes.objects.values()),
-        others=_others(world),
+        other_pods=_others(world),
     )
 
 
-class Still:
+class ReadOnlyCluster:
     """A read-only Cluster for one scheduling cycle: lists work, watches never report a change, patches conflict.
 
     A forbidden list is repeated in the user's namespace; if that is forbidden too, it is empty.
     """
 
-    def __init__(self, looker: Looker, namespace: str) -> None:
+    def __init__(self, looker: ClusterReader, namespace: str) -> None:
         self._looker = looker
         self._namespace = namespace
-        self.unseen: set[str] = set()
+        self.forbidden: set[str] = set()
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Holds the first error of a list; it never has a result."""
 
-    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+    async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]:
         if resource.full_name == SERVICES.full_name:
             return _empty()
         try:
@@ -110,20 +112,20 @@ class Still:
                 self.failure.set_exception(error)
             raise
 
-    async def _permitted(self, resource: Resource[T], selection: Selection) -> Listing[T]:
+    async def _permitted(self, resource: Resource[T], selection: Selector) -> ObjectList[T]:
         try:
             return await self._looker.list(resource, selection)
         except NotFound:
             return _empty()
         except Forbidden:
             if resource.full_name in _KIND_NAMES:
-                self.unseen.add(_KIND_NAMES[resource.full_name])
+                self.forbidden.add(_KIND_NAMES[resource.full_name])
         if resource.namespaced:
             with suppress(Forbidden):
-                return await self._looker.list(resource, Selection(namespace=self._namespace))
+                return await self._looker.list(resource, Selector(namespace=self._namespace))
         return _empty()
 
-    async def watch(self, resource: Resource[T], _: Selection, __: str) -> AsyncIterator[WatchEvent[T]]:
+    async def watch(self, resource: Resource[T], _: Selector, __: str) -> AsyncIterator[WatchEvent[T]]:
         await asyncio.Event().wait()
         yield WatchEvent("BOOKMARK", resource.version, None)
 
@@ -132,43 +134,45 @@ class Still:
         raise Conflict({"status": "Failure", "code": 409, "reason": "Conflict", "message": message})
 
 
-def _empty() -> Listing[T]:
-    return Listing([], "1")
+def _empty() -> ObjectList[T]:
+    return ObjectList([], "1")
 
 
-def _others(world: World) -> Mapping[str, Sequence[tuple[str, Resources]]]:
+def _others(world: Informers) -> Mapping[str, Sequence[tuple[str, Resources]]]:
     """By node, return the name and the requests of each pod that no job controls."""
-    jobs = {found.as_owner for _, found in world.all_jobs()}
+    jobs = {found.owner_identity for _, found in world.all_jobs()}
     found: dict[str, list[tuple[str, Resources]]] = {}
     for key, pod in sorted(world.pods.objects.items()):
-        if holds(pod) and pod.metadata.controlled_by not in jobs:
+        if holds_resources(pod) and pod.metadata.controller_identity not in jobs:
             found.setdefault(pod.spec.node_name, []).append((f"pod {key}", pod_request(pod.spec)))
     return found
 
 
-def _outlook(world: World, clock: Clock) -> Outlook:
+def _outlook(world: Informers, clock: Clock) -> RunTimeModel:
     """Collect the run times of finished and running jobs. Jobs with similar names tend to run equally long."""
-    lives: list[tuple[float, Life]] = []
+    lives: list[tuple[float, RunTime]] = []
     kinds: dict[str, Sequence[Hashable]] = {}
     for framework, found in world.all_jobs():
-        keys = kinds[f"{framework.kind} {found.metadata.key}"] = likeness(found)
-        status = read_status(found.status)
+        keys = kinds[f"{framework.kind} {found.metadata.key}"] = similarity_keys(found)
+        status = decode_status(found.status)
         admission = status.admission
-        started = (admission.admitted if admission is not None else None) or status.started
-        if started is not None and (status.completed is not None or not status.phase.is_final):
-            until = status.completed or clock.now()
-            life = Life(seconds=(until - started).total_seconds(), is_over=status.completed is not None, kinds=keys)
+        started = (admission.admitted_at if admission is not None else None) or status.start_time
+        if started is not None and (status.completion_time is not None or not status.phase.is_final):
+            until = status.completion_time or clock.now()
+            life = RunTime(
+                seconds=(until - started).total_seconds(), is_finished=status.completion_time is not None, kinds=keys
+            )
             lives.append((until.timestamp(), life))
     ordered = [life for _, life in sorted(lives, key=lambda each: each[0]) if life.seconds >= 0]
-    return Outlook(lengths=Lengths(ordered), kinds=kinds)
+    return RunTimeModel(estimates=RunTimeEstimates(ordered), kinds_by_gang=kinds)
 
 
-def likeness(found: CustomObject) -> Sequence[Hashable]:
+def similarity_keys(found: CustomObject) -> Sequence[Hashable]:
     """Return similarity keys, the most specific first: namespace with name family and size, down to the namespace.
 
     `train-17` and `train-18` are one family: a trailing number, or the part after the last `-`, does not count.
     """
-    key, admission = found.metadata.key, read_status(found.status).admission
+    key, admission = found.metadata.key, decode_status(found.status).admission
     size = tuple(sorted(admission.size.items())) if admission is not None else ()
     family = key.name.rstrip("0123456789").rstrip("-.") if key.name[-1:].isdigit() else key.name.rpartition("-")[0]
     return ((key.namespace, family, size), (key.namespace, family), (key.namespace, size), (key.namespace,))

@@ -8,85 +8,87 @@ import sys
 from enum import Enum
 
 from tarragon.base.clock import Clock
-from tarragon.cli.follow.progress_output import Stage, teller
-from tarragon.cli.jobview.follower import Follower
-from tarragon.cli.jobview.jobs import Known
-from tarragon.cli.jobview.log_book import Instance
-from tarragon.cli.jobview.log_listener import LAST_WORDS, Listener
+from tarragon.cli.follow.progress_output import OutputStreams, progress_output_for
+from tarragon.cli.jobview.follower import JobFollower
+from tarragon.cli.jobview.jobs import ClusterJob
+from tarragon.cli.jobview.log_book import ContainerRun
+from tarragon.cli.jobview.log_listener import DRAIN_TIMEOUT, LogStreamer
 from tarragon.cli.jobview.progress import Progress
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.output.interrupts import Interrupts, interrupts, is_lost_terminal
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.output.interrupts import SignalHandler, handled_signals, is_lost_terminal
 from tarragon.cli.output.terminal import Terminal
-from tarragon.cli.targets.ending import delete, kill
-from tarragon.cli.targets.pod_logs import unread
-from tarragon.cli.targets.stored_logs import as_written, runs_of_job, size
+from tarragon.cli.targets.ending import delete_job, kill_job
+from tarragon.cli.targets.pod_logs import unreadable_text
+from tarragon.cli.targets.stored_logs import log_size, raw_lines, runs_of_job
 from tarragon.client.errors import ApiError
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import NEVER_FITS
 
-TICK = 0.1
+REDRAW_PERIOD = 0.1
 """Seconds between two redraws: fast enough to look live, slow enough to use little CPU."""
-SURE = 0.8
+NEVER_FITS_AFTER = 0.8
 """Seconds for which a job must be impossible to start: a new cluster may not have registered its nodes yet."""
 
 
-SHORT = 2**20
+MAX_CATCH_UP_BYTES = 2**20
 """Bytes. A container that wrote more than this ran long enough for its log to be streamed."""
 
 
-class How(Enum):
+class FollowEnd(Enum):
     """Why following the job ended."""
 
-    OVER = "over"
+    FINISHED = "over"
     STOPPED = "stopped"
-    LEFT = "left"
+    DETACHED = "left"
     TERMINATED = "terminated"
     HUNG_UP = "hung up"
-    FORCED = "forced"
-    TOO_LATE = "too late"
-    STUCK = "stuck"
-    UNREAD = "unread"
+    KILLED = "forced"
+    TIMED_OUT = "too late"
+    NEVER_FITS = "stuck"
+    PIPE_CLOSED = "unread"
 
 
-class Attendance:
-    """Follows one job for one user. Call `attend` once; then `follower` has the progress and `listener` the logs."""
+class FollowSession:
+    """Follows one job for one user. Call `run` once; then `follower` has the progress and `streamer` the logs."""
 
-    def __init__(self, job: Known, where: Target, terminal: Terminal, clock: Clock) -> None:
-        self.where = where
+    def __init__(self, job: ClusterJob, where: ClusterTarget, terminal: Terminal, clock: Clock) -> None:
+        self.target = where
         self._clock = clock
-        self._teller = teller(Stage(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now))
-        self.listener = Listener(job.framework.main_container, clock, self._teller.said)
-        self.listener.on_unread(self._unread)
+        self._teller = progress_output_for(
+            OutputStreams(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now)
+        )
+        self.streamer = LogStreamer(job.framework.main_container, clock, self._teller.show_logs)
+        self.streamer.on_unreadable(self._unread)
         self._reported: set[str] = set()
-        self.follower = Follower(job, clock, self._progressed, self.listener)
-        self.took = 0.0
+        self.follower = JobFollower(job, clock, self._progressed, self.streamer)
+        self.seconds = 0.0
         """Seconds to the job's end. The object's own timestamps have whole seconds only."""
         self._began = clock.monotonic()
         self._stuck: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._giving_up: asyncio.Task[None] | None = None
 
-    async def attend(self, limit: float | None) -> How:
+    async def run(self, limit: float | None) -> FollowEnd:
         """Follows the job for at most `limit` seconds. When it returns, the screen is no longer redrawn."""
         try:
             return await self._watch(limit)
         finally:
             self._teller.close()
 
-    async def _watch(self, limit: float | None) -> How:
-        with interrupts() as signals:
+    async def _watch(self, limit: float | None) -> FollowEnd:
+        with handled_signals() as signals:
             ticking = asyncio.create_task(self._tick())
-            following = asyncio.create_task(self.where.follow(self.follower, self._clock, self._teller.note))
+            following = asyncio.create_task(self.target.follow(self.follower, self._clock, self._teller.show_note))
             try:
-                wanted = (following, ticking, signals.first, signals.told, self._stuck)
+                wanted = (following, ticking, signals.first_interrupt, signals.terminated, self._stuck)
                 await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-                if signals.first.done() and not following.done():
+                if signals.first_interrupt.done() and not following.done():
                     # On a shared cluster the job continues without this terminal, and others may rely on it.
-                    return await self._stop(following, signals) if self.where.is_local else How.LEFT
+                    return await self._stop(following, signals) if self.target.is_local else FollowEnd.DETACHED
                 if any(task.done() and is_lost_terminal(task.exception()) for task in (ticking, following)):
-                    signals.tell(signal.SIGHUP)
-                    return How.HUNG_UP
-                if signals.told.done() and not following.done():
-                    return How.HUNG_UP if signals.told.result() == signal.SIGHUP else How.TERMINATED
+                    signals.on_signal(signal.SIGHUP)
+                    return FollowEnd.HUNG_UP
+                if signals.terminated.done() and not following.done():
+                    return FollowEnd.HUNG_UP if signals.terminated.result() == signal.SIGHUP else FollowEnd.TERMINATED
                 return self._outcome(following, ticking)
             finally:
                 tasks = [ticking, following, *([self._giving_up] if self._giving_up is not None else [])]
@@ -94,57 +96,61 @@ class Attendance:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _outcome(self, following: asyncio.Task[None], ticking: asyncio.Task[None]) -> How:
+    def _outcome(self, following: asyncio.Task[None], ticking: asyncio.Task[None]) -> FollowEnd:
         """Returns why following ended. Raises the error of a failed task."""
         if ticking.done():
             ticking.result()
         if not following.done():
-            return How.STUCK if self._stuck.done() else How.TOO_LATE
+            return FollowEnd.NEVER_FITS if self._stuck.done() else FollowEnd.TIMED_OUT
         if isinstance(following.exception(), BrokenPipeError):
             # `tarragon run FILE | head`: the reader of the logs has closed the pipe.
-            return How.UNREAD
+            return FollowEnd.PIPE_CLOSED
         following.result()
         self._catch_up()
-        return How.OVER
+        return FollowEnd.FINISHED
 
     def _catch_up(self) -> None:
         """Reports the logs of containers that ended before they could be streamed, from this machine's disk."""
         job = self.follower.job
-        for run in runs_of_job(self.where.nodes, job):
-            instance = Instance(run.replica, run.uid, run.container, run.number)
-            if run.container == job.framework.main_container and size(run) <= SHORT:
-                self.listener.catch_up(instance, as_written(run))
+        for run in runs_of_job(self.target.nodes_folder, job):
+            instance = ContainerRun(run.replica, run.uid, run.container, run.number)
+            if run.container == job.framework.main_container and log_size(run) <= MAX_CATCH_UP_BYTES:
+                self.streamer.report_missed(instance, raw_lines(run))
 
-    async def _stop(self, following: asyncio.Task[None], signals: Interrupts) -> How:
+    async def _stop(self, following: asyncio.Task[None], signals: SignalHandler) -> FollowEnd:
         name = self.follower.job.name
-        self._teller.note(f"Stopping {name}: waiting for its replicas to terminate; press Ctrl-C again to kill them.")
+        self._teller.show_note(
+            f"Stopping {name}: waiting for its replicas to terminate; press Ctrl-C again to kill them."
+        )
         stopping = asyncio.create_task(self._delete())
-        await asyncio.wait((stopping, signals.second, signals.told), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            (stopping, signals.second_interrupt, signals.terminated), return_when=asyncio.FIRST_COMPLETED
+        )
         if not stopping.done():
             stopping.cancel()
             await asyncio.gather(stopping, return_exceptions=True)
-            async with self.where.changing(self._clock) as cluster:
-                await kill(cluster, self.follower.job)
-            return How.FORCED
+            async with self.target.writing(self._clock) as cluster:
+                await kill_job(cluster, self.follower.job)
+            return FollowEnd.KILLED
         stopping.result()
-        await asyncio.wait((following,), timeout=LAST_WORDS)
-        return How.STOPPED
+        await asyncio.wait((following,), timeout=DRAIN_TIMEOUT)
+        return FollowEnd.STOPPED
 
     async def _delete(self) -> None:
-        async with self.where.changing(self._clock) as cluster:
-            await delete(cluster, self.follower.job, self._clock)
+        async with self.target.writing(self._clock) as cluster:
+            await delete_job(cluster, self.follower.job, self._clock)
 
     async def _tick(self) -> None:
         while True:
             self._teller.tick()
-            await self._clock.sleep(TICK)
+            await self._clock.sleep(REDRAW_PERIOD)
 
     def _progressed(self, progress: Progress) -> None:
-        self._teller.progressed(progress)
-        if progress.is_final and not self.took:
-            self.took = self._clock.monotonic() - self._began
+        self._teller.show_progress(progress)
+        if progress.is_final and not self.seconds:
+            self.seconds = self._clock.monotonic() - self._began
         # A cluster may get more nodes; this machine can't.
-        never_fits = self.where.is_local and progress.wait is not None and progress.wait.code == NEVER_FITS
+        never_fits = self.target.is_local and progress.wait is not None and progress.wait.code == NEVER_FITS
         if never_fits and self._giving_up is None:
             self._giving_up = asyncio.create_task(self._give_up())
         elif not never_fits and self._giving_up is not None:
@@ -153,12 +159,12 @@ class Attendance:
 
     def _unread(self, replica: Replica, error: ApiError) -> None:
         """Prints each reason once per replica. On this machine the log is read from the disk instead."""
-        words = unread(replica, error)
-        if not self.where.is_local and words not in self._reported:
+        words = unreadable_text(replica, error)
+        if not self.target.is_local and words not in self._reported:
             self._reported.add(words)
-            self._teller.note(words)
+            self._teller.show_note(words)
 
     async def _give_up(self) -> None:
-        await self._clock.sleep(SURE)
+        await self._clock.sleep(NEVER_FITS_AFTER)
         if not self._stuck.done():
             self._stuck.set_result(None)

@@ -10,65 +10,67 @@ from dataclasses import dataclass
 import click
 
 from tarragon.base.clock import Clock
-from tarragon.cli.follow.changes import standstill
-from tarragon.cli.follow.progress_output import Plain, Stage
+from tarragon.cli.follow.changes import stall_reason
+from tarragon.cli.follow.progress_output import LineOutput, OutputStreams
 from tarragon.cli.jobview.exit_code import UNFINISHED, exit_code
-from tarragon.cli.jobview.follower import Follower
-from tarragon.cli.jobview.jobs import Known
+from tarragon.cli.jobview.follower import JobFollower
+from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import RUNNING, Progress
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.output.interrupts import SIGNALLED, Interrupts, interrupts
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.output.interrupts import SIGNAL_EXIT_BASE, SignalHandler, handled_signals
 from tarragon.cli.output.terminal import Terminal
-from tarragon.cli.output.words import elapsed
+from tarragon.cli.output.words import duration_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Awaited:
+class WaitGoal:
     """What to wait for: one of `states`, or the job's end if empty; for `limit` seconds, or without a limit if None."""
 
     states: Collection[str] = ()
     limit: float | None = None
-    watches: bool = False
+    prints_changes: bool = False
     """Whether each change of the job is printed on stderr."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Met:
-    """The result of waiting. `is_left`: a Ctrl-C, SIGTERM or SIGHUP ended it."""
+class WaitResult:
+    """The result of waiting. `is_detached`: a Ctrl-C, SIGTERM or SIGHUP ended it."""
 
-    follower: Follower
-    code: int
-    is_left: bool = False
+    follower: JobFollower
+    exit_code: int
+    is_detached: bool = False
 
     @property
     def state(self) -> str:
-        return "Deleted" if self.follower.is_gone else self.follower.progress.state
+        return "Deleted" if self.follower.is_deleted else self.follower.progress.state
 
 
-async def await_job(where: Target, job: Known, wanted: Awaited, clock: Clock, terminal: Terminal) -> Met:
+async def wait_for_job(
+    where: ClusterTarget, job: ClusterJob, wanted: WaitGoal, clock: Clock, terminal: Terminal
+) -> WaitResult:
     """Returns when the job reaches a state or can't any more, when the time is up, or when a signal arrives."""
     reached = asyncio.Event()
-    output = Plain(Stage(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now))
-    report = output.progressed if wanted.watches else _StallNotes(job.name).progressed
+    output = LineOutput(OutputStreams(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now))
+    report = output.show_progress if wanted.prints_changes else _StallNotes(job.name).progressed
 
     def progressed(progress: Progress) -> None:
         report(progress)
         if progress.state.lower() in wanted.states:
             reached.set()
 
-    follower = Follower(job, clock, progressed)
+    follower = JobFollower(job, clock, progressed)
     if follower.is_over or follower.progress.state.lower() in wanted.states:
         return _met(follower, wanted)
-    with interrupts() as signals:
+    with handled_signals() as signals:
         if wanted.limit is None:
             _note(f"Waiting for {job.name} without a time limit; --timeout sets one.")
         left = await _until(where.follow(follower, clock, _note), reached, wanted.limit, signals)
     if reached.is_set() or follower.is_over:
-        return Met(follower=follower, code=0) if reached.is_set() else _met(follower, wanted)
+        return WaitResult(follower=follower, exit_code=0) if reached.is_set() else _met(follower, wanted)
     if left is None:
         goal = "reached that state" if wanted.states else "ended"
-        _note(f"{job.name} has not {goal} within {elapsed(wanted.limit or 0)}.")
-    return Met(follower=follower, code=UNFINISHED if left is None else left, is_left=left is not None)
+        _note(f"{job.name} has not {goal} within {duration_text(wanted.limit or 0)}.")
+    return WaitResult(follower=follower, exit_code=UNFINISHED if left is None else left, is_detached=left is not None)
 
 
 class _StallNotes:
@@ -83,7 +85,7 @@ class _StallNotes:
         self._has_reported_stall = False
 
     def progressed(self, progress: Progress) -> None:
-        reason = standstill(progress)
+        reason = stall_reason(progress)
         if reason not in {"", self._last_reason}:
             _note(f"{self._name} is {progress.state}: {reason}")
             self._has_reported_stall = True
@@ -94,18 +96,18 @@ class _StallNotes:
 
 
 async def _until(
-    following: Coroutine[None, None, None], reached: asyncio.Event, limit: float | None, signals: Interrupts
+    following: Coroutine[None, None, None], reached: asyncio.Event, limit: float | None, signals: SignalHandler
 ) -> int | None:
     """Returns the exit code if a signal ended the wait, else None. Raises the error of the follower."""
     follows, reaches = asyncio.create_task(following), asyncio.create_task(reached.wait())
     try:
-        wanted = (follows, reaches, signals.first, signals.told)
+        wanted = (follows, reaches, signals.first_interrupt, signals.terminated)
         await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if follows.done():
             follows.result()
-        if signals.first.done():
+        if signals.first_interrupt.done():
             return UNFINISHED
-        return SIGNALLED + signals.told.result() if signals.told.done() else None
+        return SIGNAL_EXIT_BASE + signals.terminated.result() if signals.terminated.done() else None
     finally:
         follows.cancel()
         reaches.cancel()
@@ -116,10 +118,10 @@ def _note(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _met(follower: Follower, wanted: Awaited) -> Met:
+def _met(follower: JobFollower, wanted: WaitGoal) -> WaitResult:
     """The result for a job that is over: its own exit code, or 0 if the user waited for this state."""
-    code = exit_code(follower.progress, follower.job.status, is_gone=follower.is_gone)
-    met = Met(follower=follower, code=code)
+    code = exit_code(follower.progress, follower.job.status, is_gone=follower.is_deleted)
+    met = WaitResult(follower=follower, exit_code=code)
     if met.state.lower() in wanted.states:
-        return Met(follower=follower, code=0)
-    return met if not wanted.states or code else Met(follower=follower, code=UNFINISHED)
+        return WaitResult(follower=follower, exit_code=0)
+    return met if not wanted.states or code else WaitResult(follower=follower, exit_code=UNFINISHED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tarragon.cli.jobview.progress import FAILED, RESTARTING, Member, Progress
+from tarragon.cli.jobview.progress import FAILED, RESTARTING, Progress, ReplicaProgress
 from tarragon.cli.output.words import count
 from tarragon.scheduling.api.decision import PREEMPTED
 
@@ -12,7 +12,7 @@ _MOST_SEPARATE = 8
 """If more replicas than this change in the same way at once, they share one line."""
 
 
-def changes(before: Progress | None, after: Progress) -> Iterator[str]:
+def progress_changes(before: Progress | None, after: Progress) -> Iterator[str]:
     """Yields the changes, without time and job name, the job's end last. `before` is None for the first report."""
     is_new = before is None or (before.state, _why(before)) != (after.state, _why(after))
     state = [f"{after.state}: {_why(after)}" if _why(after) else after.state] if is_new else []
@@ -24,17 +24,17 @@ def changes(before: Progress | None, after: Progress) -> Iterator[str]:
 
 
 def _members(before: Progress | None, after: Progress) -> Iterator[str]:
-    known = {member.replica: member for member in before.members} if before is not None else {}
-    moved: dict[str, list[Member]] = {}
-    for member in after.members:
-        words = described(member)
-        if words != described(known.get(member.replica) or Member(replica=member.replica)):
+    known = {member.replica: member for member in before.replicas} if before is not None else {}
+    moved: dict[str, list[ReplicaProgress]] = {}
+    for member in after.replicas:
+        words = replica_text(member)
+        if words != replica_text(known.get(member.replica) or ReplicaProgress(replica=member.replica)):
             moved.setdefault(words, []).append(member)
     for words, members in moved.items():
         yield from _lines(words, members)
 
 
-def described(member: Member) -> str:
+def replica_text(member: ReplicaProgress) -> str:
     """`Running`, `Failed, exit code 1`, `Restarting, exit code 137, restart 2`."""
     words = [member.state]
     if member.exit_code is not None and member.state in {FAILED, RESTARTING}:
@@ -46,28 +46,28 @@ def described(member: Member) -> str:
     return ", ".join(words)
 
 
-def standstill(progress: Progress) -> str:
+def stall_reason(progress: Progress) -> str:
     """Returns what keeps an unfinished job from making progress; empty if nothing does."""
     if progress.wait is None:
-        return progress.hindrance
-    if is_displaced(progress):
+        return progress.stall
+    if is_preempted(progress):
         return f"preempted by another job ({progress.wait.message}); it is queued again"
     return progress.wait.message
 
 
-def is_displaced(progress: Progress) -> bool:
+def is_preempted(progress: Progress) -> bool:
     """Whether the job was preempted and waits to be admitted again."""
     return progress.wait is not None and progress.wait.code == PREEMPTED
 
 
 def _why(progress: Progress) -> str:
-    reason = standstill(progress)
+    reason = stall_reason(progress)
     if reason:
         return reason
     return progress.message if progress.state in {"Failed", "Restarting", "Suspended"} else ""
 
 
-def _lines(words: str, members: Sequence[Member]) -> Iterator[str]:
+def _lines(words: str, members: Sequence[ReplicaProgress]) -> Iterator[str]:
     if len(members) > _MOST_SEPARATE:
         yield f"{members[0].name} … {members[-1].name} ({count(len(members), 'replica')}): {words}"
         return

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Protocol, TextIO
 
 from tarragon.base.escaping import write_verbatim
-from tarragon.cli.follow.changes import changes, is_displaced, standstill
-from tarragon.cli.follow.view import Frame, view
-from tarragon.cli.jobview.progress import PLACED_AGAIN, RUNNING, Progress
-from tarragon.cli.output.log_lines import shown
-from tarragon.cli.output.screen import Screen
+from tarragon.cli.follow.changes import is_preempted, progress_changes, stall_reason
+from tarragon.cli.follow.view import ProgressFrame, progress_rows
+from tarragon.cli.jobview.progress import RUNNING, SCHEDULED_AGAIN, Progress
+from tarragon.cli.output.log_lines import terminal_text
+from tarragon.cli.output.screen import LiveRows
 from tarragon.cli.output.style import REPLICA_TYPES, painter
 from tarragon.cli.output.terminal import Terminal, size
 from tarragon.job.model import Replica
@@ -23,7 +23,7 @@ _TAIL = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class OutputStreams:
     """The output streams, what they can show, and the clock."""
 
     out: TextIO
@@ -31,7 +31,7 @@ class Stage:
     terminal: Terminal
     now: Callable[[], dt.datetime]
 
-    def said(self, text: str) -> None:
+    def write_logs(self, text: str) -> None:
         """Writes logs to stdout."""
         if self.terminal.shows_logs:
             self.out.write(text)
@@ -39,14 +39,14 @@ class Stage:
             write_verbatim(self.out, text)
 
 
-class Teller(Protocol):
+class ProgressOutput(Protocol):
     """Prints the progress and logs of a job. Not thread-safe. `close` prints everything that is still buffered."""
 
-    def progressed(self, progress: Progress) -> None: ...
+    def show_progress(self, progress: Progress) -> None: ...
 
-    def said(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None: ...
+    def show_logs(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None: ...
 
-    def note(self, text: str) -> None:
+    def show_note(self, text: str) -> None:
         """Prints a message on stderr."""
         ...
 
@@ -57,28 +57,28 @@ class Teller(Protocol):
     def close(self) -> None: ...
 
 
-def teller(stage: Stage) -> Teller:
+def progress_output_for(stage: OutputStreams) -> ProgressOutput:
     """Returns the output for this terminal."""
-    return Moving(stage) if stage.terminal.is_live else Plain(stage)
+    return LiveOutput(stage) if stage.terminal.is_live else LineOutput(stage)
 
 
-class Plain:
+class LineOutput:
     """Prints one line per change, with the time: for CI, pipes and files."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: OutputStreams) -> None:
         self._stage = stage
         self._before: Progress | None = None
 
-    def progressed(self, progress: Progress) -> None:
-        for line in changes(self._before, progress):
-            self.note(line)
+    def show_progress(self, progress: Progress) -> None:
+        for line in progress_changes(self._before, progress):
+            self.show_note(line)
         self._before = progress
 
-    def said(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None:
-        self._stage.said(prefixed(replica, [text for _, text in lines], self._stage.terminal))
+    def show_logs(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None:
+        self._stage.write_logs(prefixed_lines(replica, [text for _, text in lines], self._stage.terminal))
         self._stage.out.flush()
 
-    def note(self, text: str) -> None:
+    def show_note(self, text: str) -> None:
         self._stage.err.write(f"{self._stage.now():%H:%M:%S}Z  {text}\n")
         self._stage.err.flush()
 
@@ -89,37 +89,37 @@ class Plain:
         pass
 
 
-class Moving:
+class LiveOutput:
     """Redraws rows at the bottom of the terminal. Logs scroll above them; if they go to a file, the last lines show."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: OutputStreams) -> None:
         self._stage = stage
-        self._screen = Screen(stage.err, stage.out)
+        self._screen = LiveRows(stage.err, stage.out)
         self._progress: Progress | None = None
         self._is_displaced = False
         self._buffer: list[str] = []
         self._tail: deque[str] = deque(maxlen=_TAIL)
 
-    def progressed(self, progress: Progress) -> None:
+    def show_progress(self, progress: Progress) -> None:
         before, self._progress = self._progress, progress
         # The row at the bottom is cut at the edge, and the remedy is often at its end.
         reason = _stall_reason(progress)
         if reason and (before is None or _stall_reason(before) != reason):
-            self.note(f"{progress.state}: {reason}")
-        self._is_displaced = self._is_displaced or is_displaced(progress)
-        if self._is_displaced and progress.state == RUNNING and not standstill(progress):
+            self.show_note(f"{progress.state}: {reason}")
+        self._is_displaced = self._is_displaced or is_preempted(progress)
+        if self._is_displaced and progress.state == RUNNING and not stall_reason(progress):
             self._is_displaced = False
-            self.note(f"{RUNNING}: {PLACED_AGAIN}")
+            self.show_note(f"{RUNNING}: {SCHEDULED_AGAIN}")
 
-    def said(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None:
+    def show_logs(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None:
         texts = [text for _, text in lines]
         if self._stage.terminal.shows_logs:
-            self._buffer.append(prefixed(replica, texts, self._stage.terminal))
+            self._buffer.append(prefixed_lines(replica, texts, self._stage.terminal))
             return
-        self._stage.said(prefixed(replica, texts, self._stage.terminal))
-        self._tail.extend(f"[{replica}] {shown(text, colors=False)}" for text in texts[-_TAIL:])
+        self._stage.write_logs(prefixed_lines(replica, texts, self._stage.terminal))
+        self._tail.extend(f"[{replica}] {terminal_text(text, colors=False)}" for text in texts[-_TAIL:])
 
-    def note(self, text: str) -> None:
+    def show_note(self, text: str) -> None:
         self.tick()
         self._screen.clear()
         self._stage.err.write(f"{text}\n")
@@ -127,12 +127,12 @@ class Moving:
 
     def tick(self) -> None:
         if self._buffer:
-            self._screen.above("".join(self._buffer))
+            self._screen.print_above("".join(self._buffer))
             self._buffer.clear()
         if self._progress is not None:
             room = size(self._stage.err)
-            frame = Frame(width=room.columns, height=room.lines, now=self._stage.now(), tail=list(self._tail))
-            self._screen.show(view(self._progress, frame, painter(colors=self._stage.terminal.colors_err)))
+            frame = ProgressFrame(width=room.columns, height=room.lines, now=self._stage.now(), tail=list(self._tail))
+            self._screen.show(progress_rows(self._progress, frame, painter(colors=self._stage.terminal.colors_err)))
 
     def close(self) -> None:
         self.tick()
@@ -143,13 +143,13 @@ class Moving:
 
 def _stall_reason(progress: Progress) -> str:
     """Why the job makes no progress, if the user should also find it in the terminal's history later."""
-    return standstill(progress) if is_displaced(progress) else progress.hindrance
+    return stall_reason(progress) if is_preempted(progress) else progress.stall
 
 
-def prefixed(replica: Replica, texts: Sequence[str], terminal: Terminal) -> str:
+def prefixed_lines(replica: Replica, texts: Sequence[str], terminal: Terminal) -> str:
     """Prefixes each line with its replica. Lines for a terminal are made safe."""
     paint = painter(colors=terminal.colors_out)
-    prefix = paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.word, ""))
+    prefix = paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.lower_name, ""))
     if terminal.shows_logs:
-        texts = [shown(text, colors=terminal.colors_out) for text in texts]
+        texts = [terminal_text(text, colors=terminal.colors_out) for text in texts]
     return "".join(f"{prefix} {text}\n" for text in texts)

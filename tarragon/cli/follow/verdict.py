@@ -9,130 +9,130 @@ from types import MappingProxyType
 
 import click
 
-from tarragon.cli.follow.attending import Attendance, How
+from tarragon.cli.follow.attending import FollowEnd, FollowSession
 from tarragon.cli.jobview.exit_code import UNFINISHED, exit_code
-from tarragon.cli.jobview.follower import Follower
-from tarragon.cli.jobview.jobs import Known
+from tarragon.cli.jobview.follower import JobFollower
+from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import FAILED, RUNNING, SUCCEEDED
-from tarragon.cli.jobview.rows import UNSEEN
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.manifest.local_images import IN_DOCKERFILE, environment_of
+from tarragon.cli.jobview.rows import NOT_PROCESSED
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.manifest.local_images import DOCKERFILE_INSTALL, environment_of
 from tarragon.cli.manifest.overrides import without_gpus
-from tarragon.cli.options.command_tree import reader_went
-from tarragon.cli.options.formats import tell
-from tarragon.cli.output.interrupts import SIGNALLED
+from tarragon.cli.options.command_tree import handle_broken_pipe
+from tarragon.cli.options.formats import print_lines
+from tarragon.cli.output.interrupts import SIGNAL_EXIT_BASE
 from tarragon.cli.output.style import Paint
-from tarragon.cli.output.terminal import Sink, sink
-from tarragon.cli.output.words import elapsed, listed
-from tarragon.cli.report.ending import Ending, failed, succeeded
-from tarragon.cli.targets.environment import installer
-from tarragon.cli.targets.next_commands import AFTERWARDS, MEANWHILE, hints
+from tarragon.cli.output.terminal import Sink, sink_of
+from tarragon.cli.output.words import duration_text, joined
+from tarragon.cli.report.ending import FinishedJob, failure_report, success_report
+from tarragon.cli.targets.environment import install_command_for
+from tarragon.cli.targets.next_commands import WHEN_FINISHED, WHILE_RUNNING, next_commands
 from tarragon.cli.targets.stored_logs import runs_of_job
 from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType, SuccessPolicy
 from tarragon.kube.meta import Key
 
-CANNOT = 1
-FORCED = 130
-LEFT: Mapping[How, int] = MappingProxyType(
+NEVER_FITS_CODE = 1
+KILLED_CODE = 130
+DETACHED_CODES: Mapping[FollowEnd, int] = MappingProxyType(
     {
-        How.LEFT: UNFINISHED,
-        How.TERMINATED: SIGNALLED + signal.SIGTERM,
-        How.HUNG_UP: SIGNALLED + signal.SIGHUP,
+        FollowEnd.DETACHED: UNFINISHED,
+        FollowEnd.TERMINATED: SIGNAL_EXIT_BASE + signal.SIGTERM,
+        FollowEnd.HUNG_UP: SIGNAL_EXIT_BASE + signal.SIGHUP,
     }
 )
 """Exit codes if a signal ended the command while the job continues."""
 
 
-def verdict(attended: Attendance, how: How, limit: float | None, paint: Paint) -> int:
+def report_outcome(attended: FollowSession, how: FollowEnd, limit: float | None, paint: Paint) -> int:
     """Prints how the command ended, and returns its exit code."""
-    follower, where = attended.follower, attended.where
-    name, key, address = follower.job.name, follower.job.key, follower.job.address
+    follower, where = attended.follower, attended.target
+    name, key, address = follower.job.name, follower.job.key, follower.job.command_key
     match how:
-        case How.OVER:
-            return result(attended, paint)
-        case How.STOPPED:
+        case FollowEnd.FINISHED:
+            return report_result(attended, paint)
+        case FollowEnd.STOPPED:
             _say(f"Stopped {name}: the job is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
             return exit_code(follower.progress, follower.job.status, is_gone=True)
-        case How.FORCED:
+        case FollowEnd.KILLED:
             _say(f"Killed {name}: the job is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
-            return FORCED
-        case How.LEFT | How.TERMINATED | How.HUNG_UP:
+            return KILLED_CODE
+        case FollowEnd.DETACHED | FollowEnd.TERMINATED | FollowEnd.HUNG_UP:
             _say(f"Detached from {name}: it continues in {key.namespace} on {where.name}.", _meanwhile(where, address))
-            return LEFT[how]
-        case How.TOO_LATE:
+            return DETACHED_CODES[how]
+        case FollowEnd.TIMED_OUT:
             _say(_late(attended, limit or 0), _meanwhile(where, address))
             return UNFINISHED
-        case How.UNREAD:
+        case FollowEnd.PIPE_CLOSED:
             _say(f"The reader of the logs closed the pipe; {name} continues.", _meanwhile(where, address))
-            return reader_went()
-        case How.STUCK:
-            _say(stuck(follower), hints(where.prompt, address, AFTERWARDS[1:]))
-            return CANNOT
+            return handle_broken_pipe()
+        case FollowEnd.NEVER_FITS:
+            _say(never_fits_message(follower), next_commands(where.command_prefix, address, WHEN_FINISHED[1:]))
+            return NEVER_FITS_CODE
 
 
-def _late(attended: Attendance, limit: float) -> str:
+def _late(attended: FollowSession, limit: float) -> str:
     """The message for a time limit. A job that has no operator says nothing about itself: the message points to it."""
     job = attended.follower.job
     if job.status.conditions:
-        return f"{job.name} has not ended within {elapsed(limit)}; it continues."
-    check = f"`{attended.where.prompt.program} check` looks for one"
-    return f"{job.name} has not ended within {elapsed(limit)}: {UNSEEN}; {check}."
+        return f"{job.name} has not ended within {duration_text(limit)}; it continues."
+    check = f"`{attended.target.command_prefix.program} check` looks for one"
+    return f"{job.name} has not ended within {duration_text(limit)}: {NOT_PROCESSED}; {check}."
 
 
-def result(attended: Attendance, paint: Paint) -> int:
+def report_result(attended: FollowSession, paint: Paint) -> int:
     """Prints the result of a job that is over, on stdout, and hints on stderr; returns the exit code."""
-    follower, where = attended.follower, attended.where
+    follower, where = attended.follower, attended.target
     name, state = follower.job.name, follower.progress.state
-    if follower.is_gone:
+    if follower.is_deleted:
         _say(f"{name} was deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
         return exit_code(follower.progress, follower.job.status, is_gone=True)
     if state in {SUCCEEDED, FAILED}:
-        _print((succeeded if state == SUCCEEDED else failed)(ending(attended), paint))
-        message = left_running(follower)
+        _print((success_report if state == SUCCEEDED else failure_report)(finished_job(attended), paint))
+        message = still_running_message(follower)
     else:
         message = f"{name} is suspended: none of its replicas run."
-    _say(message, hints(where.prompt, follower.job.address, AFTERWARDS))
-    return exit_code(follower.progress, follower.job.status, is_gone=follower.is_gone)
+    _say(message, next_commands(where.command_prefix, follower.job.command_key, WHEN_FINISHED))
+    return exit_code(follower.progress, follower.job.status, is_gone=follower.is_deleted)
 
 
-def ending(attended: Attendance) -> Ending:
+def finished_job(attended: FollowSession) -> FinishedJob:
     """Collects what is known of a job that has ended."""
-    job, book, where = attended.follower.job, attended.listener.book, attended.where
-    runs = runs_of_job(where.nodes, job)
-    environment, install = _environment(job) if where.is_local else ("its image", IN_DOCKERFILE)
-    return Ending(
+    job, book, where = attended.follower.job, attended.streamer.positions, attended.target
+    runs = runs_of_job(where.nodes_folder, job)
+    environment, install = _environment(job) if where.is_local else ("its image", DOCKERFILE_INSTALL)
+    return FinishedJob(
         progress=attended.follower.progress,
-        took=attended.took,
-        ran={run.replica: run.seconds for run in runs if run.seconds is not None},
+        seconds=attended.seconds,
+        run_seconds={run.replica: run.seconds for run in runs if run.seconds is not None},
         first_failure=job.status.first_failure,
-        deciding=deciding(job),
+        deciding_replicas=deciding_replicas(job),
         tails=book.tails,
-        said=book.said,
+        line_counts=book.line_counts,
         exit_codes=job.dialect.exit_codes if job.dialect is not None else SINCE_TRAINING_OPERATOR_1_5,
-        policies={group.type: group.restart_policy for group in job.job.groups} if job.job is not None else {},
+        policies={group.type: group.restart_policy for group in job.job.replica_specs} if job.job is not None else {},
         environment=environment,
         install=install,
     )
 
 
-def _environment(job: Known) -> tuple[str, str]:
+def _environment(job: ClusterJob) -> tuple[str, str]:
     """The environment in which the job ran on this machine, and the command that installs packages there."""
     found = environment_of(job)
-    return str(found.folder), installer(found)
+    return str(found.folder), install_command_for(found)
 
 
-def deciding(job: Known) -> Sequence[Replica]:
+def deciding_replicas(job: ClusterJob) -> Sequence[Replica]:
     """The replicas that decide the job's result: the chief, worker 0, or all workers with that success policy."""
     if job.job is None or job.job.chief is None:
         return ()
     chief = job.job.chief
     if job.job.success_policy is SuccessPolicy.ALL_WORKERS and chief.type is ReplicaType.WORKER:
-        return [Replica(ReplicaType.WORKER, index) for index in range(job.wished.get(ReplicaType.WORKER, 1))]
+        return [Replica(ReplicaType.WORKER, index) for index in range(job.requested.get(ReplicaType.WORKER, 1))]
     return [chief]
 
 
-def stuck(follower: Follower) -> str:
+def never_fits_message(follower: JobFollower) -> str:
     """The message for a job that can never start on this machine."""
     job, wait = follower.job, follower.progress.wait
     message = [f"Error: {job.name} can never start here: {wait.message if wait is not None else ''}"]
@@ -141,34 +141,34 @@ def stuck(follower: Follower) -> str:
     return "\n".join(message)
 
 
-def left_running(follower: Follower) -> str:
+def still_running_message(follower: JobFollower) -> str:
     """Names the replicas that cleanPodPolicy None keeps running after the job's end; empty if there are none."""
     job = follower.job.job
-    names = [member.name for member in follower.progress.members if member.state == RUNNING]
-    if job is None or not names or job.run_policy.clean_pods is not CleanPodPolicy.NONE:
+    names = [member.name for member in follower.progress.replicas if member.state == RUNNING]
+    if job is None or not names or job.run_policy.clean_pod_policy is not CleanPodPolicy.NONE:
         return ""
     verb = "runs" if len(names) == 1 else "run"
-    return f"{listed(names)} still {verb}, because cleanPodPolicy is None; delete the job to end them."
+    return f"{joined(names)} still {verb}, because cleanPodPolicy is None; delete the job to end them."
 
 
-def _kept(where: Target, job: Known) -> str:
+def _kept(where: ClusterTarget, job: ClusterJob) -> str:
     """The part of a message about kept logs; empty if the job never started."""
-    return ", its logs are kept" if runs_of_job(where.nodes, job) else ""
+    return ", its logs are kept" if runs_of_job(where.nodes_folder, job) else ""
 
 
-def _logs(where: Target, job: Known) -> Iterable[str]:
-    return hints(where.prompt, job.address, AFTERWARDS[:1]) if _kept(where, job) else ()
+def _logs(where: ClusterTarget, job: ClusterJob) -> Iterable[str]:
+    return next_commands(where.command_prefix, job.command_key, WHEN_FINISHED[:1]) if _kept(where, job) else ()
 
 
-def _meanwhile(where: Target, address: Key) -> Iterable[str]:
-    return hints(where.prompt, address, MEANWHILE)
+def _meanwhile(where: ClusterTarget, address: Key) -> Iterable[str]:
+    return next_commands(where.command_prefix, address, WHILE_RUNNING)
 
 
 def _print(lines: Iterable[str]) -> None:
     """Prints the result on stdout, like the logs; its first line also on stderr if only that is a terminal."""
     result = list(lines)
-    tell(result)
-    if sink(sys.stdout) is not Sink.TERMINAL and sink(sys.stderr) is Sink.TERMINAL:
+    print_lines(result)
+    if sink_of(sys.stdout) is not Sink.TERMINAL and sink_of(sys.stderr) is Sink.TERMINAL:
         click.echo(result[0], err=True, color=True)
 
 

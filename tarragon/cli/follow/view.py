@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.escaping import escaped_line
-from tarragon.cli.follow.changes import described, standstill
-from tarragon.cli.jobview.progress import FAILED, RESTARTING, Member, Progress
+from tarragon.cli.follow.changes import replica_text, stall_reason
+from tarragon.cli.jobview.progress import FAILED, RESTARTING, Progress, ReplicaProgress
 from tarragon.cli.output.style import REPLICA_TYPES, STATES, Paint
-from tarragon.cli.output.words import count, elapsed
+from tarragon.cli.output.words import count, duration_text
 
 Row = Sequence[tuple[str, str]]
 """Texts with their colours, from left to right."""
@@ -21,7 +21,7 @@ _MOST_TROUBLED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class ProgressFrame:
     """The terminal's size and the time. `tail`: the last log lines, if the logs are not on this screen."""
 
     width: int
@@ -30,43 +30,43 @@ class Frame:
     tail: Sequence[str] = ()
 
 
-def view(progress: Progress, frame: Frame, paint: Paint) -> list[str]:
+def progress_rows(progress: Progress, frame: ProgressFrame, paint: Paint) -> list[str]:
     """Returns rows for at most half of the screen. No row wraps; colours only repeat the states' names."""
     room = max(3, frame.height // 2 - 1)
-    members = progress.members
+    members = progress.replicas
     body = [_one(member) for member in members] if len(members) < room else list(_many(members))
     rows = [_head(progress, frame.now), *body[:room]]
-    if standstill(progress):
-        rows.append([("  ", ""), (standstill(progress), "yellow")])
+    if stall_reason(progress):
+        rows.append([("  ", ""), (stall_reason(progress), "yellow")])
     rows += [[("  ", ""), (line, "dim")] for line in frame.tail]
     return [_painted(row, frame.width - 1, paint) for row in rows]
 
 
 def _head(progress: Progress, now: dt.datetime) -> Row:
-    running = sum(member.state == "Running" for member in progress.members)
+    running = sum(member.state == "Running" for member in progress.replicas)
     return [
         (progress.key.name, "bold"),
         ("  ", ""),
         (progress.state, STATES.get(progress.state, "")),
-        (f"  {elapsed(progress.elapsed(now))}  ", ""),
-        (f"{running} of {count(len(progress.members), 'replica')} running", ""),
+        (f"  {duration_text(progress.elapsed(now))}  ", ""),
+        (f"{running} of {count(len(progress.replicas), 'replica')} running", ""),
     ]
 
 
-def _one(member: Member) -> Row:
+def _one(member: ReplicaProgress) -> Row:
     return [
         ("  ", ""),
-        (f"{member.name:<14}", REPLICA_TYPES.get(member.replica.type.word, "")),
+        (f"{member.name:<14}", REPLICA_TYPES.get(member.replica.type.lower_name, "")),
         ("  ", ""),
-        (described(member), STATES.get(member.state, "")),
+        (replica_text(member), STATES.get(member.state, "")),
     ]
 
 
-def _many(members: Sequence[Member]) -> Iterator[Row]:
+def _many(members: Sequence[ReplicaProgress]) -> Iterator[Row]:
     """Yields a row for each replica type, then the failed and restarting replicas."""
-    by_type: dict[str, list[Member]] = {}
+    by_type: dict[str, list[ReplicaProgress]] = {}
     for member in members:
-        by_type.setdefault(member.replica.type.word, []).append(member)
+        by_type.setdefault(member.replica.type.lower_name, []).append(member)
     for word, group in by_type.items():
         row = [("  ", ""), (f"{word:<10}", REPLICA_TYPES.get(word, "")), (f"{len(group):>5}  ", "")]
         for state, number in sorted(Counter(member.state for member in group).items(), key=lambda item: -item[1]):

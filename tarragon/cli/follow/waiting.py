@@ -7,28 +7,30 @@ from collections.abc import Sequence
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.follow.awaiting import Awaited, Met, await_job
-from tarragon.cli.jobview.jobs import Known, find
-from tarragon.cli.jobview.schema import headed
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.options.formats import TEXTS
-from tarragon.cli.options.settings import Settings
-from tarragon.cli.output.words import elapsed
-from tarragon.cli.targets.next_commands import MEANWHILE, hints
-from tarragon.cli.targets.resolving import target
+from tarragon.cli.follow.awaiting import WaitGoal, WaitResult, wait_for_job
+from tarragon.cli.jobview.jobs import ClusterJob, find_job
+from tarragon.cli.jobview.schema import document
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.options.formats import FORMATTERS
+from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.output.words import duration_text
+from tarragon.cli.targets.next_commands import WHILE_RUNNING, next_commands
+from tarragon.cli.targets.resolving import resolve_target
 
 
-async def wait(settings: Settings, name: str, states: Sequence[str], limit: float | None, form: str | None) -> int:
-    where = target(settings)
-    async with where.looking() as looker:
-        job = await find(looker, name, where.namespace)
-    return await waited_for(where, settings, job, states, limit, form=form)
+async def wait_command(
+    settings: GlobalOptions, name: str, states: Sequence[str], limit: float | None, form: str | None
+) -> int:
+    where = resolve_target(settings)
+    async with where.reading() as looker:
+        job = await find_job(looker, name, where.namespace)
+    return await wait_and_report(where, settings, job, states, limit, form=form)
 
 
-async def waited_for(
-    where: Target,
-    settings: Settings,
-    job: Known,
+async def wait_and_report(
+    where: ClusterTarget,
+    settings: GlobalOptions,
+    job: ClusterJob,
     states: Sequence[str],
     limit: float | None,
     *,
@@ -37,29 +39,29 @@ async def waited_for(
 ) -> int:
     """Waits, prints the result, and returns the exit code."""
     clock = SystemClock()
-    wanted = Awaited(states=[state.lower() for state in states], limit=limit, watches=watches)
-    met = await await_job(where, job, wanted, clock, settings.terminal())
+    wanted = WaitGoal(states=[state.lower() for state in states], limit=limit, prints_changes=watches)
+    met = await wait_for_job(where, job, wanted, clock, settings.terminal())
     seconds = met.follower.progress.elapsed(clock.now())
-    if met.is_left:
+    if met.is_detached:
         click.echo(f"Detached from {job.name}: it continues in {job.key.namespace} on {where.name}.", err=True)
-        click.echo("\n".join(hints(where.prompt, job.address, MEANWHILE)), err=True)
-    click.echo(_result_line(met, job, seconds) if form is None else TEXTS[form](_fields(met, job, seconds)))
-    return met.code
+        click.echo("\n".join(next_commands(where.command_prefix, job.command_key, WHILE_RUNNING)), err=True)
+    click.echo(_result_line(met, job, seconds) if form is None else FORMATTERS[form](_fields(met, job, seconds)))
+    return met.exit_code
 
 
-def _result_line(met: Met, job: Known, seconds: float) -> str:
-    if met.follower.is_gone:
+def _result_line(met: WaitResult, job: ClusterJob, seconds: float) -> str:
+    if met.follower.is_deleted:
         return f"{met.state}  {job.key.name}"
-    return f"{met.state}  {job.key.name} after {elapsed(seconds)}"
+    return f"{met.state}  {job.key.name} after {duration_text(seconds)}"
 
 
-def _fields(met: Met, job: Known, seconds: float) -> dict[str, object]:
+def _fields(met: WaitResult, job: ClusterJob, seconds: float) -> dict[str, object]:
     facts = {
         "name": job.key.name,
         "namespace": job.key.namespace,
         "job": job.name,
         "state": met.state,
         "seconds": round(seconds, 3),
-        "exitCode": met.code,
+        "exitCode": met.exit_code,
     }
-    return dict(headed("Waited", facts))
+    return dict(document("Waited", facts))

@@ -9,42 +9,42 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli.jobview import schema
-from tarragon.cli.jobview.events import in_order, of_job, when
-from tarragon.cli.jobview.jobs import Known, find, pods_of, sighting
-from tarragon.cli.jobview.progress import INTERRUPTED, Progress, newest, order, read
+from tarragon.cli.jobview.events import event_time, events_of_job, sorted_events
+from tarragon.cli.jobview.jobs import ClusterJob, find_job, pods_of, progress_input
+from tarragon.cli.jobview.progress import INTERRUPTED, Progress, newest_pods, progress_of, replica_order
 from tarragon.cli.jobview.rows import reason, replicas
-from tarragon.cli.jobview.target import Looker, Target
-from tarragon.cli.manifest.local_images import install_for
-from tarragon.cli.options.formats import TEXTS
-from tarragon.cli.options.settings import Settings
+from tarragon.cli.jobview.target import ClusterReader, ClusterTarget
+from tarragon.cli.manifest.local_images import install_command_for_image
+from tarragon.cli.options.formats import FORMATTERS
+from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.style import STATES, Paint, painter, without_colors
-from tarragon.cli.output.words import age, elapsed, listed, table
-from tarragon.cli.report.tensorboard import troubles
-from tarragon.cli.targets.local_places import addresses, folders, tensorboard
-from tarragon.cli.targets.next_commands import spelled
-from tarragon.cli.targets.resolving import target
+from tarragon.cli.output.words import age, duration_text, joined, table
+from tarragon.cli.report.tensorboard import tensorboard_problems
+from tarragon.cli.targets.local_places import data_folders, service_addresses, tensorboard_address
+from tarragon.cli.targets.next_commands import command_line
+from tarragon.cli.targets.resolving import resolve_target
 from tarragon.cli.targets.stored_logs import pods_of_job
-from tarragon.client.port import Selection
+from tarragon.client.port import Selector
 from tarragon.job.model import CleanPodPolicy, Replica
-from tarragon.kube.codec import timestamp
+from tarragon.kube.codec import format_time
 from tarragon.kube.core import EVENTS, PODS, Pod
 from tarragon.kube.meta import Json, JsonObject
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 """The most rows shown in each section; `-o json` has all of them."""
 
 
-async def describe(settings: Settings, name: str, form: str | None) -> None:
-    where = target(settings)
-    async with where.looking() as looker:
-        job = await find(looker, name, where.namespace)
-        listing = await looker.list(PODS, Selection(namespace=job.key.namespace, labels=job.selector))
-        pods = newest(pods_of(job, listing.items))
+async def describe(settings: GlobalOptions, name: str, form: str | None) -> None:
+    where = resolve_target(settings)
+    async with where.reading() as looker:
+        job = await find_job(looker, name, where.namespace)
+        listing = await looker.list(PODS, Selector(namespace=job.key.namespace, label_selector=job.selector))
+        pods = newest_pods(pods_of(job, listing.items))
         events = await _events(looker, where, job, listing.items)
     now = SystemClock().now()
     # Without a running cluster no pod runs, whatever its stored status says.
     gone = frozenset(pod.metadata.uid for pod in pods.values()) if job.state == INTERRUPTED else frozenset()
-    progress = read(sighting(job, pods, gone))
+    progress = progress_of(progress_input(job, pods, gone))
     paint = painter(colors=settings.terminal().colors_out)
     parts = (
         _head(job, progress, now, paint),
@@ -52,21 +52,21 @@ async def describe(settings: Settings, name: str, form: str | None) -> None:
         _titled("Provenance", _provenance(job)),
         _titled("Conditions", _conditions(job, now)),
         _titled("Replicas", _replica_table(where, job, progress)),
-        [] if job.is_stored else _still_running(where, job, pods),
+        [] if job.is_offline else _still_running(where, job, pods),
         _titled("TensorBoard", _tensorboard(where, job, listing.items)),
-        _titled("Folders", [f"{what:<22} {path}" for what, path in folders(where.nodes, job, pods)]),
+        _titled("Folders", [f"{what:<22} {path}" for what, path in data_folders(where.nodes_folder, job, pods)]),
         _titled("Events", _event_table(events, now)),
     )
     if form is not None:
         plainly = [without_colors(line) for part in parts for line in part]
-        click.echo(TEXTS[form](schema.job(job, now, plainly)))
+        click.echo(FORMATTERS[form](schema.job_document(job, now, plainly)))
         return
     for part in parts:
         for line in part:
             click.echo(line, color=True)
 
 
-def _head(job: Known, progress: Progress, now: dt.datetime, paint: Paint) -> Iterator[str]:
+def _head(job: ClusterJob, progress: Progress, now: dt.datetime, paint: Paint) -> Iterator[str]:
     state = paint(progress.state, STATES.get(progress.state, ""))
     generation = job.dialect.name if job.dialect is not None else "unknown generation"
     version = job.object.api_version
@@ -74,12 +74,12 @@ def _head(job: Known, progress: Progress, now: dt.datetime, paint: Paint) -> Ite
         ("Name", job.key.name),
         ("Namespace", job.key.namespace),
         ("Kind", f"{job.framework.kind} {version}" + (f" ({generation})" if generation != version else "")),
-        ("State", f"{state}, {elapsed(progress.elapsed(now))} after creation"),
+        ("State", f"{state}, {duration_text(progress.elapsed(now))} after creation"),
         ("Reason", reason(job)),
         ("Replicas", replicas(job)),
-        ("Created", timestamp(job.born) if job.born else ""),
-        ("Started", timestamp(progress.started) if progress.started else ""),
-        ("Ended", timestamp(progress.completed) if progress.completed else ""),
+        ("Created", format_time(job.created) if job.created else ""),
+        ("Started", format_time(progress.started) if progress.started else ""),
+        ("Ended", format_time(progress.completed) if progress.completed else ""),
     ]
     yield from (f"{label + ':':<11} {value}" for label, value in facts if value)
 
@@ -88,77 +88,85 @@ def _titled(title: str, lines: Sequence[str]) -> Iterator[str]:
     if lines:
         yield ""
         yield f"{title}:"
-        yield from (f"  {line}" for line in lines[: MOST_ROWS + 1])
-        if len(lines) > MOST_ROWS + 1:
-            yield f"  and {len(lines) - MOST_ROWS - 1} more"
+        yield from (f"  {line}" for line in lines[: MAX_ROWS + 1])
+        if len(lines) > MAX_ROWS + 1:
+            yield f"  and {len(lines) - MAX_ROWS - 1} more"
 
 
-def _conditions(job: Known, now: dt.datetime) -> Sequence[str]:
+def _conditions(job: ClusterJob, now: dt.datetime) -> Sequence[str]:
     rows = [
-        (condition.type, str(condition.is_true), condition.reason, age(condition.changed, now), condition.message)
+        (
+            condition.type,
+            str(condition.is_true),
+            condition.reason,
+            age(condition.last_transition_time, now),
+            condition.message,
+        )
         for condition in job.status.conditions
     ]
     return table(("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows) if rows else ()
 
 
-def _tensorboard(where: Target, job: Known, pods: Sequence[Pod]) -> Sequence[str]:
+def _tensorboard(where: ClusterTarget, job: ClusterJob, pods: Sequence[Pod]) -> Sequence[str]:
     """List TensorBoard's address and, since an address may not answer, why it does not."""
-    address = tensorboard(where.nodes, job)
+    address = tensorboard_address(where.nodes_folder, job)
     if job.state == INTERRUPTED or job.job is None or job.job.tensorboard is None:
         return [*filter(None, [address])]
-    install = install_for(job, job.job.tensorboard.image, is_local=where.is_local)
-    return [*filter(None, [address]), *troubles(job, pods, install)]
+    install = install_command_for_image(job, job.job.tensorboard.image, is_local=where.is_local)
+    return [*filter(None, [address]), *tensorboard_problems(job, pods, install)]
 
 
-def _provenance(job: Known) -> Sequence[str]:
+def _provenance(job: ClusterJob) -> Sequence[str]:
     """List what the job was made from: its manifest, the operator, and the images that nodes have pulled."""
     provenance = job.status.provenance
     if provenance is None:
         return ()
-    images = [("image", f"{image} {digests}") for image, digests in provenance.images.items()]
-    facts = (("manifest", provenance.manifest), ("operator", provenance.operator), *images)
+    images = [("image", f"{image} {digests}") for image, digests in provenance.image_digests.items()]
+    facts = (("manifest", provenance.manifest_digest), ("operator", provenance.operator_version), *images)
     return [f"{what:<9} {value}" for what, value in facts]
 
 
-def _replica_table(where: Target, job: Known, progress: Progress) -> Sequence[str]:
+def _replica_table(where: ClusterTarget, job: ClusterJob, progress: Progress) -> Sequence[str]:
     """Build the table of replicas. On the local cluster it also has the address on this machine."""
     header = ("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", "ADDRESS", *(["HERE"] if where.is_local else []))
     rows = []
-    for member in progress.members:
-        address, local = addresses(where.nodes, job, member.replica)
+    for member in progress.replicas:
+        address, local = service_addresses(where.nodes_folder, job, member.replica)
         code = "-" if member.exit_code is None else str(member.exit_code)
         here = [local or "-"] if where.is_local else []
         rows.append((member.name, member.state, code, str(member.restarts), member.node or "-", address, *here))
     return table(header, rows) if rows else ()
 
 
-def _still_running(where: Target, job: Known, pods: Mapping[Replica, Pod]) -> Iterator[str]:
+def _still_running(where: ClusterTarget, job: ClusterJob, pods: Mapping[Replica, Pod]) -> Iterator[str]:
     """Warn about pods that still run after the job has ended, because its cleanPodPolicy is None."""
-    policy = None if job.job is None else job.job.run_policy.clean_pods
+    policy = None if job.job is None else job.job.run_policy.clean_pod_policy
     if not job.status.phase.is_final or policy is not CleanPodPolicy.NONE:
         return
-    running = [replica for replica in sorted(pods, key=order) if not pods[replica].is_finished]
-    names = [str(replica) for replica in running if not pods[replica].metadata.is_ending]
+    running = [replica for replica in sorted(pods, key=replica_order) if not pods[replica].is_finished]
+    names = [str(replica) for replica in running if not pods[replica].metadata.is_being_deleted]
     if names:
-        yield f"  still running: {listed(names)}; with cleanPodPolicy None they hold memory until the job is deleted:"
-        yield f"    {spelled(where.prompt, job.address, 'delete')}"
+        yield f"  still running: {joined(names)}; with cleanPodPolicy None they hold memory until the job is deleted:"
+        yield f"    {command_line(where.command_prefix, job.command_key, 'delete')}"
 
 
-async def _events(looker: Looker, where: Target, job: Known, pods: Sequence[Pod]) -> Sequence[JsonObject]:
+async def _events(
+    looker: ClusterReader, where: ClusterTarget, job: ClusterJob, pods: Sequence[Pod]
+) -> Sequence[JsonObject]:
     """Return the events of the job and its pods, oldest first."""
-    kept = {pod.facts.uid for pod in pods_of_job(where.nodes, job)}
-    listing = await looker.list(EVENTS.reading(dict), Selection(namespace=job.key.namespace))
-    return in_order(of_job(listing.items, job, pods, kept))
+    kept = {pod.facts.uid for pod in pods_of_job(where.nodes_folder, job)}
+    listing = await looker.list(EVENTS.with_model(dict), Selector(namespace=job.key.namespace))
+    return sorted_events(events_of_job(listing.items, job, pods, kept))
 
 
 def _event_table(events: Sequence[JsonObject], now: dt.datetime) -> Sequence[str]:
     rows = []
-    for event in events[-MOST_ROWS:]:
+    for event in events[-MAX_ROWS:]:
         times = int(event.get("count") or 1)
         about: Json = event.get("involvedObject") or {}
         rows.append(
             (
-                age(when(event), now) + (f" ({times} times)" if times > 1 else ""),
+                age(event_time(event), now) + (f" ({times} times)" if times > 1 else ""),
                 str(event.get("type", "")),
                 str(event.get("reason", "")),
                 f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}",

@@ -7,26 +7,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tarragon.cli.jobview.gpus import of_job
-from tarragon.cli.jobview.jobs import Known
-from tarragon.cli.jobview.queueing import JobKey, key
-from tarragon.cli.jobview.rows import header, restarts, row, size
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.options.settings import Settings
-from tarragon.client.port import Selection
+from tarragon.cli.jobview.gpus import accelerators_of_job
+from tarragon.cli.jobview.jobs import ClusterJob
+from tarragon.cli.jobview.queueing import JobKey, job_key
+from tarragon.cli.jobview.rows import current_size, header, job_row, restarts
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.options.settings import GlobalOptions
+from tarragon.client.port import Selector
 
 _STATE_ORDER = ("Failed", "Restarting", "Waiting", "Starting", "Created", "Running")
 _LAST = 10**9
 
-Place = int
-Order = Callable[[Known, Place], tuple[object, ...]]
+QueuePosition = int
+SortKey = Callable[[ClusterJob, QueuePosition], tuple[object, ...]]
 
-ORDERS: Mapping[str, Order] = MappingProxyType(
+SORT_KEYS: Mapping[str, SortKey] = MappingProxyType(
     {
         "name": lambda job, _: (job.key, job.framework.kind),
         "age": lambda job, _: (-_creation_time(job), job.key),
         "state": lambda job, _: (_state_rank(job.state), job.key),
-        "gpus": lambda job, _: (-of_job(job, size(job)), job.key),
+        "gpus": lambda job, _: (-accelerators_of_job(job, current_size(job)), job.key),
         "restarts": lambda job, _: (-restarts(job), job.key),
         "queue": lambda job, place: (place, job.key),
     }
@@ -35,12 +35,12 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class JobTable:
     """The jobs that are listed, and how they are printed."""
 
-    settings: Settings
-    where: Target
-    selection: Selection
+    settings: GlobalOptions
+    where: ClusterTarget
+    selection: Selector
     form: str
     order: str = "name"
     has_header: bool = True
@@ -50,22 +50,22 @@ class Wanted:
     def header(self) -> Sequence[str]:
         return header(is_wide=self.form == "wide", names_namespace=not self.selection.namespace)
 
-    def row(self, job: Known, now: dt.datetime, queue: Mapping[JobKey, int]) -> Sequence[str]:
-        return row(
+    def row(self, job: ClusterJob, now: dt.datetime, queue: Mapping[JobKey, int]) -> Sequence[str]:
+        return job_row(
             job,
             now,
             is_wide=self.form == "wide",
             names_namespace=not self.selection.namespace,
-            place=queue.get(key(job)),
+            place=queue.get(job_key(job)),
         )
 
 
-def in_order(jobs: Iterable[Known], order: str, queue: Mapping[JobKey, int]) -> Sequence[Known]:
-    return sorted(jobs, key=lambda job: ORDERS[order](job, queue.get(key(job), _LAST)))
+def sort_jobs(jobs: Iterable[ClusterJob], order: str, queue: Mapping[JobKey, int]) -> Sequence[ClusterJob]:
+    return sorted(jobs, key=lambda job: SORT_KEYS[order](job, queue.get(job_key(job), _LAST)))
 
 
-def _creation_time(job: Known) -> float:
-    return job.born.timestamp() if job.born is not None else 0.0
+def _creation_time(job: ClusterJob) -> float:
+    return job.created.timestamp() if job.created is not None else 0.0
 
 
 def _state_rank(state: str) -> int:

@@ -6,95 +6,95 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.base.errors import Problem
-from tarragon.cli.jobs.editing import CannotChange, Edit, has_ended
-from tarragon.cli.jobview.jobs import Known
-from tarragon.cli.manifest.loading import Refused
-from tarragon.cli.manifest.overrides import assigned
-from tarragon.cli.output.words import listed
-from tarragon.frameworks.tensorflow.fields import LIST_SPELLINGS, Spec
+from tarragon.cli.jobs.editing import JobEdit, JobNotEditable, job_has_ended
+from tarragon.cli.jobview.jobs import ClusterJob
+from tarragon.cli.manifest.loading import InvalidManifest
+from tarragon.cli.manifest.overrides import set_path
+from tarragon.cli.output.words import joined
+from tarragon.frameworks.tensorflow.fields import LIST_SPELLINGS, SpecField
 from tarragon.job.annotations import (
     ANNOTATIONS,
     BY_RESTART,
-    RESIZE,
+    RESIZE_ANNOTATION,
     is_elastic_by_restart,
     resizes_by_restart,
-    restarts_together,
+    restarts_as_gang,
 )
 from tarragon.job.model import ReplicaType, TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import JsonObject
-from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.input.decode_and_validate import decode_and_validate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """The requested size. `least` and `most` are the bounds of an elastic job's workers."""
+class RequestedSize:
+    """The requested size. `minimum` and `maximum` are the bounds of an elastic job's workers."""
 
     replicas: Mapping[ReplicaType, int] = field(default_factory=dict)
-    least: int | None = None
-    most: int | None = None
+    minimum: int | None = None
+    maximum: int | None = None
     by_restart: bool = False
 
     @property
-    def words(self) -> str:
-        parts = [f"{kind.word} {number}" for kind, number in self.replicas.items()]
-        bounds = (("min", self.least), ("max", self.most))
-        return listed([*parts, *(f"{name} {number}" for name, number in bounds if number is not None)])
+    def description(self) -> str:
+        parts = [f"{kind.lower_name} {number}" for kind, number in self.replicas.items()]
+        bounds = (("min", self.minimum), ("max", self.maximum))
+        return joined([*parts, *(f"{name} {number}" for name, number in bounds if number is not None)])
 
 
-def scaling(wish: Wish) -> Edit:
-    return Edit(
-        doing="Scaling",
-        done=f"scaled to {wish.words}",
-        wanted=lambda job, before: _wanted(job, before, wish),
-        has_come=lambda job, pods: _has_come(job, pods, wish),
+def scale_edit(wish: RequestedSize) -> JobEdit:
+    return JobEdit(
+        in_progress_verb="Scaling",
+        past_participle=f"scaled to {wish.description}",
+        edited_manifest=lambda job, before: _wanted(job, before, wish),
+        is_applied=lambda job, pods: _has_come(job, pods, wish),
         note=_resize_note,
     )
 
 
-def _wanted(job: Known, before: JsonObject, wish: Wish) -> JsonObject:
+def _wanted(job: ClusterJob, before: JsonObject, wish: RequestedSize) -> JsonObject:
     if job.status.phase.is_final:
-        raise has_ended(job, "scale")
+        raise job_has_ended(job, "scale")
     if job.job is None or job.dialect is None:
-        raise CannotChange(f"can't scale {job.name}: its manifest is invalid", remedy="see `describe`")
+        raise JobNotEditable(f"can't scale {job.name}: its manifest is invalid", remedy="see `describe`")
     after = _with_replicas(job, job.job, before, wish)
-    decoded = intake(job.framework, after)
+    decoded = decode_and_validate(job.framework, after)
     if decoded.problems or decoded.job is None:
         raise _refused(job, decoded.problems)
     _check_bounds(job, decoded.job, wish)
-    if job.job.wished() != decoded.job.wished():
+    if job.job.requested_size() != decoded.job.requested_size():
         _check_can_grow(job, decoded.job)
     return after
 
 
-def _with_replicas(job: Known, read: TrainingJob, before: JsonObject, wish: Wish) -> JsonObject:
+def _with_replicas(job: ClusterJob, read: TrainingJob, before: JsonObject, wish: RequestedSize) -> JsonObject:
     after = before
     for kind, number in wish.replicas.items():
-        group = read.group(kind)
+        group = read.replica_spec(kind)
         if group is None:
-            types = listed([group.type.value for group in read.groups])
-            raise CannotChange(f"{job.name} has no replicas of type {kind.value}", remedy=f"it has {types}")
-        if group.wish == number:
+            types = joined([group.type.value for group in read.replica_specs])
+            raise JobNotEditable(f"{job.name} has no replicas of type {kind.value}", remedy=f"it has {types}")
+        if group.replicas == number:
             continue
-        after = assigned(_without_scale_field(after), f"{group.path}.replicas", number)
+        after = set_path(_without_scale_field(after), f"{group.field_path}.replicas", number)
     after = _with_bounds(job, read, after, wish)
     if wish.by_restart and after is not before:
-        after = assigned(after, f'{ANNOTATIONS}."{RESIZE}"', BY_RESTART)
+        after = set_path(after, f'{ANNOTATIONS}."{RESIZE_ANNOTATION}"', BY_RESTART)
     return after
 
 
-def _with_bounds(job: Known, read: TrainingJob, before: JsonObject, wish: Wish) -> JsonObject:
-    bounds = {Spec.MIN_INSTANCES: wish.least, Spec.MAX_INSTANCES: wish.most}
+def _with_bounds(job: ClusterJob, read: TrainingJob, before: JsonObject, wish: RequestedSize) -> JsonObject:
+    bounds = {SpecField.MIN_INSTANCES: wish.minimum, SpecField.MAX_INSTANCES: wish.maximum}
     given = {name: bound for name, bound in bounds.items() if bound is not None}
-    if given and read.elastic is None:
-        raise CannotChange(
+    if given and read.elastic_policy is None:
+        raise JobNotEditable(
             f"{job.name} is not elastic",
-            remedy=f"submit it again with spec.{Spec.MIN_INSTANCES} and spec.{Spec.MAX_INSTANCES}",
+            remedy=f"submit it again with spec.{SpecField.MIN_INSTANCES} and spec.{SpecField.MAX_INSTANCES}",
         )
     after = before
     for name, bound in given.items():
-        after = assigned(after, f"spec.{name}", bound)
+        after = set_path(after, f"spec.{name}", bound)
     return after
 
 
@@ -104,65 +104,69 @@ def _without_scale_field(manifest: JsonObject) -> JsonObject:
     `kubectl scale` writes it beside the list, and it would take precedence over the number in the list.
     """
     spec = manifest["spec"]
-    if not any(name in spec for name in LIST_SPELLINGS) or Spec.REPLICAS not in spec:
+    if not any(name in spec for name in LIST_SPELLINGS) or SpecField.REPLICAS not in spec:
         return manifest
-    return {**manifest, "spec": {name: value for name, value in spec.items() if name != Spec.REPLICAS}}
+    return {**manifest, "spec": {name: value for name, value in spec.items() if name != SpecField.REPLICAS}}
 
 
-def _refused(job: Known, problems: Sequence[Problem]) -> Refused:
-    return Refused(f"{job.name} can't have this size", why="\n".join(map(str, problems)))
+def _refused(job: ClusterJob, problems: Sequence[Problem]) -> InvalidManifest:
+    return InvalidManifest(f"{job.name} can't have this size", why="\n".join(map(str, problems)))
 
 
-def _check_bounds(job: Known, after: TrainingJob, wish: Wish) -> None:
+def _check_bounds(job: ClusterJob, after: TrainingJob, wish: RequestedSize) -> None:
     wanted = wish.replicas.get(ReplicaType.WORKER)
-    if after.elastic is None or wanted is None or after.elastic.minimum <= wanted <= after.elastic.maximum:
+    if (
+        after.elastic_policy is None
+        or wanted is None
+        or after.elastic_policy.min_replicas <= wanted <= after.elastic_policy.max_replicas
+    ):
         return
-    raise CannotChange(
+    raise JobNotEditable(
         f"can't scale {job.name} to {wanted} workers",
-        why=f"its bounds are {after.elastic.minimum} to {after.elastic.maximum}",
+        why=f"its bounds are {after.elastic_policy.min_replicas} to {after.elastic_policy.max_replicas}",
         remedy="change the bounds with --min and --max",
     )
 
 
-def _check_can_grow(job: Known, after: TrainingJob) -> None:
+def _check_can_grow(job: ClusterJob, after: TrainingJob) -> None:
     """Raise CannotChange if the running replicas could not use the added ones."""
     size = _size(job)
-    growing = [kind for kind, wish in after.wished().items() if size and wish > size.get(kind, 0)]
-    if not growing or after.elastic is not None or resizes_by_restart(after) or restarts_together(after):
+    growing = [kind for kind, wish in after.requested_size().items() if size and wish > size.get(kind, 0)]
+    if not growing or after.elastic_policy is not None or resizes_by_restart(after) or restarts_as_gang(after):
         return
-    raise CannotChange(
+    raise JobNotEditable(
         f"can't scale up {job.name} while it runs: it is not elastic",
         why="its replicas started with a fixed cluster size, and reject others",
-        remedy=f"--restart restarts all replicas at the new size (the annotation {RESIZE}: {BY_RESTART}) "
+        remedy=f"--restart restarts all replicas at the new size (the annotation {RESIZE_ANNOTATION}: {BY_RESTART}) "
         "when the cluster has capacity; or suspend the job first",
     )
 
 
-def _size(job: Known) -> Mapping[ReplicaType, int]:
+def _size(job: ClusterJob) -> Mapping[ReplicaType, int]:
     admission = job.status.admission
     return admission.size if admission is not None and job.status.phase is not Phase.SUSPENDED else {}
 
 
-def _resize_note(job: Known) -> str:
+def _resize_note(job: ClusterJob) -> str:
     """Return a note about what happens before the job has the new size; empty for nothing."""
     if job.job is None:
         return ""
-    size, wished = _size(job), job.job.wished()
+    size, wished = _size(job), job.job.requested_size()
     if not size:
         return f"{job.name} is not running: it will start at this size."
     differing = [kind for kind, wish in wished.items() if wish != size.get(kind, 0)]
     is_growing = any(wished[kind] > size.get(kind, 0) for kind in differing)
-    is_restarted = restarts_together(job.job) or is_elastic_by_restart(job.job)
+    is_restarted = restarts_as_gang(job.job) or is_elastic_by_restart(job.job)
     if (differing and is_restarted) or (is_growing and resizes_by_restart(job.job)):
         return f"{job.name}: all replicas restart at the new size when the cluster has capacity."
     return ""
 
 
-def _has_come(job: Known, pods: Sequence[Pod], wish: Wish) -> bool:
+def _has_come(job: ClusterJob, pods: Sequence[Pod], wish: RequestedSize) -> bool:
     if job.status.phase.is_final or job.status.phase is Phase.SUSPENDED:
         return True
     admission = job.status.admission
     if admission is None or any(admission.size.get(kind, 0) != number for kind, number in wish.replicas.items()):
         return False
     number = sum(admission.size.values())
-    return job.status.ready == number == len([pod for pod in pods if not pod.metadata.is_ending])
+    return job.status.running_replicas == number == len([pod for pod in pods if not pod.metadata.is_being_deleted])

@@ -11,15 +11,15 @@ import click
 from tarragon.cli.targets.completion import complete_job
 
 if TYPE_CHECKING:
-    from tarragon.cli.jobview.jobs import Known, NoSuchJob
-    from tarragon.cli.jobview.target import Looker
+    from tarragon.cli.jobview.jobs import ClusterJob, NoSuchJob
+    from tarragon.cli.jobview.target import ClusterReader
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class JobSelection:
     """The selection on the command line; exactly one of the three fields is set."""
 
     names: Sequence[str] = ()
@@ -27,7 +27,7 @@ class Choice:
     is_all: bool = False
 
 
-def choice_options(command: Callable[P, T]) -> Callable[P, T]:
+def job_selection_options(command: Callable[P, T]) -> Callable[P, T]:
     """Add JOB… as `names`, `-l` as `labels` and `--all` as `everything`."""
     everything = click.option("--all", "everything", is_flag=True, help="select all jobs in the namespace")
     labels = click.option(
@@ -37,32 +37,34 @@ def choice_options(command: Callable[P, T]) -> Callable[P, T]:
     return names(labels(everything(command)))
 
 
-def choice(names: Sequence[str], labels: str, *, everything: bool) -> Choice:
+def job_selection(names: Sequence[str], labels: str, *, everything: bool) -> JobSelection:
     """Build a Choice. Raises UsageError unless exactly one way of selecting jobs is used."""
-    from tarragon.kube.selectors import label_selector
+    from tarragon.kube.selectors import parse_label_selector
 
     if (bool(names) + bool(labels) + everything) != 1:
         raise click.UsageError("exactly one of JOB..., -l LABELS and --all is required")
     try:
-        label_selector(labels)
+        parse_label_selector(labels)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--selector") from error
-    return Choice(names=names, labels=labels, is_all=everything)
+    return JobSelection(names=names, labels=labels, is_all=everything)
 
 
-async def chosen(looker: Looker, wanted: Choice, namespace: str) -> tuple[Sequence[Known], Sequence[NoSuchJob]]:
+async def select_jobs(
+    looker: ClusterReader, wanted: JobSelection, namespace: str
+) -> tuple[Sequence[ClusterJob], Sequence[NoSuchJob]]:
     """Return the selected jobs, each once, and an error for each name that was not found."""
-    from tarragon.cli.jobview.jobs import NoSuchJob, all_jobs, find
-    from tarragon.client.port import Selection
+    from tarragon.cli.jobview.jobs import NoSuchJob, find_job, list_jobs
+    from tarragon.client.port import Selector
 
     if not wanted.names:
-        found = await all_jobs(looker, Selection(namespace=namespace, labels=wanted.labels))
+        found = await list_jobs(looker, Selector(namespace=namespace, label_selector=wanted.labels))
         return found, [] if found else [_not_found(wanted, namespace)]
-    jobs: dict[str, Known] = {}
+    jobs: dict[str, ClusterJob] = {}
     missing: list[NoSuchJob] = []
     for name in wanted.names:
         try:
-            job = await find(looker, name, namespace)
+            job = await find_job(looker, name, namespace)
         except NoSuchJob as error:
             missing.append(error)
         else:
@@ -70,7 +72,7 @@ async def chosen(looker: Looker, wanted: Choice, namespace: str) -> tuple[Sequen
     return list(jobs.values()), missing
 
 
-def _not_found(wanted: Choice, namespace: str) -> NoSuchJob:
+def _not_found(wanted: JobSelection, namespace: str) -> NoSuchJob:
     from tarragon.cli.jobview.jobs import NoSuchJob
 
     which = f" with labels {wanted.labels}" if wanted.labels else ""

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class ReplicaEnd:
     """How a replica ended: its last log lines and what its pod says.
 
     `environment` is the Python environment that ran the replica; `install` is the command that installs packages there,
@@ -27,7 +27,7 @@ class End:
 class Cause:
     """A probable cause of the failure, and its remedy."""
 
-    what: str
+    summary: str
     remedy: str
 
 
@@ -129,7 +129,7 @@ _TABLE: Sequence[_Row] = (
 _COMPILED = tuple((re.compile(row.pattern), row) for row in _TABLE)
 
 
-def causes(end: End) -> Iterator[Cause]:
+def probable_causes(end: ReplicaEnd) -> Iterator[Cause]:
     """Yields each cause at most once, in the order of the table: the most specific cause first."""
     lines = [*end.lines, end.reason, end.message]
     for pattern, row in _COMPILED:
@@ -138,7 +138,7 @@ def causes(end: End) -> Iterator[Cause]:
             yield _cause(row, matches[-1], end)
 
 
-def _cause(row: _Row, match: re.Match[str], end: End) -> Cause:
+def _cause(row: _Row, match: re.Match[str], end: ReplicaEnd) -> Cause:
     name = next((found for found in match.groupdict().values() if found), "")
     package = _PACKAGES.get(name, name)
     words = {"name": name, "package": package, "environment": end.environment, "install": end.install}

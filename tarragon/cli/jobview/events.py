@@ -5,16 +5,16 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from tarragon.cli.jobview.jobs import Known, pods_of
-from tarragon.kube.codec import moment
+from tarragon.cli.jobview.jobs import ClusterJob, pods_of
+from tarragon.kube.codec import parse_time
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Json, JsonObject
 
 _NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
-def of_job(
-    events: Iterable[JsonObject], job: Known, pods: Collection[Pod], gone: Collection[str] = ()
+def events_of_job(
+    events: Iterable[JsonObject], job: ClusterJob, pods: Collection[Pod], gone: Collection[str] = ()
 ) -> Iterator[JsonObject]:
     """Yields the events about the job and its pods.
 
@@ -31,24 +31,24 @@ def of_job(
             yield event
 
 
-def in_order(events: Iterable[JsonObject]) -> Sequence[JsonObject]:
+def sorted_events(events: Iterable[JsonObject]) -> Sequence[JsonObject]:
     """Sorts events by time, oldest first. Most timestamps have whole seconds: ties are broken by resource version."""
-    return sorted(events, key=lambda event: ((when(event) or _NEVER).replace(microsecond=0), _version(event)))
+    return sorted(events, key=lambda event: ((event_time(event) or _NEVER).replace(microsecond=0), _version(event)))
 
 
-def when(event: JsonObject) -> dt.datetime | None:
+def event_time(event: JsonObject) -> dt.datetime | None:
     try:
-        return moment(str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        return parse_time(str(event.get("lastTimestamp") or event.get("eventTime") or ""))
     except ValueError:
         return None
 
 
-def _is_own(job: Known, event: JsonObject, about: JsonObject) -> bool:
+def _is_own(job: ClusterJob, event: JsonObject, about: JsonObject) -> bool:
     if job.job is None or job.dialect is None:
         return False
-    at = when(event)
-    is_since = job.born is None or at is None or at >= job.born
-    return is_since and job.dialect.names.replica(job.job, str(about.get("name", ""))) is not None
+    at = event_time(event)
+    is_since = job.created is None or at is None or at >= job.created
+    return is_since and job.dialect.names.replica_of(job.job, str(about.get("name", ""))) is not None
 
 
 def _version(event: JsonObject) -> int:

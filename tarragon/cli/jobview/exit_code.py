@@ -8,7 +8,7 @@ from tarragon.job.status import JobStatus
 SUCCEEDED = 0
 FAILED = 100
 UNFINISHED = 101
-GONE = 103
+DELETED = 103
 EVICTED = 104
 
 _EVICTIONS = frozenset({"Evicted", "Preempted", "Preempting"})
@@ -21,4 +21,4 @@ def exit_code(progress: Progress, status: JobStatus, *, is_gone: bool) -> int:
     if progress.state == "Failed":
         failure = status.first_failure
         return EVICTED if failure is not None and failure.reason in _EVICTIONS else FAILED
-    return GONE if is_gone or progress.state == "Suspended" else UNFINISHED
+    return DELETED if is_gone or progress.state == "Suspended" else UNFINISHED

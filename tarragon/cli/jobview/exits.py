@@ -41,7 +41,9 @@ _WORDS = MappingProxyType(
         128: "the program exited with an invalid exit code",
     }
 )
-NEVER_AGAIN = "It was not restarted because its restartPolicy is Never; ExitCode restarts after retryable exit codes."
+RESTART_FORBIDDEN = (
+    "It was not restarted because its restartPolicy is Never; ExitCode restarts after retryable exit codes."
+)
 _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 
 
@@ -65,40 +67,42 @@ _NEVER_STARTED = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meaning:
+class ExitMeaning:
     """What an exit code means.
 
     `kind` is one of clean, permanent, retryable, user-retryable, out of memory, evicted, never started, lost.
     """
 
-    words: str
+    text: str
     kind: str
 
 
-def meaning(code: int | None, reason: str, table: ExitCodeTable) -> Meaning:
+def explain_exit(code: int | None, reason: str, table: ExitCodeTable) -> ExitMeaning:
     """Explains how a replica ended.
 
     `reason` is that of the container (OOMKilled) or of the pod (Evicted). The code is None if the end was not observed.
     """
     if reason == "OOMKilled":
-        return Meaning(words="out of memory: it used more than its limit, or than its node has", kind="out of memory")
+        return ExitMeaning(
+            text="out of memory: it used more than its limit, or than its node has", kind="out of memory"
+        )
     if reason in {"Evicted", "Preempted", "Preempting"}:
-        return Meaning(words="evicted from its node, or preempted by another pod", kind="evicted")
+        return ExitMeaning(text="evicted from its node, or preempted by another pod", kind="evicted")
     if reason in _NOT_STARTED and code is not None:
-        return Meaning(words="its command could not be started", kind=_kind(code, table))
+        return ExitMeaning(text="its command could not be started", kind=_kind(code, table))
     if code is None and reason in _NEVER_STARTED:
-        return Meaning(words=_NEVER_STARTED[reason], kind="never started")
+        return ExitMeaning(text=_NEVER_STARTED[reason], kind="never started")
     if code is None:
-        return Meaning(words="its end was not observed: its node or kubelet went away", kind="lost")
-    return Meaning(words=words(code), kind=_kind(code, table))
+        return ExitMeaning(text="its end was not observed: its node or kubelet went away", kind="lost")
+    return ExitMeaning(text=code_text(code), kind=_kind(code, table))
 
 
-def never_again(reason: Meaning, policy: RestartPolicy) -> bool:
+def is_restart_forbidden(reason: ExitMeaning, policy: RestartPolicy) -> bool:
     """Whether a restart could have helped, but the restart policy forbids it."""
     return reason.kind in {ExitClass.RETRYABLE.value, "user-retryable"} and policy is RestartPolicy.NEVER
 
 
-def ended(code: int | None) -> str:
+def exit_text(code: int | None) -> str:
     """`exit code 1`, `killed (SIGKILL, 137)`."""
     if code is None:
         return "no exit code"
@@ -106,7 +110,7 @@ def ended(code: int | None) -> str:
     return f"killed ({signal[0]}, {code})" if signal is not None and code != USER_RETRYABLE else f"exit code {code}"
 
 
-def words(code: int) -> str:
+def code_text(code: int) -> str:
     """Describes any exit code: `ended by SIGKILL: killed: out of memory …`."""
     if code in _WORDS:
         return _WORDS[code]

@@ -7,21 +7,21 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tarragon.base.clock import Clock
-from tarragon.cli.jobview.jobs import Known, known, pods_of, sighting
-from tarragon.cli.jobview.live import Live
-from tarragon.cli.jobview.log_listener import Listener
-from tarragon.cli.jobview.progress import ENDING, FAILED, RUNNING, STARTING, Progress, newest, read
-from tarragon.client.port import Cluster
+from tarragon.cli.jobview.jobs import ClusterJob, pods_of, progress_input, read_job
+from tarragon.cli.jobview.live import JobWatch
+from tarragon.cli.jobview.log_listener import LogStreamer
+from tarragon.cli.jobview.progress import FAILED, RUNNING, STARTING, TERMINATING, Progress, newest_pods, progress_of
+from tarragon.client.port import Client
 from tarragon.job.model import Replica
 from tarragon.kube.core import Pod
 
-LAST_STATES = 2.0
+EXIT_CODES_GRACE = 2.0
 """Seconds to wait after the job's end for the exit codes of replicas that are terminating."""
-LAST_FAILURES = 1.0
+FAILURES_GRACE = 1.0
 """Seconds to wait after a failure for running and starting replicas: often all of them fail with the same error."""
 
 
-class Follower:
+class JobFollower:
     """Reports the progress and the logs of one job.
 
     `follow` may be called again with another connection: it continues where it stopped and reports nothing twice.
@@ -29,11 +29,11 @@ class Follower:
     """
 
     def __init__(
-        self, job: Known, clock: Clock, progressed: Callable[[Progress], None], listener: Listener | None = None
+        self, job: ClusterJob, clock: Clock, progressed: Callable[[Progress], None], listener: LogStreamer | None = None
     ) -> None:
         self.job = job
-        self.progress = read(sighting(job, {}))
-        self.is_gone = False
+        self.progress = progress_of(progress_input(job, {}))
+        self.is_deleted = False
         self._clock = clock
         self._progressed = progressed
         self._listener = listener
@@ -43,11 +43,11 @@ class Follower:
     @property
     def is_over(self) -> bool:
         """Whether the job is deleted, finished or suspended: nothing more happens without a user's action."""
-        return self.is_gone or self.progress.is_final or self.progress.state == "Suspended"
+        return self.is_deleted or self.progress.is_final or self.progress.state == "Suspended"
 
-    async def follow(self, cluster: Cluster) -> None:
+    async def follow(self, cluster: Client) -> None:
         """Returns when the job is over. Raises Unavailable or Unauthorized when the connection is lost."""
-        live = Live(cluster, self.job, self._clock)
+        live = JobWatch(cluster, self.job, self._clock)
         try:
             async with live.watching():
                 await self._next_change(live)
@@ -58,35 +58,35 @@ class Follower:
             if self._listener is not None:
                 await self._listener.stop()
 
-    async def _next_change(self, live: Live) -> None:
-        await live.changed()
+    async def _next_change(self, live: JobWatch) -> None:
+        await live.wait_for_change()
         if self._listener is not None and self._listener.error is not None:
             raise self._listener.error
-        if live.trouble is not None:
-            raise live.trouble
+        if live.error is not None:
+            raise live.error
         await self._refresh(live)
 
-    async def _drain(self, live: Live) -> None:
+    async def _drain(self, live: JobWatch) -> None:
         """Waits for the exit codes and the last log lines of replicas that end together with the job."""
         began = self._clock.monotonic()
         while (left := began + self._settling_time - self._clock.monotonic()) > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    await live.changed()
+                    await live.wait_for_change()
             await self._refresh(live)
         if self._listener is not None:
             await self._drain_logs(live, self._listener)
 
-    async def _drain_logs(self, live: Live, listener: Listener) -> None:
+    async def _drain_logs(self, live: JobWatch, listener: LogStreamer) -> None:
         """Reads the rest of the logs. Raises if the connection is lost meanwhile: the next one continues."""
-        reading = asyncio.create_task(listener.last_words(live.cluster, self._pods))
-        loss = asyncio.create_task(live.lost())
+        reading = asyncio.create_task(listener.drain(live.cluster, self._pods))
+        loss = asyncio.create_task(live.wait_for_error())
         try:
             await asyncio.wait((reading, loss), return_when=asyncio.FIRST_COMPLETED)
             if reading.done():
                 reading.result()
-            elif live.trouble is not None:
-                raise live.trouble
+            elif live.error is not None:
+                raise live.error
         finally:
             reading.cancel()
             loss.cancel()
@@ -95,25 +95,25 @@ class Follower:
     @property
     def _settling_time(self) -> float:
         """Seconds after the job's end in which the states of its replicas may still change."""
-        states = set() if self.is_gone else {member.state for member in self.progress.members}
-        if ENDING in states:
-            return LAST_STATES
-        return LAST_FAILURES if states & {RUNNING, STARTING} and self.progress.state == FAILED else 0.0
+        states = set() if self.is_deleted else {member.state for member in self.progress.replicas}
+        if TERMINATING in states:
+            return EXIT_CODES_GRACE
+        return FAILURES_GRACE if states & {RUNNING, STARTING} and self.progress.state == FAILED else 0.0
 
-    async def _refresh(self, live: Live) -> None:
+    async def _refresh(self, live: JobWatch) -> None:
         found = live.job
-        self.is_gone = found is None
+        self.is_deleted = found is None
         if found is not None:
-            self.job = known(self.job.framework, found)
+            self.job = read_job(self.job.framework, found)
         # Two watches have no common order: the job's end may arrive before the ends of the replicas that caused it.
-        pods = await live.pods_now() if self.job.status.phase.is_final else live.pods
-        present = newest(pods_of(self.job, pods))
+        pods = await live.list_pods() if self.job.status.phase.is_final else live.pods
+        present = newest_pods(pods_of(self.job, pods))
         self._pods |= present
         gone = frozenset(pod.metadata.uid for replica, pod in self._pods.items() if replica not in present)
-        progress = read(sighting(self.job, self._pods, gone))
+        progress = progress_of(progress_input(self.job, self._pods, gone))
         if progress != self.progress or not self._has_reported:
             self.progress = progress
             self._has_reported = True
             self._progressed(progress)
         if self._listener is not None:
-            self._listener.listen(live.cluster, present, live.wake)
+            self._listener.start(live.cluster, present, live.wake)

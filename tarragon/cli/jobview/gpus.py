@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tarragon.cli.jobview.jobs import Known
+from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.job.model import ReplicaType
 from tarragon.plan.nodes.capacity import template_request
 
 _WORDS = ("gpu", "tpu", "npu", "mig-", "accelerator")
 
 
-def accelerators(amounts: Mapping[str, int]) -> int:
+def accelerator_count(amounts: Mapping[str, int]) -> int:
     """Returns the number of whole accelerators; `amounts` are in thousandths."""
     return sum(amount for name, amount in amounts.items() if is_accelerator(name)) // 1000
 
@@ -25,7 +25,7 @@ def is_accelerator(resource: str) -> bool:
     return bool(slash) and any(word in name for word in _WORDS)
 
 
-def of_job(job: Known, size: Mapping[ReplicaType, int]) -> int:
+def accelerators_of_job(job: ClusterJob, size: Mapping[ReplicaType, int]) -> int:
     """Returns the accelerators of a job whose replicas number `size`, when all of them run."""
-    groups = job.job.groups if job.job is not None else ()
-    return sum(size.get(group.type, 0) * accelerators(template_request(group.template)) for group in groups)
+    groups = job.job.replica_specs if job.job is not None else ()
+    return sum(size.get(group.type, 0) * accelerator_count(template_request(group.template)) for group in groups)

@@ -9,21 +9,21 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tarragon.base.errors import Problem, TarragonError
-from tarragon.cli.jobview.progress import INTERRUPTED, STOPPING, Sighting, state
-from tarragon.cli.jobview.target import Looker, is_store
-from tarragon.cli.output.words import listed
+from tarragon.cli.jobview.progress import INTERRUPTED, STOPPING, ProgressInput, state_of
+from tarragon.cli.jobview.target import ClusterReader, is_offline_reader
+from tarragon.cli.output.words import joined
 from tarragon.client.errors import Forbidden, NotFound
-from tarragon.client.port import Selection
+from tarragon.client.port import Selector
 from tarragon.frameworks.catalog import FRAMEWORKS, kinds
-from tarragon.frameworks.otherkinds import RUNS, not_yet
+from tarragon.frameworks.otherkinds import RUNS, unsupported_job_kind
 from tarragon.frameworks.plugin import Dialect, Framework
-from tarragon.job.encoding import read_status
+from tarragon.job.encoding import decode_status
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerIdentity, Resource
-from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.input.decode_and_validate import decode_and_validate
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class NotInstalled(TarragonError):
     def __init__(self) -> None:
         verb = "kind {} is" if len(kinds()) == 1 else "kinds {} are"
         super().__init__(
-            f"the {verb.format(listed(kinds()))} not installed in this cluster",
+            f"the {verb.format(joined(kinds()))} not installed in this cluster",
             remedy="a cluster administrator can install Tarragon with `kubectl apply -k deploy`, from its folder",
         )
 
@@ -60,7 +60,7 @@ class JobName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class ClusterJob:
     """A job read from a cluster. `job` and `dialect` are None if its manifest can't be read."""
 
     framework: Framework
@@ -68,7 +68,7 @@ class Known:
     job: TrainingJob | None
     dialect: Dialect | None
     status: JobStatus
-    is_stored: bool = False
+    is_offline: bool = False
     """Whether it was read from the database of an embedded cluster that does not run."""
     warnings: Sequence[Problem] = ()
     """Warnings about its current manifest."""
@@ -84,30 +84,30 @@ class Known:
     @property
     def as_owner(self) -> OwnerIdentity:
         """The owner reference by which its pods name it as their controller."""
-        return self.object.as_owner
+        return self.object.owner_identity
 
     @property
-    def born(self) -> dt.datetime | None:
+    def created(self) -> dt.datetime | None:
         return self.object.metadata.creation_timestamp
 
     @property
     def state(self) -> str:
         """The one-word state that users see."""
-        if self.object.metadata.is_ending and not self.status.phase.is_final:
+        if self.object.metadata.is_being_deleted and not self.status.phase.is_final:
             return STOPPING
-        if self.is_stored and not self.status.phase.is_final and self.status.phase is not Phase.SUSPENDED:
+        if self.is_offline and not self.status.phase.is_final and self.status.phase is not Phase.SUSPENDED:
             return INTERRUPTED
-        return state(self.status)
+        return state_of(self.status)
 
     @property
     def name(self) -> str:
         """`kind/name` as every command accepts it; with the API group if an earlier kind has the same name."""
-        kind, full, *_ = spellings(self.framework)
-        is_first = next(each for each in FRAMEWORKS if kind in spellings(each)) is self.framework
+        kind, full, *_ = kind_spellings(self.framework)
+        is_first = next(each for each in FRAMEWORKS if kind in kind_spellings(each)) is self.framework
         return f"{kind if is_first else full}/{self.key.name}"
 
     @property
-    def address(self) -> Key:
+    def command_key(self) -> Key:
         """Its key, with the shortest name by which every command finds it: a bare name means the first kind."""
         name = self.key.name if self.framework is FRAMEWORKS[0] else self.name
         return Key(self.key.namespace, name)
@@ -122,18 +122,18 @@ class Known:
         return ",".join(f"{name}={value}" for name, value in sorted(self.dialect.selector(self.job).items()))
 
     @property
-    def wished(self) -> Mapping[ReplicaType, int]:
-        return self.job.wished() if self.job is not None else {}
+    def requested(self) -> Mapping[ReplicaType, int]:
+        return self.job.requested_size() if self.job is not None else {}
 
 
-def parse(text: str) -> JobName:
+def parse_job_name(text: str) -> JobName:
     """Reads a name that a user typed. Raises NoSuchJob for an unknown kind."""
     kind, slash, name = text.rpartition("/")
     if not slash:
         return JobName(FRAMEWORKS, name)
-    matching = [framework for framework in FRAMEWORKS if kind.lower() in spellings(framework)]
+    matching = [framework for framework in FRAMEWORKS if kind.lower() in kind_spellings(framework)]
     if not matching:
-        unsupported = not_yet(kind)
+        unsupported = unsupported_job_kind(kind)
         if unsupported is not None:
             raise NoSuchJob(f"{unsupported} is not supported yet", remedy=RUNS)
         valid = ", ".join(map(str.lower, kinds()))
@@ -141,69 +141,71 @@ def parse(text: str) -> JobName:
     return JobName(matching, name)
 
 
-def spellings(framework: Framework) -> Sequence[str]:
+def kind_spellings(framework: Framework) -> Sequence[str]:
     """The spellings of a kind that kubectl accepts: `tfjob`, `tfjob.kubeflow.org`, `tfjobs`, `tfjobs.kubeflow.org`."""
     kind, resource = framework.kind.lower(), framework.resource
     return kind, f"{kind}.{resource.group}", resource.plural, resource.full_name
 
 
-def known(framework: Framework, found: CustomObject) -> Known:
-    taken = intake(framework, found)
-    return Known(
+def read_job(framework: Framework, found: CustomObject) -> ClusterJob:
+    taken = decode_and_validate(framework, found)
+    return ClusterJob(
         framework=framework,
         object=found,
         job=taken.job,
         dialect=taken.dialect,
-        status=read_status(found.status),
+        status=decode_status(found.status),
         warnings=taken.warnings,
     )
 
 
-async def find(looker: Looker, text: str, namespace: str) -> Known:
+async def find_job(looker: ClusterReader, text: str, namespace: str) -> ClusterJob:
     """Returns the job of that name. Raises NoSuchJob, which suggests the most similar name."""
-    wanted = parse(text)
+    wanted = parse_job_name(text)
     if wanted.is_latest:
-        return latest(await all_jobs(looker, Selection(namespace=namespace), wanted.frameworks), namespace)
+        return latest_job(await list_jobs(looker, Selector(namespace=namespace), wanted.frameworks), namespace)
     for framework in wanted.frameworks:
         try:
-            found = known(framework, await looker.get(framework.resource, Key(namespace, wanted.name)))
+            found = read_job(framework, await looker.get(framework.resource, Key(namespace, wanted.name)))
         except NotFound:
             continue
         except Forbidden:
-            if is_indispensable(framework.resource, wanted.frameworks):
+            if is_required(framework.resource, wanted.frameworks):
                 raise
             continue
-        return replace(found, is_stored=is_store(looker))
-    raise no_such_job(wanted.name, namespace, await all_jobs(looker, Selection(namespace=namespace)))
+        return replace(found, is_offline=is_offline_reader(looker))
+    raise no_such_job_error(wanted.name, namespace, await list_jobs(looker, Selector(namespace=namespace)))
 
 
-def is_indispensable(resource: Resource[Json], asked: Sequence[Framework] = FRAMEWORKS) -> bool:
+def is_required(resource: Resource[Json], asked: Sequence[Framework] = FRAMEWORKS) -> bool:
     """Whether a command fails if it may not read this kind. Old roles of Tarragon grant kubeflow.org's kinds only."""
-    optional = [framework.resource.full_name for framework in asked if framework.is_optional]
+    optional = [framework.resource.full_name for framework in asked if framework.is_crd_optional]
     return resource.full_name not in optional or len(asked) == 1
 
 
-async def all_jobs(
-    looker: Looker, selection: Selection, frameworks: Sequence[Framework] = FRAMEWORKS
-) -> Sequence[Known]:
+async def list_jobs(
+    looker: ClusterReader, selection: Selector, frameworks: Sequence[Framework] = FRAMEWORKS
+) -> Sequence[ClusterJob]:
     """Returns the jobs, by namespace and name. Raises NotInstalled if the cluster serves none of the kinds."""
     listings = await _listings(looker, [framework.resource for framework in frameworks], selection)
     found = [
-        replace(known(framework, each), is_stored=is_store(looker))
+        replace(read_job(framework, each), is_offline=is_offline_reader(looker))
         for framework, items in zip(frameworks, listings, strict=True)
         for each in items
     ]
     return sorted(found, key=lambda job: (job.key, job.framework.kind))
 
 
-async def whole_jobs(looker: Looker, selection: Selection) -> Sequence[JsonObject]:
+async def list_raw_jobs(looker: ClusterReader, selection: Selector) -> Sequence[JsonObject]:
     """Returns the jobs as raw objects, by namespace and name."""
-    listings = await _listings(looker, [framework.resource.reading(dict) for framework in FRAMEWORKS], selection)
+    listings = await _listings(looker, [framework.resource.with_model(dict) for framework in FRAMEWORKS], selection)
     found: list[JsonObject] = [each for items in listings for each in items]
     return sorted(found, key=lambda job: (job["metadata"]["namespace"], job["metadata"]["name"], job["kind"]))
 
 
-async def _listings(looker: Looker, resources: Sequence[Resource[T]], selection: Selection) -> Sequence[Sequence[T]]:
+async def _listings(
+    looker: ClusterReader, resources: Sequence[Resource[T]], selection: Selector
+) -> Sequence[Sequence[T]]:
     """Lists each resource; empty for a kind that is not served, or that is optional and may not be read."""
     found: list[Sequence[T]] = []
     missing = 0
@@ -211,50 +213,50 @@ async def _listings(looker: Looker, resources: Sequence[Resource[T]], selection:
         try:
             found.append((await looker.list(resource, selection)).items)
         except (NotFound, Forbidden) as error:
-            if isinstance(error, Forbidden) and is_indispensable(resource):
+            if isinstance(error, Forbidden) and is_required(resource):
                 raise
             found.append(())
             missing += 1
-    if missing == len(resources) and not is_store(looker):
+    if missing == len(resources) and not is_offline_reader(looker):
         raise NotInstalled
     return found
 
 
-def latest(jobs: Iterable[Known], namespace: str) -> Known:
+def latest_job(jobs: Iterable[ClusterJob], namespace: str) -> ClusterJob:
     """Returns the job that was created last. Raises NoSuchJob if there is none."""
-    newest = max(jobs, key=lambda job: (job.born.timestamp() if job.born else 0.0, job.key), default=None)
+    newest = max(jobs, key=lambda job: (job.created.timestamp() if job.created else 0.0, job.key), default=None)
     if newest is None:
         raise NoSuchJob(f"no jobs found in namespace {namespace}", remedy="`list -A` lists the jobs of all namespaces")
     return newest
 
 
-def no_such_job(name: str, namespace: str, jobs: Iterable[Known]) -> NoSuchJob:
+def no_such_job_error(name: str, namespace: str, jobs: Iterable[ClusterJob]) -> NoSuchJob:
     names = sorted({job.key.name for job in jobs})
     near = difflib.get_close_matches(name, names, n=1)
     remedy = f"did you mean {near[0]}?" if near else "`list -A` lists the jobs of all namespaces"
     return NoSuchJob(f'job "{name}" not found in namespace {namespace}', remedy=remedy)
 
 
-def pods_of(job: Known, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod]]:
+def pods_of(job: ClusterJob, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod]]:
     """Yields the pods that the job controls, each with its replica. Pods of a former job of that name are left out."""
     if job.job is None or job.dialect is None:
         return
     owner = job.as_owner
     for pod in pods:
-        replica = job.dialect.names.replica(job.job, pod.metadata.name)
-        if replica is not None and pod.metadata.controlled_by == owner:
+        replica = job.dialect.names.replica_of(job.job, pod.metadata.name)
+        if replica is not None and pod.metadata.controller_identity == owner:
             yield replica, pod
 
 
-def sighting(job: Known, pods: Mapping[Replica, Pod], gone: frozenset[str] = frozenset()) -> Sighting:
-    return Sighting(
+def progress_input(job: ClusterJob, pods: Mapping[Replica, Pod], gone: frozenset[str] = frozenset()) -> ProgressInput:
+    return ProgressInput(
         key=job.key,
         kind=job.framework.kind,
-        created=job.born,
+        created=job.created,
         status=job.status,
         state=job.state,
-        wished=job.wished,
+        requested=job.requested,
         main_container=job.framework.main_container,
         pods=pods,
-        gone=gone,
+        deleted_uids=gone,
     )

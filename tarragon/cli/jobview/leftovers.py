@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tarragon.cli.jobview.pod_templates import templates
+from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.kube.meta import Json, JsonObject
 
 _VOLUME_SOURCES = (
@@ -14,9 +14,9 @@ _VOLUME_SOURCES = (
 )
 
 
-def used(job: JsonObject) -> Sequence[tuple[str, str]]:
+def used_objects(job: JsonObject) -> Sequence[tuple[str, str]]:
     """Returns the kind and the name of each object, once."""
-    found = (each for _, template in templates(job) for each in _objects_of(template))
+    found = (each for _, template in pod_templates(job) for each in _objects_of(template))
     return list(dict.fromkeys(found))
 
 

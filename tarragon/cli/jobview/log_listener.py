@@ -9,56 +9,56 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from tarragon.base.clock import Clock
-from tarragon.cli.jobview.log_book import Instance, LogBook
-from tarragon.cli.output.log_lines import Lines, moment
+from tarragon.cli.jobview.log_book import ContainerRun, LogPositions
+from tarragon.cli.output.log_lines import LineSplitter, stamp_time
 from tarragon.client.errors import ApiError, NotFound, Unavailable, Unreachable, unreachable
-from tarragon.client.port import Cluster, LogOptions
+from tarragon.client.port import Client, LogOptions
 from tarragon.job.model import Replica
 from tarragon.kube.core import ContainerStatus, Pod
 
-LAST_WORDS = 5.0
+DRAIN_TIMEOUT = 5.0
 """Seconds without a new line after which the rest of the logs is given up."""
-PAUSE = 0.3
-HOPELESS = 3
+RETRY_PAUSE = 0.3
+MAX_FAILURES = 3
 """Failed attempts in a row after which the rest of a log is given up."""
-SKEW = 60
+CLOCK_SKEW = 60
 """Seconds by which a node's clock may be ahead of this machine's."""
-ALL = LogOptions()
+WHOLE_LOG = LogOptions()
 
-Said = Callable[[Replica, Sequence[tuple[str, str]]], None]
+OnLines = Callable[[Replica, Sequence[tuple[str, str]]], None]
 """Called with new lines of one replica: pairs of timestamp and text."""
 
 
-class Listener:
+class LogStreamer:
     """Reads logs, continues after a broken connection, also with a new client, and reports no line twice.
 
     `beginning` limits how much of the existing logs is reported, by its `tail_lines` and `since_seconds`.
     """
 
-    def __init__(self, main_container: str, clock: Clock, said: Said, beginning: LogOptions = ALL) -> None:
-        self.book = LogBook()
+    def __init__(self, main_container: str, clock: Clock, said: OnLines, beginning: LogOptions = WHOLE_LOG) -> None:
+        self.positions = LogPositions()
         self._main_container = main_container
         self._clock = clock
         self._said = said
         self._beginning = beginning
-        self._tasks: dict[Instance, asyncio.Task[None]] = {}
-        self._failures: dict[Instance, int] = {}
-        self._finished_previous: set[Instance] = set()
+        self._tasks: dict[ContainerRun, asyncio.Task[None]] = {}
+        self._failures: dict[ContainerRun, int] = {}
+        self._finished_previous: set[ContainerRun] = set()
         self._reported = 0
         self._is_wanted: Callable[[Replica], bool] = lambda _replica: True
         self._report_unread: Callable[[Replica, ApiError], None] = lambda _replica, _error: None
         self.error: BaseException | None = None
         """Why reading stopped: a BrokenPipeError, if the reader of our output closed the pipe, or a bug."""
 
-    def on_unread(self, tell: Callable[[Replica, ApiError], None]) -> None:
+    def on_unreadable(self, tell: Callable[[Replica, ApiError], None]) -> None:
         """Sets the callback for a log that can't be read. It may be called more than once."""
         self._report_unread = tell
 
-    def only(self, wants: Callable[[Replica], bool]) -> None:
+    def select(self, wants: Callable[[Replica], bool]) -> None:
         """Reads the logs of these replicas only."""
         self._is_wanted = wants
 
-    def listen(self, cluster: Cluster, pods: Mapping[Replica, Pod], failed: Callable[[], None]) -> None:
+    def start(self, cluster: Client, pods: Mapping[Replica, Pod], failed: Callable[[], None]) -> None:
         """Reads every container that has started since the last call. `failed` is called when `error` is set."""
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -67,12 +67,16 @@ class Listener:
                 failed()
 
         for replica, pod in pods.items():
-            for instance in instances(replica, pod, self._main_container, self._beginning.container):
-                if self._is_wanted(replica) and instance not in self._tasks and not self.book.is_complete(instance):
+            for instance in container_runs(replica, pod, self._main_container, self._beginning.container):
+                if (
+                    self._is_wanted(replica)
+                    and instance not in self._tasks
+                    and not self.positions.is_complete(instance)
+                ):
                     task = self._tasks[instance] = asyncio.create_task(self._read(cluster, pod, instance))
                     task.add_done_callback(ended)
 
-    async def last_words(self, cluster: Cluster, pods: Mapping[Replica, Pod]) -> None:
+    async def drain(self, cluster: Client, pods: Mapping[Replica, Pod]) -> None:
         """Waits for everything that the containers have written until now.
 
         A followed log does not show whether more is to come: logs of running containers are read again, without
@@ -92,39 +96,41 @@ class Listener:
                 self._tasks[instance] = pending[instance] = rest
         while unfinished := {instance: task for instance, task in pending.items() if not task.done()}:
             reported = self._reported
-            await asyncio.wait(unfinished.values(), timeout=LAST_WORDS)
+            await asyncio.wait(unfinished.values(), timeout=DRAIN_TIMEOUT)
             if self._reported == reported:
                 break
         for instance, task in unfinished.items():
             if not task.done() and not self._is_hopeless(instance):
-                self._report_unread(instance.replica, unreachable(f"no more of it was received for {LAST_WORDS:g} s"))
+                self._report_unread(
+                    instance.replica, unreachable(f"no more of it was received for {DRAIN_TIMEOUT:g} s")
+                )
 
-    def catch_up(self, instance: Instance, lines: Sequence[str]) -> None:
+    def report_missed(self, instance: ContainerRun, lines: Sequence[str]) -> None:
         """Reports the lines of a log read elsewhere, with timestamps, that are still unreported. Oldest run first."""
-        late = self.book.overtaken(instance, lines)
+        late = self.positions.missed_lines(instance, lines)
         if late:
             self._said(instance.replica, late)
-        self.book.begin(instance)
+        self.positions.start(instance)
         self._report(instance, lines)
 
     async def stop(self) -> None:
-        """Closes the connections. The next `listen` continues the logs that were not read to their ends."""
+        """Closes the connections. The next `start` continues the logs that were not read to their ends."""
         tasks = list(self._tasks.values())
         self._tasks.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _read(self, cluster: Cluster, pod: Pod, instance: Instance, *, follow: bool = True) -> None:
-        previous = instance.before()
+    async def _read(self, cluster: Client, pod: Pod, instance: ContainerRun, *, follow: bool = True) -> None:
+        previous = instance.previous()
         if previous.number >= 0 and previous not in self._finished_previous:
             await self._finish_previous(cluster, pod, previous)
         while not await self._read_once(cluster, pod, instance, follow=follow):
-            await self._clock.sleep(PAUSE)
+            await self._clock.sleep(RETRY_PAUSE)
         if follow:
-            self.book.complete(instance)
+            self.positions.complete(instance)
 
-    async def _finish_previous(self, cluster: Cluster, pod: Pod, previous: Instance) -> None:
+    async def _finish_previous(self, cluster: Client, pod: Pod, previous: ContainerRun) -> None:
         """Reads the run before to its end first: after a line of the next run, its last lines would count as reported.
 
         A container that restarts during the request answers with the log of the next run.
@@ -134,9 +140,9 @@ class Listener:
             if not has_own_lines:
                 reading.cancel()
             await asyncio.wait((reading,))
-        if not self.book.has_begun(previous):
+        if not self.positions.has_started(previous):
             await self._read_once(cluster, pod, previous, follow=False)
-        elif not (has_own_lines and self.book.is_complete(previous)):
+        elif not (has_own_lines and self.positions.is_complete(previous)):
             try:
                 await self._read_previous(cluster, pod, previous)
             except Unavailable:
@@ -145,11 +151,11 @@ class Listener:
                 pass  # the log no longer exists
         self._finished_previous.add(previous)
 
-    def _has_own_lines(self, pod: Pod, previous: Instance) -> bool:
+    def _has_own_lines(self, pod: Pod, previous: ContainerRun) -> bool:
         """Whether the lines reported for the run are its own: they are older than the start of the next run."""
-        status, first = container_status(pod, previous.container), self.book.first_heard(previous)
+        status, first = container_status(pod, previous.container), self.positions.first_stamp(previous)
         current = None if status is None else status.state.running or status.state.terminated
-        first_line = None if first is None else moment(first)
+        first_line = None if first is None else stamp_time(first)
         return (
             first_line is not None
             and current is not None
@@ -157,20 +163,20 @@ class Listener:
             and first_line < current.started_at
         )
 
-    async def _read_previous(self, cluster: Cluster, pod: Pod, previous: Instance) -> None:
+    async def _read_previous(self, cluster: Client, pod: Pod, previous: ContainerRun) -> None:
         options = LogOptions(
             container=previous.container, previous=True, timestamps=True, tail_lines=self._beginning.tail_lines
         )
-        lines, whole = Lines(), []
+        lines, whole = LineSplitter(), []
         async with aclosing(cluster.pod_log(pod.metadata.key, options)) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
                 whole += lines.feed(chunk)
-        self.catch_up(previous, [*whole, *lines.finish()])
+        self.report_missed(previous, [*whole, *lines.finish()])
 
-    async def _read_once(self, cluster: Cluster, pod: Pod, instance: Instance, *, follow: bool) -> bool:
+    async def _read_once(self, cluster: Client, pod: Pod, instance: ContainerRun, *, follow: bool) -> bool:
         """Reads the log once. Returns whether there is nothing more to read: it has ended, or no longer exists."""
         beginning = self._options_for(instance, follow=follow)
-        self.book.begin(instance)
+        self.positions.start(instance)
         status = container_status(pod, instance.container)
         is_previous = status is not None and status.restart_count > instance.number
         options = replace(
@@ -180,7 +186,7 @@ class Listener:
             timestamps=True,
             previous=is_previous,
         )
-        lines = Lines()
+        lines = LineSplitter()
         try:
             async with aclosing(cluster.pod_log(pod.metadata.key, options)) as chunks:  # type: ignore[type-var]
                 async for chunk in chunks:
@@ -201,35 +207,35 @@ class Listener:
         self._report(instance, lines.finish())
         return True
 
-    def _options_for(self, instance: Instance, *, follow: bool) -> LogOptions:
-        last = self.book.last_heard(instance)
+    def _options_for(self, instance: ContainerRun, *, follow: bool) -> LogOptions:
+        last = self.positions.last_stamp(instance)
         if last is None:
-            is_first = not self.book.has_begun(instance)
+            is_first = not self.positions.has_started(instance)
             return self._beginning if is_first else LogOptions(tail_lines=self._beginning.tail_lines)
-        last_line = moment(last)
+        last_line = stamp_time(last)
         if follow or last_line is None:
-            return ALL
+            return WHOLE_LOG
         age = (self._clock.now() - last_line).total_seconds()
-        return LogOptions(since_seconds=max(0, math.ceil(age)) + SKEW)
+        return LogOptions(since_seconds=max(0, math.ceil(age)) + CLOCK_SKEW)
 
-    def _fail(self, instance: Instance, error: Unavailable) -> None:
+    def _fail(self, instance: ContainerRun, error: Unavailable) -> None:
         """Counts failures. When the server fails repeatedly, the node or the connection to it is gone."""
         self._failures[instance] = self._failures.get(instance, 0) + 1
-        if self._failures[instance] == HOPELESS:
+        if self._failures[instance] == MAX_FAILURES:
             self._report_unread(instance.replica, error)
 
-    def _is_hopeless(self, instance: Instance) -> bool:
+    def _is_hopeless(self, instance: ContainerRun) -> bool:
         """Whether the log was given up, and that was reported."""
-        return self._failures.get(instance, 0) >= HOPELESS
+        return self._failures.get(instance, 0) >= MAX_FAILURES
 
-    def _report(self, instance: Instance, lines: Sequence[str]) -> None:
-        new_lines = self.book.new(instance, lines)
+    def _report(self, instance: ContainerRun, lines: Sequence[str]) -> None:
+        new_lines = self.positions.new_lines(instance, lines)
         self._reported += len(new_lines)
         if new_lines:
             self._said(instance.replica, new_lines)
 
 
-def instances(replica: Replica, pod: Pod, main_container: str, only: str = "") -> Iterator[Instance]:
+def container_runs(replica: Replica, pod: Pod, main_container: str, only: str = "") -> Iterator[ContainerRun]:
     """Yields the newest run of the main container and of every init container that has started. No sidecars.
 
     `only` names one container to use instead of these.
@@ -238,16 +244,16 @@ def instances(replica: Replica, pod: Pod, main_container: str, only: str = "") -
     main = main_container if main_container in names else names[0] if names else ""
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         is_selected = status.name == only if only else status.name == main or status.name not in names
-        if is_selected and has_begun(status):
-            yield Instance(replica, pod.metadata.uid, status.name, status.restart_count)
+        if is_selected and has_started(status):
+            yield ContainerRun(replica, pod.metadata.uid, status.name, status.restart_count)
 
 
-def has_begun(status: ContainerStatus) -> bool:
+def has_started(status: ContainerStatus) -> bool:
     states = (status.state.running, status.state.terminated, status.last_state.terminated)
     return any(state is not None for state in states)
 
 
-def has_ended(pod: Pod | None, instance: Instance) -> bool:
+def has_ended(pod: Pod | None, instance: ContainerRun) -> bool:
     """Whether the run writes no more: its container has ended, or its pod was replaced."""
     if pod is None or pod.metadata.uid != instance.uid or pod.is_finished:
         return True

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from tarragon.kube.meta import Json, JsonObject
 
 
-def templates(job: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+def pod_templates(job: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     """Yields every pod template of a job, with its path."""
     yield from _templates(job.get("spec"), "spec")
 
 
-def is_template(value: JsonObject) -> bool:
+def is_pod_template(value: JsonObject) -> bool:
     """Whether the value is a pod template: it has a spec with containers."""
     spec = value.get("spec")
     return isinstance(spec, Mapping) and isinstance(spec.get("containers"), list)
@@ -23,7 +23,7 @@ def _templates(value: Json, path: str) -> Iterator[tuple[str, JsonObject]]:
         for number, element in enumerate(value):
             yield from _templates(element, f"{path}[{number}]")
     elif isinstance(value, Mapping):
-        if is_template(value):
+        if is_pod_template(value):
             yield path, value
             return
         for name, inner in value.items():

@@ -7,20 +7,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tarragon.job import conditions
-from tarragon.job.encoding import state_word
-from tarragon.job.member import main_status
+from tarragon.job.encoding import display_state
+from tarragon.job.member import main_container_status
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
-from tarragon.job.status import Condition, JobStatus, RestartRecord, Wait
-from tarragon.kube.core import ContainerStatus, Pod, Terminated
+from tarragon.job.status import Condition, JobStatus, RestartRecord, WaitReason
+from tarragon.kube.core import ContainerStateTerminated, ContainerStatus, Pod
 from tarragon.kube.meta import Key
 
 WAITING = "Waiting"
 STARTING = "Starting"
 RUNNING = "Running"
 RESTARTING = "Restarting"
-ENDING = "Ending"
+TERMINATING = "Ending"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 STOPPED = "Stopped"
@@ -31,13 +31,13 @@ STOPPING = "Stopping"
 INTERRUPTED = "Interrupted"
 """Of an unfinished job: its embedded cluster is not running."""
 
-PLACED_AGAIN = "scheduled again"
+SCHEDULED_AGAIN = "scheduled again"
 
 _NORMAL_WAITING_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ReplicaProgress:
     """One replica as users see it. `exit_code` is None while it runs, also after a restart."""
 
     replica: Replica
@@ -65,20 +65,20 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A job at one moment. `state` is the one-word state that users see."""
+    """A job at one moment. `state_of` is the one-word state that users see."""
 
     key: Key
     kind: str
     state: str
     reason: str = ""
     message: str = ""
-    wait: Wait | None = None
-    hindrance: str = ""
+    wait: WaitReason | None = None
+    stall: str = ""
     """What keeps the replicas of an admitted job from being created, started or ready, as `why` words it."""
     created: dt.datetime | None = None
     started: dt.datetime | None = None
     completed: dt.datetime | None = None
-    members: tuple[Member, ...] = ()
+    replicas: tuple[ReplicaProgress, ...] = ()
 
     @property
     def is_final(self) -> bool:
@@ -92,11 +92,11 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
-    """The input of `read`.
+class ProgressInput:
+    """The input of `progress_of`.
 
-    `pods` has the newest pod of each replica, also deleted ones, whose UIDs are in `gone`. `state` overrides the state
-    that the job's status shows.
+    `pods` has the newest pod of each replica, also deleted ones, whose UIDs are in `deleted_uids`. `state_of` overrides
+    the state that the job's status shows.
     """
 
     key: Key
@@ -104,57 +104,57 @@ class Sighting:
     created: dt.datetime | None
     status: JobStatus
     state: str = ""
-    wished: Mapping[ReplicaType, int]
+    requested: Mapping[ReplicaType, int]
     main_container: str
     pods: Mapping[Replica, Pod] = field(default_factory=dict)
-    gone: frozenset[str] = frozenset()
+    deleted_uids: frozenset[str] = frozenset()
 
 
-def read(seen: Sighting) -> Progress:
+def progress_of(seen: ProgressInput) -> Progress:
     """Returns the job's progress, with every replica that exists, existed or is requested, by type and index."""
     status = seen.status
     condition = last_condition(status)
     return Progress(
         key=seen.key,
         kind=seen.kind,
-        state=seen.state or state(status),
+        state=seen.state or state_of(status),
         reason=condition.reason if condition is not None else "",
-        message="" if condition is None else PLACED_AGAIN if _is_outdated(condition, status) else condition.message,
-        wait=wait(status) if seen.state != INTERRUPTED else None,
-        hindrance=_hindrance(status) if seen.state != INTERRUPTED else "",
+        message="" if condition is None else SCHEDULED_AGAIN if _is_outdated(condition, status) else condition.message,
+        wait=wait_of(status) if seen.state != INTERRUPTED else None,
+        stall=_hindrance(status) if seen.state != INTERRUPTED else "",
         created=seen.created,
-        started=status.started,
-        completed=status.completed,
-        members=tuple(_member(seen, replica) for replica in sorted(_replicas(seen), key=order)),
+        started=status.start_time,
+        completed=status.completion_time,
+        replicas=tuple(_member(seen, replica) for replica in sorted(_replicas(seen), key=replica_order)),
     )
 
 
 def _is_outdated(condition: Condition, status: JobStatus) -> bool:
     """Whether the condition reports an eviction but the job is admitted again. Conditions have whole seconds."""
-    admitted = None if status.admission is None else status.admission.admitted
+    admitted = None if status.admission is None else status.admission.admitted_at
     is_eviction = condition.type in {conditions.EVICTED, conditions.RESTARTING} and status.phase is Phase.RESTARTING
-    return is_eviction and admitted is not None and condition.updated < admitted.replace(microsecond=0)
+    return is_eviction and admitted is not None and condition.last_update_time < admitted.replace(microsecond=0)
 
 
-def state(status: JobStatus) -> str:
+def state_of(status: JobStatus) -> str:
     """Returns the one-word state that users see."""
-    waits = status.admission is None or status.admission.admitted is None
-    return state_word(status, waits=waits and status.phase is Phase.CREATED)
+    waits = status.admission is None or status.admission.admitted_at is None
+    return display_state(status, waits=waits and status.phase is Phase.CREATED)
 
 
-def wait(status: JobStatus) -> Wait | None:
+def wait_of(status: JobStatus) -> WaitReason | None:
     """Why the job is not admitted yet, if the scheduler has said so."""
     admission = status.admission
-    return admission.wait if admission is not None and admission.admitted is None else None
+    return admission.wait if admission is not None and admission.admitted_at is None else None
 
 
 def _hindrance(status: JobStatus) -> str:
-    """What holds the job up; empty while it waits for admission, where `wait` says why, and after its end."""
+    """What holds the job up; empty while it waits for admission, where `wait_of` says why, and after its end."""
     reason = reason_of(status)
     return (
         ""
-        if status.phase.is_final or wait(status) is not None or not reason.word
-        else f"{reason.word}: {reason.message}"
+        if status.phase.is_final or wait_of(status) is not None or not reason.reason
+        else f"{reason.reason}: {reason.message}"
     )
 
 
@@ -163,7 +163,7 @@ def last_condition(status: JobStatus) -> Condition | None:
     return next((condition for condition in reversed(status.conditions) if condition.is_true), None)
 
 
-def newest(pods: Iterable[tuple[Replica, Pod]]) -> dict[Replica, Pod]:
+def newest_pods(pods: Iterable[tuple[Replica, Pod]]) -> dict[Replica, Pod]:
     """Returns the pod of each replica that was created last: the one before it may still be terminating."""
     result: dict[Replica, Pod] = {}
     for replica, pod in pods:
@@ -178,26 +178,26 @@ def _created(pod: Pod) -> float:
     return created.timestamp() if created is not None else 0.0
 
 
-def _replicas(seen: Sighting) -> set[Replica]:
+def _replicas(seen: ProgressInput) -> set[Replica]:
     admission = seen.status.admission
-    size = admission.size if admission is not None and admission.size else seen.wished
+    size = admission.size if admission is not None and admission.size else seen.requested
     requested = {Replica(kind, index) for kind, number in size.items() for index in range(number)}
-    return requested | seen.pods.keys() | seen.status.finished
+    return requested | seen.pods.keys() | seen.status.succeeded_replicas
 
 
-def order(replica: Replica) -> tuple[int, int]:
+def replica_order(replica: Replica) -> tuple[int, int]:
     """The sort key of a replica: its type in the usual order, then its index."""
     return list(ReplicaType).index(replica.type), replica.index
 
 
-def _member(seen: Sighting, replica: Replica) -> Member:
+def _member(seen: ProgressInput, replica: Replica) -> ReplicaProgress:
     pod = seen.pods.get(replica)
-    if pod is None or (pod.metadata.uid in seen.gone and replica in seen.status.finished):
+    if pod is None or (pod.metadata.uid in seen.deleted_uids and replica in seen.status.succeeded_replicas):
         return _without_pod(seen.status, replica)
-    main = main_status(pod, seen.main_container)
+    main = main_container_status(pod, seen.main_container)
     end = _last_end(main)
-    is_gone = pod.metadata.uid in seen.gone
-    return Member(
+    is_gone = pod.metadata.uid in seen.deleted_uids
+    return ReplicaProgress(
         replica=replica,
         state=_after_deletion(_state(pod, main)) if is_gone else _state(pod, main),
         restarts=_restarts(seen.status.restarts.get(replica, RestartRecord()), pod, main),
@@ -213,19 +213,19 @@ def _member(seen: Sighting, replica: Replica) -> Member:
 
 def _restarts(record: RestartRecord, pod: Pod, main: ContainerStatus | None) -> int:
     """The restarts of a replica. The record may lag behind the pod; no restart of this pod is counted twice."""
-    counted = record.in_place_of_uid if record.uid == pod.metadata.uid else 0
+    counted = record.container_restarts_of_pod if record.pod_uid == pod.metadata.uid else 0
     return record.total + max(0, (main.restart_count if main is not None else 0) - counted)
 
 
-def _without_pod(status: JobStatus, replica: Replica) -> Member:
+def _without_pod(status: JobStatus, replica: Replica) -> ReplicaProgress:
     """A replica without a pod: it has completed, was deleted at its job's end, or does not exist yet."""
     record = status.restarts.get(replica)
     restarts = record.total if record is not None else 0
-    if replica in status.finished:
-        return Member(replica=replica, state=SUCCEEDED, restarts=restarts, exit_code=0)
+    if replica in status.succeeded_replicas:
+        return ReplicaProgress(replica=replica, state=SUCCEEDED, restarts=restarts, exit_code=0)
     # The record has the exit code of an earlier run, not of the last one.
     is_over = status.phase.is_final or status.phase is Phase.SUSPENDED
-    return Member(replica=replica, state=STOPPED if is_over else WAITING, restarts=restarts)
+    return ReplicaProgress(replica=replica, state=STOPPED if is_over else WAITING, restarts=restarts)
 
 
 def _after_deletion(state: str) -> str:
@@ -236,9 +236,9 @@ def _state(pod: Pod, main: ContainerStatus | None) -> str:
     if pod.status.phase == "Succeeded":
         return SUCCEEDED
     if pod.status.phase == "Failed":
-        return STOPPED if pod.metadata.is_ending and not _failed_to_start(main) else FAILED
-    if pod.metadata.is_ending:
-        return ENDING
+        return STOPPED if pod.metadata.is_being_deleted and not _failed_to_start(main) else FAILED
+    if pod.metadata.is_being_deleted:
+        return TERMINATING
     if main is None or not pod.spec.node_name:
         return STARTING if pod.spec.node_name else WAITING
     return _container_state(main)
@@ -257,20 +257,20 @@ def _container_state(main: ContainerStatus) -> str:
     return RESTARTING if main.restart_count or main.last_state.terminated is not None else STARTING
 
 
-def _last_end(main: ContainerStatus | None) -> Terminated | None:
+def _last_end(main: ContainerStatus | None) -> ContainerStateTerminated | None:
     """How the container ended; None if it runs again."""
     if main is None:
         return None
     return main.state.terminated or (main.last_state.terminated if main.state.running is None else None)
 
 
-def _started(main: ContainerStatus | None, end: Terminated | None) -> dt.datetime | None:
+def _started(main: ContainerStatus | None, end: ContainerStateTerminated | None) -> dt.datetime | None:
     if main is not None and main.state.running is not None:
         return main.state.running.started_at
     return end.started_at if end is not None else None
 
 
-def _reason(pod: Pod, main: ContainerStatus | None, end: Terminated | None) -> str:
+def _reason(pod: Pod, main: ContainerStatus | None, end: ContainerStateTerminated | None) -> str:
     if pod.status.reason:
         return pod.status.reason
     waiting = main.state.waiting.reason if main is not None and main.state.waiting is not None else ""
@@ -279,7 +279,7 @@ def _reason(pod: Pod, main: ContainerStatus | None, end: Terminated | None) -> s
     return end.reason if end is not None else ""
 
 
-def _message(pod: Pod, main: ContainerStatus | None, end: Terminated | None) -> str:
+def _message(pod: Pod, main: ContainerStatus | None, end: ContainerStateTerminated | None) -> str:
     if pod.status.message:
         return pod.status.message
     if main is not None and main.state.waiting is not None and main.state.waiting.reason not in _NORMAL_WAITING_REASONS:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 
-from tarragon.cli.jobview.jobs import Known
+from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.kube.meta import Key
-from tarragon.scheduling.api.decision import NEVER_FITS, NEVER_WITHIN_QUOTA
+from tarragon.scheduling.api.decision import LARGER_THAN_QUOTA, NEVER_FITS
 
 JobKey = tuple[str, Key]
 """The kind, the namespace and the name."""
@@ -15,42 +15,42 @@ JobKey = tuple[str, Key]
 _LATEST = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
-def key(job: Known) -> JobKey:
+def job_key(job: ClusterJob) -> JobKey:
     return job.framework.kind, job.key
 
 
-def queue(jobs: Iterable[Known]) -> Sequence[Known]:
+def queued_jobs(jobs: Iterable[ClusterJob]) -> Sequence[ClusterJob]:
     """Returns the jobs that wait for admission, in the order in which they were queued."""
-    return sorted((job for job in jobs if waits(job)), key=lambda job: (_queued_at(job), str(job.key)))
+    return sorted((job for job in jobs if is_queued(job)), key=lambda job: (_queued_at(job), str(job.key)))
 
 
-def positions(jobs: Iterable[Known]) -> Mapping[JobKey, int]:
+def queue_positions(jobs: Iterable[ClusterJob]) -> Mapping[JobKey, int]:
     """Returns the queue positions, from 1, of the jobs that wait for admission."""
-    return {key(job): position for position, job in enumerate(queue(jobs), start=1)}
+    return {job_key(job): position for position, job in enumerate(queued_jobs(jobs), start=1)}
 
 
-def waits(job: Known) -> bool:
+def is_queued(job: ClusterJob) -> bool:
     """Whether the job is queued and not admitted yet. A job that could never fit is not in the queue."""
     admission = job.status.admission
-    if admission is None or admission.admitted is not None or job.status.phase.is_final:
+    if admission is None or admission.admitted_at is not None or job.status.phase.is_final:
         return False
     return not never_fits(job)
 
 
-def never_fits(job: Known) -> bool:
+def never_fits(job: ClusterJob) -> bool:
     admission = job.status.admission
-    if admission is None or admission.admitted is not None or admission.wait is None or job.status.phase.is_final:
+    if admission is None or admission.admitted_at is not None or admission.wait is None or job.status.phase.is_final:
         return False
-    return admission.wait.code == NEVER_FITS or is_over_its_quota(job)
+    return admission.wait.code == NEVER_FITS or exceeds_quota(job)
 
 
-def is_over_its_quota(job: Known) -> bool:
+def exceeds_quota(job: ClusterJob) -> bool:
     """Whether the job alone exceeds its namespace's quota."""
     admission = job.status.admission
     wait = None if admission is None else admission.wait
-    return wait is not None and wait.message.startswith(NEVER_WITHIN_QUOTA)
+    return wait is not None and wait.message.startswith(LARGER_THAN_QUOTA)
 
 
-def _queued_at(job: Known) -> dt.datetime:
+def _queued_at(job: ClusterJob) -> dt.datetime:
     admission = job.status.admission
-    return admission.queued if admission is not None else _LATEST
+    return admission.queued_at if admission is not None else _LATEST

@@ -6,41 +6,43 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from tarragon.cli.jobview.exits import ended
-from tarragon.cli.jobview.gpus import of_job
-from tarragon.cli.jobview.jobs import Known
+from tarragon.cli.jobview.exits import exit_text
+from tarragon.cli.jobview.gpus import accelerators_of_job
+from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import INTERRUPTED, STOPPING, last_condition
 from tarragon.cli.output.words import age
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
-from tarragon.job.status import NOWHERE, Condition
-from tarragon.plan.reconcile.managed_by import BATCH_JOBS, is_for_batch_jobs, is_to_be_asked_for
+from tarragon.job.status import UNASSIGNED, Condition
+from tarragon.plan.reconcile.managed_by import BATCH_JOBS_MANAGER, is_run_by_batch_jobs, needs_adoption
 
 HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "REASON")
 WIDE = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "KIND", "REPLICAS", "NODES", "REASON")
-QUIET = MappingProxyType({"GPUS": {"-"}, "QUEUE": {"-"}, "RESTARTS": {"0", "-"}})
+OPTIONAL_COLUMNS = MappingProxyType({"GPUS": {"-"}, "QUEUE": {"-"}, "RESTARTS": {"0", "-"}})
 """Columns that are left out on a narrow terminal if all of their cells have one of these values."""
 
 
-UNSEEN = "no operator has processed it yet"
-BEGUN_BY_OTHERS = (
+NOT_PROCESSED = "no operator has processed it yet"
+OTHER_OPERATOR = (
     "another operator runs it; to hand it to Tarragon: "
     "kubectl annotate -n {key.namespace} {kind} {key.name} tarragon.dev/adopt=true"
 )
 
-LEAST_NAME, LEAST_REASON = 16, 20
+MIN_NAME_WIDTH, MIN_REASON_WIDTH = 16, 20
 """Characters that both columns keep on a narrow terminal. Names are shortened first."""
-LEAST = MappingProxyType({"NAMESPACE": 10, "NAME": 20, "STATE": 11, "READY": 5, "KIND": 6, "REPLICAS": 28, "NODES": 12})
+MIN_WIDTHS = MappingProxyType(
+    {"NAMESPACE": 10, "NAME": 20, "STATE": 11, "READY": 5, "KIND": 6, "REPLICAS": 28, "NODES": 12}
+)
 """Minimum widths of columns, for tables whose later rows are not known yet."""
 
 
-def least(header: Sequence[str]) -> Sequence[str]:
+def min_width_row(header: Sequence[str]) -> Sequence[str]:
     """Returns a blank row that gives the columns their minimum widths."""
-    return [" " * max(len(column), LEAST.get(column, 0)) for column in header]
+    return [" " * max(len(column), MIN_WIDTHS.get(column, 0)) for column in header]
 
 
-def deleted(cells: Sequence[str], header: Sequence[str]) -> Sequence[str]:
+def deleted_row(cells: Sequence[str], header: Sequence[str]) -> Sequence[str]:
     """Returns the last row of a job that was deleted."""
     last = {"STATE": "Deleted", "READY": "-", "REASON": ""}
     return [last.get(column, cell) for column, cell in zip(header, cells, strict=True)]
@@ -51,30 +53,30 @@ def header(*, is_wide: bool, names_namespace: bool) -> Sequence[str]:
     return ("NAMESPACE", *columns) if names_namespace else columns
 
 
-def row(
-    job: Known, now: dt.datetime, *, is_wide: bool, names_namespace: bool, place: int | None = None
+def job_row(
+    job: ClusterJob, now: dt.datetime, *, is_wide: bool, names_namespace: bool, place: int | None = None
 ) -> Sequence[str]:
     """Returns the job's cells. `place` is its position in the queue, if known."""
     queue = "-" if place is None else str(place)
-    cells = [job.key.name, job.state, ready(job), gpus(job), queue, str(restarts(job)), age(job.born, now)]
+    cells = [job.key.name, job.state, ready(job), gpus(job), queue, str(restarts(job)), age(job.created, now)]
     if is_wide:
         cells += [job.framework.kind, replicas(job), nodes(job)]
     where = [job.key.namespace] if names_namespace else []
     return [*where, *cells, reason(job)]
 
 
-def ready(job: Known) -> str:
+def ready(job: ClusterJob) -> str:
     """`3/4`: the running replicas and the size of the job."""
-    running = 0 if job.state == INTERRUPTED else job.status.ready
-    return f"{running}/{sum(size(job).values())}"
+    running = 0 if job.state == INTERRUPTED else job.status.running_replicas
+    return f"{running}/{sum(current_size(job).values())}"
 
 
-def gpus(job: Known) -> str:
+def gpus(job: ClusterJob) -> str:
     """The accelerators of all its replicas."""
-    return str(of_job(job, size(job)) or "-")
+    return str(accelerators_of_job(job, current_size(job)) or "-")
 
 
-def fitting(rows: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]]:
+def fit_width(rows: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]]:
     """Returns the rows without QUIET columns and with shorter names if they are too wide. The first row is the header.
 
     The last column, the reason, may still be too wide: it is cut by the caller.
@@ -82,9 +84,9 @@ def fitting(rows: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]
     columns: list[Sequence[str]] = list(zip(*rows, strict=True))
     if _width(columns) <= width:
         return rows
-    kept = [column for column in columns if not {*column[1:]} <= QUIET.get(column[0], set())]
+    kept = [column for column in columns if not {*column[1:]} <= OPTIONAL_COLUMNS.get(column[0], set())]
     longest = max(map(len, kept[-1]))
-    excess = _width(kept) - longest + min(longest, LEAST_REASON) - width
+    excess = _width(kept) - longest + min(longest, MIN_REASON_WIDTH) - width
     if excess > 0:
         kept = [_shorter(column, excess) if column[0] == "NAME" else column for column in kept]
     return list(zip(*kept, strict=True))
@@ -96,57 +98,59 @@ def _width(columns: Sequence[Sequence[str]]) -> int:
 
 def _shorter(names: Sequence[str], by: int) -> Sequence[str]:
     """Shortens names in the middle: similar jobs usually differ at the end of their names."""
-    room = max(LEAST_NAME, max(map(len, names)) - by)
+    room = max(MIN_NAME_WIDTH, max(map(len, names)) - by)
     half = (room - 1) // 2
     return [name if len(name) <= room else f"{name[: room - 1 - half]}…{name[-half:]}" for name in names]
 
 
-def size(job: Known) -> Mapping[ReplicaType, int]:
+def current_size(job: ClusterJob) -> Mapping[ReplicaType, int]:
     """The size with which the job was admitted, else the requested size."""
     admission = job.status.admission
-    return admission.size if admission is not None and admission.size else job.wished
+    return admission.size if admission is not None and admission.size else job.requested
 
 
-def restarts(job: Known) -> int:
+def restarts(job: ClusterJob) -> int:
     return sum(record.total for record in job.status.restarts.values())
 
 
-def replicas(job: Known) -> str:
+def replicas(job: ClusterJob) -> str:
     """`chief 1, ps 1, worker 2`; if the job runs smaller than requested, `worker 2 (3 requested)`."""
-    current = size(job)
-    counts = (f"{kind.word} {number}{_requested(job, kind, number)}" for kind, number in current.items() if number)
+    current = current_size(job)
+    counts = (
+        f"{kind.lower_name} {number}{_requested(job, kind, number)}" for kind, number in current.items() if number
+    )
     return ", ".join(counts) or "-"
 
 
-def _requested(job: Known, kind: ReplicaType, number: int) -> str:
-    requested = job.wished.get(kind, number)
+def _requested(job: ClusterJob, kind: ReplicaType, number: int) -> str:
+    requested = job.requested.get(kind, number)
     return f" ({requested} requested)" if requested != number else ""
 
 
-def nodes(job: Known) -> str:
+def nodes(job: ClusterJob) -> str:
     admission = job.status.admission
-    names = sorted(set(admission.nodes.values()) - {NOWHERE}) if admission is not None else []
+    names = sorted(set(admission.nodes.values()) - {UNASSIGNED}) if admission is not None else []
     return ",".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "-"  # noqa: PLR2004
 
 
-def reason(job: Known) -> str:
+def reason(job: ClusterJob) -> str:
     """Why the job makes no progress, or failed; empty for a job that runs or succeeded."""
     if job.state in {STOPPING, INTERRUPTED}:
         return "resumes when the cluster starts" if job.state == INTERRUPTED else ""
     if other_operator := _other_operator(job):
         return other_operator
     hindrance = reason_of(job.status)
-    if hindrance.word and not job.status.phase.is_final:
-        return f"{hindrance.word}: {hindrance.message}"
+    if hindrance.reason and not job.status.phase.is_final:
+        return f"{hindrance.reason}: {hindrance.message}"
     failure = job.status.first_failure
     if job.status.phase is Phase.FAILED and failure is not None:
         if failure.exit_code is not None:
-            return f"{failure.replica}: {ended(failure.exit_code)}"
+            return f"{failure.replica}: {exit_text(failure.exit_code)}"
         last = failure.message.strip().rpartition("\n")[2]
         return ": ".join(filter(None, (str(failure.replica), failure.reason, last)))
     condition = last_condition(job.status)
     if not job.status.conditions and job.status.phase is Phase.CREATED:
-        return UNSEEN
+        return NOT_PROCESSED
     if condition is None or job.status.phase in {Phase.SUCCEEDED, Phase.RUNNING, Phase.CREATED}:
         return ""
     return _text_of(condition)
@@ -158,9 +162,9 @@ def _text_of(condition: Condition) -> str:
     return condition.message.splitlines()[0] if condition.message else condition.reason
 
 
-def _other_operator(job: Known) -> str:
-    if is_for_batch_jobs(job.object, job.dialect):
-        return f"left to {BATCH_JOBS.name}; {BATCH_JOBS.remedy}"
-    if is_to_be_asked_for(job.object):
-        return BEGUN_BY_OTHERS.format(kind=job.framework.kind.lower(), key=job.key)
+def _other_operator(job: ClusterJob) -> str:
+    if is_run_by_batch_jobs(job.object, job.dialect):
+        return f"left to {BATCH_JOBS_MANAGER.name}; {BATCH_JOBS_MANAGER.remedy}"
+    if needs_adoption(job.object):
+        return OTHER_OPERATOR.format(kind=job.framework.kind.lower(), key=job.key)
     return ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import datetime as dt
 
-    from tarragon.cli.jobview.jobs import Known
+    from tarragon.cli.jobview.jobs import ClusterJob
     from tarragon.cli.options.config_keys import Setting
     from tarragon.cli.output.finding import Finding
     from tarragon.kube.meta import Json, JsonObject
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 API_VERSION = "cli.tarragon.dev/v1"
 
 
-def headed(kind: str, fields: Mapping[str, Json]) -> JsonObject:
+def document(kind: str, fields: Mapping[str, Json]) -> JsonObject:
     """Returns a document of that kind. Fields that are None are left out."""
     known = {name: value for name, value in fields.items() if value is not None}
     return {"apiVersion": API_VERSION, "kind": kind, **known}
 
 
-def check(findings: Iterable[Finding]) -> JsonObject:
+def check_document(findings: Iterable[Finding]) -> JsonObject:
     found = [_finding(each) for each in findings]
-    return headed("Check", {"canTrain": all(each["level"] != "error" for each in found), "findings": found})
+    return document("Check", {"canTrain": all(each["level"] != "error" for each in found), "findings": found})
 
 
 def _finding(found: Finding) -> dict[str, Json]:
     return {"level": found.level, "topic": found.topic, "text": found.text, "remedy": found.remedy}
 
 
-def validated(files: Iterable[Mapping[str, Json]]) -> JsonObject:
+def validation_document(files: Iterable[Mapping[str, Json]]) -> JsonObject:
     found = list(files)
-    return headed("Validation", {"isValid": not any(each["problems"] for each in found), "files": found})
+    return document("Validation", {"isValid": not any(each["problems"] for each in found), "files": found})
 
 
-def job(known: Known, now: dt.datetime, lines: Iterable[str]) -> JsonObject:
+def job_document(known: ClusterJob, now: dt.datetime, lines: Iterable[str]) -> JsonObject:
     """Returns the document of `describe` and `why`. `lines` is their text output."""
-    from tarragon.cli.jobview.rows import ready, reason, restarts, size
-    from tarragon.kube.codec import timestamp
+    from tarragon.cli.jobview.rows import current_size, ready, reason, restarts
+    from tarragon.kube.codec import format_time
 
     status = known.status
     failure = status.first_failure
@@ -64,11 +64,11 @@ def job(known: Known, now: dt.datetime, lines: Iterable[str]) -> JsonObject:
         "state": known.state,
         "reason": reason(known) or None,
         "ready": ready(known),
-        "replicas": {kind.word: number for kind, number in size(known).items()},
-        "wished": {kind.word: number for kind, number in known.wished.items()},
+        "replicas": {kind.lower_name: number for kind, number in current_size(known).items()},
+        "wished": {kind.lower_name: number for kind, number in known.requested.items()},
         "restarts": restarts(known),
-        "created": timestamp(known.born) if known.born is not None else None,
-        "ageSeconds": round((now - known.born).total_seconds()) if known.born is not None else None,
+        "created": format_time(known.created) if known.created is not None else None,
+        "ageSeconds": round((now - known.created).total_seconds()) if known.created is not None else None,
         "conditions": [
             {"type": each.type, "status": each.is_true, "reason": each.reason, "message": each.message}
             for each in status.conditions
@@ -77,9 +77,9 @@ def job(known: Known, now: dt.datetime, lines: Iterable[str]) -> JsonObject:
         "warnings": [str(warning) for warning in known.warnings],
         "text": list(lines),
     }
-    return headed("Job", facts)
+    return document("Job", facts)
 
 
-def config(path: Path, found: Iterable[Setting]) -> JsonObject:
+def config_document(path: Path, found: Iterable[Setting]) -> JsonObject:
     settings = [{"key": each.key, "value": each.value, "origin": each.origin} for each in found]
-    return headed("Config", {"path": str(path), "settings": settings})
+    return document("Config", {"path": str(path), "settings": settings})

@@ -8,39 +8,39 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tarragon.base.clock import Clock
-from tarragon.client.port import EVERYTHING, Listing, Selection
+from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector
 from tarragon.kube.meta import Key, Resource
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tarragon.cli.jobview.follower import Follower
-    from tarragon.client.http.client import Http
-    from tarragon.client.port import Cluster
+    from tarragon.cli.jobview.follower import JobFollower
+    from tarragon.client.http.client import HttpClient
+    from tarragon.client.port import Client
 
 T = TypeVar("T")
 
-Note = Callable[[str], None]
+Notify = Callable[[str], None]
 """Prints a line for the user on stderr."""
 
 
-class Looker(Protocol):
+class ClusterReader(Protocol):
     """The read methods of a Cluster. An embedded cluster offers them even if its server does not run."""
 
     async def get(self, resource: Resource[T], key: Key) -> T: ...
 
-    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING, /) -> Listing[T]: ...
+    async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS, /) -> ObjectList[T]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class CommandPrefix:
     """How to call tarragon for this cluster, and its default namespace: for commands that are suggested to the user."""
 
     program: str
     namespace: str
 
 
-class Target(Protocol):
+class ClusterTarget(Protocol):
     """A cluster that a command uses, and the ways to connect to it.
 
     The context managers translate the errors that leave them into messages about this cluster.
@@ -62,32 +62,32 @@ class Target(Protocol):
         ...
 
     @property
-    def nodes(self) -> Path | None:
+    def nodes_folder(self) -> Path | None:
         """The folder with the nodes' data and the pods' logs; None if the pods run on other machines."""
         ...
 
     @property
-    def prompt(self) -> Prompt: ...
+    def command_prefix(self) -> CommandPrefix: ...
 
-    def changing(self, clock: Clock) -> AbstractAsyncContextManager[Http]:
+    def writing(self, clock: Clock) -> AbstractAsyncContextManager[HttpClient]:
         """Connects in order to change something. Starts the embedded cluster if it does not run."""
         ...
 
-    def looking(self) -> AbstractAsyncContextManager[Looker]:
+    def reading(self) -> AbstractAsyncContextManager[ClusterReader]:
         """Connects in order to read. Reads the database of an embedded cluster that does not run."""
         ...
 
-    def watching(self) -> AbstractAsyncContextManager[Cluster]:
+    def watching(self) -> AbstractAsyncContextManager[Client]:
         """Connects in order to watch. The cluster must be running."""
         ...
 
-    async def follow(self, follower: Follower, clock: Clock, note: Note) -> None:
+    async def follow(self, follower: JobFollower, clock: Clock, note: Notify) -> None:
         """Returns when the job is over. Reconnects if the connection breaks or the embedded cluster dies."""
         ...
 
 
-def is_store(looker: object) -> bool:
+def is_offline_reader(looker: object) -> bool:
     """Whether it reads the database of a cluster that does not run."""
-    from tarragon.localcluster.registry.client import OnDisk
+    from tarragon.localcluster.registry.client import OfflineCluster
 
-    return isinstance(looker, OnDisk)
+    return isinstance(looker, OfflineCluster)

@@ -9,25 +9,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
-from tarragon.cli.jobview.pod_templates import templates
-from tarragon.cli.jobview.target import Looker
+from tarragon.cli.jobview.pod_templates import pod_templates
+from tarragon.cli.jobview.target import ClusterReader
 from tarragon.cli.manifest.local_images import VOLUMES
 from tarragon.client.errors import ApiError, NotFound
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS
-from tarragon.kube.meta import AnyObject, Json, JsonObject, Key, Resource
+from tarragon.kube.meta import Json, JsonObject, Key, PartialObjectMetadata, Resource
 
-_OF_VOLUMES: Mapping[str, tuple[Resource[AnyObject], str]] = {
+_OF_VOLUMES: Mapping[str, tuple[Resource[PartialObjectMetadata], str]] = {
     "persistentVolumeClaim": (PERSISTENT_VOLUME_CLAIMS, "claimName"),
     "secret": (SECRETS, "secretName"),
     "configMap": (CONFIG_MAPS, "name"),
 }
-_OF_VARIABLES: Mapping[str, tuple[Resource[AnyObject], str]] = {
+_OF_VARIABLES: Mapping[str, tuple[Resource[PartialObjectMetadata], str]] = {
     "secretKeyRef": (SECRETS, "name"),
     "configMapKeyRef": (CONFIG_MAPS, "name"),
     "secretRef": (SECRETS, "name"),
     "configMapRef": (CONFIG_MAPS, "name"),
 }
-_OF_SOURCES: Mapping[str, tuple[Resource[AnyObject], str]] = {
+_OF_SOURCES: Mapping[str, tuple[Resource[PartialObjectMetadata], str]] = {
     "secret": (SECRETS, "name"),
     "configMap": (CONFIG_MAPS, "name"),
 }
@@ -40,10 +40,10 @@ _CREATED_BY_CLUSTER = frozenset({(SERVICE_ACCOUNTS.kind, "default"), (CONFIG_MAP
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Dependency:
     """An object that a pod uses. `path` is where the manifest names it first."""
 
-    resource: Resource[AnyObject]
+    resource: Resource[PartialObjectMetadata]
     name: str
     path: str
 
@@ -52,14 +52,16 @@ class Need:
         return self.resource.kind, self.name
 
 
-async def missing(looker: Looker, job: JsonObject, brought: Collection[tuple[str, str]]) -> list[Problem]:
+async def missing_dependencies(
+    looker: ClusterReader, job: JsonObject, brought: Collection[tuple[str, str]]
+) -> list[Problem]:
     """Returns a Problem for each missing object.
 
     `brought` are the objects in FILE. Objects that the user may not read count as existing.
     """
     namespace = str(job["metadata"]["namespace"])
-    first: dict[tuple[str, str], Need] = {}
-    for need in needs(job):
+    first: dict[tuple[str, str], Dependency] = {}
+    for need in dependencies_of(job):
         if need.id not in brought and need.id not in _CREATED_BY_CLUSTER:
             first.setdefault(need.id, need)
     keys = ((need.resource, Key(namespace, need.name)) for need in first.values())
@@ -67,20 +69,20 @@ async def missing(looker: Looker, job: JsonObject, brought: Collection[tuple[str
     return [_problem(need, namespace) for need, is_there in zip(first.values(), found, strict=True) if not is_there]
 
 
-def needs(job: JsonObject) -> Iterator[Need]:
+def dependencies_of(job: JsonObject) -> Iterator[Dependency]:
     """Yields the objects that the pods use, without optional ones and without volumes that --volume maps to folders."""
-    for path, template in templates(job):
+    for path, template in pod_templates(job):
         spec = template["spec"]
         account = spec.get("serviceAccountName")
         if isinstance(account, str) and account:
-            yield Need(SERVICE_ACCOUNTS, account, f"{path}.spec.serviceAccountName")
+            yield Dependency(SERVICE_ACCOUNTS, account, f"{path}.spec.serviceAccountName")
         yield from _of_volumes(spec, _mapped_volumes(template), f"{path}.spec")
         for field in ("initContainers", "containers"):
             for where, container in _each(spec, field, f"{path}.spec"):
                 yield from _of_variables(container, where)
 
 
-def _of_volumes(spec: JsonObject, mapped: Collection[str], path: str) -> Iterator[Need]:
+def _of_volumes(spec: JsonObject, mapped: Collection[str], path: str) -> Iterator[Dependency]:
     for where, volume in _each(spec, "volumes", path):
         if volume.get("name") not in mapped:
             yield from _named(volume, _OF_VOLUMES, where)
@@ -88,14 +90,14 @@ def _of_volumes(spec: JsonObject, mapped: Collection[str], path: str) -> Iterato
                 yield from _named(source, _OF_SOURCES, inner)
 
 
-def _of_variables(container: JsonObject, path: str) -> Iterator[Need]:
+def _of_variables(container: JsonObject, path: str) -> Iterator[Dependency]:
     for where, variable in _each(container, "env", path):
         yield from _named(variable.get("valueFrom"), _OF_VARIABLES, f"{where}.valueFrom")
     for where, source in _each(container, "envFrom", path):
         yield from _named(source, _OF_VARIABLES, where)
 
 
-async def may_exist(looker: Looker, resource: Resource[AnyObject], key: Key) -> bool:
+async def may_exist(looker: ClusterReader, resource: Resource[PartialObjectMetadata], key: Key) -> bool:
     """Whether the object exists, or may not be read."""
     try:
         await looker.get(resource, key)
@@ -106,17 +108,19 @@ async def may_exist(looker: Looker, resource: Resource[AnyObject], key: Key) -> 
     return True
 
 
-def _problem(need: Need, namespace: str) -> Problem:
+def _problem(need: Dependency, namespace: str) -> Problem:
     remedy = _REFUSED if need.resource is SERVICE_ACCOUNTS else _WAITS
     return Problem(need.path, f"{need.resource.kind} {need.name} not found in namespace {namespace}", remedy)
 
 
-def _named(body: Json, kinds: Mapping[str, tuple[Resource[AnyObject], str]], path: str) -> Iterator[Need]:
+def _named(
+    body: Json, kinds: Mapping[str, tuple[Resource[PartialObjectMetadata], str]], path: str
+) -> Iterator[Dependency]:
     for field, (resource, named) in kinds.items():
         found = body.get(field) if isinstance(body, Mapping) else None
         name = found.get(named) if isinstance(found, Mapping) and found.get("optional") is not True else None
         if isinstance(name, str) and name:
-            yield Need(resource, name, f"{path}.{field}.{named}")
+            yield Dependency(resource, name, f"{path}.{field}.{named}")
 
 
 def _each(body: Json, field: str, path: str) -> Iterator[tuple[str, JsonObject]]:

@@ -7,127 +7,131 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tarragon.base.clock import Clock
-from tarragon.cli.jobview.target import Note, Target
-from tarragon.cli.manifest.comparison import hidden
-from tarragon.cli.manifest.dependencies import missing
-from tarragon.cli.manifest.loading import Loaded
+from tarragon.cli.jobview.target import ClusterTarget, Notify
+from tarragon.cli.manifest.comparison import with_secrets_hidden
+from tarragon.cli.manifest.dependencies import missing_dependencies
+from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.client.errors import AlreadyExists, ApiError, Forbidden
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES
 from tarragon.kube.meta import Json, JsonObject, Resource
-from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.objects import desired
-from tarragon.plan.objects.desired import Blueprint
-from tarragon.plan.objects.logs import Form
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.objects.desired import JobBlueprint
+from tarragon.plan.objects.logs import LogFormat
+from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.reconcile import tensorboard
 
 if TYPE_CHECKING:
-    from tarragon.client.http.client import Http
+    from tarragon.client.http.client import HttpClient
 
-UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
+PLACEHOLDER_UID = "00000000-0000-0000-0000-000000000000"
 """The UID of a job that does not exist yet. Names in v1alpha1 and mlkube.io contain the UID."""
-Whole = dict[str, Json]
+RawObject = dict[str, Json]
 
-_KINDS: Mapping[str, Resource[Whole]] = {
-    resource.kind: resource.reading(dict) for resource in (CONFIG_MAPS, SERVICES, PODS)
+_KINDS: Mapping[str, Resource[RawObject]] = {
+    resource.kind: resource.with_model(dict) for resource in (CONFIG_MAPS, SERVICES, PODS)
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class DryRun:
     """The objects of one job, in the order in which they would be created."""
 
     framework: Framework
     objects: Sequence[JsonObject]
 
 
-def by_client(loaded: Loaded, logs: Form = Form.TEXT) -> Trial:
+def client_dry_run(loaded: LoadedJob, logs: LogFormat = LogFormat.TEXT) -> DryRun:
     """Builds the objects without a cluster: defaults and names that the server sets are missing."""
     job = {"apiVersion": loaded.framework.resource.api_version, "kind": loaded.framework.kind, **loaded.job}
-    others = [body for _, body in loaded.others]
-    return Trial(loaded.framework, [*others, job, *children(loaded.framework, job, logs)])
+    others = [body for _, body in loaded.companions]
+    return DryRun(loaded.framework, [*others, job, *child_objects(loaded.framework, job, logs)])
 
 
-def children(framework: Framework, job: JsonObject, logs: Form) -> Iterator[JsonObject]:
+def child_objects(framework: Framework, job: JsonObject, logs: LogFormat) -> Iterator[JsonObject]:
     """Yields the ConfigMaps, Services and pods of the job at its requested size, and of its TensorBoard."""
     metadata = job["metadata"]
-    named = {**metadata, "uid": metadata.get("uid") or UNKNOWN_UID}
+    named = {**metadata, "uid": metadata.get("uid") or PLACEHOLDER_UID}
     if not named.get("name"):
         named["name"] = f"{named.get('generateName', '')}xxxxx"
-    taken = intake(framework, {**job, "metadata": named})
+    taken = decode_and_validate(framework, {**job, "metadata": named})
     if taken.job is None or taken.dialect is None:
         return
-    plan = Blueprint(
+    plan = JobBlueprint(
         framework=framework,
         dialect=taken.dialect,
         job=taken.job,
-        size=taken.job.wished(),
-        settings=Settings(logs=logs),
+        size=taken.job.requested_size(),
+        settings=OperatorSettings(log_format=logs),
     )
-    replicas = list(desired.in_start_order(framework, taken.job, taken.job.replicas(plan.size)))
+    replicas = list(desired.in_start_order(framework, taken.job, taken.job.replicas_of_size(plan.size)))
     for resource, bodies in (
-        (CONFIG_MAPS, [*desired.config_maps(plan), *desired.scripts_of_logs(plan)]),
-        (SERVICES, desired.services(plan, (replica for _, replica in desired.service_names(plan)))),
-        (PODS, desired.pods(plan, replicas)),
-        (SERVICES, tensorboard.services(plan)),
-        (PODS, tensorboard.pods(plan)),
+        (CONFIG_MAPS, [*desired.build_config_maps(plan), *desired.build_log_config_maps(plan)]),
+        (SERVICES, desired.build_services(plan, (replica for _, replica in desired.replica_service_names(plan)))),
+        (PODS, desired.build_pods(plan, replicas)),
+        (SERVICES, tensorboard.build_tensorboard_services(plan)),
+        (PODS, tensorboard.build_tensorboard_pods(plan)),
     ):
         yield from ({"apiVersion": "v1", "kind": resource.kind, **body} for body in bodies)
 
 
-async def by_server(where: Target, loaded: Loaded, clock: Clock, note: Note, logs: Form = Form.TEXT) -> Trial:
+async def server_dry_run(
+    where: ClusterTarget, loaded: LoadedJob, clock: Clock, note: Notify, logs: LogFormat = LogFormat.TEXT
+) -> DryRun:
     """Builds the objects with a server-side dry run. Raises the server's error if it rejects an object of FILE."""
     framework = loaded.framework
-    async with where.changing(clock) as http:
-        others = [await _dry_run(http, resource.reading(dict), body, note) for resource, body in loaded.others]
-        kind = replace(framework.resource, version=str(loaded.job["apiVersion"]).rpartition("/")[2]).reading(dict)
+    async with where.writing(clock) as http:
+        others = [await _dry_run(http, resource.with_model(dict), body, note) for resource, body in loaded.companions]
+        kind = replace(framework.resource, version=str(loaded.job["apiVersion"]).rpartition("/")[2]).with_model(dict)
         job = await _dry_run(http, kind, loaded.job, note)
-        below_job = [await _dry_run_child(http, body, note) for body in children(framework, job, logs)]
-    return Trial(framework, [*others, job, *below_job])
+        below_job = [await _dry_run_child(http, body, note) for body in child_objects(framework, job, logs)]
+    return DryRun(framework, [*others, job, *below_job])
 
 
-async def missing_for(where: Target, several: Sequence[Loaded], clock: Clock, note: Note) -> None:
+async def warn_of_missing(where: ClusterTarget, several: Sequence[LoadedJob], clock: Clock, note: Notify) -> None:
     """Warns of objects that the jobs use and that are neither in the cluster nor in FILE."""
-    brought = {(resource.kind, str(body["metadata"].get("name"))) for each in several for resource, body in each.others}
-    async with where.changing(clock) as http:
+    brought = {
+        (resource.kind, str(body["metadata"].get("name"))) for each in several for resource, body in each.companions
+    }
+    async with where.writing(clock) as http:
         for loaded in several:
-            for problem in await missing(http, loaded.job, brought):
+            for problem in await missing_dependencies(http, loaded.job, brought):
                 note(f"warning: {problem}")
 
 
-async def _dry_run(http: Http, resource: Resource[Whole], body: JsonObject, note: Note) -> JsonObject:
+async def _dry_run(http: HttpClient, resource: Resource[RawObject], body: JsonObject, note: Notify) -> JsonObject:
     label = f"{resource.kind.lower()}/{body['metadata'].get('name') or body['metadata'].get('generateName')}"
     try:
-        found = await http.tried(resource, body)
+        found = await http.dry_run_create(resource, body)
     except AlreadyExists:
         note(f"{label} already exists; showing FILE's version; `diff` shows what submitting would change")
         found = dict(body)
     return {"apiVersion": resource.api_version, "kind": resource.kind, **found}
 
 
-async def _dry_run_child(http: Http, body: JsonObject, note: Note) -> JsonObject:
+async def _dry_run_child(http: HttpClient, body: JsonObject, note: Notify) -> JsonObject:
     """Tries an object that the operator would create. A user who may submit jobs may lack the right to create pods."""
     resource = _KINDS[body["kind"]]
     label = f"{resource.kind.lower()}/{body['metadata']['name']}"
     try:
-        found = await http.tried(resource, body)
+        found = await http.dry_run_create(resource, body)
         return {"apiVersion": "v1", "kind": resource.kind, **found}
     except AlreadyExists:
         note(f"{label} already exists")
     except Forbidden as error:
-        note(f"warning: you can't create {label} yourself: {error.what}")
+        note(f"warning: you can't create {label} yourself: {error.summary}")
     except ApiError as error:
-        note(f"warning: the server rejects {label}: {error.what}")
+        note(f"warning: the server rejects {label}: {error.summary}")
     return body
 
 
-def shown(trial: Trial) -> Sequence[JsonObject]:
+def printable_objects(trial: DryRun) -> Sequence[JsonObject]:
     """Returns the objects without the values of Secrets and without kubectl's annotation."""
-    return [hidden(body) for body in trial.objects]
+    return [with_secrets_hidden(body) for body in trial.objects]
 
 
-def names(trial: Trial) -> Iterator[str]:
+def object_names(trial: DryRun) -> Iterator[str]:
     """Yields the objects' names like kubectl: `service/digits-worker-0`."""
     for body in trial.objects:
         group = str(body["apiVersion"]).rpartition("/")[0]

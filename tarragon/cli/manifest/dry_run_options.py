@@ -8,14 +8,14 @@ from typing import ParamSpec, TypeVar
 
 import click
 
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.manifest.loading import Loaded
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.manifest.loading import LoadedJob
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def trial_options(command: Callable[P, T]) -> Callable[P, T]:
+def dry_run_options(command: Callable[P, T]) -> Callable[P, T]:
     """Adds `--dry-run` (passed as `dry_run`) and `-o` (passed as `form`); None if not given."""
     form = click.option(
         "-o",
@@ -32,17 +32,17 @@ def trial_options(command: Callable[P, T]) -> Callable[P, T]:
     return trial(form(command))
 
 
-def require_trial(dry_run: str | None, form: str | None) -> None:
+def require_dry_run(dry_run: str | None, form: str | None) -> None:
     """Raises UsageError if an output format is given without --dry-run."""
     if form is not None and dry_run is None:
         raise click.UsageError("-o requires --dry-run")
 
 
-def show_trial(where: Target, loaded: Sequence[Loaded], dry_run: str, form: str | None) -> None:
+def print_dry_run(where: ClusterTarget, loaded: Sequence[LoadedJob], dry_run: str, form: str | None) -> None:
     """Prints the objects on stdout, and notes on stderr."""
     from tarragon.base.clock import SystemClock
     from tarragon.cli.manifest import dry_run as trial
-    from tarragon.cli.options.formats import as_list, json_text, yaml_text
+    from tarragon.cli.options.formats import json_text, list_object, yaml_text
 
     def note(text: str) -> None:
         click.echo(text, err=True)
@@ -50,15 +50,15 @@ def show_trial(where: Target, loaded: Sequence[Loaded], dry_run: str, form: str 
     for text in (text for each in loaded for text in each.notes):
         note(text)
     if dry_run == "client":
-        trials = [trial.by_client(each) for each in loaded]
+        trials = [trial.client_dry_run(each) for each in loaded]
     else:
         clock = SystemClock()
-        trials = [asyncio.run(trial.by_server(where, each, clock, note)) for each in loaded]
-        asyncio.run(trial.missing_for(where, loaded, clock, note))
+        trials = [asyncio.run(trial.server_dry_run(where, each, clock, note)) for each in loaded]
+        asyncio.run(trial.warn_of_missing(where, loaded, clock, note))
     if form == "name":
         for each in trials:
-            click.echo("\n".join(trial.names(each)))
+            click.echo("\n".join(trial.object_names(each)))
         return
-    objects = [body for each in trials for body in trial.shown(each)]
-    click.echo(json_text(as_list(objects)) if form == "json" else "\n---\n".join(map(yaml_text, objects)))
+    objects = [body for each in trials for body in trial.printable_objects(each)]
+    click.echo(json_text(list_object(objects)) if form == "json" else "\n---\n".join(map(yaml_text, objects)))
     note(f"Nothing was created on {where.name} ({dry_run} dry run).")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from tarragon.cli.manifest.loading import Changes
-from tarragon.cli.options.arguments import assignment, folder
-from tarragon.cli.options.settings import Command
+from tarragon.cli.manifest.loading import Overrides
+from tarragon.cli.options.arguments import assignment, folder_mapping
+from tarragon.cli.options.settings import TarragonCommand
 
 _KEY = "tarragon.changes"
 
@@ -18,8 +18,10 @@ Pairs = tuple[tuple[str, str], ...]
 Folders = tuple[tuple[str, Path], ...]
 
 
-class FileCommand(Command):
-    """A command with options that change FILE. Its function reads them with `changes(ctx)`, not from its arguments."""
+class FileCommand(TarragonCommand):
+    """A command with options that change FILE. Its function reads them with `overrides_of(ctx)`, not from its
+    arguments.
+    """
 
     def __init__(self, *args: object, **facts: object) -> None:
         super().__init__(*args, **facts)
@@ -34,8 +36,8 @@ class FileCommand(Command):
                 _texts,
             ),
             _pairs("--set-json", assignment, "PATH=JSON", 'set a list or a map: spec.x=["a","b"]', _jsons),
-            _pairs("--env", folder, "IMAGE=FOLDER", "run an image in this Python environment", _env),
-            _pairs("--volume", folder, "NAME=FOLDER", "use this folder as a volume", _volume),
+            _pairs("--env", folder_mapping, "IMAGE=FOLDER", "run an image in this Python environment", _env),
+            _pairs("--volume", folder_mapping, "NAME=FOLDER", "use this folder as a volume", _volume),
             _flag("--cpu-only", "remove the GPU requests from the job", _cpu_only),
             click.Option(
                 ["--idempotency-key"],
@@ -51,17 +53,17 @@ class FileCommand(Command):
         self.params += own
 
 
-def one_file(file: str | None, option: str | None) -> str:
+def file_argument(file: str | None, option: str | None) -> str:
     """Returns FILE from the argument or from -f. Raises UsageError unless exactly one of them is given."""
     if (file is None) == (option is None):
         raise click.UsageError("give exactly one FILE")
     return file or option or ""
 
 
-def changes(ctx: click.Context) -> Changes:
+def overrides_of(ctx: click.Context) -> Overrides:
     """Returns the changes that the command line asks for."""
     found = ctx.meta.get(_KEY)
-    return found if isinstance(found, Changes) else Changes()
+    return found if isinstance(found, Overrides) else Overrides()
 
 
 def _pairs(
@@ -82,32 +84,32 @@ def _flag(name: str, text: str, callback: Callable[[click.Context, click.Paramet
 
 
 def _set(ctx: click.Context, _: click.Parameter, value: Pairs) -> None:
-    ctx.meta[_KEY] = replace(changes(ctx), values=value)
+    ctx.meta[_KEY] = replace(overrides_of(ctx), values=value)
 
 
 def _texts(ctx: click.Context, _: click.Parameter, value: Pairs) -> None:
-    ctx.meta[_KEY] = replace(changes(ctx), texts=value)
+    ctx.meta[_KEY] = replace(overrides_of(ctx), strings=value)
 
 
 def _jsons(ctx: click.Context, _: click.Parameter, value: Pairs) -> None:
-    ctx.meta[_KEY] = replace(changes(ctx), jsons=value)
+    ctx.meta[_KEY] = replace(overrides_of(ctx), jsons=value)
 
 
 def _key(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    ctx.meta[_KEY] = replace(changes(ctx), idempotency_key=value or "")
+    ctx.meta[_KEY] = replace(overrides_of(ctx), idempotency_key=value or "")
 
 
 def _env(ctx: click.Context, _: click.Parameter, value: Folders) -> None:
-    ctx.meta[_KEY] = replace(changes(ctx), environments=dict(value))
+    ctx.meta[_KEY] = replace(overrides_of(ctx), environments=dict(value))
 
 
 def _volume(ctx: click.Context, _: click.Parameter, value: Folders) -> None:
-    ctx.meta[_KEY] = replace(changes(ctx), volumes=dict(value))
+    ctx.meta[_KEY] = replace(overrides_of(ctx), volumes=dict(value))
 
 
 def _cpu_only(ctx: click.Context, _: click.Parameter, value: object) -> None:
-    ctx.meta[_KEY] = replace(changes(ctx), is_cpu_only=bool(value))
+    ctx.meta[_KEY] = replace(overrides_of(ctx), is_cpu_only=bool(value))
 
 
 def _replace(ctx: click.Context, _: click.Parameter, value: object) -> None:
-    ctx.meta[_KEY] = replace(changes(ctx), is_replacing=bool(value))
+    ctx.meta[_KEY] = replace(overrides_of(ctx), replaces_finished=bool(value))

@@ -11,21 +11,21 @@ import click
 
 from tarragon.base.errors import TarragonError
 
-LARGEST = 16 * 2**20
+MAX_BYTES = 16 * 2**20
 """Bytes. Anything larger is not a manifest: etcd stores no object above 1.5 MB."""
-PATIENCE = 20.0
+TIMEOUT = 20.0
 """Seconds to wait for a web server to connect or to send more bytes."""
 
 _URLS = ("http://", "https://")
 
 
-class Unreadable(TarragonError):
+class UnreadableFile(TarragonError):
     """FILE can't be read. Exit code 2: the argument is wrong, not the cluster."""
 
     exit_code = 2
 
 
-def read(name: str) -> bytes:
+def read_file(name: str) -> bytes:
     """Returns the content of FILE. Raises Unreadable."""
     if name == "-":
         if sys.stdin.isatty():
@@ -40,15 +40,15 @@ def read(name: str) -> bytes:
         raise _unreadable(name, error) from error
 
 
-def named(name: str) -> str:
+def display_name(name: str) -> str:
     """Returns FILE's name in messages."""
     return "standard input" if name == "-" else name
 
 
 def _bounded(file: BinaryIO, name: str) -> bytes:
-    data = file.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise Unreadable(f"{name} is too large", why=f"a manifest has at most {LARGEST >> 20} MiB")
+    data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise UnreadableFile(f"{name} is too large", why=f"a manifest has at most {MAX_BYTES >> 20} MiB")
     return data
 
 
@@ -58,18 +58,18 @@ def _fetched(url: str) -> bytes:
     from urllib.request import Request, urlopen
 
     try:
-        with urlopen(Request(url, headers={"User-Agent": "tarragon"}), timeout=PATIENCE) as answer:  # noqa: S310 - see read
+        with urlopen(Request(url, headers={"User-Agent": "tarragon"}), timeout=TIMEOUT) as answer:  # noqa: S310 - see read
             return _bounded(answer, url)
     except HTTPError as error:
-        raise Unreadable(f"can't read {url}", why=f"the server answered {error.code} {error.reason}") from error
+        raise UnreadableFile(f"can't read {url}", why=f"the server answered {error.code} {error.reason}") from error
     except (OSError, HTTPException, ValueError) as error:
         why = getattr(error, "reason", None) or error
-        raise Unreadable(f"can't read {url}", why=str(why), remedy="download it and use the local file") from error
+        raise UnreadableFile(f"can't read {url}", why=str(why), remedy="download it and use the local file") from error
 
 
-def _unreadable(name: str, error: OSError) -> Unreadable:
+def _unreadable(name: str, error: OSError) -> UnreadableFile:
     if error.errno == errno.ENOENT:
-        return Unreadable(f"file {name} not found", why=f"the current folder is {Path.cwd()}")
+        return UnreadableFile(f"file {name} not found", why=f"the current folder is {Path.cwd()}")
     if error.errno == errno.EISDIR:
-        return Unreadable(f"{name} is a folder", remedy="use one of the files in it")
-    return Unreadable(f"can't read {name}", why=error.strerror or str(error))
+        return UnreadableFile(f"{name} is a folder", remedy="use one of the files in it")
+    return UnreadableFile(f"can't read {name}", why=error.strerror or str(error))

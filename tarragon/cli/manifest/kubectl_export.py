@@ -8,32 +8,32 @@ from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.frameworks.tensorflow.conversion.metadata import annotations_of, manifest, with_annotations
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.meta import JsonObject
-from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.input.decode_and_validate import decode_and_validate
 
 _BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _OF_BOUND_CLAIMS = ("pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/storage-provisioner")
 _HEADLESS = "None"
 
 
-def is_dump(body: JsonObject) -> bool:
+def is_exported(body: JsonObject) -> bool:
     """Whether the object was read from a server: only servers set these fields."""
     metadata = body.get("metadata")
     return isinstance(metadata, Mapping) and bool({"resourceVersion", "uid"} & metadata.keys())
 
 
-def job_anew(framework: Framework, body: JsonObject, dialect: Dialect | None) -> JsonObject:
+def as_new_job(framework: Framework, body: JsonObject, dialect: Dialect | None) -> JsonObject:
     """Returns the job as a new manifest of the same API generation, by its apiVersion or by an annotation."""
-    if dialect is None or not is_dump(body):
+    if dialect is None or not is_exported(body):
         return body
     plain = {**manifest(body), "apiVersion": dialect.api_version}
-    if intake(framework, plain).dialect is dialect:
+    if decode_and_validate(framework, plain).dialect is dialect:
         return plain
     return with_annotations(plain, {**annotations_of(plain), GENERATION_ANNOTATION: dialect.name})
 
 
-def companion_anew(body: JsonObject) -> JsonObject:
+def as_new_object(body: JsonObject) -> JsonObject:
     """Returns the object as a new manifest, without its bound volume and cluster IP: others may use them by now."""
-    if not is_dump(body):
+    if not is_exported(body):
         return body
     annotations, plain = annotations_of(body), manifest(body)
     spec = plain.get("spec")

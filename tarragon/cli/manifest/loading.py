@@ -14,120 +14,124 @@ import yaml
 
 from tarragon.base.errors import Problem, TarragonError
 from tarragon.base.escaping import escaped_line
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.manifest.files import Unreadable, named, read
-from tarragon.cli.manifest.kubectl_export import companion_anew, job_anew
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.manifest.files import UnreadableFile, display_name, read_file
+from tarragon.cli.manifest.kubectl_export import as_new_job, as_new_object
 from tarragon.cli.manifest.local_images import (
     ENVIRONMENTS,
     VOLUMES,
     WORKDIR,
-    commands_missing,
     image_map,
-    tensorflow_missing,
+    missing_commands,
+    missing_tensorflow,
 )
-from tarragon.cli.manifest.local_paths import only_here, this_machine
-from tarragon.cli.manifest.overrides import annotated, assigned, without_gpus
-from tarragon.cli.options.settings import NAMESPACE_FORM, Settings, home, is_namespace
-from tarragon.cli.output.words import count, listed
+from tarragon.cli.manifest.local_paths import local_only_files, this_machine
+from tarragon.cli.manifest.overrides import set_path, with_annotations_in_templates, without_gpus
+from tarragon.cli.options.settings import NAMESPACE_FORM, GlobalOptions, embedded_home, is_namespace
+from tarragon.cli.output.words import count, joined
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
-from tarragon.frameworks.recognition import LAST_APPLIED
-from tarragon.job.annotations import IDEMPOTENCY_KEY
+from tarragon.frameworks.recognition import LAST_APPLIED_ANNOTATION
+from tarragon.job.annotations import IDEMPOTENCY_KEY_ANNOTATION
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from tarragon.kube.meta import CustomObject, JsonObject, Resource
-from tarragon.plan.input.decode_and_validate import Intake, intake
-from tarragon.plan.input.manifest import Document, Documents, only_job, read_manifest
+from tarragon.plan.input.decode_and_validate import DecodedJob, decode_and_validate
+from tarragon.plan.input.manifest import ManifestFile, ManifestObject, only_job, read_manifest
 
 _COMPANIONS = {
-    resource.kind: resource.reading(CustomObject)
+    resource.kind: resource.with_model(CustomObject)
     for resource in (CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES, SERVICE_ACCOUNTS)
 }
 
 
-class Refused(TarragonError):
+class InvalidManifest(TarragonError):
     """The manifest has problems. Exit code 2."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Overrides:
     """The changes to FILE's job that the command line asks for."""
 
     values: Sequence[tuple[str, str]] = ()
-    texts: Sequence[tuple[str, str]] = ()
+    strings: Sequence[tuple[str, str]] = ()
     """Values that stay strings (--set-string)."""
     jsons: Sequence[tuple[str, str]] = ()
     idempotency_key: str = ""
     is_cpu_only: bool = False
     environments: Mapping[str, Path] = field(default_factory=dict)
     volumes: Mapping[str, Path] = field(default_factory=dict)
-    is_replacing: bool = False
+    replaces_finished: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedJob:
     """A job and its companions, ready to be created, all in one namespace. `notes` are for stderr."""
 
     framework: Framework
     job: JsonObject
-    others: Sequence[tuple[Resource[CustomObject], JsonObject]]
+    companions: Sequence[tuple[Resource[CustomObject], JsonObject]]
     notes: Sequence[str]
-    is_replacing: bool = False
+    replaces_finished: bool = False
 
     @property
     def namespace(self) -> str:
         return str(self.job["metadata"]["namespace"])
 
 
-def load(where: Target, settings: Settings, name: str, changes: Changes) -> Loaded:
+def load(where: ClusterTarget, settings: GlobalOptions, name: str, changes: Overrides) -> LoadedJob:
     """Loads a FILE with one job. Raises Refused with all problems, Unreadable, or another TarragonError."""
-    documents = parse(name)
+    documents = read_documents(name)
     document = only_job(documents)
     if isinstance(document, Problem):
-        raise refused(name, [document])
+        raise invalid_manifest(name, [document])
     return _loaded(where, settings, _File(name, documents), document, changes)
 
 
-def load_all(where: Target, settings: Settings, name: str, changes: Changes) -> Sequence[Loaded]:
+def load_all(where: ClusterTarget, settings: GlobalOptions, name: str, changes: Overrides) -> Sequence[LoadedJob]:
     """Loads a FILE with one or more jobs. The other objects go with the first job. Raises like `load`."""
-    documents = parse(name)
+    documents = read_documents(name)
     file = _File(name, documents)
     loaded = [_loaded(where, settings, file, document, changes) for document in documents.jobs]
     if not loaded:
-        raise refused(name, [Problem("", "the manifest contains no job", "add one")])
+        raise invalid_manifest(name, [Problem("", "the manifest contains no job", "add one")])
     if len(loaded) > 1 and changes.idempotency_key:
-        raise Refused("--idempotency-key requires a FILE with one job", why=f"{named(name)} contains {len(loaded)}")
-    return [loaded[0], *(replace(each, others=()) for each in loaded[1:])]
+        raise InvalidManifest(
+            "--idempotency-key requires a FILE with one job", why=f"{display_name(name)} contains {len(loaded)}"
+        )
+    return [loaded[0], *(replace(each, companions=()) for each in loaded[1:])]
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
     name: str
-    documents: Documents
+    documents: ManifestFile
 
 
-def _loaded(where: Target, settings: Settings, file: _File, document: Document, changes: Changes) -> Loaded:
+def _loaded(
+    where: ClusterTarget, settings: GlobalOptions, file: _File, document: ManifestObject, changes: Overrides
+) -> LoadedJob:
     name, documents = file.name, file.documents
     framework = document.framework or FRAMEWORKS[0]
-    job, notes = changed(document.manifest, changes)
-    decoded = intake(framework, job)
+    job, notes = apply_overrides(document.manifest, changes)
+    decoded = decode_and_validate(framework, job)
     problems = [*decoded.all_problems, *_namespaces(documents, settings)]
     if problems:
-        raise refused(name, [document.placed(problem) for problem in problems])
-    job = job_anew(framework, job, decoded.dialect)
+        raise invalid_manifest(name, [document.with_line(problem) for problem in problems])
+    job = as_new_job(framework, job, decoded.dialect)
     adapted = (
         _for_this_machine(framework, job, changes) if where.is_local else _for_a_cluster(where, document, job, changes)
     )
     if adapted.problems:
-        raise refused(name, [document.placed(problem) for problem in adapted.problems])
+        raise invalid_manifest(name, [document.with_line(problem) for problem in adapted.problems])
     namespace = str(_metadata(job).get("namespace") or next(iter(_namespaces_in(documents)), where.namespace))
-    return Loaded(
+    return LoadedJob(
         framework=framework,
         job=_keyed(_in_namespace(_as_applied(adapted.job, job, namespace), namespace), changes.idempotency_key),
-        others=[_companion(other, namespace) for other in documents.others],
+        companions=[_companion(other, namespace) for other in documents.companions],
         notes=[*notes, *_warnings(document, decoded), *adapted.notes],
-        is_replacing=changes.is_replacing,
+        replaces_finished=changes.replaces_finished,
     )
 
 
@@ -140,20 +144,20 @@ class _Adapted:
     notes: Sequence[str] = ()
 
 
-def _for_this_machine(framework: Framework, job: JsonObject, changes: Changes) -> _Adapted:
-    images, faults = image_map(home(), changes.environments)
+def _for_this_machine(framework: Framework, job: JsonObject, changes: Overrides) -> _Adapted:
+    images, faults = image_map(embedded_home(), changes.environments)
     if faults:
-        raise TarragonError(f"{home().images} can't be used", why="\n".join(map(str, faults)))
+        raise TarragonError(f"{embedded_home().images} can't be used", why="\n".join(map(str, faults)))
     return _Adapted(
-        job=annotated(job, for_the_kubelet(Path.cwd(), changes)),
-        problems=list(commands_missing(job, images)),
-        notes=list(tensorflow_missing(job, framework, images)),
+        job=with_annotations_in_templates(job, kubelet_annotations(Path.cwd(), changes)),
+        problems=list(missing_commands(job, images)),
+        notes=list(missing_tensorflow(job, framework, images)),
     )
 
 
-def _for_a_cluster(where: Target, document: Document, job: JsonObject, changes: Changes) -> _Adapted:
+def _for_a_cluster(where: ClusterTarget, document: ManifestObject, job: JsonObject, changes: Overrides) -> _Adapted:
     """Warns if the job seems to need something of this machine, which the cluster does not have."""
-    notes = [f"warning: {document.placed(problem)}" for problem in only_here(job, this_machine())]
+    notes = [f"warning: {document.with_line(problem)}" for problem in local_only_files(job, this_machine())]
     notes += [
         f"warning: {flag} works only on this machine: it is ignored on {where.name}"
         for flag, mapped in (("--env", changes.environments), ("--volume", changes.volumes))
@@ -164,7 +168,7 @@ def _for_a_cluster(where: Target, document: Document, job: JsonObject, changes: 
     return _Adapted(job=job, notes=notes)
 
 
-def for_the_kubelet(workdir: Path, changes: Changes) -> dict[str, str]:
+def kubelet_annotations(workdir: Path, changes: Overrides) -> dict[str, str]:
     """Returns annotations for the pods: the current folder, and the folders from --volume and --env."""
     annotations = {WORKDIR: str(workdir)}
     for name, folders in ((VOLUMES, changes.volumes), (ENVIRONMENTS, changes.environments)):
@@ -173,26 +177,26 @@ def for_the_kubelet(workdir: Path, changes: Changes) -> dict[str, str]:
     return annotations
 
 
-def parse(name: str) -> Documents:
+def read_documents(name: str) -> ManifestFile:
     """Returns the documents of FILE. Raises Refused or Unreadable."""
     try:
-        text = read(name).decode("utf-8-sig")
+        text = read_file(name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unreadable(
-            f"{named(name)} is not a text file",
+        raise UnreadableFile(
+            f"{display_name(name)} is not a text file",
             why=f"byte {error.start} is not UTF-8",
             remedy="save the manifest as UTF-8",
         ) from error
     documents = read_manifest(text)
     if documents.problems:
-        raise refused(name, documents.problems)
+        raise invalid_manifest(name, documents.problems)
     return documents
 
 
-def refused(name: str, problems: Sequence[Problem]) -> Refused:
+def invalid_manifest(name: str, problems: Sequence[Problem]) -> InvalidManifest:
     """Returns the error for these problems, sorted by line; problems without a line come last."""
     messages = sorted((escaped_line(str(problem)) for problem in problems), key=_line)
-    return Refused(f"{named(name)}: {count(len(problems), 'problem')}", why="\n".join(messages))
+    return InvalidManifest(f"{display_name(name)}: {count(len(problems), 'problem')}", why="\n".join(messages))
 
 
 def _line(message: str) -> float:
@@ -200,36 +204,36 @@ def _line(message: str) -> float:
     return int(found[1]) if found else math.inf
 
 
-def changed(job: JsonObject, changes: Changes) -> tuple[JsonObject, list[str]]:
+def apply_overrides(job: JsonObject, changes: Overrides) -> tuple[JsonObject, list[str]]:
     """Applies --set and --cpu-only. Returns the job and notes. Raises Refused for a path that does not exist."""
     for flag, pairs, parsed in (
         ("--set-json", changes.jsons, json.loads),
         ("--set", changes.values, yaml.safe_load),
-        ("--set-string", changes.texts, str),
+        ("--set-string", changes.strings, str),
     ):
         for path, text in pairs:
             try:
-                job = assigned(job, path, parsed(text))
+                job = set_path(job, path, parsed(text))
             except (ValueError, RecursionError, yaml.YAMLError) as error:
-                raise Refused(f"{flag} {path}={text} failed", why=str(error)) from error
+                raise InvalidManifest(f"{flag} {path}={text} failed", why=str(error)) from error
     if not changes.is_cpu_only:
         return job, []
     job, removed = without_gpus(job)
     if not removed:
         return job, ["--cpu-only has no effect: the job requests no GPU"]
-    return job, [f"--cpu-only: removed {count(len(removed), 'GPU request')}: {listed(removed, most=3)}"]
+    return job, [f"--cpu-only: removed {count(len(removed), 'GPU request')}: {joined(removed, most=3)}"]
 
 
-def _warnings(document: Document, decoded: Intake) -> Iterator[str]:
+def _warnings(document: ManifestObject, decoded: DecodedJob) -> Iterator[str]:
     for warning in decoded.warnings:
-        yield f"warning: {document.placed(warning)}"
+        yield f"warning: {document.with_line(warning)}"
 
 
-def _namespaces(documents: Documents, settings: Settings) -> Iterator[Problem]:
+def _namespaces(documents: ManifestFile, settings: GlobalOptions) -> Iterator[Problem]:
     """Yields a problem unless FILE and -n name at most one, valid namespace."""
     names = _namespaces_in(documents)
-    if settings.given_namespace:
-        names.add(settings.given_namespace)
+    if settings.explicit_namespace:
+        names.add(settings.explicit_namespace)
     for name in sorted(names):
         if not is_namespace(name):
             yield Problem("metadata.namespace", f"{name!r} is not a valid namespace name", f"use {NAMESPACE_FORM}")
@@ -239,8 +243,8 @@ def _namespaces(documents: Documents, settings: Settings) -> Iterator[Problem]:
         )
 
 
-def _namespaces_in(documents: Documents) -> set[str]:
-    metadata = [_metadata(document.manifest) for document in (*documents.jobs, *documents.others)]
+def _namespaces_in(documents: ManifestFile) -> set[str]:
+    metadata = [_metadata(document.manifest) for document in (*documents.jobs, *documents.companions)]
     return {str(each["namespace"]) for each in metadata if each.get("namespace")}
 
 
@@ -257,14 +261,22 @@ def _as_applied(job: JsonObject, written: JsonObject, namespace: str) -> JsonObj
     if not metadata.get("name"):
         return job
     annotations = dict(metadata.get("annotations") or {})
-    return {**job, "metadata": {**metadata, "annotations": {**annotations, LAST_APPLIED: applied(written, namespace)}}}
+    return {
+        **job,
+        "metadata": {
+            **metadata,
+            "annotations": {**annotations, LAST_APPLIED_ANNOTATION: last_applied(written, namespace)},
+        },
+    }
 
 
-def applied(written: JsonObject, namespace: str) -> str:
+def last_applied(written: JsonObject, namespace: str) -> str:
     """Returns the value of kubectl's last-applied annotation: one line of sorted JSON with a newline at the end."""
     bare = {name: value for name, value in written.items() if name != "status"}
     annotations = {
-        name: text for name, text in (_metadata(bare).get("annotations") or {}).items() if name != LAST_APPLIED
+        name: text
+        for name, text in (_metadata(bare).get("annotations") or {}).items()
+        if name != LAST_APPLIED_ANNOTATION
     }
     bare["metadata"] = {**_metadata(bare), "annotations": annotations, "namespace": namespace}
     return json.dumps(bare, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
@@ -277,12 +289,12 @@ def _keyed(job: JsonObject, key: str) -> JsonObject:
     metadata = dict(_metadata(job))
     if not metadata.get("name"):
         metadata["name"] = f"{metadata.pop('generateName', 'job-')}{sha256(key.encode()).hexdigest()[:10]}"
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), IDEMPOTENCY_KEY: key}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), IDEMPOTENCY_KEY_ANNOTATION: key}
     return {**job, "metadata": metadata}
 
 
-def _companion(document: Document, namespace: str) -> tuple[Resource[CustomObject], JsonObject]:
-    body = companion_anew(document.manifest)
+def _companion(document: ManifestObject, namespace: str) -> tuple[Resource[CustomObject], JsonObject]:
+    body = as_new_object(document.manifest)
     return _COMPANIONS[str(body["kind"])], _in_namespace(_as_applied(body, body, namespace), namespace)
 
 

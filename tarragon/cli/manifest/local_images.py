@@ -8,17 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from tarragon.base.errors import Problem
-from tarragon.cli.jobview.jobs import Known
-from tarragon.cli.jobview.pod_templates import templates
-from tarragon.cli.options.settings import home
-from tarragon.cli.targets.environment import calls_python, has_module, installer
+from tarragon.cli.jobview.jobs import ClusterJob
+from tarragon.cli.jobview.pod_templates import pod_templates
+from tarragon.cli.options.settings import embedded_home
+from tarragon.cli.targets.environment import calls_python, has_module, install_command_for
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.image_file import read_image_file
-from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, lacks_command
+from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, missing_command_problem
 
-IN_DOCKERFILE = "in the image's Dockerfile: pip install"
+DOCKERFILE_INSTALL = "in the image's Dockerfile: pip install"
 WORKDIR = "tarragon.dev/workdir"
 VOLUMES = "tarragon.dev/volumes"
 ENVIRONMENTS = "tarragon.dev/environments"
@@ -31,20 +31,20 @@ def image_map(place: Home, folders: Mapping[str, Path]) -> tuple[ImageMap, list[
     return images.with_folders(folders), problems
 
 
-def commands_missing(job: JsonObject, images: ImageMap) -> Iterator[Problem]:
+def missing_commands(job: JsonObject, images: ImageMap) -> Iterator[Problem]:
     """Yields a problem for each container without a known command."""
     for path, container in _containers(job):
         yield from filter(
-            None, [lacks_command(container.get("image") or "", container.get("command") or (), images, path)]
+            None, [missing_command_problem(container.get("image") or "", container.get("command") or (), images, path)]
         )
 
 
-def tensorflow_missing(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:
+def missing_tensorflow(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:
     """Warns of jobs with a TensorFlow image whose local environment has no TensorFlow; once per environment."""
     checked: set[Path] = set()
     for _, container in _containers(job):
         image = str(container.get("image") or "")
-        environment = images.environment(image)
+        environment = images.environment_of(image)
         command = [*(container.get("command") or environment.entrypoint), *(container.get("args") or ())]
         is_main = container.get("name") == framework.main_container and "tensorflow" in image
         if not is_main or environment.folder in checked or not calls_python([str(word) for word in command]):
@@ -53,12 +53,12 @@ def tensorflow_missing(job: JsonObject, framework: Framework, images: ImageMap) 
         if not has_module(environment, "tensorflow"):
             yield (
                 f"warning: TensorFlow is not installed in {environment.folder}, which runs the image {image} here\n"
-                f"  {installer(environment)} 'tarragon[tensorflow]'; "
+                f"  {install_command_for(environment)} 'tarragon[tensorflow]'; "
                 f"or use an environment that has it: --env {image}=FOLDER"
             )
 
 
-def environment_of(job: Known) -> Environment:
+def environment_of(job: ClusterJob) -> Environment:
     """Returns the environment of the job's main containers."""
     manifest = {"spec": job.object.spec}
     for _, container in _containers(manifest):
@@ -67,20 +67,20 @@ def environment_of(job: Known) -> Environment:
     return environment_for(job, "")
 
 
-def environment_for(job: Known, image: str) -> Environment:
+def environment_for(job: ClusterJob, image: str) -> Environment:
     """Returns the environment that runs one of the job's images."""
-    images, _ = image_map(home(), _submitted_environments({"spec": job.object.spec}))
-    return images.environment(image)
+    images, _ = image_map(embedded_home(), _submitted_environments({"spec": job.object.spec}))
+    return images.environment_of(image)
 
 
-def install_for(job: Known, image: str, *, is_local: bool) -> str:
+def install_command_for_image(job: ClusterJob, image: str, *, is_local: bool) -> str:
     """Returns the command that installs packages where containers of that image run, without the packages."""
-    return installer(environment_for(job, image)) if is_local else IN_DOCKERFILE
+    return install_command_for(environment_for(job, image)) if is_local else DOCKERFILE_INSTALL
 
 
 def _submitted_environments(job: JsonObject) -> dict[str, Path]:
     """Returns the environments that --env gave when the job was submitted."""
-    for _, template in templates(job):
+    for _, template in pod_templates(job):
         annotations: Json = (template.get("metadata") or {}).get("annotations") or {}
         with suppress(ValueError, AttributeError, RecursionError):
             return {image: Path(folder) for image, folder in json.loads(annotations.get(ENVIRONMENTS, "{}")).items()}
@@ -89,7 +89,7 @@ def _submitted_environments(job: JsonObject) -> dict[str, Path]:
 
 def _containers(job: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     """Yields every container with its path, init containers first."""
-    for path, template in templates(job):
+    for path, template in pod_templates(job):
         for field in ("initContainers", "containers"):
             found: Json = template["spec"].get(field)
             for number, container in enumerate(found if isinstance(found, list) else ()):

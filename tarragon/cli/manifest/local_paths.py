@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tarragon.base.errors import Problem
-from tarragon.cli.jobview.pod_templates import templates
+from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.kube.meta import Json, JsonObject
 
 _PUBLIC = re.compile(
@@ -33,7 +33,7 @@ _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class LocalMachine:
     """The user's current folder and home, and a test of whether a path exists."""
 
     folder: str
@@ -41,14 +41,14 @@ class Machine:
     exists: Callable[[str], bool]
 
 
-def this_machine() -> Machine:
-    return Machine(folder=str(Path.cwd()), home=str(Path.home()), exists=lambda path: Path(path).exists())
+def this_machine() -> LocalMachine:
+    return LocalMachine(folder=str(Path.cwd()), home=str(Path.home()), exists=lambda path: Path(path).exists())
 
 
-def only_here(job: JsonObject, machine: Machine) -> Iterator[Problem]:
+def local_only_files(job: JsonObject, machine: LocalMachine) -> Iterator[Problem]:
     """Yields a problem for each file that exists only here, where it is named first."""
     reported: set[str] = set()
-    for path, template in templates(job):
+    for path, template in pod_templates(job):
         containers: Json = template["spec"].get("containers")
         for number, container in enumerate(containers if isinstance(containers, list) else ()):
             for word in _words(container) if isinstance(container, Mapping) else ():
@@ -62,7 +62,7 @@ def only_here(job: JsonObject, machine: Machine) -> Iterator[Problem]:
                     )
 
 
-def _missing_file(word: str, container: JsonObject, machine: Machine) -> str | None:
+def _missing_file(word: str, container: JsonObject, machine: LocalMachine) -> str | None:
     """Returns the local path of a file that the container will not have, or None."""
     is_public = _PUBLIC.fullmatch(str(container.get("image") or "")) is not None
     if word.startswith(("/", "~/")):

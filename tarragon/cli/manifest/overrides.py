@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from tarragon.cli.jobview.pod_templates import is_template
-from tarragon.frameworks.fractions import names_a_fraction
+from tarragon.cli.jobview.pod_templates import is_pod_template
+from tarragon.frameworks.fractions import is_fraction_name
 from tarragon.kube.meta import Json, JsonObject
 
 Step = str | int
@@ -14,20 +14,20 @@ Step = str | int
 _STEP = re.compile(r"""\.?(?:"(?P<quoted>[^"]+)"|(?P<plain>[^."\[\]]+)|\[(?P<index>\d+)\]|\[(?P<name>[^\]"]+)\])""")
 
 
-def assigned(document: JsonObject, path: str, value: Json) -> JsonObject:
+def set_path(document: JsonObject, path: str, value: Json) -> JsonObject:
     """Returns a copy with the value set at a path such as `spec.tfReplicaSpecs.Worker.replicas`.
 
     `[0]` and `[tensorflow]` select an element of a list by index or name. Missing maps are created. Raises ValueError
     for a path that can't be followed.
     """
-    steps = steps_of(path)
+    steps = parse_path(path)
     result = _with_value(document, steps, value, path)
     if not isinstance(result, Mapping):
         raise ValueError(f"{path}: must start with a field of the manifest")  # noqa: TRY004 - an error in the user's input
     return result
 
 
-def steps_of(path: str) -> list[Step]:
+def parse_path(path: str) -> list[Step]:
     """Splits a path. A segment with dots is quoted: `metadata.annotations."tarragon.dev/resize"`."""
     steps: list[Step] = []
     position = 0
@@ -50,13 +50,13 @@ def without_gpus(job: JsonObject) -> tuple[JsonObject, list[str]]:
     return _without_gpus(job, "", removed), removed
 
 
-def annotated(job: JsonObject, annotations: Mapping[str, str]) -> JsonObject:
+def with_annotations_in_templates(job: JsonObject, annotations: Mapping[str, str]) -> JsonObject:
     """Returns a copy with these annotations in every pod template, where the kubelet reads them."""
     spec = job.get("spec")
     return {**job, "spec": _annotated(spec, annotations)} if isinstance(spec, Mapping) else job
 
 
-def without_annotations(job: JsonObject, names: Collection[str]) -> JsonObject:
+def without_template_annotations(job: JsonObject, names: Collection[str]) -> JsonObject:
     """Returns a copy without these annotations in its pod templates."""
     spec = job.get("spec")
     return {**job, "spec": _unannotated(spec, names)} if isinstance(spec, Mapping) else job
@@ -92,7 +92,7 @@ def _position(elements: Sequence[Json], step: Step, path: str) -> int:
 def _is_gpu(name: str) -> bool:
     domain, _, resource = name.rpartition("/")
     is_whole = resource in {"gpu", "nvidia-gpu"} or resource.startswith("mig-")
-    return names_a_fraction(name) or (bool(domain) and is_whole)
+    return is_fraction_name(name) or (bool(domain) and is_whole)
 
 
 def _without_gpus(value: Json, path: str, removed: list[str]) -> Json:
@@ -114,7 +114,7 @@ def _elements_without(elements: Sequence[Json], path: str, removed: list[str]) -
     """Removes GPU requests from a list, also the environment variable by which DRAGON requests a share of a GPU."""
     for number, element in enumerate(elements):
         below = f"{path}[{number}]"
-        if isinstance(element, Mapping) and names_a_fraction(str(element.get("name", ""))):
+        if isinstance(element, Mapping) and is_fraction_name(str(element.get("name", ""))):
             removed.append(below)
         else:
             yield _without_gpus(element, below, removed)
@@ -125,7 +125,7 @@ def _annotated(value: Json, annotations: Mapping[str, str]) -> Json:
         return [_annotated(element, annotations) for element in value]
     if not isinstance(value, Mapping):
         return value
-    if is_template(value):
+    if is_pod_template(value):
         metadata = value.get("metadata") or {}
         return {
             **value,
@@ -139,7 +139,7 @@ def _unannotated(value: Json, names: Collection[str]) -> Json:
         return [_unannotated(element, names) for element in value]
     if not isinstance(value, Mapping):
         return value
-    if not is_template(value):
+    if not is_pod_template(value):
         return {name: _unannotated(inner, names) for name, inner in value.items()}
     metadata = dict(value.get("metadata") or {})
     kept = {name: text for name, text in (metadata.pop("annotations", None) or {}).items() if name not in names}

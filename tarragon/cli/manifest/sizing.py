@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tarragon.base.resources import CPU, MEMORY
-from tarragon.cli.jobview.gpus import accelerators
-from tarragon.cli.manifest.loading import Loaded
+from tarragon.cli.jobview.gpus import accelerator_count
+from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.cli.output.words import count, table
-from tarragon.job.model import ReplicaGroup, TrainingJob
-from tarragon.plan.input.decode_and_validate import intake
+from tarragon.job.model import ReplicaSpec, TrainingJob
+from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.nodes.capacity import group_request
 
 _GIB = 2**30
@@ -19,46 +19,49 @@ MANY_REPLICAS = 64
 """A job with more replicas than this is large, whatever they request."""
 
 
-def read(loaded: Iterable[Loaded]) -> Sequence[TrainingJob]:
-    return [job for each in loaded if (job := intake(each.framework, each.job).job) is not None]
+def training_jobs(loaded: Iterable[LoadedJob]) -> Sequence[TrainingJob]:
+    return [job for each in loaded if (job := decode_and_validate(each.framework, each.job).job) is not None]
 
 
-def gpus(jobs: Iterable[TrainingJob]) -> int:
-    return sum(group.wish * accelerators(group_request(group)) for job in jobs for group in job.groups)
+def gpu_count(jobs: Iterable[TrainingJob]) -> int:
+    return sum(group.replicas * accelerator_count(group_request(group)) for job in jobs for group in job.replica_specs)
 
 
 def is_large(jobs: Sequence[TrainingJob], most_gpus: int) -> bool:
-    return gpus(jobs) > most_gpus or sum(group.wish for job in jobs for group in job.groups) > MANY_REPLICAS
+    return (
+        gpu_count(jobs) > most_gpus
+        or sum(group.replicas for job in jobs for group in job.replica_specs) > MANY_REPLICAS
+    )
 
 
-def told(jobs: Sequence[TrainingJob]) -> Iterator[str]:
+def size_table(jobs: Sequence[TrainingJob]) -> Iterator[str]:
     """Yields a table with a row per replica type, the total, and the possible GPU-hours."""
-    rows = [_row(job, group) for job in jobs for group in job.groups if group.wish]
+    rows = [_row(job, group) for job in jobs for group in job.replica_specs if group.replicas]
     total: Counter[str] = Counter()
     for job in jobs:
-        for group in job.groups:
-            total.update({name: amount * group.wish for name, amount in group_request(group).items()})
-    number = sum(group.wish for job in jobs for group in job.groups)
+        for group in job.replica_specs:
+            total.update({name: amount * group.replicas for name, amount in group_request(group).items()})
+    number = sum(group.replicas for job in jobs for group in job.replica_specs)
     rows.append(("all", "", str(number), *_amounts(total)))
     yield from table(("JOB", "TYPE", "REPLICAS", "CPUS", "MEMORY", "GPUS"), rows)
-    if all_gpus := gpus(jobs):
+    if all_gpus := gpu_count(jobs):
         yield _hours(jobs, all_gpus)
 
 
-def _row(job: TrainingJob, group: ReplicaGroup) -> Sequence[str]:
-    return (job.key.name, group.type.word, str(group.wish), *_amounts(group_request(group)))
+def _row(job: TrainingJob, group: ReplicaSpec) -> Sequence[str]:
+    return (job.key.name, group.type.lower_name, str(group.replicas), *_amounts(group_request(group)))
 
 
 def _amounts(request: Mapping[str, int]) -> Sequence[str]:
     """Formats a request, which is in thousandths."""
     memory = request.get(MEMORY, 0) / 1000 / _GIB
-    return f"{request.get(CPU, 0) / 1000:g}", f"{memory:.1f} GiB", str(accelerators(request))
+    return f"{request.get(CPU, 0) / 1000:g}", f"{memory:.1f} GiB", str(accelerator_count(request))
 
 
 def _hours(jobs: Sequence[TrainingJob], number: int) -> str:
-    limits = [job.run_policy.active_deadline for job in jobs]
+    limits = [job.run_policy.active_deadline_seconds for job in jobs]
     if None in limits:
         hourly = f"{count(number, 'GPU')}: {count(number, 'GPU-hour')} per hour"
         return f"{hourly}, without a limit (set runPolicy.activeDeadlineSeconds)"
-    hours = sum(gpus([job]) * (job.run_policy.active_deadline or 0) for job in jobs) / _HOUR
+    hours = sum(gpu_count([job]) * (job.run_policy.active_deadline_seconds or 0) for job in jobs) / _HOUR
     return f"{count(number, 'GPU')}: at most {hours:g} GPU-hours (activeDeadlineSeconds)"

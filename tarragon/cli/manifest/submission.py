@@ -6,21 +6,21 @@ from dataclasses import dataclass, replace
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.jobview.jobs import Known, known
-from tarragon.cli.jobview.progress import wait
-from tarragon.cli.jobview.target import Note, Target
-from tarragon.cli.manifest.comparison import companion
-from tarragon.cli.manifest.comparison import job as compared
-from tarragon.cli.manifest.dependencies import missing
-from tarragon.cli.manifest.loading import Loaded
+from tarragon.cli.jobview.jobs import ClusterJob, read_job
+from tarragon.cli.jobview.progress import wait_of
+from tarragon.cli.jobview.target import ClusterTarget, Notify
+from tarragon.cli.manifest.comparison import compare_job as compared
+from tarragon.cli.manifest.comparison import compare_object
+from tarragon.cli.manifest.dependencies import missing_dependencies
+from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.cli.output.words import age
-from tarragon.cli.targets.ending import delete
-from tarragon.cli.targets.next_commands import spelled
+from tarragon.cli.targets.ending import delete_job
+from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.refusals import is_kind_missing
 from tarragon.cli.targets.stored_logs import runs_of_job
 from tarragon.client.errors import AlreadyExists, Forbidden, NotFound
-from tarragon.client.port import Cluster
-from tarragon.job.annotations import IDEMPOTENCY_KEY
+from tarragon.client.port import Client
+from tarragon.job.annotations import IDEMPOTENCY_KEY_ANNOTATION
 from tarragon.job.phase import Phase
 from tarragon.kube.core import NAMESPACES
 from tarragon.kube.meta import CustomObject, JsonObject, Key, Resource
@@ -28,15 +28,15 @@ from tarragon.scheduling.api.decision import NEVER_FITS
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class Submitter:
     """Submits to one cluster, and reports each change with the cluster's name."""
 
-    cluster: Cluster
-    where: Target
+    cluster: Client
+    where: ClusterTarget
     clock: Clock
-    note: Note
+    note: Notify
 
-    async def submit_once(self, loaded: Loaded) -> Known:
+    async def submit_unless_unchanged(self, loaded: LoadedJob) -> ClusterJob:
         """Submits a FILE, unless the cluster already has its job unchanged: then nothing is changed."""
         same = await self._same(loaded)
         if same is None:
@@ -46,40 +46,40 @@ class Submission:
         )
         return same
 
-    async def _same(self, loaded: Loaded) -> Known | None:
+    async def _same(self, loaded: LoadedJob) -> ClusterJob | None:
         """Returns the existing job with the same idempotency key, or else with the same manifest.
 
         None for a finished job of the embedded cluster: it is run again, because its logs are kept.
         """
         key = Key(loaded.namespace, loaded.job["metadata"].get("name", ""))
-        if not key.name or loaded.is_replacing:
+        if not key.name or loaded.replaces_finished:
             return None
         try:
-            former = known(loaded.framework, await self.cluster.get(loaded.framework.resource, key))
+            former = read_job(loaded.framework, await self.cluster.get(loaded.framework.resource, key))
         except (NotFound, Forbidden):
             return None
-        wanted = loaded.job["metadata"].get("annotations", {}).get(IDEMPOTENCY_KEY)
-        if wanted is not None and former.object.metadata.annotations.get(IDEMPOTENCY_KEY) == wanted:
+        wanted = loaded.job["metadata"].get("annotations", {}).get(IDEMPOTENCY_KEY_ANNOTATION)
+        if wanted is not None and former.object.metadata.annotations.get(IDEMPOTENCY_KEY_ANNOTATION) == wanted:
             return former
-        if former.object.metadata.is_ending or (self.where.is_local and self._is_over(former)):
+        if former.object.metadata.is_being_deleted or (self.where.is_local and self._is_over(former)):
             return None
         comparisons = [await compared(self.cluster, loaded)]
-        comparisons += [await companion(self.cluster, resource, body) for resource, body in loaded.others]
+        comparisons += [await compare_object(self.cluster, resource, body) for resource, body in loaded.companions]
         if not any(each.differs for each in comparisons):
             return former
         if not self._is_over(former):
-            raise other(former, self.where)
+            raise job_differs_error(former, self.where)
         return None
 
-    async def submit(self, loaded: Loaded) -> Known:
+    async def submit(self, loaded: LoadedJob) -> ClusterJob:
         """Creates the objects of a FILE, the job last, so that its dependencies exist when it starts."""
         if self.where.is_local:
             await self.ensure_namespace(loaded.namespace)
         await self._check_name_is_free(loaded)
-        for resource, body in loaded.others:
-            await self.put(resource, body)
-        job = await self.put_job(loaded)
-        for problem in await missing(self.cluster, loaded.job, ()):
+        for resource, body in loaded.companions:
+            await self.create_or_merge(resource, body)
+        job = await self.create_job(loaded)
+        for problem in await missing_dependencies(self.cluster, loaded.job, ()):
             self.note(f"warning: {problem}")
         return job
 
@@ -92,7 +92,7 @@ class Submission:
             await self.cluster.create(NAMESPACES, body)
             self.note(f"namespace/{name} created")
 
-    async def put(self, resource: Resource[CustomObject], body: JsonObject) -> None:
+    async def create_or_merge(self, resource: Resource[CustomObject], body: JsonObject) -> None:
         """Creates the object, or merges it into the existing one."""
         metadata = body["metadata"]
         key = Key(metadata.get("namespace", "") if resource.namespaced else "", metadata.get("name", ""))
@@ -107,7 +107,7 @@ class Submission:
         else:
             self.note(f"{label} created {where}")
 
-    async def put_job(self, loaded: Loaded) -> Known:
+    async def create_job(self, loaded: LoadedJob) -> ClusterJob:
         """Creates the job. First deletes a finished job of that name if its logs are kept, or with --replace."""
         framework, body = loaded.framework, loaded.job
         resource = replace(framework.resource, version=str(body["apiVersion"]).rpartition("/")[2])
@@ -116,14 +116,14 @@ class Submission:
         except AlreadyExists:
             metadata = body["metadata"]
             key = Key(metadata["namespace"], metadata["name"])
-            former = known(framework, await self.cluster.get(framework.resource, key))
+            former = read_job(framework, await self.cluster.get(framework.resource, key))
             await self._delete_former(former, loaded)
             created = await self.cluster.create(resource, body)
-        job = known(framework, created)
+        job = read_job(framework, created)
         self.note(f"{job.name} created in {job.key.namespace} on {self.where.name}")
         return job
 
-    async def _check_name_is_free(self, loaded: Loaded) -> None:
+    async def _check_name_is_free(self, loaded: LoadedJob) -> None:
         """Checks that the job can be created before anything else is changed. Raises TarragonError or NotFound."""
         key = Key(loaded.namespace, loaded.job["metadata"].get("name", ""))
         if not key.name:
@@ -136,55 +136,55 @@ class Submission:
             if is_kind_missing(error):
                 raise
             return
-        self._check_replaceable(known(loaded.framework, former), loaded)
+        self._check_replaceable(read_job(loaded.framework, former), loaded)
 
-    def _check_replaceable(self, former: Known, loaded: Loaded) -> None:
+    def _check_replaceable(self, former: ClusterJob, loaded: LoadedJob) -> None:
         """Raises TarragonError if the existing job must not be deleted."""
         if not self._is_over(former):
-            raise still_there(former, self.where)
-        if not self.where.is_local and not loaded.is_replacing:
+            raise job_exists_error(former, self.where)
+        if not self.where.is_local and not loaded.replaces_finished:
             raise TarragonError(
                 f"{former.name} already exists: {former.state}",
                 why=f"replacing it on {self.where.name} would also delete its logs",
                 remedy="use --replace to delete it and submit this one, or give this one another name",
             )
 
-    async def _delete_former(self, former: Known, loaded: Loaded) -> None:
+    async def _delete_former(self, former: ClusterJob, loaded: LoadedJob) -> None:
         """Deletes a finished job of the same name. Raises TarragonError if it must not be deleted."""
         self._check_replaceable(former, loaded)
-        kept = "; its logs are kept" if runs_of_job(self.where.nodes, former) else ""
-        since, where = age(former.born, self.clock.now()), f" in {former.key.namespace} on {self.where.name}"
+        kept = "; its logs are kept" if runs_of_job(self.where.nodes_folder, former) else ""
+        since, where = age(former.created, self.clock.now()), f" in {former.key.namespace} on {self.where.name}"
         place = "" if self.where.is_local else where
         self.note(f"{former.name} from {since} ago ({former.state}) will be replaced{place}{kept}")
-        await delete(self.cluster, former, self.clock)
+        await delete_job(self.cluster, former, self.clock)
 
-    def _is_over(self, former: Known) -> bool:
+    def _is_over(self, former: ClusterJob) -> bool:
         """Whether the job has ended, or could never fit on this machine."""
-        waits = wait(former.status)
+        waits = wait_of(former.status)
         can_never_start = self.where.is_local and waits is not None and waits.code == NEVER_FITS
         return former.status.phase.is_final or can_never_start
 
 
-def other(job: Known, where: Target) -> TarragonError:
+def job_differs_error(job: ClusterJob, where: ClusterTarget) -> TarragonError:
     """The error for submitting a different job under the name of an unfinished one."""
     return TarragonError(
         f"{job.name} already exists in {job.key.namespace} on {where.name} ({job.state}), and FILE differs from it",
         remedy="`diff FILE` shows the differences; rename this job, change that one (`scale`, kubectl apply),\n"
-        f"or delete it first: {spelled(where.prompt, job.address, 'delete')}",
+        f"or delete it first: {command_line(where.command_prefix, job.command_key, 'delete')}",
     )
 
 
-def still_there(job: Known, where: Target) -> TarragonError:
+def job_exists_error(job: ClusterJob, where: ClusterTarget) -> TarragonError:
     """The error for submitting a job whose name an unfinished job has."""
     if job.status.phase is Phase.SUSPENDED:
         remedy = (
-            f"resume it: {spelled(where.prompt, job.address, 'resume')}\n"
-            f"or delete it first: {spelled(where.prompt, job.address, 'delete')}"
+            f"resume it: {command_line(where.command_prefix, job.command_key, 'resume')}\n"
+            f"or delete it first: {command_line(where.command_prefix, job.command_key, 'delete')}"
         )
     else:
         remedy = (
-            f"follow it: {spelled(where.prompt, job.address, 'logs --follow')}\n"
-            f"or delete it first: {spelled(where.prompt, job.address, 'delete')}"
+            f"follow it: {command_line(where.command_prefix, job.command_key, 'logs --follow')}\n"
+            f"or delete it first: {command_line(where.command_prefix, job.command_key, 'delete')}"
         )
     place = "" if where.is_local else f" on {where.name}"
     return TarragonError(f"{job.name} already exists{place}: {job.state}", remedy=remedy)

@@ -11,16 +11,16 @@ import click
 
 from tarragon.cli.operator import surroundings
 from tarragon.cli.options.durations import seconds_option
-from tarragon.cli.options.gathering import gathered
+from tarragon.cli.options.gathering import option_group
 
 if TYPE_CHECKING:
-    from tarragon.client.leader_election import Claim, Terms
+    from tarragon.client.leader_election import LeaderElectionConfig, LeaseLock
 
 P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Election:
+class LeaderElectionOptions:
     """The options as given. Raises UsageError if the times would allow two leaders at once."""
 
     leader_elect: bool
@@ -32,24 +32,26 @@ class Election:
     retry_period: float
 
     def __post_init__(self) -> None:
-        if fault := self._terms().fault:
+        if fault := self._terms().validation_error:
             raise click.UsageError(fault)
 
-    def claim(self, environment: Mapping[str, str], namespace: str) -> Claim:
+    def claim(self, environment: Mapping[str, str], namespace: str) -> LeaseLock:
         """Build the claim to the Lease. `namespace` is the operator's own."""
-        from tarragon.client.leader_election import Claim
+        from tarragon.client.leader_election import LeaseLock
         from tarragon.kube.meta import Key
 
-        return Claim(
+        return LeaseLock(
             key=Key(self.lease_namespace or surroundings.lease_namespace(environment) or namespace, self.lease_name),
             identity=self.identity or surroundings.identity(environment),
-            terms=self._terms(),
+            config=self._terms(),
         )
 
-    def _terms(self) -> Terms:
-        from tarragon.client.leader_election import Terms
+    def _terms(self) -> LeaderElectionConfig:
+        from tarragon.client.leader_election import LeaderElectionConfig
 
-        return Terms(duration=self.lease_duration, deadline=self.renew_deadline, retry=self.retry_period)
+        return LeaderElectionConfig(
+            lease_duration=self.lease_duration, renew_deadline=self.renew_deadline, retry_period=self.retry_period
+        )
 
 
 _OPTIONS = (
@@ -70,6 +72,10 @@ _OPTIONS = (
 )
 
 
-def election_options(command: Callable[P, None]) -> Callable[P, None]:
+def leader_election_options(command: Callable[P, None]) -> Callable[P, None]:
     """Add the options; the command receives them as `election`."""
-    return reduce(lambda below, option: option(below), reversed(_OPTIONS), gathered("election", Election)(command))
+    return reduce(
+        lambda below, option: option(below),
+        reversed(_OPTIONS),
+        option_group("election", LeaderElectionOptions)(command),
+    )

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, ParamSpec
 import click
 
 from tarragon.cli.options.durations import seconds_option
-from tarragon.cli.options.gathering import gathered
+from tarragon.cli.options.gathering import option_group
 from tarragon.scheduling.api.rules import DEFAULT_POLICY, POLICY_NAMES
 
 if TYPE_CHECKING:
-    from tarragon.operator.manager.operator import Options
-    from tarragon.plan.objects.settings import Settings
-    from tarragon.scheduling.api.rules import Rules
+    from tarragon.operator.manager.operator import OperatorOptions
+    from tarragon.plan.objects.settings import OperatorSettings
+    from tarragon.scheduling.api.rules import SchedulingRules
 
 P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ordering:
+class SchedulingOptions:
     """The options as given."""
 
     policy: str
@@ -32,22 +32,22 @@ class Ordering:
     idle: float
     cool_down: float
 
-    def options(self, settings: Settings, published_in: str) -> Options:
+    def operator_options(self, settings: OperatorSettings, published_in: str) -> OperatorOptions:
         """Build the operator's options. It publishes its configuration in `published_in`. Raises BadQueues."""
-        from tarragon.operator.manager.operator import Options
+        from tarragon.operator.manager.operator import OperatorOptions
         from tarragon.scheduling.policies import POLICIES
 
         policy = POLICIES[self.policy]
-        return Options(settings=settings, policy=policy, rules=self.rules(), published_in=published_in)
+        return OperatorOptions(settings=settings, policy=policy, rules=self.rules(), publish_namespace=published_in)
 
-    def rules(self) -> Callable[[], Rules]:
+    def rules(self) -> Callable[[], SchedulingRules]:
         """Return a function that returns the current rules; it reloads the file of `--queues`. Raises BadQueues."""
-        from tarragon.operator.scheduler.config.reload import RulesInFile
-        from tarragon.scheduling.api.rules import Rules
+        from tarragon.operator.scheduler.config.reload import ReloadingRules
+        from tarragon.scheduling.api.rules import SchedulingRules
 
-        base = Rules(aged=self.aged, idle=self.idle, cool_down=self.cool_down)
+        base = SchedulingRules(starvation_seconds=self.aged, idle_seconds=self.idle, cool_down_seconds=self.cool_down)
         # The embedded cluster changes the working directory.
-        return (lambda: base) if self.queues is None else RulesInFile(self.queues.absolute(), base)
+        return (lambda: base) if self.queues is None else ReloadingRules(self.queues.absolute(), base)
 
 
 _OPTIONS = (
@@ -72,6 +72,8 @@ _OPTIONS = (
 )
 
 
-def ordering_options(command: Callable[P, None]) -> Callable[P, None]:
+def scheduling_options(command: Callable[P, None]) -> Callable[P, None]:
     """Add the options; the command receives them as `ordering`."""
-    return reduce(lambda below, option: option(below), reversed(_OPTIONS), gathered("ordering", Ordering)(command))
+    return reduce(
+        lambda below, option: option(below), reversed(_OPTIONS), option_group("ordering", SchedulingOptions)(command)
+    )

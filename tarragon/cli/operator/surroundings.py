@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, ParamSpec
 import click
 
 from tarragon.base.errors import TarragonError
-from tarragon.cli.options.settings import Settings
+from tarragon.cli.options.settings import GlobalOptions
 
 if TYPE_CHECKING:
-    from tarragon.operator.manager.health import Address
+    from tarragon.operator.manager.health import ListenAddress
     from tarragon.plan.objects.accelerators import Accelerator
 
 P = ParamSpec("P")
 
 Environment = Mapping[str, str]
 
-LISTENING_PORT = 8080
+DEFAULT_PORT = 8080
 OFF = "off"
-HIGHEST_PORT = 65535
+MAX_PORT = 65535
 
 
 class BadConfig(TarragonError):
@@ -47,7 +47,7 @@ def accelerators_option(command: Callable[P, None]) -> Callable[P, None]:
     )(command)
 
 
-def log(settings: Settings, form: str | None = None) -> None:
+def configure_logging(settings: GlobalOptions, form: str | None = None) -> None:
     """Configure logging to stderr: by default text on a terminal, JSON otherwise."""
     from tarragon.base import logs
 
@@ -76,16 +76,16 @@ def identity(environment: Environment) -> str:
     return f"{where}_{uuid.uuid4().hex[:8]}"
 
 
-def accelerators(file: Path | None) -> Mapping[str, Accelerator]:
+def read_accelerators(file: Path | None) -> Mapping[str, Accelerator]:
     """Read a controller config file of the v1alpha1 operator; empty without a file. Raises BadConfig."""
     import yaml
 
-    from tarragon.plan.objects.accelerators import read
+    from tarragon.plan.objects.accelerators import decode_controller_config
 
     if file is None:
         return {}
     try:
-        config = read(yaml.safe_load(file.read_bytes()))
+        config = decode_controller_config(yaml.safe_load(file.read_bytes()))
     except OSError as error:
         raise BadConfig(f"can't read {file}", why=error.strerror or str(error)) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -103,15 +103,15 @@ def is_pod(environment: Environment) -> bool:
     return "KUBERNETES_SERVICE_HOST" in environment
 
 
-def listening(text: str | None, environment: Environment) -> Address | None:
+def listen_address(text: str | None, environment: Environment) -> ListenAddress | None:
     """Parse `--listen`. By default only local clients can connect outside a pod. Raises BadParameter."""
-    from tarragon.operator.manager.health import Address
+    from tarragon.operator.manager.health import ListenAddress
 
     if text == OFF:
         return None
     if text is None:
-        return Address("" if is_pod(environment) else "127.0.0.1", LISTENING_PORT)
+        return ListenAddress("" if is_pod(environment) else "127.0.0.1", DEFAULT_PORT)
     host, sign, port = text.rpartition(":")
-    if not sign or not port.isdecimal() or int(port) > HIGHEST_PORT:
+    if not sign or not port.isdecimal() or int(port) > MAX_PORT:
         raise click.BadParameter(f"{text!r} is not HOST:PORT; write for example :8080, 127.0.0.1:0 or {OFF}")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+    return ListenAddress(host.removeprefix("[").removesuffix("]"), int(port))

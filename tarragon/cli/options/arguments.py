@@ -18,7 +18,7 @@ _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class WaitOptions:
     """Whether a command waits for the cluster, and for how many seconds at most."""
 
     waits: bool = False
@@ -33,7 +33,7 @@ def duration(text: str) -> float:
     return sum(float(match[unit] or 0) * length for unit, length in (("h", 3600), ("m", 60), ("s", 1)))
 
 
-def patience_options(flag: str, text: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def wait_options(flag: str, text: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Adds `--wait` (passed as `waits`) and `--timeout` (passed as `limit`)."""
 
     def with_both(command: Callable[P, T]) -> Callable[P, T]:
@@ -49,14 +49,14 @@ def patience_options(flag: str, text: str) -> Callable[[Callable[P, T]], Callabl
     return with_both
 
 
-def waited(*, waits: bool, limit: float | None) -> Patience:
+def checked_wait_options(*, waits: bool, limit: float | None) -> WaitOptions:
     """Raises UsageError if a limit is given without --wait."""
     if limit is not None and not waits:
         raise click.UsageError("--timeout requires --wait")
-    return Patience(waits=waits, limit=limit)
+    return WaitOptions(waits=waits, limit=limit)
 
 
-def instant(text: str) -> dt.datetime:
+def timestamp(text: str) -> dt.datetime:
     """Parses `2026-11-21T12:00:00Z`. A time without a zone is local time."""
     try:
         return dt.datetime.fromisoformat(text.strip()).astimezone(dt.UTC)
@@ -72,15 +72,15 @@ def assignment(text: str) -> tuple[str, str]:
     return name, value
 
 
-def replicas(text: str) -> tuple[str, int]:
+def replica_count(text: str) -> tuple[str, int]:
     """Parses `ps=2` into (`PS`, 2). The case of the type does not matter."""
     from tarragon.job.model import ReplicaType
-    from tarragon.kube.reader import nearest
+    from tarragon.kube.reader import nearest_name
 
     name, number = assignment(text)
     types = {kind.value.lower(): kind.value for kind in ReplicaType}
     if name.lower() not in types:
-        similar = nearest(name, types.values())
+        similar = nearest_name(name, types.values())
         remedy = f"did you mean {similar}?" if similar else f"valid types are {', '.join(types.values())}"
         raise click.BadParameter(f"unknown replica type {name}; {remedy}")
     if not (number.isascii() and number.isdecimal()):
@@ -88,7 +88,7 @@ def replicas(text: str) -> tuple[str, int]:
     return types[name.lower()], int(number)
 
 
-def folder(text: str) -> tuple[str, Path]:
+def folder_mapping(text: str) -> tuple[str, Path]:
     """Parses `NAME=FOLDER`. The folder becomes an absolute path."""
     name, value = assignment(text)
     path = Path(value).expanduser().absolute()
@@ -97,10 +97,10 @@ def folder(text: str) -> tuple[str, Path]:
     return name, path
 
 
-def generation(text: str) -> str:
+def api_generation(text: str) -> str:
     """Parses an API generation for `convert --to`. The version alone is enough if only one group has it."""
     from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-    from tarragon.kube.reader import nearest
+    from tarragon.kube.reader import nearest_name
 
     if text in GENERATIONS:
         return text
@@ -109,7 +109,7 @@ def generation(text: str) -> str:
         return found[0]
     if found:
         raise click.BadParameter(f"{text} is ambiguous; use {' or '.join(found)}")
-    similar = nearest(text, GENERATIONS)
+    similar = nearest_name(text, GENERATIONS)
     remedy = f"did you mean {similar}?" if similar else f"use one of {', '.join(GENERATIONS)}"
     raise click.BadParameter(f"unknown API generation {text}; {remedy}")
 

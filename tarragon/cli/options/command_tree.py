@@ -46,7 +46,7 @@ COMMANDS = MappingProxyType(
 )
 """The module of each command, by the command's name. Its `command` is the click command."""
 
-FIRST_PAGE = """\
+HELP_PAGE = """\
 Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
 {where}
 
@@ -65,26 +65,26 @@ First: {program} run examples/tensorflow/ps.yaml
 Help:  {program} COMMAND --help
 """
 
-ELSEWHERE = MappingProxyType(
+FOREIGN_NAMES = MappingProxyType(
     {"stop": "`delete` ends a job, `down` the local cluster", "ps": "`list`", "status": "`list`"}
 )
 """Names that other tools use for a command."""
 
-READER_WENT = 141
+BROKEN_PIPE = 141
 """The exit code that a shell reports for SIGPIPE: `tarragon list | head -1` is not an error."""
 
 
-class Tree(click.Group):
+class RootGroup(click.Group):
     """The root command. It imports a subcommand only when it is called."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        from tarragon.cli.options.config_file import BadConfig, configuration, require_commands
-        from tarragon.cli.options.settings import asks_for_help, configured
+        from tarragon.cli.options.config_file import InvalidConfig, read_config, require_commands
+        from tarragon.cli.options.settings import apply_config, asks_for_help
 
         try:
-            configured(self, ctx, "")
-            require_commands(configuration(), list(COMMANDS))
-        except BadConfig:
+            apply_config(self, ctx, "")
+            require_commands(read_config(), list(COMMANDS))
+        except InvalidConfig:
             # `config` is needed to fix the file, and completion prints no errors.
             if not (ctx.resilient_parsing or asks_for_help(args) or "config" in args):
                 raise
@@ -110,30 +110,30 @@ class Tree(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             # Caught before click, which would exit with code 1, as for a real error.
-            raise click.exceptions.Exit(reader_went()) from error
+            raise click.exceptions.Exit(handle_broken_pipe()) from error
 
     def get_help(self, ctx: click.Context) -> str:
-        from tarragon.cli.output.invocation import here
+        from tarragon.cli.output.invocation import current_invocation
 
-        return first_page(here(), ctx.find_root().info_name or "tarragon").rstrip()
+        return help_page(current_invocation(), ctx.find_root().info_name or "tarragon").rstrip()
 
 
-def first_page(program: str, name: str) -> str:
+def help_page(program: str, name: str) -> str:
     """Returns the help page. `name` is the program's name; `program` is how to call it from the current folder."""
     where = "Train TFJobs: on this machine by default, on Kubernetes with --context."
     if name != "tarragon":
         where = "Train TFJobs on the cluster of kubectl's current context."
-    return FIRST_PAGE.format(program=program, name=name, where=where)
+    return HELP_PAGE.format(program=program, name=name, where=where)
 
 
-def reader_went() -> int:
+def handle_broken_pipe() -> int:
     """Redirects stdout, so that the final flush does not fail on the closed pipe, and returns the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return READER_WENT
+    return BROKEN_PIPE
 
 
 def _fail_unknown_command(ctx: click.Context, name: str) -> NoReturn:
     near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
-    similar = ELSEWHERE.get(name) or (f"`{near[0]}`" if near else "")
+    similar = FOREIGN_NAMES.get(name) or (f"`{near[0]}`" if near else "")
     hint = f"did you mean {similar}?" if similar else f"the commands are {', '.join(COMMANDS)}"
     raise click.UsageError(f"unknown command {name}; {hint}", ctx)

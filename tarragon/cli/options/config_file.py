@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from tarragon.kube.meta import Json
 
 VARIABLE = "TARRAGON_CONFIG"
-OF_ALL = ("context", "kubeconfig", "namespace", "verbose", "color")
+GLOBAL_KEYS = ("context", "kubeconfig", "namespace", "verbose", "color")
 """Top-level keys: the global options. All other keys are below the name of their command."""
-OF_KUBECTL = frozenset({"context", "kubeconfig"})
+KUBECTL_KEYS = frozenset({"context", "kubeconfig"})
 """Keys that `kubectl tarragon` ignores in the file: it takes them from kubectl."""
 
 Value = str | bool | Sequence[str]
 
 
-class BadConfig(TarragonError):
+class InvalidConfig(TarragonError):
     """The config file is invalid. Exit code 2."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class ConfigFile:
     """The content of the config file: `values` by key, such as `namespace` or `run.timeout`."""
 
     path: Path
@@ -45,7 +45,7 @@ class Configuration:
         return {name.removeprefix(head): value for name, value in self.values.items() if name.startswith(head)}
 
 
-def location(environment: Mapping[str, str]) -> Path:
+def config_path(environment: Mapping[str, str]) -> Path:
     """Returns the path of the config file: TARRAGON_CONFIG, or tarragon/config.yaml in XDG_CONFIG_HOME or ~/.config."""
     named = environment.get(VARIABLE, "")
     if named:
@@ -54,21 +54,21 @@ def location(environment: Mapping[str, str]) -> Path:
     return Path(base).expanduser() / "tarragon" / "config.yaml"
 
 
-def configuration(environment: Mapping[str, str] = os.environ) -> Configuration:
+def read_config(environment: Mapping[str, str] = os.environ) -> ConfigFile:
     """Reads the config file; empty if it does not exist. Raises BadConfig if it is invalid."""
-    path = location(environment)
+    path = config_path(environment)
     try:
         text = path.read_text("utf-8-sig")
     except FileNotFoundError:
-        return Configuration(path=path)
+        return ConfigFile(path=path)
     except UnicodeDecodeError as error:
-        raise BadConfig(f"{path} is not a text file", why=f"byte {error.start} is not UTF-8") from error
+        raise InvalidConfig(f"{path} is not a text file", why=f"byte {error.start} is not UTF-8") from error
     except OSError as error:
-        raise BadConfig(f"can't read {path}", why=error.strerror or str(error)) from error
-    return Configuration(path=path, values=dict(_flat(path, parsed(path, text))))
+        raise InvalidConfig(f"can't read {path}", why=error.strerror or str(error)) from error
+    return ConfigFile(path=path, values=dict(_flat(path, parse_config(path, text))))
 
 
-def parsed(path: Path, text: str) -> dict[str, Json]:
+def parse_config(path: Path, text: str) -> dict[str, Json]:
     """Raises BadConfig."""
     import yaml
 
@@ -77,14 +77,14 @@ def parsed(path: Path, text: str) -> dict[str, Json]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
-        raise BadConfig(f"{path} is not YAML", why=f"{where}{getattr(error, 'problem', None) or error}") from error
+        raise InvalidConfig(f"{path} is not YAML", why=f"{where}{getattr(error, 'problem', None) or error}") from error
     except (ValueError, RecursionError) as error:
         # PyYAML passes on Python's own errors, for example for an invalid date.
-        raise BadConfig(f"{path} is not YAML", why=str(error)) from error
+        raise InvalidConfig(f"{path} is not YAML", why=str(error)) from error
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise BadConfig(
+        raise InvalidConfig(
             f"{path} contains no settings",
             why="expected a map of keys and values",
             remedy="for example: namespace: research",
@@ -92,12 +92,12 @@ def parsed(path: Path, text: str) -> dict[str, Json]:
     return found
 
 
-def require_commands(found: Configuration, commands: Sequence[str]) -> None:
+def require_commands(found: ConfigFile, commands: Sequence[str]) -> None:
     """Raises BadConfig for settings of an unknown command: they would never be read."""
     for key in found.values:
         section, dot, flag = key.partition(".")
         if dot and section not in commands:
-            raise unknown(found.path, key, [f"{name}.{flag}" for name in commands])
+            raise unknown_setting(found.path, key, [f"{name}.{flag}" for name in commands])
 
 
 def _flat(path: Path, found: Mapping[str, Json]) -> Iterator[tuple[str, Value]]:
@@ -116,10 +116,10 @@ def _value(path: Path, key: str, found: Json) -> Value:
         return str(found)
     if isinstance(found, list) and all(isinstance(each, str | int | float) for each in found):
         return [str(each) for each in found]
-    raise BadConfig(f"{path}: invalid value for {key}", remedy="use a string, a number, true or false")
+    raise InvalidConfig(f"{path}: invalid value for {key}", remedy="use a string, a number, true or false")
 
 
-def known_flags(command: click.Command) -> Mapping[str, click.Option]:
+def flags_of(command: click.Command) -> Mapping[str, click.Option]:
     """Returns a command's options by flag name: `timeout` for --timeout, whatever the parameter is called."""
     options = (param for param in command.params if isinstance(param, click.Option) and not param.hidden)
     return {flag_name(option): option for option in options}
@@ -131,24 +131,24 @@ def flag_name(option: click.Option) -> str:
     return longest.lstrip("-") if len(longest) > len("-o") else str(option.name)
 
 
-def unknown(path: Path, key: str, known: Sequence[str]) -> BadConfig:
-    from tarragon.kube.reader import nearest
+def unknown_setting(path: Path, key: str, known: Sequence[str]) -> InvalidConfig:
+    from tarragon.kube.reader import nearest_name
 
-    similar = nearest(key, known)
+    similar = nearest_name(key, known)
     remedy = f"did you mean {similar}?" if similar else "`tarragon config view --all` lists all settings"
-    return BadConfig(f"{path}: unknown setting {key}", remedy=remedy)
+    return InvalidConfig(f"{path}: unknown setting {key}", remedy=remedy)
 
 
-def defaults(command: click.Command, found: Configuration, section: str, *, is_plugin: bool) -> dict[str, Value]:
+def default_map(command: click.Command, found: ConfigFile, section: str, *, is_plugin: bool) -> dict[str, Value]:
     """Returns click's `default_map`, by parameter name. Raises BadConfig for an unknown flag."""
-    flags = known_flags(command)
+    flags = flags_of(command)
     result: dict[str, Value] = {}
     for flag, value in found.section(section).items():
         option = flags.get(flag)
         if option is None or option.name is None:
             key = f"{section}.{flag}" if section else flag
-            raise unknown(found.path, key, [f"{section}.{name}" if section else name for name in flags])
-        if is_plugin and not section and flag in OF_KUBECTL:
+            raise unknown_setting(found.path, key, [f"{section}.{name}" if section else name for name in flags])
+        if is_plugin and not section and flag in KUBECTL_KEYS:
             continue
         if isinstance(value, str) and option.multiple:
             value = [value]  # noqa: PLW2901 - a single value stands for a list of one

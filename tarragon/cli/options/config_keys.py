@@ -9,7 +9,7 @@ from importlib import import_module
 import click
 
 from tarragon.cli.options.command_tree import COMMANDS
-from tarragon.cli.options.config_file import OF_ALL, BadConfig, Configuration, Value, known_flags, unknown
+from tarragon.cli.options.config_file import GLOBAL_KEYS, ConfigFile, InvalidConfig, Value, flags_of, unknown_setting
 
 SECRET_WORDS = ("token", "password", "secret")
 NO_SETTINGS = frozenset({"config"})
@@ -26,23 +26,23 @@ class Setting:
     is_default: bool = False
 
 
-def options(root: click.Command) -> Iterator[tuple[str, click.Option]]:
+def all_options(root: click.Command) -> Iterator[tuple[str, click.Option]]:
     """Yields every option with its key, the global options first."""
-    yield from ((name, option) for name, option in known_flags(root).items() if name in OF_ALL)
+    yield from ((name, option) for name, option in flags_of(root).items() if name in GLOBAL_KEYS)
     for name, module in COMMANDS.items():
         command: object = import_module(module).command
         if name not in NO_SETTINGS and isinstance(command, click.Command):
-            yield from ((f"{name}.{flag}", option) for flag, option in known_flags(command).items())
+            yield from ((f"{name}.{flag}", option) for flag, option in flags_of(command).items())
 
 
-def settings(root: click.Context, found: Configuration, environment: Mapping[str, str]) -> Iterator[Setting]:
+def all_settings(root: click.Context, found: ConfigFile, environment: Mapping[str, str]) -> Iterator[Setting]:
     """Yields all settings in the order of the commands, also defaults. Raises BadConfig for an unknown key."""
-    known = dict(options(root.command))
+    known = dict(all_options(root.command))
     for key in found.values:
         if key not in known:
-            raise unknown(found.path, key, list(known))
+            raise unknown_setting(found.path, key, list(known))
     for key, option in known.items():
-        variable = next((name for name in variables(root, option) if environment.get(name)), None)
+        variable = next((name for name in environment_variables(root, option) if environment.get(name)), None)
         if variable is not None:
             yield Setting(key=key, value=environment[variable], origin=variable)
         elif key in found.values:
@@ -51,7 +51,7 @@ def settings(root: click.Context, found: Configuration, environment: Mapping[str
             yield Setting(key=key, value=_default(option), origin="default", is_default=True)
 
 
-def variables(root: click.Context, option: click.Option) -> Sequence[str]:
+def environment_variables(root: click.Context, option: click.Option) -> Sequence[str]:
     """Returns the environment variables that set the option."""
     if option.envvar is None:
         named = root.auto_envvar_prefix and option.allow_from_autoenv and option.name
@@ -59,18 +59,18 @@ def variables(root: click.Context, option: click.Option) -> Sequence[str]:
     return [option.envvar] if isinstance(option.envvar, str) else list(option.envvar)
 
 
-def checked(root: click.Context, found: Configuration, key: str, text: str) -> Value:
+def validated_value(root: click.Context, found: ConfigFile, key: str, text: str) -> Value:
     """Returns the value as the file stores it. Raises BadConfig or click.BadParameter for an invalid one."""
-    known = dict(options(root.command))
+    known = dict(all_options(root.command))
     option = known.get(key)
     if option is None:
-        raise unknown(found.path, key, list(known))
+        raise unknown_setting(found.path, key, list(known))
     if option.is_flag:
         return bool(click.BOOL.convert(text, option, None))
     try:
         option.type.convert(text, option, None)
     except click.BadParameter as error:
-        raise BadConfig(f"invalid value {text!r} for {key}", why=error.message) from error
+        raise InvalidConfig(f"invalid value {text!r} for {key}", why=error.message) from error
     return [text] if option.multiple else text
 
 

@@ -15,13 +15,13 @@ from tarragon.base.errors import Problem, TarragonError
 from tarragon.base.escaping import escaped, escaped_line
 
 
-def words(error: TarragonError) -> str:
+def error_text(error: TarragonError) -> str:
     """Formats an error: `Error:` and the fact, then the reason and the remedy, indented."""
-    below = [line for part in (error.why, error.remedy) if part for line in part.splitlines()]
-    return "\n".join([f"Error: {escaped_line(error.what)}", *(f"  {line}" for line in below)])
+    below = [line for part in (error.cause, error.remedy) if part for line in part.splitlines()]
+    return "\n".join([f"Error: {escaped_line(error.summary)}", *(f"  {line}" for line in below)])
 
 
-def problems(where: str, found: Sequence[Problem]) -> str:
+def problems_text(where: str, found: Sequence[Problem]) -> str:
     """Formats the problems of a manifest, one per line."""
     head = f"Error: {where}: {len(found)} {'problem' if len(found) == 1 else 'problems'}"
     return "\n".join([head, *(f"  {escaped_line(str(problem))}" for problem in found)])
@@ -31,7 +31,7 @@ CRASHED = 3
 """The exit code of an internal error. Not Python's 1, by which `diff` says that there are differences."""
 
 
-def bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
+def report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
     """The sys.excepthook: saves the traceback of an unexpected exception to a file, for a bug report, and exits."""
     import traceback
 
@@ -41,7 +41,7 @@ def bug(kind: type[BaseException], error: BaseException, trace: TracebackType | 
         remedy = f"Please report it and attach {_saved(text)}"
     except OSError:
         remedy = "Please report it with the output of the same command with -v"
-    sys.stderr.write(words(TarragonError(f"this is a bug in tarragon: {summary}", remedy=remedy)) + "\n")
+    sys.stderr.write(error_text(TarragonError(f"this is a bug in tarragon: {summary}", remedy=remedy)) + "\n")
     if is_verbose(sys.argv):
         sys.stderr.write(text)
     with suppress(OSError, ValueError):
@@ -59,12 +59,12 @@ def _saved(text: str) -> Path:
     import platform
 
     from tarragon.base.clock import SystemClock
-    from tarragon.cli.options.settings import home
-    from tarragon.localcluster.home.home import make_private, write_private
+    from tarragon.cli.options.settings import embedded_home
+    from tarragon.localcluster.home.home import create_private_folder, write_private_file
 
-    folder = home().folder / "crashes"
-    make_private(folder)
+    folder = embedded_home().folder / "crashes"
+    create_private_folder(folder)
     path = folder / f"{SystemClock().now():%Y%m%d-%H%M%S}-{os.getpid()}.txt"
     facts = f"tarragon {__version__}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv}\n\n"
-    write_private(path, escaped(facts + text).encode())
+    write_private_file(path, escaped(facts + text).encode())
     return path

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from tarragon.base.escaping import escaped
-from tarragon.cli.options.settings import Settings
+from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.style import STATES, painter
-from tarragon.cli.output.terminal import Sink, sink, size
-from tarragon.cli.output.words import padded
-from tarragon.cli.output.wrapping import wrapped
+from tarragon.cli.output.terminal import Sink, sink_of, size
+from tarragon.cli.output.words import aligned
+from tarragon.cli.output.wrapping import wrap
 
 if TYPE_CHECKING:
     from tarragon.kube.meta import JsonObject
 
-FORMS = ("table", "wide", "name", "json", "yaml")
+OUTPUT_FORMATS = ("table", "wide", "name", "json", "yaml")
 
 
 def json_text(value: JsonObject) -> str:
@@ -30,51 +30,51 @@ def json_text(value: JsonObject) -> str:
 
 
 def yaml_text(value: JsonObject) -> str:
-    from tarragon.cli.output.yaml_style import dumped
+    from tarragon.cli.output.yaml_style import yaml_dump
 
-    return dumped(value)
-
-
-TEXTS: Mapping[str, Callable[[JsonObject], str]] = MappingProxyType({"json": json_text, "yaml": yaml_text})
+    return yaml_dump(value)
 
 
-def unmanaged(value: JsonObject) -> JsonObject:
+FORMATTERS: Mapping[str, Callable[[JsonObject], str]] = MappingProxyType({"json": json_text, "yaml": yaml_text})
+
+
+def without_managed_fields(value: JsonObject) -> JsonObject:
     """Removes managedFields, as `kubectl get` does by default."""
     metadata = value.get("metadata", {})
     return {**value, "metadata": {name: each for name, each in metadata.items() if name != "managedFields"}}
 
 
-def as_list(items: Sequence[JsonObject]) -> JsonObject:
+def list_object(items: Sequence[JsonObject]) -> JsonObject:
     """Wraps objects in a `v1` List, like `kubectl get -o json`, so that the same scripts read both."""
     return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(items)}
 
 
-def show(rows: Sequence[Sequence[str]], settings: Settings, *, shown: int | None = None) -> None:
+def print_table(rows: Sequence[Sequence[str]], settings: GlobalOptions, *, shown: int | None = None) -> None:
     """Prints rows as a table. `shown` limits it to the last rows; all rows count for the widths of the columns.
 
     States are coloured. On a terminal, lines are cut at its edge.
     """
-    width = size(sys.stdout).columns if sink(sys.stdout) is Sink.TERMINAL else sys.maxsize
-    for line in lines(rows, settings, width)[-(shown or len(rows)) :]:
+    width = size(sys.stdout).columns if sink_of(sys.stdout) is Sink.TERMINAL else sys.maxsize
+    for line in table_lines(rows, settings, width)[-(shown or len(rows)) :]:
         click.echo(line, color=True)
 
 
-def lines(rows: Sequence[Sequence[str]], settings: Settings, width: int) -> list[str]:
+def table_lines(rows: Sequence[Sequence[str]], settings: GlobalOptions, width: int) -> list[str]:
     """Returns the lines of a table, cut at `width`."""
     paint = painter(colors=settings.terminal().colors_out)
     result = []
-    for cells in padded(rows):
+    for cells in aligned(rows):
         before = "   ".join(cells[:-1])
         last = _cut(cells[-1].rstrip(), width - len(before) - 3)
         result.append("   ".join([*(_painted(cell, paint) for cell in cells[:-1]), last]).rstrip())
     return result
 
 
-def tell(lines: Iterable[str]) -> None:
+def print_lines(lines: Iterable[str]) -> None:
     """Prints sentences on stdout. On a terminal, long lines are wrapped between words."""
-    is_terminal = sink(sys.stdout) is Sink.TERMINAL
+    is_terminal = sink_of(sys.stdout) is Sink.TERMINAL
     for line in lines:
-        rows = wrapped(line, size(sys.stdout).columns) if is_terminal else [line]
+        rows = wrap(line, size(sys.stdout).columns) if is_terminal else [line]
         for row in rows:
             click.echo(row, color=True)
 

@@ -10,7 +10,7 @@ from typing import ParamSpec
 P = ParamSpec("P")
 
 
-def gathered(name: str, kind: type) -> Callable[[Callable[P, None]], Callable[P, None]]:
+def option_group(name: str, kind: type) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Decorates a command: its options named like the fields of `kind` arrive as one `kind`, in the argument `name`."""
     field_names = [field.name for field in fields(kind)]
 

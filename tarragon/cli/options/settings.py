@@ -13,13 +13,13 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from tarragon.cli.output.terminal import ColorChoice, Terminal, here
+from tarragon.cli.output.terminal import ColorChoice, Terminal, current_terminal
 
 if TYPE_CHECKING:
     from tarragon.localcluster.home.home import Home
 
 LOCAL = "local"
-EVERYWHERE = (
+GLOBAL_OPTIONS_HELP = (
     "Global options: --context NAME, --kubeconfig FILE, -n NAMESPACE, -v, --color auto|always|never. Environment "
     "variables set options too (TARRAGON_NAMESPACE=ml tarragon list); `tarragon config` saves defaults."
 )
@@ -29,8 +29,8 @@ _COLORS: Mapping[str, ColorChoice] = MappingProxyType({"auto": "auto", "always":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The values of the global options. `context`, `kubeconfig` and `given_namespace` are empty if not given.
+class GlobalOptions:
+    """The values of the global options. `context`, `kubeconfig` and `explicit_namespace` are empty if not given.
 
     `is_plugin`: the program was called as `kubectl tarragon` and uses kubectl's cluster by default.
     """
@@ -38,7 +38,7 @@ class Settings:
     context: str = ""
     kubeconfig: str = ""
     is_plugin: bool = False
-    given_namespace: str = ""
+    explicit_namespace: str = ""
     is_verbose: bool = False
     color: ColorChoice = "auto"
 
@@ -53,17 +53,17 @@ class Settings:
         return "kubectl tarragon" if self.is_plugin else "tarragon"
 
     def terminal(self) -> Terminal:
-        return here(self.color)
+        return current_terminal(self.color)
 
 
-def home() -> Home:
+def embedded_home() -> Home:
     """Returns the home of this user's embedded cluster, which TARRAGON_HOME may set."""
     from tarragon.localcluster.home.home import Home
 
-    return Home.of(os.environ)
+    return Home.from_environment(os.environ)
 
 
-class Command(click.Command):
+class TarragonCommand(click.Command):
     """A command that also takes the global options after its name: `tarragon list -n research`."""
 
     def __init__(self, *args: object, **facts: object) -> None:
@@ -76,7 +76,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing and not asks_for_help(args):
-            configured(self, ctx, str(self.name))
+            apply_config(self, ctx, str(self.name))
         try:
             return super().parse_args(ctx, args)
         except click.BadParameter as error:
@@ -92,7 +92,7 @@ class Command(click.Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
         formatter.write_paragraph()
-        formatter.write_text(EVERYWHERE)
+        formatter.write_text(GLOBAL_OPTIONS_HELP)
 
 
 def asks_for_help(args: Sequence[str]) -> bool:
@@ -102,20 +102,20 @@ def asks_for_help(args: Sequence[str]) -> bool:
 
 def _with_origin(error: click.BadParameter, ctx: click.Context) -> click.BadParameter:
     """Adds the config file's path to an error about a value from it, which the user did not type."""
-    from tarragon.cli.options.config_file import location
+    from tarragon.cli.options.config_file import config_path
 
     name = error.param.name if error.param is not None else None
     if name is not None and ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
-        return click.BadParameter(f"{error.message} (from {location(os.environ)})", ctx, error.param)
+        return click.BadParameter(f"{error.message} (from {config_path(os.environ)})", ctx, error.param)
     return error
 
 
-def configured(command: click.Command, ctx: click.Context, section: str) -> None:
+def apply_config(command: click.Command, ctx: click.Context, section: str) -> None:
     """Makes the values of the config file the command's defaults. Raises BadConfig."""
-    from tarragon.cli.options.config_file import configuration, defaults
+    from tarragon.cli.options.config_file import default_map, read_config
 
-    settings = ctx.obj if isinstance(ctx.obj, Settings) else Settings()
-    ctx.default_map = dict(defaults(command, configuration(), section, is_plugin=settings.is_plugin))
+    settings = ctx.obj if isinstance(ctx.obj, GlobalOptions) else GlobalOptions()
+    ctx.default_map = dict(default_map(command, read_config(), section, is_plugin=settings.is_plugin))
 
 
 logs_option = click.option(
@@ -193,15 +193,15 @@ def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None
         return
     if param.name == "namespace" and not is_namespace(str(value)):
         raise click.BadParameter(f"{value!r} is not a valid namespace name: use {NAMESPACE_FORM}", ctx, param)
-    before = ctx.obj if isinstance(ctx.obj, Settings) else Settings()
+    before = ctx.obj if isinstance(ctx.obj, GlobalOptions) else GlobalOptions()
     ctx.obj = _CHANGES[param.name or ""](before, str(value))
 
 
-_CHANGES: Mapping[str, Callable[[Settings, str], Settings]] = MappingProxyType(
+_CHANGES: Mapping[str, Callable[[GlobalOptions, str], GlobalOptions]] = MappingProxyType(
     {
         "context": lambda before, value: replace(before, context=value),
         "kubeconfig": lambda before, value: replace(before, kubeconfig=value),
-        "namespace": lambda before, value: replace(before, given_namespace=value),
+        "namespace": lambda before, value: replace(before, explicit_namespace=value),
         "verbose": lambda before, _: replace(before, is_verbose=True),
         "color": lambda before, value: replace(before, color=_COLORS[value]),
     }

@@ -23,7 +23,7 @@ class Finding:
     remedy: str = ""
 
 
-def told(finding: Finding, paint: Paint) -> Iterator[str]:
+def finding_lines(finding: Finding, paint: Paint) -> Iterator[str]:
     label = paint(finding.level, _COLORS[finding.level]) + " " * (_LABEL_WIDTH - len(finding.level))
     yield f"{label}  {finding.topic:<{_TOPIC_WIDTH}} {finding.text}"
     yield from (f"{'':{_LABEL_WIDTH + _TOPIC_WIDTH + 4}}{line}" for line in finding.remedy.splitlines())

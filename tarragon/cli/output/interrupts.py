@@ -10,40 +10,40 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-SIGNALLED = 128
+SIGNAL_EXIT_BASE = 128
 """The exit code of a program that was ended by a signal is this plus the signal's number."""
 
 
-class Interrupts:
-    """Futures for signals: `first` and `second` for Ctrl-C, `told` for the number of SIGTERM or SIGHUP.
+class SignalHandler:
+    """Futures for signals: `first` and `second` for Ctrl-C, `terminated` for the number of SIGTERM or SIGHUP.
 
     The first Ctrl-C asks to stop, the second one forces it. SIGTERM and SIGHUP (a shutdown, `kill`, a closed terminal)
     end the command only: the job continues, now or at the next start.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.first: asyncio.Future[None] = loop.create_future()
-        self.second: asyncio.Future[None] = loop.create_future()
-        self.told: asyncio.Future[int] = loop.create_future()
+        self.first_interrupt: asyncio.Future[None] = loop.create_future()
+        self.second_interrupt: asyncio.Future[None] = loop.create_future()
+        self.terminated: asyncio.Future[int] = loop.create_future()
 
-    def note(self) -> None:
-        for pressed in (self.first, self.second):
+    def on_interrupt(self) -> None:
+        for pressed in (self.first_interrupt, self.second_interrupt):
             if not pressed.done():
                 pressed.set_result(None)
                 return
 
-    def tell(self, number: int) -> None:
+    def on_signal(self, number: int) -> None:
         if number == signal.SIGHUP:
             _redirect_lost_terminal()
-        if not self.told.done():
-            self.told.set_result(number)
+        if not self.terminated.done():
+            self.terminated.set_result(number)
 
 
 @contextmanager
-def interrupts() -> Iterator[Interrupts]:
+def handled_signals() -> Iterator[SignalHandler]:
     """Handles the signals while the context is open. Signals that are ignored (`nohup`) stay ignored."""
     loop = asyncio.get_running_loop()
-    received = Interrupts(loop)
+    received = SignalHandler(loop)
     numbers = [
         number
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -51,9 +51,9 @@ def interrupts() -> Iterator[Interrupts]:
     ]
     for number in numbers:
         if number == signal.SIGINT:
-            loop.add_signal_handler(number, received.note)
+            loop.add_signal_handler(number, received.on_interrupt)
         else:
-            loop.add_signal_handler(number, received.tell, number)
+            loop.add_signal_handler(number, received.on_signal, number)
     try:
         yield received
     finally:

@@ -18,7 +18,7 @@ def invocation(argv0: str, executable: str, cwd: str, found_on_path: Callable[[s
     return _shortest(program if program.is_absolute() else Path(cwd, program), cwd, found_on_path)
 
 
-def here() -> str:
+def current_invocation() -> str:
     """Returns the invocation of this process."""
     program = sys.argv[0] if os.sep in sys.argv[0] else shutil.which(sys.argv[0]) or sys.argv[0]
     return invocation(program, sys.executable, str(Path.cwd()), shutil.which)

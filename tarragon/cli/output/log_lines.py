@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Sequence
 
-from tarragon.base.escaping import ESC
+from tarragon.base.escaping import STYLE_ESCAPE
 from tarragon.cli.output.style import RESET
 
 _LONGEST_LINE = 1 << 20
@@ -28,7 +28,7 @@ Stamp = tuple[str, str]
 """A timestamp as (whole seconds, nine digits of nanoseconds). It sorts by time, which the text does not."""
 
 
-class Lines:
+class LineSplitter:
     """Joins chunks into lines. Invalid UTF-8 is replaced."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Lines:
         return [rest.decode(errors="replace")] if rest else []
 
 
-class Position:
+class LogPosition:
     """The position in a log, so that no line is repeated when it is read again after a broken connection.
 
     Lines with the same timestamp are counted.
@@ -75,7 +75,7 @@ class Position:
         return True
 
 
-def stamped(line: str) -> tuple[Stamp, str]:
+def split_stamp(line: str) -> tuple[Stamp, str]:
     """Splits a line of a log with `timestamps=true`. A line without a timestamp gets the earliest one."""
     match = _STAMP.match(line)
     if match is None:
@@ -83,7 +83,7 @@ def stamped(line: str) -> tuple[Stamp, str]:
     return (match[1], (match[2] or "").ljust(9, "0")), line[match.end() :]
 
 
-def moment(stamp: Stamp) -> dt.datetime | None:
+def stamp_time(stamp: Stamp) -> dt.datetime | None:
     """Returns the time of a stamp, in whole seconds; None for a line that had no timestamp."""
     try:
         return dt.datetime.fromisoformat(f"{stamp[0]}+00:00")
@@ -91,7 +91,7 @@ def moment(stamp: Stamp) -> dt.datetime | None:
         return None
 
 
-def shown(line: str, *, colors: bool) -> str:
+def terminal_text(line: str, *, colors: bool) -> str:
     """Returns a log line that is safe on a terminal: the last state of a progress bar, no escapes but colours."""
     if line.isprintable() and line.strip():
         return line
@@ -99,9 +99,9 @@ def shown(line: str, *, colors: bool) -> str:
     visible = next((part for part in reversed(parts) if _COLORS.sub("", part).strip()), "")
     if not colors:
         return _COLORS.sub("", visible)
-    return _COLORS.sub(rf"{ESC}\1", visible) + RESET if _COLORS.search(visible) else visible
+    return _COLORS.sub(rf"{STYLE_ESCAPE}\1", visible) + RESET if _COLORS.search(visible) else visible
 
 
-def last(lines: Sequence[str], number: int) -> list[str]:
+def last_lines(lines: Sequence[str], number: int) -> list[str]:
     """Returns the last lines that are not blank."""
     return [line for line in lines if line.strip()][-number:]

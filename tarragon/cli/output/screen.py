@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from tarragon.base.escaping import ESC
+from tarragon.base.escaping import STYLE_ESCAPE
 from tarragon.cli.output.style import without_colors
 from tarragon.cli.output.terminal import size
 
 
-class Screen:
+class LiveRows:
     """Rows on `err`. `out` is the same terminal: write to it with `above` only."""
 
     def __init__(self, err: TextIO, out: TextIO) -> None:
@@ -28,7 +28,7 @@ class Screen:
         self._err.flush()
         self._rows = rows
 
-    def above(self, text: str) -> None:
+    def print_above(self, text: str) -> None:
         """Prints complete lines, with their newlines, above the rows."""
         self._err.write(self._erasure())
         self._err.flush()
@@ -47,4 +47,4 @@ class Screen:
             return ""
         width = size(self._err).columns
         lines = sum(max(1, -(-len(without_colors(row)) // width)) for row in self._rows)
-        return f"{ESC}[G" + (f"{ESC}[{lines - 1}A" if lines > 1 else "") + f"{ESC}[J"
+        return f"{STYLE_ESCAPE}[G" + (f"{STYLE_ESCAPE}[{lines - 1}A" if lines > 1 else "") + f"{STYLE_ESCAPE}[J"

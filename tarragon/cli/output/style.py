@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from types import MappingProxyType
 
-from tarragon.base.escaping import ESC
+from tarragon.base.escaping import STYLE_ESCAPE
 
 Paint = Callable[[str, str], str]
 """`paint(text, color)` returns the text in that colour, or unchanged."""
@@ -55,25 +55,25 @@ REPLICA_TYPES = MappingProxyType(
     }
 )
 
-RESET = f"{ESC}[0m"
-STYLE = re.compile(re.escape(ESC) + r"\[[0-9;]*m")
-"""The escapes that `colorful` puts before and after a text."""
+RESET = f"{STYLE_ESCAPE}[0m"
+ESCAPES = re.compile(re.escape(STYLE_ESCAPE) + r"\[[0-9;]*m")
+"""The escapes that `colored` puts before and after a text."""
 
 
-def colorful(text: str, color: str) -> str:
+def colored(text: str, color: str) -> str:
     """Returns the text in that colour; unchanged if the colour is unknown or empty."""
     code = _CODES.get(color)
-    return f"{ESC}[{code}m{text}{RESET}" if code and text else text
+    return f"{STYLE_ESCAPE}[{code}m{text}{RESET}" if code and text else text
 
 
-def plain(text: str, color: str) -> str:  # noqa: ARG001 - the Paint for output without colours
+def uncolored(text: str, color: str) -> str:  # noqa: ARG001 - the Paint for output without colours
     return text
 
 
 def painter(*, colors: bool) -> Paint:
-    return colorful if colors else plain
+    return colored if colors else uncolored
 
 
 def without_colors(text: str) -> str:
-    """Returns the text without the escapes that `colorful` added."""
-    return STYLE.sub("", text)
+    """Returns the text without the escapes that `colored` added."""
+    return ESCAPES.sub("", text)

@@ -12,7 +12,7 @@ from enum import Enum
 from io import TextIOWrapper
 from typing import Literal, TextIO
 
-from tarragon.base.escaping import escaping
+from tarragon.base.escaping import escaping_stream
 
 ColorChoice = Literal["auto", "always", "never"]
 
@@ -38,7 +38,7 @@ class Terminal:
     """Whether stdout is the terminal too: logs then scroll above the progress."""
 
 
-def decide(color: ColorChoice, env: Mapping[str, str], out: Sink, err: Sink) -> Terminal:
+def terminal_for(color: ColorChoice, env: Mapping[str, str], out: Sink, err: Sink) -> Terminal:
     """Decides by NO_COLOR, TERM=dumb and CI, as usual. An explicit --color overrides them. Pure."""
     is_dumb = env.get("TERM", "") == "dumb"
     in_ci = env.get("CI", "").lower() not in {"", "0", "false"}
@@ -55,7 +55,7 @@ def decide(color: ColorChoice, env: Mapping[str, str], out: Sink, err: Sink) -> 
     )
 
 
-def sink(stream: TextIO) -> Sink:
+def sink_of(stream: TextIO) -> Sink:
     """Returns where a stream of this process goes."""
     try:
         if stream.isatty():
@@ -76,12 +76,12 @@ def escape_output() -> None:
         if isinstance(stream, TextIOWrapper):  # None if the parent process closed it
             is_ascii = codecs.lookup(stream.encoding).name == "ascii"
             stream.reconfigure(encoding="utf-8" if is_ascii else None, errors="backslashreplace")
-            setattr(sys, name, escaping(stream))
+            setattr(sys, name, escaping_stream(stream))
 
 
-def here(color: ColorChoice) -> Terminal:
+def current_terminal(color: ColorChoice) -> Terminal:
     """Returns what the streams of this process can show now."""
-    return decide(color, os.environ, sink(sys.stdout), sink(sys.stderr))
+    return terminal_for(color, os.environ, sink_of(sys.stdout), sink_of(sys.stderr))
 
 
 def size(stream: TextIO) -> os.terminal_size:

@@ -13,7 +13,7 @@ _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
 
 
-def elapsed(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Formats a duration in a sentence: `0.04 s`, `14.2 s`, `3 min 20 s`, `2 h 5 min`."""
     if 0 < seconds < _TENTH:
         return f"{seconds:.2f} s"
@@ -47,7 +47,7 @@ def count(number: int, noun: str) -> str:
     return f"{number} {plural}"
 
 
-def listed(things: Sequence[str], most: int = 8) -> str:
+def joined(things: Sequence[str], most: int = 8) -> str:
     """Joins items: `a, b and c`; `a, b, c and 9 more` if there are more than `most`."""
     shown = list(things[:most])
     if len(things) > most:
@@ -59,10 +59,10 @@ def listed(things: Sequence[str], most: int = 8) -> str:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Returns the lines of a table: aligned columns with three spaces between them, no trailing spaces."""
-    return ["   ".join(cells).rstrip() for cells in padded([header, *rows])]
+    return ["   ".join(cells).rstrip() for cells in aligned([header, *rows])]
 
 
-def padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """Pads every cell to the width of its column. Newlines in cells are escaped."""
     rows = [[escaped_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from tarragon.base.escaping import ESC, escaped
-from tarragon.cli.output.style import RESET, STYLE
+from tarragon.base.escaping import STYLE_ESCAPE, escaped
+from tarragon.cli.output.style import ESCAPES, RESET
 
 INDENT = "    "
 """The indentation of continuation rows."""
-_PIECES = re.compile(f"{STYLE.pattern}|.", re.DOTALL)
+_PIECES = re.compile(f"{ESCAPES.pattern}|.", re.DOTALL)
 
 
-def wrapped(line: str, width: int) -> Iterator[str]:
+def wrap(line: str, width: int) -> Iterator[str]:
     """Yields at least one row. Rows break between words if possible, and continue the colour of the row before."""
     text = escaped(line.expandtabs(8))
     if text.isascii() and text.isprintable() and len(text) <= width:
@@ -22,7 +22,7 @@ def wrapped(line: str, width: int) -> Iterator[str]:
         return
     row = _Row()
     for piece in _PIECES.findall(text):
-        if piece.startswith(ESC):
+        if piece.startswith(STYLE_ESCAPE):
             row.paint(piece)
             continue
         if row.used + cell_width(piece) > width:
@@ -40,7 +40,7 @@ class _Row:
         self._color = ""
 
     def paint(self, piece: str) -> None:
-        self._color = "" if piece in {RESET, f"{ESC}[m"} else self._color + piece
+        self._color = "" if piece in {RESET, f"{STYLE_ESCAPE}[m"} else self._color + piece
         self.pieces.append(piece)
 
     def put(self, piece: str) -> None:
@@ -51,7 +51,7 @@ class _Row:
         """Returns the row up to its last word break; the rest begins the next row."""
         text = "".join(self.pieces)
         head, space, rest = text.rpartition(" ")
-        breaks = bool(space) and ESC not in rest and cell_width(rest) <= width // 3 and bool(head.strip())
+        breaks = bool(space) and STYLE_ESCAPE not in rest and cell_width(rest) <= width // 3 and bool(head.strip())
         kept, rest = (head, rest) if breaks else (text, "")
         self.pieces = [INDENT, self._color, *rest]
         self.used = len(INDENT) + cell_width(rest)

@@ -31,7 +31,7 @@ def _represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 
 
-def dumped(value: Json) -> str:
+def yaml_dump(value: Json) -> str:
     text: str = yaml.dump(
         value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=sys.maxsize
     )

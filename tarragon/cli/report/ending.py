@@ -5,40 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tarragon.cli.jobview.causes import End, causes
-from tarragon.cli.jobview.exits import NEVER_AGAIN, Meaning, ended, meaning, never_again
-from tarragon.cli.jobview.progress import FAILED, STARTING, WAITING, Member, Progress
-from tarragon.cli.output.log_lines import last, shown
-from tarragon.cli.output.style import STATES, Paint, plain
-from tarragon.cli.output.words import count, elapsed, table
-from tarragon.cli.report.numbers import numbers
+from tarragon.cli.jobview.causes import ReplicaEnd, probable_causes
+from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, ExitMeaning, exit_text, explain_exit, is_restart_forbidden
+from tarragon.cli.jobview.progress import FAILED, STARTING, WAITING, Progress, ReplicaProgress
+from tarragon.cli.output.log_lines import last_lines, terminal_text
+from tarragon.cli.output.style import STATES, Paint, uncolored
+from tarragon.cli.output.words import count, duration_text, table
+from tarragon.cli.report.numbers import final_metrics
 from tarragon.job.exitcode import ExitCodeTable
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy
 from tarragon.job.status import FirstFailure
 
 LAST_LINES = 20
-MOST_ROWS = 16
+MAX_ROWS = 16
 """If the job has more replicas than this, those that ended alike share a row in the table of exit codes."""
 SUSPICIOUSLY_SHORT = 30.0
 """Seconds. A job that succeeds in less time without any output has probably not trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class FinishedJob:
     """What is known of a finished job.
 
-    `took` is the seconds for which the job was followed to its end, `ran` those of each replica's last run, if known.
-    `tails` has the last log lines of each replica whose log was read, `said` their number of lines. `deciding` are the
-    replicas that decide the job's result. `environment` and `install` are as in `causes.End`.
+    `seconds` is the seconds for which the job was followed to its end, `ran` those of each replica's last run, if
+    known. `tails` has the last log lines of each replica whose log was read, `line_counts` their number of lines.
+    `deciding` are the replicas that decide the job's result. `environment` and `install` are as in
+    `probable_causes.ReplicaEnd`.
     """
 
     progress: Progress
-    took: float
-    ran: Mapping[Replica, float] = field(default_factory=dict)
+    seconds: float
+    run_seconds: Mapping[Replica, float] = field(default_factory=dict)
     first_failure: FirstFailure | None = None
-    deciding: Sequence[Replica] = ()
+    deciding_replicas: Sequence[Replica] = ()
     tails: Mapping[Replica, Sequence[str]] = field(default_factory=dict)
-    said: Mapping[Replica, int] = field(default_factory=dict)
+    line_counts: Mapping[Replica, int] = field(default_factory=dict)
     exit_codes: ExitCodeTable
     policies: Mapping[ReplicaType, RestartPolicy] = field(default_factory=dict)
     environment: str = "its environment"
@@ -46,7 +47,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class ReplicaFailure:
     """The first failed replica, from the job's status or, if that does not name it, from the pods."""
 
     replica: Replica
@@ -55,120 +56,120 @@ class Failure:
     message: str
 
 
-def succeeded(end: Ending, paint: Paint) -> Iterator[str]:
+def success_report(end: FinishedJob, paint: Paint) -> Iterator[str]:
     """Yields `Succeeded  digits in 14.2 s  accuracy 0.957`, and a warning if there was no output."""
-    lines = [line for replica in end.deciding for line in end.tails.get(replica, ())]
-    metrics = "".join(f"  {name} {value}" for name, value in numbers(lines))
-    yield f"{paint('Succeeded', STATES['Succeeded'])}  {end.progress.key.name} in {elapsed(end.took)}{metrics}"
+    lines = [line for replica in end.deciding_replicas for line in end.tails.get(replica, ())]
+    metrics = "".join(f"  {name} {value}" for name, value in final_metrics(lines))
+    yield f"{paint('Succeeded', STATES['Succeeded'])}  {end.progress.key.name} in {duration_text(end.seconds)}{metrics}"
     seconds = silent_seconds(end)
     if seconds is not None:
-        who = end.deciding[0] if len(end.deciding) == 1 else "every replica"
-        yield f"{paint('warning', 'yellow')}: {who} ended after {elapsed(seconds)} with no output; did it train?"
+        who = end.deciding_replicas[0] if len(end.deciding_replicas) == 1 else "every replica"
+        yield f"{paint('warning', 'yellow')}: {who} ended after {duration_text(seconds)} with no output; did it train?"
 
 
-def silent_seconds(end: Ending) -> float | None:
+def silent_seconds(end: FinishedJob) -> float | None:
     """Returns how long the deciding replicas ran if that was suspiciously short and without output; else None."""
-    members = [member for member in end.progress.members if member.replica in end.deciding]
+    members = [member for member in end.progress.replicas if member.replica in end.deciding_replicas]
     ran = [seconds for member in members if (seconds := seconds_of(member, end)) is not None]
-    is_silent = bool(members) and all(end.said.get(member.replica) == 0 for member in members)
+    is_silent = bool(members) and all(end.line_counts.get(member.replica) == 0 for member in members)
     return max(ran) if is_silent and ran and max(ran) < SUSPICIOUSLY_SHORT else None
 
 
-def failed(end: Ending, paint: Paint) -> Iterator[str]:
+def failure_report(end: FinishedJob, paint: Paint) -> Iterator[str]:
     """Yields the first failure with its exit code, last log lines and probable causes, then how all replicas ended."""
     failure = first_failure(end)
-    head = f"{paint('Failed', STATES['Failed'])}  {end.progress.key.name} after {elapsed(end.took)}"
+    head = f"{paint('Failed', STATES['Failed'])}  {end.progress.key.name} after {duration_text(end.seconds)}"
     yield head if failure is not None or not end.progress.message else f"{head}: {end.progress.message}"
     if failure is not None:
         yield ""
         yield from _about(failure, end, paint)
-    if any(member.pod or member.exit_code is not None for member in end.progress.members):
+    if any(member.pod or member.exit_code is not None for member in end.progress.replicas):
         yield ""
-        yield from exit_codes(end)
+        yield from exit_table(end)
 
 
-def first_failure(end: Ending) -> Failure | None:
+def first_failure(end: FinishedJob) -> ReplicaFailure | None:
     """Returns the failure that the job's status names, else that of the failed replica that ended first."""
     recorded = end.first_failure
     if recorded is not None:
-        return Failure(
+        return ReplicaFailure(
             replica=recorded.replica, exit_code=recorded.exit_code, reason=recorded.reason, message=recorded.message
         )
-    ended = [member for member in end.progress.members if member.state == FAILED]
+    ended = [member for member in end.progress.replicas if member.state == FAILED]
     earliest = min(ended, key=_ended_at, default=None)
     if earliest is None:
         return None
-    return Failure(
+    return ReplicaFailure(
         replica=earliest.replica, exit_code=earliest.exit_code, reason=earliest.reason, message=earliest.message
     )
 
 
-def why(failure: Failure, end: Ending) -> Meaning:
-    return meaning(failure.exit_code, failure.reason, end.exit_codes)
+def explain_failure(failure: ReplicaFailure, end: FinishedJob) -> ExitMeaning:
+    return explain_exit(failure.exit_code, failure.reason, end.exit_codes)
 
 
-def seconds_of(member: Member, end: Ending) -> float | None:
-    return end.ran.get(member.replica, member.seconds)
+def seconds_of(member: ReplicaProgress, end: FinishedJob) -> float | None:
+    return end.run_seconds.get(member.replica, member.seconds)
 
 
-def exit_codes(end: Ending) -> list[str]:
+def exit_table(end: FinishedJob) -> list[str]:
     """Returns a table of how every replica ended. In large jobs, replicas that ended alike share a row."""
-    members = end.progress.members
-    groups: dict[tuple[str, ...], list[Member]] = {}
+    members = end.progress.replicas
+    groups: dict[tuple[str, ...], list[ReplicaProgress]] = {}
     for member in members:
         alike = (_state(member), _code(member), str(member.restarts))
-        key = alike if len(members) > MOST_ROWS else (*alike, member.name)
+        key = alike if len(members) > MAX_ROWS else (*alike, member.name)
         groups.setdefault(key, []).append(member)
     rows = [(_names(group), *key[:3], _ran(group, end)) for key, group in groups.items()]
     return table(("REPLICA", "STATE", "EXIT", "RESTARTS", "RAN"), rows)
 
 
-def _about(failure: Failure, end: Ending, paint: Paint) -> Iterator[str]:
-    explanation = why(failure, end)
-    code = ended(failure.exit_code)
-    others = len({member.replica for member in end.progress.members if member.state == FAILED} - {failure.replica})
+def _about(failure: ReplicaFailure, end: FinishedJob, paint: Paint) -> Iterator[str]:
+    explanation = explain_failure(failure, end)
+    code = exit_text(failure.exit_code)
+    others = len({member.replica for member in end.progress.replicas if member.state == FAILED} - {failure.replica})
     rank = " failed first" if others else " failed"
-    yield f"{paint(str(failure.replica), 'bold')}{rank}: {code}, {explanation.kind}: {explanation.words}"
-    if never_again(explanation, end.policies.get(failure.replica.type, RestartPolicy.EXIT_CODE)):
-        yield NEVER_AGAIN
-    raw = last(end.tails.get(failure.replica) or failure.message.split("\n"), LAST_LINES)
-    yield from (f"  {paint('│', 'dim')} {shown(line, colors=paint is not plain)}" for line in raw)
-    tail = [shown(line, colors=False) for line in raw]
-    replica_end = End(
+    yield f"{paint(str(failure.replica), 'bold')}{rank}: {code}, {explanation.kind}: {explanation.text}"
+    if is_restart_forbidden(explanation, end.policies.get(failure.replica.type, RestartPolicy.EXIT_CODE)):
+        yield RESTART_FORBIDDEN
+    raw = last_lines(end.tails.get(failure.replica) or failure.message.split("\n"), LAST_LINES)
+    yield from (f"  {paint('│', 'dim')} {terminal_text(line, colors=paint is not uncolored)}" for line in raw)
+    tail = [terminal_text(line, colors=False) for line in raw]
+    replica_end = ReplicaEnd(
         lines=tail,
         reason=failure.reason,
         message=failure.message,
         environment=end.environment,
         install=end.install,
     )
-    for cause in causes(replica_end):
+    for cause in probable_causes(replica_end):
         yield ""
-        yield f"{paint('Probably', 'yellow')}: {cause.what}"
+        yield f"{paint('Probably', 'yellow')}: {cause.summary}"
         yield f"  {cause.remedy}"
 
 
-def _ended_at(member: Member) -> float:
+def _ended_at(member: ReplicaProgress) -> float:
     return member.finished.timestamp() if member.finished is not None else float("inf")
 
 
-def _state(member: Member) -> str:
+def _state(member: ReplicaProgress) -> str:
     """Returns the reason that keeps a replica from starting, if there is one, else its state."""
     return member.reason if member.state in {STARTING, WAITING} and member.reason else member.state
 
 
-def _code(member: Member) -> str:
+def _code(member: ReplicaProgress) -> str:
     return "-" if member.exit_code is None else str(member.exit_code)
 
 
-def _names(group: Sequence[Member]) -> str:
+def _names(group: Sequence[ReplicaProgress]) -> str:
     if len(group) == 1:
         return group[0].name
     return f"{group[0].name} … {group[-1].name} ({count(len(group), 'replica')})"
 
 
-def _ran(group: Sequence[Member], end: Ending) -> str:
+def _ran(group: Sequence[ReplicaProgress], end: FinishedJob) -> str:
     times = [seconds for member in group if (seconds := seconds_of(member, end)) is not None]
     if not times:
         return "-"
-    shortest, longest = elapsed(min(times)), elapsed(max(times))
+    shortest, longest = duration_text(min(times)), duration_text(max(times))
     return shortest if shortest == longest else f"{shortest} to {longest}"

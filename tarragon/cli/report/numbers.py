@@ -11,13 +11,13 @@ _FIRST = ("accuracy", "loss")
 _MOST = 3
 
 
-def numbers(lines: Sequence[str]) -> list[tuple[str, str]]:
+def final_metrics(lines: Sequence[str]) -> list[tuple[str, str]]:
     """Returns at most three metrics of the last line with `done:`, as written, accuracy and loss first."""
     done = next((line for line in reversed(lines) if _DONE.search(line)), "")
     return _chosen(_PAIR.findall(_DONE.split(done, maxsplit=1)[-1]) if done else [])
 
 
-def pairs(line: str) -> list[tuple[str, str]]:
+def metrics_of_line(line: str) -> list[tuple[str, str]]:
     """Returns at most three accuracies and losses of a line."""
     found = _PAIR.findall(line)
     return _chosen((name, value) for name, value in found if any(word in name.lower() for word in _FIRST))

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
-from tarragon.cli.options.gathering import gathered
-from tarragon.cli.options.settings import LOCAL, Settings, home
+from tarragon.cli.options.gathering import option_group
+from tarragon.cli.options.settings import LOCAL, GlobalOptions, embedded_home
 
 if TYPE_CHECKING:
-    from tarragon.client.http.connection import Access
+    from tarragon.client.http.connection import ClusterConfig
 
 P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class ClusterFlags:
     """A cluster as given on the command line."""
 
-    file: Path | None
+    kubeconfig: Path | None
     context: str | None
 
 
@@ -39,19 +39,19 @@ def cluster_options(command: Callable[P, None]) -> Callable[P, None]:
         type=click.Path(path_type=Path, dir_okay=False),
         help="path to the kubeconfig; by default KUBECONFIG, ~/.kube/config, or the pod's service account",
     )
-    return kubeconfig(context(gathered("cluster", Named)(command)))
+    return kubeconfig(context(option_group("cluster", ClusterFlags)(command)))
 
 
-def access(settings: Settings, cluster: Named, otherwise: Path | None = None) -> Access:
+def access(settings: GlobalOptions, cluster: ClusterFlags, otherwise: Path | None = None) -> ClusterConfig:
     """Returns the access to the cluster. Options after the command win over the global options before it.
 
     `otherwise` is the kubeconfig to use if none is given. Raises TarragonError.
     """
-    from tarragon.client.http.connection import here
+    from tarragon.client.http.connection import load_config
 
     global_file = Path(settings.kubeconfig) if settings.kubeconfig else None
-    path = cluster.file or global_file or otherwise
+    path = cluster.kubeconfig or global_file or otherwise
     name = cluster.context or settings.context
     if name == LOCAL:
-        return here(os.environ, path=path or home().kubeconfig)
-    return here(os.environ, path=path, context=name)
+        return load_config(os.environ, path=path or embedded_home().kubeconfig)
+    return load_config(os.environ, path=path, context=name)

@@ -14,19 +14,19 @@ import click
 from click.shell_completion import CompletionItem
 
 from tarragon.base.errors import TarragonError
-from tarragon.cli.options.settings import LOCAL, Settings, home
+from tarragon.cli.options.settings import LOCAL, GlobalOptions, embedded_home
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tarragon.cli.jobview.target import Looker
+    from tarragon.cli.jobview.target import ClusterReader
     from tarragon.localcluster.home.home import Home
 
 T = TypeVar("T")
 
 _WORD = re.compile(r"[A-Za-z0-9_./:@][A-Za-z0-9_./:@%+=,-]*")
 
-PATIENCE = 1.5
+TIMEOUT = 1.5
 """Seconds that completion waits for a remote cluster."""
 
 
@@ -34,11 +34,14 @@ def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     """Completes the argument JOB: a name, kind/name or @latest."""
     names = _jobs(_settings(ctx))
     if "/" in incomplete or incomplete.startswith("@"):
-        from tarragon.cli.jobview.jobs import LATEST, spellings
+        from tarragon.cli.jobview.jobs import LATEST, kind_spellings
         from tarragon.frameworks.catalog import FRAMEWORKS
 
         full = [
-            f"{word}/{name.rpartition('/')[2]}" for each in FRAMEWORKS for word in spellings(each) for name in names
+            f"{word}/{name.rpartition('/')[2]}"
+            for each in FRAMEWORKS
+            for word in kind_spellings(each)
+            for name in names
         ]
         names = [LATEST, *full] if names else []
     return _matching(names, incomplete)
@@ -47,17 +50,17 @@ def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
 def complete_namespace(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     settings = _settings(ctx)
     if settings.is_local:
-        return _matching(_local_names(home(), "namespaces", "/api/v1/namespaces", ""), incomplete)
+        return _matching(_local_names(embedded_home(), "namespaces", "/api/v1/namespaces", ""), incomplete)
     return _matching(_query(settings, _namespaces, []), incomplete)
 
 
 def complete_context(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Completes contexts of the kubeconfigs, and `local`."""
-    from tarragon.client.http.connection import contexts
+    from tarragon.client.http.connection import context_names
 
     found: Sequence[str] = ()
     with suppress(OSError, ValueError, TarragonError):
-        found = contexts(os.environ)
+        found = context_names(os.environ)
     return _matching([LOCAL, *found], incomplete)
 
 
@@ -75,7 +78,7 @@ def complete_file(_: click.Context, __: click.Parameter, incomplete: str) -> lis
     return [CompletionItem(incomplete, type="file")]
 
 
-def job_names(place: Home, namespace: str) -> Sequence[str]:
+def local_job_names(place: Home, namespace: str) -> Sequence[str]:
     """Returns the jobs of the embedded cluster. A name that an earlier kind has too is prefixed with its own kind."""
     from tarragon.frameworks.catalog import FRAMEWORKS
 
@@ -87,8 +90,8 @@ def job_names(place: Home, namespace: str) -> Sequence[str]:
     return found
 
 
-def _settings(ctx: click.Context) -> Settings:
-    return ctx.obj if isinstance(ctx.obj, Settings) else Settings()
+def _settings(ctx: click.Context) -> GlobalOptions:
+    return ctx.obj if isinstance(ctx.obj, GlobalOptions) else GlobalOptions()
 
 
 def _matching(names: Sequence[str], incomplete: str) -> list[str]:
@@ -96,9 +99,9 @@ def _matching(names: Sequence[str], incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete) and _WORD.fullmatch(name)]
 
 
-def _jobs(settings: Settings) -> Sequence[str]:
+def _jobs(settings: GlobalOptions) -> Sequence[str]:
     if settings.is_local:
-        return job_names(home(), settings.given_namespace or "default")
+        return local_job_names(embedded_home(), settings.explicit_namespace or "default")
     return _query(settings, _job_names, [])
 
 
@@ -111,37 +114,37 @@ def _sizes(ctx: click.Context) -> Mapping[str, int]:
     return _query(_settings(ctx), lambda looker, namespace: _requested(looker, namespace, name), {})
 
 
-async def _requested(looker: Looker, namespace: str, name: str) -> Mapping[str, int]:
-    from tarragon.cli.jobview.jobs import find
+async def _requested(looker: ClusterReader, namespace: str, name: str) -> Mapping[str, int]:
+    from tarragon.cli.jobview.jobs import find_job
 
-    job = await find(looker, name, namespace)
-    return {kind.word: number for kind, number in job.wished.items()}
-
-
-async def _job_names(looker: Looker, namespace: str) -> Sequence[str]:
-    from tarragon.cli.jobview.jobs import all_jobs
-    from tarragon.client.port import Selection
-
-    jobs = await all_jobs(looker, Selection(namespace=namespace))
-    bare = {job.key.name for job in jobs if job.address.name == job.key.name}
-    return [job.address.name if job.key.name in bare else job.key.name for job in jobs]
+    job = await find_job(looker, name, namespace)
+    return {kind.lower_name: number for kind, number in job.requested.items()}
 
 
-async def _namespaces(looker: Looker, _: str) -> Sequence[str]:
+async def _job_names(looker: ClusterReader, namespace: str) -> Sequence[str]:
+    from tarragon.cli.jobview.jobs import list_jobs
+    from tarragon.client.port import Selector
+
+    jobs = await list_jobs(looker, Selector(namespace=namespace))
+    bare = {job.key.name for job in jobs if job.command_key.name == job.key.name}
+    return [job.command_key.name if job.key.name in bare else job.key.name for job in jobs]
+
+
+async def _namespaces(looker: ClusterReader, _: str) -> Sequence[str]:
     from tarragon.kube.core import NAMESPACES
 
     return [each.metadata.name for each in (await looker.list(NAMESPACES)).items]
 
 
-def _query(settings: Settings, ask: Callable[[Looker, str], Awaitable[T]], nothing: T) -> T:
+def _query(settings: GlobalOptions, ask: Callable[[ClusterReader, str], Awaitable[T]], nothing: T) -> T:
     """Reads from a cluster, or from the database of an embedded cluster. Hides messages: they would break the line."""
     import asyncio
 
-    from tarragon.cli.targets.resolving import target
+    from tarragon.cli.targets.resolving import resolve_target
 
     async def query() -> T:
-        cluster = target(settings)
-        async with asyncio.timeout(PATIENCE), cluster.looking() as looker:
+        cluster = resolve_target(settings)
+        async with asyncio.timeout(TIMEOUT), cluster.reading() as looker:
             return await ask(looker, cluster.namespace)
 
     with suppress(OSError, TimeoutError, TarragonError), redirect_stderr(io.StringIO()):
@@ -155,9 +158,9 @@ def _local_names(place: Home, kind: str, path: str, namespace: str) -> Sequence[
 
     server = read_server(place)
     with suppress(OSError, ValueError, KeyError, TarragonError):
-        if server is not None and server.lives():
+        if server is not None and server.is_running():
             return list(_fetch_names(place, server.url + path))
-        return list(_read_names(place.store, kind, namespace))
+        return list(_read_names(place.store_path, kind, namespace))
     return []
 
 
@@ -171,15 +174,15 @@ def _fetch_names(place: Home, url: str) -> Iterator[str]:
         "Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
     }
     context = ssl.create_default_context(cafile=str(place.ca))
-    with urlopen(Request(url, headers=headers), timeout=PATIENCE, context=context) as response:  # noqa: S310 - our own server
+    with urlopen(Request(url, headers=headers), timeout=TIMEOUT, context=context) as response:  # noqa: S310 - our own server
         for item in json.load(response)["items"]:
             yield item["metadata"]["name"]
 
 
 def _read_names(store: Path, kind: str, namespace: str) -> Iterator[str]:
-    from tarragon.localcluster.storage.database import Reading
+    from tarragon.localcluster.storage.database import DatabaseReader
 
-    reading = Reading.open(store)
+    reading = DatabaseReader.open(store)
     try:
         for body in reading.bodies(kind, namespace):
             yield json.loads(body)["metadata"]["name"]

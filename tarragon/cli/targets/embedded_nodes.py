@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 import click
 
 from tarragon.base.errors import TarragonError
-from tarragon.base.quantity import milli
+from tarragon.base.quantity import parse_milli
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
 
 if TYPE_CHECKING:
     from tarragon.localcluster.home.home import Home
-    from tarragon.localcluster.kubelet.node.node import Gpus, NodeSettings
+    from tarragon.localcluster.kubelet.node.node import MachineGpus, NodeSettings
 
-THIS_MACHINE = "local"
+DEFAULT_NODE = "local"
 """The name of the default node."""
-MOST_PODS = 500
-LABEL = "label:"
+MAX_PODS = 500
+LABEL_PREFIX = "label:"
 """The prefix of labels in `--node`: `label:zone=a`."""
 
 
 @dataclass(frozen=True, slots=True)
-class WantedNode:
+class NodeFlag:
     """A node from `--node`. `capacity` is in thousandths, like everywhere in `base.resources`."""
 
     name: str
@@ -34,7 +34,7 @@ class WantedNode:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def node(text: str) -> WantedNode:
+def parse_node(text: str) -> NodeFlag:
     """Parses the value of `--node`. Raises BadParameter."""
     facts: dict[str, str] = {}
     for part in text.split(","):
@@ -44,40 +44,40 @@ def node(text: str) -> WantedNode:
         facts[name.strip()] = value.strip()
     if "name" not in facts:
         raise click.BadParameter(f"{text!r} has no name; use for example name=a,cpu=8,memory=16Gi")
-    labels = {fact.removeprefix(LABEL): value for fact, value in facts.items() if fact.startswith(LABEL)}
+    labels = {fact.removeprefix(LABEL_PREFIX): value for fact, value in facts.items() if fact.startswith(LABEL_PREFIX)}
     _validate_labels(labels)
     amounts = {
-        resource: amount(resource, value)
+        resource: parse_amount(resource, value)
         for resource, value in facts.items()
-        if resource != "name" and not resource.startswith(LABEL)
+        if resource != "name" and not resource.startswith(LABEL_PREFIX)
     }
     missing = [resource for resource in (CPU, MEMORY) if resource not in amounts]
     if missing:
         raise click.BadParameter(
             f"{text!r} has no {' and no '.join(missing)}; use for example name=a,cpu=8,memory=16Gi"
         )
-    return WantedNode(facts["name"], {PODS: MOST_PODS * 1000, **amounts}, labels)
+    return NodeFlag(facts["name"], {PODS: MAX_PODS * 1000, **amounts}, labels)
 
 
 def _validate_labels(labels: Mapping[str, str]) -> None:
     """Raises BadParameter for an invalid label: the node could not be created, and only the log would say so."""
-    from tarragon.kube.selectors import refuse_label
+    from tarragon.kube.selectors import validate_label
 
     for name, value in labels.items():
         try:
-            refuse_label(name, value)
+            validate_label(name, value)
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
 
 
-def settings_of(wanted: Sequence[WantedNode], place: Home) -> Sequence[NodeSettings]:
+def node_settings(wanted: Sequence[NodeFlag], place: Home) -> Sequence[NodeSettings]:
     """Returns the settings of the wanted nodes, or of this machine as one node, whose CPU requests are only shares.
 
     Raises TarragonError if a name occurs twice or the nodes have more GPUs than the machine.
     """
-    from tarragon.localcluster.kubelet.node.node import NodeSettings, gpus_of_this_machine, this_machine
+    from tarragon.localcluster.kubelet.node.node import NodeSettings, detect_gpus, machine_capacity
 
-    gpus = gpus_of_this_machine(os.environ)
+    gpus = detect_gpus(os.environ)
     duplicates = [name for name, number in Counter(node.name for node in wanted).items() if number > 1]
     if duplicates:
         raise TarragonError(f"two nodes have the name {duplicates[0]}", remedy="give each --node its own name")
@@ -92,36 +92,38 @@ def settings_of(wanted: Sequence[WantedNode], place: Home) -> Sequence[NodeSetti
                 pretended=_pretended(node, gpus),
                 labels={**gpus.labels(gpus_by_node[node.name]), **node.labels},
                 images=place.images,
-                has_lease=True,
+                renews_lease=True,
             )
             for node in wanted
         ]
     machine = NodeSettings(
-        name=THIS_MACHINE,
-        folder=place.nodes / THIS_MACHINE,
-        capacity=this_machine(gpus.allowed),
-        shared=frozenset({CPU}),
+        name=DEFAULT_NODE,
+        folder=place.nodes / DEFAULT_NODE,
+        capacity=machine_capacity(gpus.allowed),
+        overcommitted=frozenset({CPU}),
         gpus=gpus.allowed,
         labels=gpus.labels(gpus.allowed),
         images=place.images,
-        has_lease=True,
+        renews_lease=True,
     )
     return [machine]
 
 
-def _gpus(wanted: Sequence[WantedNode], gpus: Gpus, place: Home) -> Mapping[str, tuple[str, ...]]:
+def _gpus(wanted: Sequence[NodeFlag], gpus: MachineGpus, place: Home) -> Mapping[str, tuple[str, ...]]:
     """Assigns each of the machine's GPUs to one node. A machine without GPUs pretends to have numbered ones."""
-    from tarragon.localcluster.kubelet.devices.devices import shared_out
-    from tarragon.localcluster.kubelet.pod.records import devices_held
+    from tarragon.localcluster.kubelet.devices.devices import divide_devices
+    from tarragon.localcluster.kubelet.pod.records import allocated_devices
 
     requested = {node.name: node.capacity.get(NVIDIA_GPU, 0) // 1000 for node in wanted}
     if not gpus.models:
         return {name: tuple(map(str, range(number))) for name, number in requested.items()}
     held = {
-        folder.name: devices_held(folder, NVIDIA_GPU) for folder in sorted(place.nodes.glob("[!_]*")) if folder.is_dir()
+        folder.name: allocated_devices(folder, NVIDIA_GPU)
+        for folder in sorted(place.nodes.glob("[!_]*"))
+        if folder.is_dir()
     }
     try:
-        return shared_out(requested, gpus.allowed, held)
+        return divide_devices(requested, gpus.allowed, held)
     except ValueError as error:
         raise TarragonError(
             f"not enough GPUs for the nodes: {error}",
@@ -130,15 +132,15 @@ def _gpus(wanted: Sequence[WantedNode], gpus: Gpus, place: Home) -> Mapping[str,
         ) from error
 
 
-def _pretended(node: WantedNode, gpus: Gpus) -> frozenset[str]:
+def _pretended(node: NodeFlag, gpus: MachineGpus) -> frozenset[str]:
     """The resources that the node only pretends to have: GPUs on a machine without any."""
     return frozenset({NVIDIA_GPU} if node.capacity.get(NVIDIA_GPU) and not gpus.models else ())
 
 
-def amount(resource: str, value: str) -> int:
+def parse_amount(resource: str, value: str) -> int:
     """Parses a quantity into thousandths. Raises BadParameter."""
     try:
-        thousandths = milli(value)
+        thousandths = parse_milli(value)
     except ValueError as error:
         raise click.BadParameter(f"{resource}: {error}") from error
     if thousandths < 0:

@@ -6,50 +6,50 @@ import asyncio
 from contextlib import suppress
 
 from tarragon.base.clock import Clock
-from tarragon.cli.jobview.jobs import Known, pods_of
-from tarragon.cli.jobview.live import Live
-from tarragon.cli.jobview.target import Note
-from tarragon.cli.output.words import listed
+from tarragon.cli.jobview.jobs import ClusterJob, pods_of
+from tarragon.cli.jobview.live import JobWatch
+from tarragon.cli.jobview.target import Notify
+from tarragon.cli.output.words import joined
 from tarragon.client.errors import NotFound
-from tarragon.client.port import Cluster, DeleteOptions, Selection
+from tarragon.client.port import Client, DeleteOptions, Selector
 from tarragon.kube.core import PODS
 
-SLOW = 5.0
+SLOW_AFTER = 5.0
 """Seconds after which a waiting user is told which replicas still exist."""
 
 
-async def delete(cluster: Cluster, job: Known, clock: Clock, note: Note = lambda _: None) -> None:
+async def delete_job(cluster: Client, job: ClusterJob, clock: Clock, note: Notify = lambda _: None) -> None:
     """Deletes the job and returns when its pods are gone too. Ignores a missing job. Calls `note` if it takes long."""
-    await begin(cluster, job)
-    await gone(cluster, job, clock, note)
+    await start_deletion(cluster, job)
+    await wait_until_deleted(cluster, job, clock, note)
 
 
-async def begin(cluster: Cluster, job: Known) -> None:
+async def start_deletion(cluster: Client, job: ClusterJob) -> None:
     """Asks the cluster to delete the job. Ignores a missing job."""
     with suppress(NotFound):
-        options = DeleteOptions(uid=job.uid, propagation="Foreground")
+        options = DeleteOptions(uid=job.uid, propagation_policy="Foreground")
         await cluster.delete(job.framework.resource, job.key, options)
 
 
-async def gone(cluster: Cluster, job: Known, clock: Clock, note: Note) -> None:
+async def wait_until_deleted(cluster: Client, job: ClusterJob, clock: Clock, note: Notify) -> None:
     """Returns when the job and its pods are gone."""
-    live = Live(cluster, job, clock)
+    live = JobWatch(cluster, job, clock)
     async with live.watching():
         slow_note = asyncio.create_task(_note_if_slow(live, job, clock, note))
         try:
-            await live.changed()
-            while live.job is not None and live.trouble is None:
-                await live.changed()
+            await live.wait_for_change()
+            while live.job is not None and live.error is None:
+                await live.wait_for_change()
         finally:
             slow_note.cancel()
-    if live.trouble is not None:
-        raise live.trouble
+    if live.error is not None:
+        raise live.error
 
 
-async def _note_if_slow(live: Live, job: Known, clock: Clock, note: Note) -> None:
+async def _note_if_slow(live: JobWatch, job: ClusterJob, clock: Clock, note: Notify) -> None:
     """Names the remaining replicas after SLOW seconds. Pods on a lost node stay until they are deleted with force."""
-    await clock.sleep(SLOW)
-    remaining = listed(
+    await clock.sleep(SLOW_AFTER)
+    remaining = joined(
         sorted(f"{replica} on {pod.spec.node_name or 'no node'}" for replica, pod in pods_of(job, live.pods))
     )
     note(
@@ -58,11 +58,13 @@ async def _note_if_slow(live: Live, job: Known, clock: Clock, note: Note) -> Non
     )
 
 
-async def kill(cluster: Cluster, job: Known) -> None:
+async def kill_job(cluster: Client, job: ClusterJob) -> None:
     """Deletes the job and kills its pods without a grace period."""
-    listing = await cluster.list(PODS, Selection(namespace=job.key.namespace, labels=job.selector))
+    listing = await cluster.list(PODS, Selector(namespace=job.key.namespace, label_selector=job.selector))
     with suppress(NotFound):
-        await cluster.delete(job.framework.resource, job.key, DeleteOptions(uid=job.uid, propagation="Background"))
+        await cluster.delete(
+            job.framework.resource, job.key, DeleteOptions(uid=job.uid, propagation_policy="Background")
+        )
     for _, pod in pods_of(job, listing.items):
         with suppress(NotFound):
-            await cluster.delete(PODS, pod.metadata.key, DeleteOptions(uid=pod.metadata.uid, grace_seconds=0))
+            await cluster.delete(PODS, pod.metadata.key, DeleteOptions(uid=pod.metadata.uid, grace_period_seconds=0))

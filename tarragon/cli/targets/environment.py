@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tarragon.localcluster.kubelet.images.images import Environment, own_environment
+from tarragon.localcluster.kubelet.images.images import Environment, current_environment
 
 _PYTHON = re.compile(r"(?:^|[\s;|&/(])python(?:3(?:\.\d+)?)?(?:$|[\s;|&)])")
 
@@ -18,42 +18,42 @@ _PYTHON = re.compile(r"(?:^|[\s;|&/(])python(?:3(?:\.\d+)?)?(?:$|[\s;|&)])")
 def python_of(environment: Environment) -> str:
     """Returns the environment's interpreter, for a command that installs packages."""
     for name in ("python", "python3"):
-        if (environment.programs / name).exists():
-            return str(environment.programs / name)
+        if (environment.bin_folder / name).exists():
+            return str(environment.bin_folder / name)
     return "python3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class InstallTools:
     """The tools that can install packages into an environment. `uv` is the command for uv; empty if there is none."""
 
     folder: Path
     python: str
     has_pip: bool
-    by_pipx: bool = False
+    is_pipx: bool = False
     uv: str = ""
 
 
-def installer(environment: Environment) -> str:
+def install_command_for(environment: Environment) -> str:
     """Returns the command that installs packages into the environment, without the packages."""
     return install_command(
-        Made(
+        InstallTools(
             folder=environment.folder,
             python=python_of(environment),
             has_pip=has_module(environment, "pip"),
-            by_pipx=(environment.folder / "pipx_metadata.json").is_file(),
+            is_pipx=(environment.folder / "pipx_metadata.json").is_file(),
             uv=_uv(environment.folder.parent / ".tools/bin/uv"),
         )
     )
 
 
-def install_command(made: Made) -> str:
+def install_command(made: InstallTools) -> str:
     """Returns the install command of the tool that made the environment.
 
     `uv tool` and a checkout's `make` create environments without pip. Pure.
     """
     python = shlex.quote(made.python)
-    if made.by_pipx:
+    if made.is_pipx:
         return f"pipx runpip {shlex.quote(made.folder.name)} install"
     if made.has_pip:
         return f"{python} -m pip install"
@@ -74,9 +74,9 @@ def has_module(environment: Environment, name: str) -> bool:
 
     For other environments than ours, looks only into their site-packages. True for one without Python: unknown.
     """
-    if environment.folder == own_environment().folder:
+    if environment.folder == current_environment().folder:
         return importlib.util.find_spec(name) is not None
-    if not (environment.programs / "python").exists() and not (environment.programs / "python3").exists():
+    if not (environment.bin_folder / "python").exists() and not (environment.bin_folder / "python3").exists():
         return True
     return any(
         (place / name).is_dir() or (place / f"{name}.py").is_file()

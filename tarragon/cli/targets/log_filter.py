@@ -10,18 +10,18 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.escaping import write_verbatim
-from tarragon.cli.options.settings import Settings
-from tarragon.cli.output.log_lines import Stamp, shown, stamped
+from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.output.log_lines import Stamp, split_stamp, terminal_text
 from tarragon.cli.output.style import REPLICA_TYPES, painter
-from tarragon.cli.output.terminal import Sink, sink
-from tarragon.cli.targets.stored_logs import Said
+from tarragon.cli.output.terminal import Sink, sink_of
+from tarragon.cli.targets.stored_logs import LogLine
 from tarragon.client.port import LogOptions
 from tarragon.job.model import Replica
-from tarragon.kube.codec import micro_timestamp
+from tarragon.kube.codec import format_micro_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class LogQuery:
     """The replicas and lines to print, and their form. An empty collection selects all."""
 
     replicas: Collection[str] = ()
@@ -31,44 +31,44 @@ class Filter:
     tail: int | None = None
     since: dt.datetime | None = None
     previous: bool = False
-    life: int | None = None
+    job_number: int | None = None
     """The number of the job among all jobs of that name, from 1; negative from the newest."""
     timestamps: bool = False
     prefix: bool = True
     grep: re.Pattern[str] | None = None
 
-    def wants(self, replica: Replica) -> bool:
+    def selects(self, replica: Replica) -> bool:
         is_named = not self.replicas or str(replica) in self.replicas
-        return is_named and (not self.types or replica.type.word in self.types)
+        return is_named and (not self.types or replica.type.lower_name in self.types)
 
-    def fits(self, said: Said) -> bool:
+    def matches(self, said: LogLine) -> bool:
         return self.grep is None or self.grep.search(said.text) is not None
 
-    def asked(self, now: dt.datetime) -> LogOptions:
+    def log_options(self, now: dt.datetime) -> LogOptions:
         """Returns the options for the API server, which counts in whole seconds and may send more lines than wanted."""
         seconds = None if self.since is None else max(1, math.ceil((now - self.since).total_seconds()))
         return LogOptions(container=self.container, tail_lines=self.tail, since_seconds=seconds, previous=self.previous)
 
 
-class Printer:
+class LogPrinter:
     """Prints log lines on stdout: made safe on a terminal, else unchanged."""
 
-    def __init__(self, wanted: Filter, settings: Settings) -> None:
+    def __init__(self, wanted: LogQuery, settings: GlobalOptions) -> None:
         terminal = settings.terminal()
         self._filter = wanted
-        self._since: Stamp = ("", "") if wanted.since is None else stamped(micro_timestamp(wanted.since))[0]
+        self._since: Stamp = ("", "") if wanted.since is None else split_stamp(format_micro_time(wanted.since))[0]
         self._colors = terminal.colors_out
         self._paint = painter(colors=terminal.colors_out)
-        self._is_terminal = sink(sys.stdout) is Sink.TERMINAL
+        self._is_terminal = sink_of(sys.stdout) is Sink.TERMINAL
 
-    def said(self, replica: Replica, said: Sequence[tuple[str, str]]) -> None:
-        if self._filter.wants(replica):
+    def print_lines(self, replica: Replica, said: Sequence[tuple[str, str]]) -> None:
+        if self._filter.selects(replica):
             self._print("".join(self._line(replica, moment, text) for moment, text in said))
             sys.stdout.flush()
 
-    def kept(self, said: Iterator[Said]) -> None:
+    def print_stored(self, said: Iterator[LogLine]) -> None:
         for line in said:
-            self._print(self._line(line.replica, line.moment, line.text))
+            self._print(self._line(line.replica, line.timestamp, line.text))
 
     def _print(self, text: str) -> None:
         if self._is_terminal:
@@ -77,13 +77,13 @@ class Printer:
             write_verbatim(sys.stdout, text)
 
     def _line(self, replica: Replica, moment: str, text: str) -> str:
-        if stamped(moment)[0] < self._since:
+        if split_stamp(moment)[0] < self._since:
             return ""
         if self._filter.grep is not None and not self._filter.grep.search(text):
             return ""
-        words = [shown(text, colors=self._colors) if self._is_terminal else text]
+        words = [terminal_text(text, colors=self._colors) if self._is_terminal else text]
         if self._filter.timestamps:
             words.insert(0, moment)
         if self._filter.prefix:
-            words.insert(0, self._paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.word, "")))
+            words.insert(0, self._paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.lower_name, "")))
         return " ".join(words) + "\n"

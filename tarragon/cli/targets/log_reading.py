@@ -9,17 +9,17 @@ import click
 
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.jobview.follower import Follower
-from tarragon.cli.jobview.jobs import JobName, Known, NoSuchJob, find, parse
-from tarragon.cli.jobview.log_listener import Listener
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.options.settings import Settings
-from tarragon.cli.output.words import count, listed
-from tarragon.cli.targets.log_filter import Filter, Printer
-from tarragon.cli.targets.pod_logs import containers, lines_of, pod_logs, unread
-from tarragon.cli.targets.resolving import target
-from tarragon.cli.targets.stored_logs import Run, Said, lines, runs_of_job, runs_of_name
-from tarragon.client.port import Cluster
+from tarragon.cli.jobview.follower import JobFollower
+from tarragon.cli.jobview.jobs import ClusterJob, JobName, NoSuchJob, find_job, parse_job_name
+from tarragon.cli.jobview.log_listener import LogStreamer
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.output.words import count, joined
+from tarragon.cli.targets.log_filter import LogPrinter, LogQuery
+from tarragon.cli.targets.pod_logs import container_names, fetch_pod_logs, merged_pod_lines, unreadable_text
+from tarragon.cli.targets.resolving import resolve_target
+from tarragon.cli.targets.stored_logs import LogLine, StoredRun, merged_stored_lines, runs_of_job, runs_of_name
+from tarragon.client.port import Client
 from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.kube.meta import Key
@@ -27,71 +27,74 @@ from tarragon.kube.meta import Key
 _GONE = "{} keeps no logs of deleted jobs: a log is deleted with its pod"
 
 
-async def logs(settings: Settings, name: str, wanted: Filter, following: Clock | None) -> None:
+async def print_logs(settings: GlobalOptions, name: str, wanted: LogQuery, following: Clock | None) -> None:
     """Prints the logs of a job. With a clock, follows them until the job is over."""
-    printer, where = Printer(wanted, settings), target(settings)
-    if wanted.life is not None and where.nodes is None:
+    printer, where = LogPrinter(wanted, settings), resolve_target(settings)
+    if wanted.job_number is not None and where.nodes_folder is None:
         raise TarragonError(
             f"{where.name} keeps no logs of earlier jobs",
             why="a log is deleted with its pod",
             remedy="omit --run: the logs of the newest job exist as long as its pods do",
         )
-    async with where.looking() as looker:
+    async with where.reading() as looker:
         try:
-            job = await find(looker, name, where.namespace)
+            job = await find_job(looker, name, where.namespace)
         except NoSuchJob as error:
-            if where.nodes is None:
-                raise NoSuchJob(error.what, why=_GONE.format(where.name), remedy=error.remedy) from error
-            printer.kept(_kept_logs(where, name, wanted))
+            if where.nodes_folder is None:
+                raise NoSuchJob(error.summary, why=_GONE.format(where.name), remedy=error.remedy) from error
+            printer.print_stored(_kept_logs(where, name, wanted))
             return
-    if wanted.life is not None:
-        runs_of_jobs = runs_of_name(where.nodes, _name_of(job), job.key.namespace)
-        printer.kept(_matching_lines(_runs_of_number(runs_of_jobs, job.key, wanted.life), wanted))
+    if wanted.job_number is not None:
+        runs_of_jobs = runs_of_name(where.nodes_folder, _name_of(job), job.key.namespace)
+        printer.print_stored(_matching_lines(_runs_of_number(runs_of_jobs, job.key, wanted.job_number), wanted))
     elif following is not None and not job.status.phase.is_final:
         await _follow(where, job, following, wanted, printer)
-    elif where.nodes is None:
+    elif where.nodes_folder is None:
         async with where.watching() as cluster:
             await _print_cluster_logs(cluster, job, wanted, printer)
     else:
-        runs = runs_of_job(where.nodes, job)
-        runs_of_jobs = runs_of_name(where.nodes, _name_of(job), job.key.namespace)
+        runs = runs_of_job(where.nodes_folder, job)
+        runs_of_jobs = runs_of_name(where.nodes_folder, _name_of(job), job.key.namespace)
         _note_earlier(job.key.name, len(runs_of_jobs) - bool(runs))
-        printer.kept(_matching_lines(runs, wanted))
+        printer.print_stored(_matching_lines(runs, wanted))
 
 
-async def _print_cluster_logs(cluster: Cluster, job: Known, wanted: Filter, printer: Printer) -> None:
+async def _print_cluster_logs(cluster: Client, job: ClusterJob, wanted: LogQuery, printer: LogPrinter) -> None:
     """Prints what the pods of a cluster have logged until now."""
-    options = wanted.asked(SystemClock().now())
+    options = wanted.log_options(SystemClock().now())
     if wanted.grep is not None:  # the last matching lines may be further up
         options = replace(options, tail_lines=None)
-    found = await pod_logs(cluster, job, wanted.wants, options)
+    found = await fetch_pod_logs(cluster, job, wanted.selects, options)
     for text in found.notes:
         click.echo(text, err=True)
-    printer.kept(lines_of(found, wanted.tail, wanted.fits))
+    printer.print_stored(merged_pod_lines(found, wanted.tail, wanted.matches))
 
 
-def _name_of(job: Known) -> JobName:
+def _name_of(job: ClusterJob) -> JobName:
     return JobName((job.framework,), job.key.name)
 
 
-def _kept_logs(where: Target, name: str, wanted: Filter) -> Iterator[Said]:
+def _kept_logs(where: ClusterTarget, name: str, wanted: LogQuery) -> Iterator[LogLine]:
     """Returns the kept logs of a deleted job. Raises NoSuchJob if there are none."""
-    parsed = parse(name)
-    jobs = runs_of_name(where.nodes, parsed, where.namespace)
+    parsed = parse_job_name(name)
+    jobs = runs_of_name(where.nodes_folder, parsed, where.namespace)
     if not jobs:
         raise NoSuchJob(
             f'job "{name}" not found in namespace {where.namespace}, and no logs of it',
             remedy="`list -A` lists the jobs of all namespaces",
         )
     click.echo(f"{name} is deleted; showing its kept logs.", err=True)
-    if wanted.life is None:
+    if wanted.job_number is None:
         _note_earlier(parsed.name, len(jobs) - 1)
     return _matching_lines(
-        _runs_of_number(jobs, Key(where.namespace, parsed.name), -1 if wanted.life is None else wanted.life), wanted
+        _runs_of_number(
+            jobs, Key(where.namespace, parsed.name), -1 if wanted.job_number is None else wanted.job_number
+        ),
+        wanted,
     )
 
 
-def _runs_of_number(jobs: Sequence[Sequence[Run]], key: Key, number: int) -> Sequence[Run]:
+def _runs_of_number(jobs: Sequence[Sequence[StoredRun]], key: Key, number: int) -> Sequence[StoredRun]:
     """Returns the runs of the job with that number. Raises NoSuchJob if its logs are not kept."""
     if number == 0 or abs(number) > len(jobs):
         kept = f"{count(len(jobs), 'run')} of {key.name} {'is' if len(jobs) == 1 else 'are'} kept"
@@ -105,23 +108,23 @@ def _note_earlier(name: str, earlier: int) -> None:
         click.echo(f"{count(earlier, 'earlier run')} of {name} {verb} kept: `--run 1` shows the oldest.", err=True)
 
 
-async def _follow(where: Target, job: Known, clock: Clock, wanted: Filter, printer: Printer) -> None:
+async def _follow(where: ClusterTarget, job: ClusterJob, clock: Clock, wanted: LogQuery, printer: LogPrinter) -> None:
     def note(text: str) -> None:
         click.echo(text, err=True)
 
-    listener = Listener(job.framework.main_container, clock, printer.said, wanted.asked(clock.now()))
-    listener.only(wanted.wants)
-    if wanted.container and wanted.container not in containers(job):
-        names = listed(containers(job))
+    listener = LogStreamer(job.framework.main_container, clock, printer.print_lines, wanted.log_options(clock.now()))
+    listener.select(wanted.selects)
+    if wanted.container and wanted.container not in container_names(job):
+        names = joined(container_names(job))
         note(f"No replica of {job.name} has a container {wanted.container}; the containers are {names}.")
-    listener.on_unread(lambda replica, error: note(unread(replica, error)))
+    listener.on_unreadable(lambda replica, error: note(unreadable_text(replica, error)))
     if not where.is_local and job.status.phase is not Phase.RUNNING:
         note(f"{job.name} is {job.state}: logs appear when its replicas start.")
-    await where.follow(Follower(job, clock, lambda _: None, listener), clock, note)
+    await where.follow(JobFollower(job, clock, lambda _: None, listener), clock, note)
 
 
-def _matching_lines(runs: Sequence[Run], wanted: Filter) -> Iterator[Said]:
-    of_replicas = [run for run in runs if wanted.wants(run.replica)]
+def _matching_lines(runs: Sequence[StoredRun], wanted: LogQuery) -> Iterator[LogLine]:
+    of_replicas = [run for run in runs if wanted.selects(run.replica)]
     if runs and not of_replicas:
         names = ", ".join(sorted({str(run.replica) for run in runs}))
         raise NoSuchJob("no replica matches --replica and --type", why=f"there are logs of {names}")
@@ -130,16 +133,16 @@ def _matching_lines(runs: Sequence[Run], wanted: Filter) -> Iterator[Said]:
         names = ", ".join(sorted({run.container for run in of_replicas}))
         raise NoSuchJob(f"no replica has a container {wanted.container}", why=f"there are logs of {names}")
     if not wanted.previous:
-        return lines(of_container, wanted.tail, wanted.since, wanted.fits)
+        return merged_stored_lines(of_container, wanted.tail, wanted.since, wanted.matches)
     before = _before_last(of_container)
     if not before:
         click.echo("no replica was restarted: --previous has nothing to show", err=True)
-    return lines(before, wanted.tail, wanted.since, wanted.fits)
+    return merged_stored_lines(before, wanted.tail, wanted.since, wanted.matches)
 
 
-def _before_last(runs: Sequence[Run]) -> Sequence[Run]:
+def _before_last(runs: Sequence[StoredRun]) -> Sequence[StoredRun]:
     """Returns the second newest run of each container. `runs` are in order of time."""
-    by_container: dict[tuple[Replica, str], list[Run]] = {}
+    by_container: dict[tuple[Replica, str], list[StoredRun]] = {}
     for run in runs:
         by_container.setdefault((run.replica, run.container), []).append(run)
     return [of_container[-2] for of_container in by_container.values() if len(of_container) > 1]

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tarragon.cli.jobview.target import Prompt
+from tarragon.cli.jobview.target import CommandPrefix
 from tarragon.kube.meta import Key
 
-AFTERWARDS = (("logs", "logs"), ("details", "describe"), ("clean up", "delete"))
-MEANWHILE = (("follow", "logs --follow"), ("details", "describe"), ("end it", "delete"))
+WHEN_FINISHED = (("logs", "logs"), ("details", "describe"), ("clean up", "delete"))
+WHILE_RUNNING = (("follow", "logs --follow"), ("details", "describe"), ("end it", "delete"))
 
 
-def hints(prompt: Prompt, key: Key, wanted: Sequence[tuple[str, str]]) -> Iterator[str]:
+def next_commands(prompt: CommandPrefix, key: Key, wanted: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yields one aligned line per (label, command): `  logs      tarragon logs digits`."""
     width = max((len(label) for label, _ in wanted), default=0)
     for label, command in wanted:
-        yield f"  {label.ljust(width)}   {spelled(prompt, key, command)}"
+        yield f"  {label.ljust(width)}   {command_line(prompt, key, command)}"
 
 
-def spelled(prompt: Prompt, key: Key, command: str) -> str:
+def command_line(prompt: CommandPrefix, key: Key, command: str) -> str:
     """Returns a command about that job: `logs --follow` becomes `tarragon -n research logs digits --follow`."""
     where = "" if key.namespace in {"", prompt.namespace} else f" -n {key.namespace}"
     verb, _, options = command.partition(" ")

@@ -9,45 +9,47 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from tarragon.cli.jobview.jobs import Known, NoSuchJob, pods_of, sighting
-from tarragon.cli.jobview.log_book import Instance
-from tarragon.cli.jobview.log_listener import instances
-from tarragon.cli.jobview.progress import FAILED, STOPPED, SUCCEEDED, Progress, newest, read
-from tarragon.cli.output.log_lines import Lines, shown, stamped
-from tarragon.cli.output.words import listed
-from tarragon.cli.targets.stored_logs import Said
+from tarragon.cli.jobview.jobs import ClusterJob, NoSuchJob, pods_of, progress_input
+from tarragon.cli.jobview.log_book import ContainerRun
+from tarragon.cli.jobview.log_listener import container_runs
+from tarragon.cli.jobview.progress import FAILED, STOPPED, SUCCEEDED, Progress, newest_pods, progress_of
+from tarragon.cli.output.log_lines import LineSplitter, split_stamp, terminal_text
+from tarragon.cli.output.words import joined
+from tarragon.cli.targets.stored_logs import LogLine
 from tarragon.client.errors import ApiError, Forbidden
-from tarragon.client.port import Cluster, LogOptions, Selection
+from tarragon.client.port import Client, LogOptions, Selector
 from tarragon.job.model import CleanPodPolicy, Replica
-from tarragon.job.spoken import spoken
+from tarragon.job.spoken import render_line
 from tarragon.kube.core import PODS, Pod
 from tarragon.plan.nodes.capacity import pod_spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FetchedLogs:
     """`streams` has the lines of each container, in order. `notes` say for the user which logs are missing."""
 
-    streams: Sequence[Sequence[Said]]
+    streams: Sequence[Sequence[LogLine]]
     notes: Sequence[str]
 
 
-async def pod_logs(cluster: Cluster, job: Known, wants: Callable[[Replica], bool], options: LogOptions) -> Found:
+async def fetch_pod_logs(
+    cluster: Client, job: ClusterJob, wants: Callable[[Replica], bool], options: LogOptions
+) -> FetchedLogs:
     """Reads the logs of all wanted replicas concurrently. Raises NoSuchJob if the job has no wanted replica."""
-    listing = await cluster.list(PODS, Selection(namespace=job.key.namespace, labels=job.selector))
-    pods = newest(pods_of(job, listing.items))
-    progress = read(sighting(job, pods))
-    members = [member.replica for member in progress.members]
+    listing = await cluster.list(PODS, Selector(namespace=job.key.namespace, label_selector=job.selector))
+    pods = newest_pods(pods_of(job, listing.items))
+    progress = progress_of(progress_input(job, pods))
+    members = [member.replica for member in progress.replicas]
     selected = [replica for replica in members if wants(replica)]
     if members and not selected:
         raise NoSuchJob(
-            "no replica matches --replica and --type", why=f"the replicas are {listed(list(map(str, members)))}"
+            "no replica matches --replica and --type", why=f"the replicas are {joined(list(map(str, members)))}"
         )
     runs = [
         (pods[replica], instance)
         for replica in selected
         if replica in pods
-        for instance in instances(replica, pods[replica], job.framework.main_container, options.container)
+        for instance in container_runs(replica, pods[replica], job.framework.main_container, options.container)
         if not options.previous or instance.number
     ]
     if options.container and selected and not runs:
@@ -55,7 +57,7 @@ async def pod_logs(cluster: Cluster, job: Known, wants: Callable[[Replica], bool
     answers = await asyncio.gather(*(_log(cluster, pod, instance, options) for pod, instance in runs))
     streams = [answer for answer in answers if not isinstance(answer, ApiError)]
     refused = [
-        unread(instance.replica, answer)
+        unreadable_text(instance.replica, answer)
         for (_, instance), answer in zip(runs, answers, strict=True)
         if isinstance(answer, ApiError)
     ]
@@ -64,26 +66,26 @@ async def pod_logs(cluster: Cluster, job: Known, wants: Callable[[Replica], bool
     notes = ["no replica was restarted in its pod: --previous has nothing to show"]
     if not options.previous:
         notes = list(_missing(job, progress, missing))
-    return Found(streams=streams, notes=[*(notes if missing else ()), *refused])
+    return FetchedLogs(streams=streams, notes=[*(notes if missing else ()), *refused])
 
 
-def containers(job: Known) -> Sequence[str]:
+def container_names(job: ClusterJob) -> Sequence[str]:
     """Returns the names of all containers in the job's pod templates."""
-    groups = job.job.groups if job.job is not None else ()
+    groups = job.job.replica_specs if job.job is not None else ()
     specs = [pod_spec(group.template) for group in groups]
     return sorted({each.name for spec in specs for each in (*spec.containers, *spec.init_containers)})
 
 
-def _require_container(name: str, job: Known, pods: Iterable[Pod]) -> None:
+def _require_container(name: str, job: ClusterJob, pods: Iterable[Pod]) -> None:
     in_pods = {each.name for pod in pods for each in (*pod.spec.containers, *pod.spec.init_containers)}
-    names = sorted(in_pods | set(containers(job)))
+    names = sorted(in_pods | set(container_names(job)))
     if name not in names:
-        raise NoSuchJob(f"no replica has a container {name}", why=f"the containers are {listed(names)}")
+        raise NoSuchJob(f"no replica has a container {name}", why=f"the containers are {joined(names)}")
 
 
-def lines_of(found: Found, tail: int | None, fits: Callable[[Said], bool]) -> Iterator[Said]:
+def merged_pod_lines(found: FetchedLogs, tail: int | None, fits: Callable[[LogLine], bool]) -> Iterator[LogLine]:
     """Yields the lines that fit, in order of time: at most `tail` of each replica, its init containers included."""
-    by_replica: dict[Replica, list[Said]] = {}
+    by_replica: dict[Replica, list[LogLine]] = {}
     for stream in found.streams:
         for said in stream:
             by_replica.setdefault(said.replica, []).extend([said] if fits(said) else [])
@@ -91,16 +93,16 @@ def lines_of(found: Found, tail: int | None, fits: Callable[[Said], bool]) -> It
     return heapq.merge(*lists, key=lambda said: said.stamp)
 
 
-def unread(replica: Replica, error: ApiError) -> str:
+def unreadable_text(replica: Replica, error: ApiError) -> str:
     """Explains in a line why a log can't be read."""
     if isinstance(error, Forbidden):
         return f"the log of {replica} can't be read: you may not get pods/log in this namespace"
-    return f"the log of {replica} can't be read: {error.what}"
+    return f"the log of {replica} can't be read: {error.summary}"
 
 
-async def _log(cluster: Cluster, pod: Pod, instance: Instance, options: LogOptions) -> Sequence[Said] | ApiError:
+async def _log(cluster: Client, pod: Pod, instance: ContainerRun, options: LogOptions) -> Sequence[LogLine] | ApiError:
     request = replace(options, container=instance.container, timestamps=True)
-    lines, said = Lines(), []
+    lines, said = LineSplitter(), []
     try:
         async with aclosing(cluster.pod_log(pod.metadata.key, request)) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
@@ -110,23 +112,23 @@ async def _log(cluster: Cluster, pod: Pod, instance: Instance, options: LogOptio
     return [part for line in (*said, *lines.finish()) for part in _said(instance.replica, line)]
 
 
-def _said(replica: Replica, line: str) -> list[Said]:
-    stamp, text = stamped(line)
+def _said(replica: Replica, line: str) -> list[LogLine]:
+    stamp, text = split_stamp(line)
     moment = line[: len(line) - len(text)].rstrip()
-    return [Said(stamp, replica, moment, part) for part in spoken(text).split("\n")]
+    return [LogLine(stamp, replica, moment, part) for part in render_line(text).split("\n")]
 
 
-def _missing(job: Known, progress: Progress, missing: Sequence[Replica]) -> Iterator[str]:
+def _missing(job: ClusterJob, progress: Progress, missing: Sequence[Replica]) -> Iterator[str]:
     """Explains why replicas have no logs, from the job's status."""
-    names = listed([str(replica) for replica in missing])
-    states = {member.replica: member.state for member in progress.members}
+    names = joined([str(replica) for replica in missing])
+    states = {member.replica: member.state for member in progress.replicas}
     ended = [replica for replica in missing if states[replica] in {SUCCEEDED, FAILED, STOPPED}]
     if progress.wait is not None:
         yield f"{job.name} is {job.state}: {progress.wait.message}; no replica has started"
     elif not ended:
         yield f"no log of {names} yet: {job.name} is {job.state}"
     else:
-        policy = job.job.run_policy.clean_pods if job.job is not None else CleanPodPolicy.NONE
+        policy = job.job.run_policy.clean_pod_policy if job.job is not None else CleanPodPolicy.NONE
         gone = (
             "its pod is deleted, and its log with it"
             if len(missing) == 1
@@ -138,4 +140,4 @@ def _missing(job: Known, progress: Progress, missing: Sequence[Replica]) -> Iter
     failure = job.status.first_failure
     if failure is not None and failure.replica in missing and failure.message:
         yield f"the last lines of {failure.replica}, from the job's status:"
-        yield from (f"  {shown(line, colors=False)}" for line in failure.message.split("\n"))
+        yield from (f"  {terminal_text(line, colors=False)}" for line in failure.message.split("\n"))

@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 
 from tarragon.base.errors import TarragonError
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.options.settings import LOCAL, Settings, home
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.options.settings import LOCAL, GlobalOptions, embedded_home
 
 
-def target(settings: Settings) -> Target:
+def resolve_target(settings: GlobalOptions) -> ClusterTarget:
     """Returns the cluster that the settings name. Raises TarragonError if the kubeconfig does not have it."""
     if settings.is_local:
-        from tarragon.cli.targets.embedded import Embedded
+        from tarragon.cli.targets.embedded import EmbeddedTarget
 
-        return Embedded(home(), settings.given_namespace)
-    from tarragon.cli.targets.foreign import foreign
+        return EmbeddedTarget(embedded_home(), settings.explicit_namespace)
+    from tarragon.cli.targets.foreign import kubeconfig_target
 
-    return foreign(settings, os.environ)
+    return kubeconfig_target(settings, os.environ)
 
 
-def require_local(settings: Settings, command: str) -> None:
+def require_local(settings: GlobalOptions, command: str) -> None:
     """Raises TarragonError if the settings name another cluster: some commands, such as `up`, need the embedded one."""
     if settings.is_local:
         return

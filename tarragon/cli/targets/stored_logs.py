@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tarragon.cli.jobview.jobs import JobName, Known
-from tarragon.cli.output.log_lines import Lines, Stamp, stamped
+from tarragon.cli.jobview.jobs import ClusterJob, JobName
+from tarragon.cli.output.log_lines import LineSplitter, Stamp, split_stamp
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.model import CleanPodPolicy, Replica, RunPolicy, TrainingJob
-from tarragon.job.spoken import spoken
+from tarragon.job.spoken import render_line
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet.pod.logs import Wanted, read
-from tarragon.localcluster.kubelet.pod.stored_logs import KeptPod, RunFacts, kept_logs
+from tarragon.localcluster.kubelet.pod.logs import LogSelection, read
+from tarragon.localcluster.kubelet.pod.stored_logs import RunFacts, StoredPodLogs, find_logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class StoredRun:
     """One run of one container of a replica, with its log file. `code` is its exit code; None while it runs."""
 
     replica: Replica
@@ -31,7 +31,7 @@ class Run:
     uid: str
     started: float
     finished: float
-    code: int | None
+    exit_code: int | None
     log: Path
 
     @property
@@ -41,47 +41,47 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LogLine:
     """A line of a log. `stamp` sorts by time, so that the logs of several replicas can be merged."""
 
     stamp: Stamp
     replica: Replica
-    moment: str
+    timestamp: str
     text: str
 
 
-def runs_of_job(nodes: Path | None, job: Known) -> Sequence[Run]:
+def runs_of_job(nodes: Path | None, job: ClusterJob) -> Sequence[StoredRun]:
     """Returns the runs of an existing job's pods, without those of former jobs of that name."""
     if job.job is None or job.dialect is None:
         return ()
     return _runs(pods_of_job(nodes, job), job.dialect, job.job)
 
 
-def pods_of_job(nodes: Path | None, job: Known) -> Sequence[KeptPod]:
+def pods_of_job(nodes: Path | None, job: ClusterJob) -> Sequence[StoredPodLogs]:
     """Returns the job's pods, oldest first, also deleted ones."""
     if job.job is None or job.dialect is None:
         return ()
     owner = job.as_owner
-    return [pod for pod in _pods(nodes, job.dialect, job.job) if pod.is_of(owner)]
+    return [pod for pod in _pods(nodes, job.dialect, job.job) if pod.is_controlled_by(owner)]
 
 
-def log_folders(nodes: Path | None, job: Known) -> Mapping[Replica, Path]:
+def log_folders(nodes: Path | None, job: ClusterJob) -> Mapping[Replica, Path]:
     """Returns the log folder of each replica's newest pod that has logs, also if the pod is deleted."""
     if job.job is None or job.dialect is None:
         return {}
-    found = {job.dialect.names.replica(job.job, pod.facts.name): pod.folder.path for pod in pods_of_job(nodes, job)}
+    found = {job.dialect.names.replica_of(job.job, pod.facts.name): pod.folder.path for pod in pods_of_job(nodes, job)}
     return {replica: path for replica, path in found.items() if replica is not None}
 
 
-def runs_of_name(nodes: Path | None, wanted: JobName, namespace: str) -> Sequence[Sequence[Run]]:
+def runs_of_name(nodes: Path | None, wanted: JobName, namespace: str) -> Sequence[Sequence[StoredRun]]:
     """Returns the runs of every job that had the name, oldest job first, also deleted ones."""
-    pods: dict[str, list[KeptPod]] = {}
+    pods: dict[str, list[StoredPodLogs]] = {}
     readers: dict[str, tuple[Dialect, TrainingJob]] = {}
     for framework in wanted.frameworks:
         for dialect in framework.dialects:
             job = _job_stub(framework, dialect, Key(namespace, wanted.name))
             for pod in _pods(nodes, dialect, job):
-                if not pod.is_of(replace(job, uid=pod.facts.owner).as_owner):
+                if not pod.is_controlled_by(replace(job, uid=pod.facts.owner).owner_identity):
                     continue
                 if readers.setdefault(pod.facts.owner, (dialect, job))[0] is dialect:
                     pods.setdefault(pod.facts.owner, []).append(pod)
@@ -91,81 +91,81 @@ def runs_of_name(nodes: Path | None, wanted: JobName, namespace: str) -> Sequenc
     ]
 
 
-def _age_key(pods: Sequence[KeptPod]) -> tuple[float, float]:
+def _age_key(pods: Sequence[StoredPodLogs]) -> tuple[float, float]:
     """Sort key: when the oldest pod was created. Creation times have whole seconds; the starts of runs break ties."""
     created = min(pod.facts.created for pod in pods)
     return created, min((run.started for pod in pods for run in pod.facts.runs if run.started), default=math.inf)
 
 
-def lines(
-    runs: Sequence[Run], tail: int | None, since: dt.datetime | None, fits: Callable[[Said], bool]
-) -> Iterator[Said]:
+def merged_stored_lines(
+    runs: Sequence[StoredRun], tail: int | None, since: dt.datetime | None, fits: Callable[[LogLine], bool]
+) -> Iterator[LogLine]:
     """Yields the lines that fit, in order of time, at most `tail` of each replica."""
-    by_replica: dict[Replica, list[Run]] = {}
+    by_replica: dict[Replica, list[StoredRun]] = {}
     for run in runs:
         by_replica.setdefault(run.replica, []).append(run)
     streams = [_tail(filter(fits, _readable(_lines(of_replica, since))), tail) for of_replica in by_replica.values()]
     return heapq.merge(*streams, key=lambda said: said.stamp)
 
 
-def size(run: Run) -> int:
+def log_size(run: StoredRun) -> int:
     """Returns the size of the run's newest log file in bytes; 0 if there is none."""
     return run.log.stat().st_size if run.log.exists() else 0
 
 
-def as_written(run: Run) -> Sequence[str]:
+def raw_lines(run: StoredRun) -> Sequence[str]:
     """Returns all lines of the run, each with its timestamp."""
-    return [f"{said.moment} {said.text}" for said in _lines([run], None)]
+    return [f"{said.timestamp} {said.text}" for said in _lines([run], None)]
 
 
-def _tail(said: Iterator[Said], tail: int | None) -> Iterable[Said]:
+def _tail(said: Iterator[LogLine], tail: int | None) -> Iterable[LogLine]:
     return said if tail is None else deque(said, maxlen=tail)
 
 
-def _lines(runs: Sequence[Run], since: dt.datetime | None) -> Iterator[Said]:
+def _lines(runs: Sequence[StoredRun], since: dt.datetime | None) -> Iterator[LogLine]:
     for run in runs:
-        splitter = Lines()
-        for chunk in read(run.log, Wanted(timestamps=True, since=since)):
+        splitter = LineSplitter()
+        for chunk in read(run.log, LogSelection(timestamps=True, since=since)):
             for line in splitter.feed(chunk):
                 yield _parsed(run.replica, line)
         for line in splitter.finish():
             yield _parsed(run.replica, line)
 
 
-def _parsed(replica: Replica, line: str) -> Said:
-    stamp, text = stamped(line)
-    return Said(stamp, replica, line[: len(line) - len(text)].rstrip(), text)
+def _parsed(replica: Replica, line: str) -> LogLine:
+    stamp, text = split_stamp(line)
+    return LogLine(stamp, replica, line[: len(line) - len(text)].rstrip(), text)
 
 
-def _readable(said: Iterable[Said]) -> Iterator[Said]:
+def _readable(said: Iterable[LogLine]) -> Iterator[LogLine]:
     """Replaces JSON lines by their messages, which may have several lines."""
     for line in said:
-        for part in spoken(line.text).split("\n"):
+        for part in render_line(line.text).split("\n"):
             yield replace(line, text=part)
 
 
-def _pods(nodes: Path | None, dialect: Dialect, job: TrainingJob) -> Sequence[KeptPod]:
+def _pods(nodes: Path | None, dialect: Dialect, job: TrainingJob) -> Sequence[StoredPodLogs]:
     """Returns the stored pods of the job; empty if the cluster's pods run elsewhere."""
     if nodes is None:
         return ()
     labels = ",".join(f"{name}={value}" for name, value in dialect.selector(job).items())
-    return kept_logs(nodes, job.key.namespace, labels)
+    return find_logs(nodes, job.key.namespace, labels)
 
 
-def _runs(pods: Sequence[KeptPod], dialect: Dialect, job: TrainingJob) -> Sequence[Run]:
+def _runs(pods: Sequence[StoredPodLogs], dialect: Dialect, job: TrainingJob) -> Sequence[StoredRun]:
     """Returns the runs of the pods' containers, in order of their starts."""
     found = [
         _run(replica, pod, run)
         for pod in pods
-        for replica in [dialect.names.replica(job, pod.facts.name)]
+        for replica in [dialect.names.replica_of(job, pod.facts.name)]
         if replica is not None
         for run in pod.facts.runs
     ]
     return sorted(found, key=lambda run: run.started)
 
 
-def _run(replica: Replica, pod: KeptPod, run: RunFacts) -> Run:
-    return Run(
+def _run(replica: Replica, pod: StoredPodLogs, run: RunFacts) -> StoredRun:
+    return StoredRun(
         replica=replica,
         container=run.container,
         number=run.number,
@@ -173,7 +173,7 @@ def _run(replica: Replica, pod: KeptPod, run: RunFacts) -> Run:
         uid=pod.facts.uid,
         started=run.started,
         finished=run.finished,
-        code=run.code,
+        exit_code=run.code,
         log=pod.log(run),
     )
 
@@ -183,10 +183,10 @@ def _job_stub(framework: Framework, dialect: Dialect, key: Key) -> TrainingJob:
     return TrainingJob(
         kind=framework.kind,
         api_version=dialect.api_version,
-        generation=dialect.name,
+        dialect=dialect.name,
         key=key,
         uid="",
-        created=None,
-        groups=(),
-        run_policy=RunPolicy(clean_pods=CleanPodPolicy.NONE),
+        creation_time=None,
+        replica_specs=(),
+        run_policy=RunPolicy(clean_pod_policy=CleanPodPolicy.NONE),
     )

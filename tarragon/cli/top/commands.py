@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from subprocess import DEVNULL, PIPE, STDOUT
 
-from tarragon.cli.options.settings import Settings
-from tarragon.cli.output.log_lines import Lines
-from tarragon.cli.top.entries import Entry
+from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.output.log_lines import LineSplitter
+from tarragon.cli.top.entries import JobRow
 
 _AS_COMMAND = ("-m", "tarragon")
 _AS_PLUGIN = ("-c", "from tarragon.cli.main import plugin; plugin()")
@@ -20,14 +20,14 @@ _EXIT_TIMEOUT = 2.0
 """Seconds that a terminated command may take to exit."""
 
 
-def words(settings: Settings, command: str, each: Entry, *options: str) -> Sequence[str]:
+def command_arguments(settings: GlobalOptions, command: str, each: JobRow, *options: str) -> Sequence[str]:
     """Return the arguments of the command for the job in `each`, without the name of the program."""
     given = (("--kubeconfig", settings.kubeconfig), ("--context", settings.context))
     target = [part for flag, value in given if value for part in (flag, value)]
     return [*target, command, each.job.name, "-n", each.namespace, *options]
 
 
-async def heard(settings: Settings, line: Sequence[str], said: Callable[[Sequence[str]], None]) -> int:
+async def run_command(settings: GlobalOptions, line: Sequence[str], said: Callable[[Sequence[str]], None]) -> int:
     """Run the command, pass its output to `said` as lines arrive, and return its exit code.
 
     Cancellation terminates the command.
@@ -44,7 +44,7 @@ async def heard(settings: Settings, line: Sequence[str], said: Callable[[Sequenc
         start_new_session=True,
         env={**os.environ, "TARRAGON_COLOR": colors},
     )
-    lines = Lines()
+    lines = LineSplitter()
     try:
         while process.stdout is not None and (chunk := await process.stdout.read(_CHUNK)):
             said(lines.feed(chunk))

@@ -7,102 +7,104 @@ from dataclasses import dataclass, field, replace
 
 from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, MEMORY
-from tarragon.cli.follow.changes import described
+from tarragon.cli.follow.changes import replica_text
 from tarragon.cli.jobview.jobs import pods_of
-from tarragon.cli.jobview.progress import RUNNING, SUCCEEDED, Member, newest
-from tarragon.cli.jobview.queueing import positions
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.top.entries import Entry, JobKey, chosen
-from tarragon.cli.top.known import Scene
-from tarragon.cli.top.machines import Machine, cores, machines, size
-from tarragon.cli.top.sayings import progress
-from tarragon.cli.top.state import Place, Rows
+from tarragon.cli.jobview.progress import RUNNING, SUCCEEDED, ReplicaProgress, newest_pods
+from tarragon.cli.jobview.queueing import queue_positions
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.top.entries import JobKey, JobRow, filter_and_sort
+from tarragon.cli.top.known import WatchedState
+from tarragon.cli.top.machines import NodeRow, format_bytes, format_cpu, node_rows
+from tarragon.cli.top.sayings import training_progress
+from tarragon.cli.top.state import PageState, SelectableRows
 from tarragon.cli.top.view import ReplicaRow, View
-from tarragon.cli.top.voices import Speaker, Voices
-from tarragon.cli.top.watches import Watches
+from tarragon.cli.top.voices import LogSource, LogTails
+from tarragon.cli.top.watches import ClusterWatch
 from tarragon.job.model import Replica
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 
-SHARE = 20
+SORT_INTERVAL_FACTOR = 20
 """Sorting may take 1/20 of the time: after a slow sort, the next one waits 20 times as long as it took."""
 
 
 @dataclass(slots=True)
-class Sorted:
+class SortedRows:
     """The sorted and filtered rows, cached because there may be 10,000: sorted again only after a change."""
 
     clock: Clock
-    entries: Sequence[Entry] = ()
+    entries: Sequence[JobRow] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     queue: Mapping[JobKey, int] = field(default_factory=dict)
     keys: Sequence[JobKey] = ()
-    at: Mapping[JobKey, int] = field(default_factory=dict)
+    index_of: Mapping[JobKey, int] = field(default_factory=dict)
     _order: tuple[object, ...] = ()
     _version: int = -1
     _not_before: float = 0.0
 
-    def follow(self, scene: Scene, place: Place) -> None:
+    def refresh(self, scene: WatchedState, place: PageState) -> None:
         """Sort again if needed. A changed filter or sort order takes effect at once, changed jobs with a delay."""
-        order, now = (id(scene), place.wanted, place.sort, place.is_reversed), self.clock.monotonic()
+        order, now = (id(scene), place.filter, place.sort, place.is_reversed), self.clock.monotonic()
         if order == self._order and (scene.version == self._version or now < self._not_before):
             return
         self._order, self._version = order, scene.version
         entries = scene.jobs.values()
-        self.entries = chosen(entries, place.wanted, place.sort, is_reversed=place.is_reversed)
-        self.counts = scene.counts()
-        self.queue = positions(each.job for each in entries)
+        self.entries = filter_and_sort(entries, place.filter, place.sort, is_reversed=place.is_reversed)
+        self.counts = scene.count_by_state()
+        self.queue = queue_positions(each.job for each in entries)
         self.keys = [each.key for each in self.entries]
-        self.at = {key: place for place, key in enumerate(self.keys)}
+        self.index_of = {key: place for place, key in enumerate(self.keys)}
         done = self.clock.monotonic()
-        self._not_before = done + SHARE * (done - now)
+        self._not_before = done + SORT_INTERVAL_FACTOR * (done - now)
 
 
-class Composer:
+class ViewBuilder:
     """Builds the view for each frame."""
 
-    def __init__(self, where: Target, namespace: str, voices: Voices, clock: Clock) -> None:
+    def __init__(self, where: ClusterTarget, namespace: str, voices: LogTails, clock: Clock) -> None:
         self._where = where
         self._namespace = namespace
         self._voices = voices
-        self._sorted = Sorted(clock)
+        self._sorted = SortedRows(clock)
 
-    def entry(self, scene: Scene, place: Place) -> Entry | None:
+    def entry(self, scene: WatchedState, place: PageState) -> JobRow | None:
         return scene.jobs.get(place.job) if place.job is not None else None
 
-    def rows(self, scene: Scene, place: Place, page: int) -> Rows:
-        self._sorted.follow(scene, place)
+    def rows(self, scene: WatchedState, place: PageState, page: int) -> SelectableRows:
+        self._sorted.refresh(scene, place)
         each = self.entry(scene, place)
-        replicas = len(scene.progress(each).members) if each is not None else 0
-        return Rows(jobs=self._sorted.keys, at=self._sorted.at, replicas=replicas, nodes=len(scene.nodes), page=page)
+        replicas = len(scene.progress(each).replicas) if each is not None else 0
+        return SelectableRows(
+            jobs=self._sorted.keys, index_of=self._sorted.index_of, replicas=replicas, nodes=len(scene.nodes), page=page
+        )
 
-    def view(self, watches: Watches, place: Place, note: str) -> View:
-        scene = watches.scene
-        self._sorted.follow(scene, place)
+    def view(self, watches: ClusterWatch, place: PageState, note: str) -> View:
+        scene = watches.state
+        self._sorted.refresh(scene, place)
         each = self.entry(scene, place)
         return View(
             target=self._where.name,
             namespace=self._namespace,
             entries=self._sorted.entries,
-            at=self._sorted.at,
+            index_of=self._sorted.index_of,
             counts=self._sorted.counts,
-            unread=len(scene.unread),
+            undecoded=len(scene.undecoded),
             queue=self._sorted.queue,
             replicas=list(self._replicas(scene, each)) if each is not None else (),
-            machines=_machines(scene),
-            remarks=list(scene.refusals.values()),
-            trouble=watches.trouble,
-            is_complete=watches.is_complete,
+            nodes=_machines(scene),
+            remarks=list(scene.forbidden.values()),
+            error=watches.error,
+            is_loaded=watches.is_complete,
             note=note,
-            hint=f"Submit one with `{self._where.prompt.program} run FILE`.",
+            hint=f"Submit one with `{self._where.command_prefix.program} run FILE`.",
         )
 
-    def said(self, scene: Scene, shown: Sequence[Entry]) -> Mapping[JobKey, str]:
+    def training_progress(self, scene: WatchedState, shown: Sequence[JobRow]) -> Mapping[JobKey, str]:
         """Return the training progress of each shown job, from the log of its leader."""
-        leaders = ((each.key, leader(scene, each)) for each in shown)
-        return {key: progress(self._voices.lines(found[1])) for key, found in leaders if found is not None}
+        leaders = ((each.key, leading_replica(scene, each)) for each in shown)
+        return {key: training_progress(self._voices.lines(found[1])) for key, found in leaders if found is not None}
 
-    def speakers(self, scene: Scene, shown: Sequence[Entry], place: Place) -> Iterator[Speaker]:
+    def log_sources(self, scene: WatchedState, shown: Sequence[JobRow], place: PageState) -> Iterator[LogSource]:
         """Yield the replicas whose logs are read: all of the selected job, and the leader of each shown job."""
         each = self.entry(scene, place)
         if each is not None:
@@ -110,28 +112,28 @@ class Composer:
                 yield replica, pod, each.job.framework.main_container
         for other in shown:
             has_log = other.state in {RUNNING, SUCCEEDED} and other is not each
-            if has_log and (found := leader(scene, other)) is not None:
+            if has_log and (found := leading_replica(scene, other)) is not None:
                 yield *found, other.job.framework.main_container
 
-    def _replicas(self, scene: Scene, each: Entry) -> Iterator[ReplicaRow]:
+    def _replicas(self, scene: WatchedState, each: JobRow) -> Iterator[ReplicaRow]:
         pods = _pods(scene, each)
-        for member in scene.progress(each).members:
+        for member in scene.progress(each).replicas:
             pod = pods.get(member.replica)
             lines = self._voices.lines(pod) if pod is not None else ()
             used = scene.usage.get(f"{each.namespace}/{member.pod}", {})
             yield ReplicaRow(
                 name=member.name,
-                type=member.replica.type.word,
-                state=described(_without_restarts(member)),
+                type=member.replica.type.lower_name,
+                state=replica_text(_without_restarts(member)),
                 restarts=member.restarts,
                 node=member.node,
-                cpu=cores(used[CPU]) if CPU in used else "-",
-                memory=size(used[MEMORY]) if MEMORY in used else "-",
-                says=next((line.strip() for line in reversed(lines) if line.strip()), ""),
+                cpu=format_cpu(used[CPU]) if CPU in used else "-",
+                memory=format_bytes(used[MEMORY]) if MEMORY in used else "-",
+                last_line=next((line.strip() for line in reversed(lines) if line.strip()), ""),
             )
 
 
-def leader(scene: Scene, each: Entry) -> tuple[Replica, Pod] | None:
+def leading_replica(scene: WatchedState, each: JobRow) -> tuple[Replica, Pod] | None:
     """Return the chief, whose end is the job's end, or else the first replica."""
     pods = _pods(scene, each)
     chief = each.job.job.chief if each.job.job is not None else None
@@ -139,15 +141,15 @@ def leader(scene: Scene, each: Entry) -> tuple[Replica, Pod] | None:
     return (found, pods[found]) if found is not None else None
 
 
-def _pods(scene: Scene, each: Entry) -> Mapping[Replica, Pod]:
+def _pods(scene: WatchedState, each: JobRow) -> Mapping[Replica, Pod]:
     pods: Mapping[Key, Pod] = scene.pods.get(each.job.as_owner, {})
-    return newest(pods_of(each.job, pods.values()))
+    return newest_pods(pods_of(each.job, pods.values()))
 
 
-def _machines(scene: Scene) -> Sequence[Machine]:
-    return machines(scene.nodes.values(), scene.requests, scene.usage)
+def _machines(scene: WatchedState) -> Sequence[NodeRow]:
+    return node_rows(scene.nodes.values(), scene.requests, scene.usage)
 
 
-def _without_restarts(member: Member) -> Member:
+def _without_restarts(member: ReplicaProgress) -> ReplicaProgress:
     """Return the replica without its restarts, which have their own column."""
     return replace(member, restarts=0)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from tarragon.base.escaping import ESC
+from tarragon.base.escaping import STYLE_ESCAPE
 
-_ENTER = f"{ESC}[?1049h{ESC}[?25l{ESC}[?7l{ESC}[2J"
-_LEAVE = f"{ESC}[0m{ESC}[?7h{ESC}[?25h{ESC}[?1049l"
+_ENTER = f"{STYLE_ESCAPE}[?1049h{STYLE_ESCAPE}[?25l{STYLE_ESCAPE}[?7l{STYLE_ESCAPE}[2J"
+_LEAVE = f"{STYLE_ESCAPE}[0m{STYLE_ESCAPE}[?7h{STYLE_ESCAPE}[?25h{STYLE_ESCAPE}[?1049l"
 
 Attributes = list[Any]  # type: ignore[explicit-any] # as termios has it: numbers, and a list of characters
 
@@ -24,7 +24,7 @@ def _suspend() -> None:
     os.kill(os.getpid(), signal.SIGTSTP)
 
 
-class Console:
+class TerminalScreen:
     """Draws rows on the alternate screen, and only those that have changed. Leaving restores the previous contents."""
 
     def __init__(self, keyboard: TextIO, screen: TextIO, suspend: Callable[[], None] = _suspend) -> None:
@@ -56,7 +56,7 @@ class Console:
         mode = [inputs, outputs, control, local, *speeds, characters]
         termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, mode)
         self._write(_ENTER)
-        self.forget()
+        self.invalidate()
 
     def leave(self) -> None:
         """Restore the terminal. May be called twice."""
@@ -65,37 +65,37 @@ class Console:
             termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, self._before)
             self._before = None
 
-    def listen(self, pressed: Callable[[bytes], None]) -> None:
+    def start_reading(self, pressed: Callable[[bytes], None]) -> None:
         """Call `pressed` in the running event loop with input as it arrives; with no bytes when the terminal closes."""
         fd = self._keyboard.fileno()
         self._pressed = pressed
         asyncio.get_running_loop().add_reader(fd, lambda: pressed(os.read(fd, 1024)))
 
-    def ignore(self) -> None:
+    def stop_reading(self) -> None:
         """Stop reading keys, including those that the event loop has noticed but not read yet."""
         asyncio.get_running_loop().remove_reader(self._keyboard.fileno())
 
-    def stop(self) -> None:
+    def suspend(self) -> None:
         """Handle Ctrl-Z: restore the terminal, stop the process, and take the terminal over again after `fg`."""
         # The shell reads the keys meanwhile: a read that is already scheduled would block.
-        self.ignore()
+        self.stop_reading()
         self.leave()
         self._suspend()
         self.enter()
-        self.listen(self._pressed)
+        self.start_reading(self._pressed)
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Draw all rows the next time, because the contents of the screen are unknown."""
         self._shown = []
 
-    def show(self, rows: Sequence[str]) -> None:
+    def draw(self, rows: Sequence[str]) -> None:
         """Draw rows that are already cut to the width of the terminal."""
         if not self._shown:
-            self._write(f"{ESC}[2J")
+            self._write(f"{STYLE_ESCAPE}[2J")
         before = [*self._shown, *[""] * (len(rows) - len(self._shown))]
         changed = [
             # Erase first: after a full row the cursor is on its last character, which would be erased, too.
-            f"{ESC}[{place};1H{ESC}[2K{row}{ESC}[0m"
+            f"{STYLE_ESCAPE}[{place};1H{STYLE_ESCAPE}[2K{row}{STYLE_ESCAPE}[0m"
             for place, (row, old) in enumerate(zip(rows, before, strict=False), start=1)
             if row != old
         ]

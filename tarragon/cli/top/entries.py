@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tarragon.cli.jobview.gpus import of_job
-from tarragon.cli.jobview.jobs import Known
-from tarragon.cli.jobview.rows import ready, reason, replicas, restarts, size
+from tarragon.cli.jobview.gpus import accelerators_of_job
+from tarragon.cli.jobview.jobs import ClusterJob
+from tarragon.cli.jobview.rows import current_size, ready, reason, replicas, restarts
 from tarragon.cli.output.words import age
 from tarragon.kube.meta import Key
 
@@ -21,13 +21,13 @@ _ORDER = ("Failed", "Restarting", "Waiting", "Starting", "Created", "Running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class JobRow:
     """The row of a job. Computed once for each change, not for each frame: there may be 10,000 jobs."""
 
-    job: Known
+    job: ClusterJob
     key: JobKey
     state: str
-    born: float
+    created_at: float
     ready: str
     restarts: int
     gpus: int
@@ -43,43 +43,43 @@ class Entry:
         return self.job.key.namespace
 
     def age(self, now: dt.datetime) -> str:
-        return age(self.job.born, now)
+        return age(self.job.created, now)
 
 
-def entry(job: Known) -> Entry:
-    return Entry(
+def job_row(job: ClusterJob) -> JobRow:
+    return JobRow(
         job=job,
         key=(job.framework.kind, job.key),
         state=job.state,
-        born=job.born.timestamp() if job.born is not None else 0.0,
+        created_at=job.created.timestamp() if job.created is not None else 0.0,
         ready=ready(job),
         restarts=restarts(job),
-        gpus=of_job(job, size(job)),
+        gpus=accelerators_of_job(job, current_size(job)),
         replicas=replicas(job),
         reason=reason(job),
     )
 
 
-SORTS: Mapping[str, Callable[[Entry], tuple[object, ...]]] = MappingProxyType(
+SORT_KEYS: Mapping[str, Callable[[JobRow], tuple[object, ...]]] = MappingProxyType(
     {
-        "age": lambda each: (-each.born, each.namespace, each.name),
+        "age": lambda each: (-each.created_at, each.namespace, each.name),
         "name": lambda each: (each.name, each.namespace),
-        "state": lambda each: (_rank(each.state), -each.born, each.name),
-        "restarts": lambda each: (-each.restarts, -each.born, each.name),
-        "gpus": lambda each: (-each.gpus, -each.born, each.name),
+        "state": lambda each: (_rank(each.state), -each.created_at, each.name),
+        "restarts": lambda each: (-each.restarts, -each.created_at, each.name),
+        "gpus": lambda each: (-each.gpus, -each.created_at, each.name),
     }
 )
 """Sort keys. First come the newest jobs, names in alphabetical order, failed jobs, the largest number."""
 
 
-def chosen(entries: Iterable[Entry], wanted: str, sort: str, *, is_reversed: bool) -> Sequence[Entry]:
+def filter_and_sort(entries: Iterable[JobRow], wanted: str, sort: str, *, is_reversed: bool) -> Sequence[JobRow]:
     """Return the entries that contain every word of `wanted`, sorted."""
     words = wanted.lower().split()
-    found = [each for each in entries if fits(each, words)] if words else list(entries)
-    return sorted(found, key=SORTS[sort], reverse=is_reversed)
+    found = [each for each in entries if matches(each, words)] if words else list(entries)
+    return sorted(found, key=SORT_KEYS[sort], reverse=is_reversed)
 
 
-def fits(each: Entry, words: Sequence[str]) -> bool:
+def matches(each: JobRow, words: Sequence[str]) -> bool:
     text = f"{each.namespace}/{each.name} {each.state} {each.job.framework.kind} {each.reason}".lower()
     return all(word in text for word in words)
 

@@ -10,7 +10,7 @@ from tarragon.cli.output.style import Paint
 from tarragon.cli.output.wrapping import cell_width
 
 GAP = 2
-NARROWEST = 12
+MIN_FIRST_COLUMN = 12
 """Minimum width of the first column, which shrinks when there is not enough room."""
 
 Color = Callable[[str], str]
@@ -22,36 +22,36 @@ def no_color(_: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. The minimum width `least` keeps it from moving as rows change; `color` returns the color of a cell."""
+    """A column. Its `min_width` keeps it from moving as rows change; `color` returns the color of a cell."""
 
     title: str
-    least: int = 0
-    most: int = 40
+    min_width: int = 0
+    max_width: int = 40
     color: Color = no_color
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One row. `is_chosen`: it is selected in its panel; `is_lit`: the panel has the focus, too."""
+class TableRow:
+    """One row. `is_selected`: it is selected in its panel; `is_focused`: the panel has the focus, too."""
 
     cells: Sequence[str]
-    is_chosen: bool = False
-    is_lit: bool = False
+    is_selected: bool = False
+    is_focused: bool = False
 
 
-def widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Sequence[int]:
+def column_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Sequence[int]:
     """Return the widths of the columns that fit: the first one shrinks, the last one gets the remaining width."""
     found = [
-        min(column.most, max([len(column.title), column.least, *(cell_width(row[place]) for row in rows)]))
+        min(column.max_width, max([len(column.title), column.min_width, *(cell_width(row[place]) for row in rows)]))
         for place, column in enumerate(columns)
     ]
     found[-1] = len(columns[-1].title)
     excess = sum(found) + GAP * len(found) - width
-    found[0] = max(min(NARROWEST, found[0]), found[0] - max(0, excess))
+    found[0] = max(min(MIN_FIRST_COLUMN, found[0]), found[0] - max(0, excess))
     room = width - GAP
     result: list[int] = []
     for needed in found:
-        if room < min(needed, NARROWEST):
+        if room < min(needed, MIN_FIRST_COLUMN):
             return result
         result.append(min(needed, room))
         room -= result[-1] + GAP
@@ -59,16 +59,16 @@ def widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
     return result
 
 
-def drawn(columns: Sequence[Column], lines: Sequence[Line], width: int, paint: Paint) -> list[str]:
+def render_table(columns: Sequence[Column], lines: Sequence[TableRow], width: int, paint: Paint) -> list[str]:
     """Render the titles and the rows, at most as wide as the terminal. The selected row has a marker and a color."""
-    room = widths(columns, [line.cells for line in lines], width)
+    room = column_widths(columns, [line.cells for line in lines], width)
     titles = paint(_plain([column.title for column in columns], room, "  ").rstrip(), "dim")
     return [titles, *(_row(columns, line, room, paint) for line in lines)]
 
 
-def _row(columns: Sequence[Column], line: Line, room: Sequence[int], paint: Paint) -> str:
-    mark = "> " if line.is_chosen else "  "
-    if line.is_lit:
+def _row(columns: Sequence[Column], line: TableRow, room: Sequence[int], paint: Paint) -> str:
+    mark = "> " if line.is_selected else "  "
+    if line.is_focused:
         return paint(_plain(line.cells, room, mark), "reverse")
     texts = [
         paint(text.rstrip(), column.color(cell)) + " " * (cell_width(text) - cell_width(text.rstrip()))
@@ -82,10 +82,10 @@ def _plain(cells: Sequence[str], room: Sequence[int], mark: str) -> str:
 
 
 def _fitted(cells: Sequence[str], room: Sequence[int]) -> list[str]:
-    return [fitted(cell, width) for cell, width in zip(cells, room, strict=False)]
+    return [pad_or_cut(cell, width) for cell, width in zip(cells, room, strict=False)]
 
 
-def fitted(text: str, width: int) -> str:
+def pad_or_cut(text: str, width: int) -> str:
     """Pad or cut the text to exactly `width` columns; a cut text ends in `…`."""
     text = escaped_line(text)
     needed = cell_width(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-TEXT: Sequence[str] = (
+HELP_LINES: Sequence[str] = (
     "Jobs are at the top, below them the replicas of the selected job, then the",
     "nodes. Everything is updated live.",
     "",

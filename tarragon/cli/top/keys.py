@@ -43,7 +43,7 @@ _COMPLETE_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?<]*[@-~]|O[A-Za-z])")
 _PARTIAL_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?<]*|O)?")
 
 
-class Keys:
+class KeyDecoder:
     """Decodes bytes into key names; a character is its own name. An escape sequence may arrive in pieces."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Keys:
         self._pending = ""
 
     @property
-    def is_in_doubt(self) -> bool:
+    def is_incomplete(self) -> bool:
         """Whether Escape was pressed, or an escape sequence is incomplete."""
         return bool(self._pending)
 

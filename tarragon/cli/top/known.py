@@ -8,31 +8,32 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from tarragon.base.resources import Resources
-from tarragon.cli.jobview.jobs import known, pods_of, sighting
-from tarragon.cli.jobview.progress import Progress, newest, read
-from tarragon.cli.top.entries import Entry, JobKey, entry
-from tarragon.cli.top.machines import Requests
+from tarragon.cli.jobview.jobs import pods_of, progress_input, read_job
+from tarragon.cli.jobview.progress import Progress, newest_pods, progress_of
+from tarragon.cli.top.entries import JobKey, JobRow, job_row
+from tarragon.cli.top.machines import NodeRequests
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import CustomObject, Key, OwnerIdentity
 
 
 @dataclass(slots=True)
-class Scene:
+class WatchedState:
     """The jobs, pods, nodes and metrics that `top` shows. `version` increases with every change.
 
-    Changed jobs are decoded later, in portions, because 10,000 may arrive at once; `unread` holds the remaining ones.
+    Changed jobs are decoded later, in portions, because 10,000 may arrive at once; `undecoded` holds the remaining
+    ones.
     """
 
-    jobs: dict[JobKey, Entry] = field(default_factory=dict)
-    unread: dict[JobKey, tuple[Framework, CustomObject]] = field(default_factory=dict)
+    jobs: dict[JobKey, JobRow] = field(default_factory=dict)
+    undecoded: dict[JobKey, tuple[Framework, CustomObject]] = field(default_factory=dict)
     pods: dict[OwnerIdentity, dict[Key, Pod]] = field(default_factory=dict)
     """By controlling owner."""
     nodes: dict[Key, Node] = field(default_factory=dict)
-    requests: Requests = field(default_factory=Requests)
+    requests: NodeRequests = field(default_factory=NodeRequests)
     usage: Mapping[str, Resources] = field(default_factory=dict)
     """The used resources by node name and by `namespace/name` of the pod; empty without metrics."""
-    refusals: dict[str, str] = field(default_factory=dict)
+    forbidden: dict[str, str] = field(default_factory=dict)
     """Remarks about what this user may not list, by the plural of the kind."""
     version: int = 0
 
@@ -43,21 +44,21 @@ class Scene:
             return
         key = framework.kind, found.metadata.key
         if new is not None:
-            self.unread[key] = framework, new
+            self.undecoded[key] = framework, new
         else:
-            self.unread.pop(key, None)
+            self.undecoded.pop(key, None)
             self.jobs.pop(key, None)
 
-    def read_some(self, number: int) -> None:
+    def decode(self, number: int) -> None:
         """Decode at most `number` of the changed jobs."""
-        for key in list(islice(self.unread, number)):
-            framework, found = self.unread.pop(key)
-            self.jobs[key] = entry(known(framework, found))
+        for key in list(islice(self.undecoded, number)):
+            framework, found = self.undecoded.pop(key)
+            self.jobs[key] = job_row(read_job(framework, found))
             self.version += 1
 
     def pod_changed(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         for pod in (old, new):
-            owner = pod.metadata.controlled_by if pod is not None else None
+            owner = pod.metadata.controller_identity if pod is not None else None
             if owner is not None:
                 self.pods.setdefault(owner, {}).pop(key, None)
                 if new is not None and pod is new:
@@ -66,7 +67,7 @@ class Scene:
                     del self.pods[owner]
         self.version += 1
 
-    def controlled_in(self, namespace: str) -> list[Pod]:
+    def controlled_pods(self, namespace: str) -> list[Pod]:
         """Return the pods in a namespace that have a controller of any kind."""
         return [pod for owner, pods in self.pods.items() if owner.namespace == namespace for pod in pods.values()]
 
@@ -76,11 +77,11 @@ class Scene:
             self.nodes[key] = new
         self.version += 1
 
-    def progress(self, each: Entry) -> Progress:
+    def progress(self, each: JobRow) -> Progress:
         """Compute the progress of a job's replicas from its pods."""
         pods = self.pods.get(each.job.as_owner, {}).values()
-        return read(sighting(each.job, newest(pods_of(each.job, pods))))
+        return progress_of(progress_input(each.job, newest_pods(pods_of(each.job, pods))))
 
-    def counts(self) -> Counter[str]:
+    def count_by_state(self) -> Counter[str]:
         """Count the jobs by state."""
         return Counter(each.state for each in self.jobs.values())

@@ -8,51 +8,51 @@ from collections.abc import Iterator, Sequence
 from tarragon.cli.output.style import STATES, Paint
 from tarragon.cli.output.words import count
 from tarragon.cli.output.wrapping import cell_width
-from tarragon.cli.top.grid import fitted
-from tarragon.cli.top.panels import jobs, nodes, replicas
-from tarragon.cli.top.state import Place
-from tarragon.cli.top.view import HEAD, Frame, View, heights
+from tarragon.cli.top.grid import pad_or_cut
+from tarragon.cli.top.panels import render_jobs, render_nodes, render_replicas
+from tarragon.cli.top.state import PageState
+from tarragon.cli.top.view import HEADER_ROWS, Frame, View, panel_heights
 
 
-def page(view: View, place: Place, frame: Frame, paint: Paint) -> list[str]:
+def render_page(view: View, place: PageState, frame: Frame, paint: Paint) -> list[str]:
     """Return exactly as many rows as the terminal has."""
-    room = heights(view, frame.height)
-    rows = [*_head(view, place, frame, paint), *jobs(view, place, frame, paint, room.jobs)]
-    rows += [""] * (HEAD + room.jobs - len(rows))
+    room = panel_heights(view, frame.height)
+    rows = [*_head(view, place, frame, paint), *render_jobs(view, place, frame, paint, room.jobs)]
+    rows += [""] * (HEADER_ROWS + room.jobs - len(rows))
     if room.replicas:
-        rows += replicas(view, place, frame, paint, room.replicas)
+        rows += render_replicas(view, place, frame, paint, room.replicas)
     if room.nodes:
-        rows += nodes(view, place, frame, paint, room.nodes)
+        rows += render_nodes(view, place, frame, paint, room.nodes)
     return [*rows[: frame.height - 1], _foot(view, place, frame, paint)]
 
 
-def _head(view: View, place: Place, frame: Frame, paint: Paint) -> Iterator[str]:
+def _head(view: View, place: PageState, frame: Frame, paint: Paint) -> Iterator[str]:
     where = f"namespace {view.namespace}" if view.namespace else "all namespaces"
     order = f"by {place.sort}{', reversed' if place.is_reversed else ''}"
     right = f"{order}  {frame.now:%H:%M:%S}Z"
     room = frame.width - len(right) - len(where) - 4
     if room < len(view.target) // 2:
-        yield paint(fitted(f"{where}  {view.target}", frame.width), "bold")
+        yield paint(pad_or_cut(f"{where}  {view.target}", frame.width), "bold")
     else:
-        target = fitted(view.target, min(room, cell_width(view.target)))
+        target = pad_or_cut(view.target, min(room, cell_width(view.target)))
         yield paint(target, "bold") + f"  {where}".ljust(frame.width - cell_width(target) - len(right)) + right
-    if view.trouble:
-        yield paint(fitted(f"! {view.trouble}", frame.width).rstrip(), "red")
+    if view.error:
+        yield paint(pad_or_cut(f"! {view.error}", frame.width).rstrip(), "red")
         return
     yield from _counts(view, place, frame, paint)
 
 
-def _counts(view: View, place: Place, frame: Frame, paint: Paint) -> Iterator[str]:
-    if not view.is_complete:
+def _counts(view: View, place: PageState, frame: Frame, paint: Paint) -> Iterator[str]:
+    if not view.is_loaded:
         yield "Loading …"
         return
     total = sum(view.counts.values())
     parts = [(count(total, "job"), "")]
     parts += [(f"{number} {state}", STATES.get(state, "")) for state, number in Counter(view.counts).most_common()]
-    if view.unread:
-        parts.append((f"{view.unread} more loading", "dim"))
-    if place.wanted:
-        parts.append((f"{len(view.entries)} match “{place.wanted}”", "bold"))
+    if view.undecoded:
+        parts.append((f"{view.undecoded} more loading", "dim"))
+    if place.filter:
+        parts.append((f"{len(view.entries)} match “{place.filter}”", "bold"))
     line, left = "", frame.width
     for text, color in parts:
         if len(text) > left:
@@ -62,11 +62,11 @@ def _counts(view: View, place: Place, frame: Frame, paint: Paint) -> Iterator[st
     yield line.rstrip()
 
 
-def _foot(view: View, place: Place, frame: Frame, paint: Paint) -> str:
-    if place.typed is not None:
-        return fitted(f"/{place.typed}_  Enter keeps the filter, Esc clears it", frame.width).rstrip()
+def _foot(view: View, place: PageState, frame: Frame, paint: Paint) -> str:
+    if place.filter_input is not None:
+        return pad_or_cut(f"/{place.filter_input}_  Enter keeps the filter, Esc clears it", frame.width).rstrip()
     if view.note:
-        return paint(fitted(view.note, frame.width).rstrip(), "bold")
+        return paint(pad_or_cut(view.note, frame.width).rstrip(), "bold")
     keys = (
         ("enter", "logs"),
         ("e", "events"),
@@ -78,10 +78,10 @@ def _foot(view: View, place: Place, frame: Frame, paint: Paint) -> str:
         ("?", "help"),
         ("q", "quit"),
     )
-    return keys_row(keys, frame.width, paint)
+    return key_help(keys, frame.width, paint)
 
 
-def keys_row(keys: Sequence[tuple[str, str]], width: int, paint: Paint) -> str:
+def key_help(keys: Sequence[tuple[str, str]], width: int, paint: Paint) -> str:
     """Return the key help: as many keys as fit, and last_two the last two, help and quit."""
     line, last_two = "", keys[-2:]
     left = width - len("  ".join(f"{key} {what}" for key, what in last_two))

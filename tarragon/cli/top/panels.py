@@ -5,66 +5,66 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tarragon.cli.output.style import REPLICA_TYPES, STATES, Paint
-from tarragon.cli.output.wrapping import wrapped
-from tarragon.cli.top.entries import Entry
-from tarragon.cli.top.grid import Column, Line, drawn, fitted
-from tarragon.cli.top.state import Panel, Place
-from tarragon.cli.top.view import Frame, View, shown_jobs, window
+from tarragon.cli.output.wrapping import wrap
+from tarragon.cli.top.entries import JobRow
+from tarragon.cli.top.grid import Column, TableRow, pad_or_cut, render_table
+from tarragon.cli.top.state import PageState, Panel
+from tarragon.cli.top.view import Frame, View, visible_jobs, visible_rows
 
-WIDE = 140
+WIDE_TERMINAL = 140
 """Terminal width from which all columns are shown."""
 
 
-def jobs(view: View, place: Place, frame: Frame, paint: Paint, room: int) -> list[str]:
-    shown = shown_jobs(view, place, frame.height)
+def render_jobs(view: View, place: PageState, frame: Frame, paint: Paint, room: int) -> list[str]:
+    shown = visible_jobs(view, place, frame.height)
     columns = _columns(view, shown, frame)
     lines = [
-        Line(
+        TableRow(
             _cells(each, view, frame, columns),
-            is_chosen=each.key == place.job,
-            is_lit=each.key == place.job and place.panel is Panel.JOBS,
+            is_selected=each.key == place.job,
+            is_focused=each.key == place.job and place.panel is Panel.JOBS,
         )
         for each in shown
     ]
-    rows = drawn(columns, lines, frame.width, paint)
+    rows = render_table(columns, lines, frame.width, paint)
     return rows if shown else [rows[0], *_placeholder(view, place, frame)][: room + 1]
 
 
-def _placeholder(view: View, place: Place, frame: Frame) -> Iterator[str]:
-    if view.trouble:
+def _placeholder(view: View, place: PageState, frame: Frame) -> Iterator[str]:
+    if view.error:
         # In the head the message may be cut off; here it is wrapped.
-        yield from (f"  {row}" for row in wrapped(view.trouble, frame.width - 2))
+        yield from (f"  {row}" for row in wrap(view.error, frame.width - 2))
         return
-    if not view.is_complete or view.unread:
+    if not view.is_loaded or view.undecoded:
         return
-    if place.wanted:
-        yield fitted(f"  No jobs match “{place.wanted}”; Esc clears the filter.", frame.width).rstrip()
+    if place.filter:
+        yield pad_or_cut(f"  No jobs match “{place.filter}”; Esc clears the filter.", frame.width).rstrip()
         return
     where = f" in namespace {view.namespace}; n shows all namespaces" if view.namespace else ""
-    yield fitted(f"  No jobs{where}.", frame.width).rstrip()
-    yield fitted(f"  {view.hint}", frame.width).rstrip()
+    yield pad_or_cut(f"  No jobs{where}.", frame.width).rstrip()
+    yield pad_or_cut(f"  {view.hint}", frame.width).rstrip()
 
 
-def _columns(view: View, shown: Sequence[Entry], frame: Frame) -> list[Column]:
+def _columns(view: View, shown: Sequence[JobRow], frame: Frame) -> list[Column]:
     """Return the columns. A narrow terminal omits those that are empty for all jobs shown."""
-    is_wide = frame.width >= WIDE
-    columns = [Column("NAME", least=16, most=max(20, frame.width // 3))]
+    is_wide = frame.width >= WIDE_TERMINAL
+    columns = [Column("NAME", min_width=16, max_width=max(20, frame.width // 3))]
     if not view.namespace:
-        columns.append(Column("NAMESPACE", most=20))
-    columns += [Column("STATE", least=9, color=_state_color), Column("READY")]
+        columns.append(Column("NAMESPACE", max_width=20))
+    columns += [Column("STATE", min_width=9, color=_state_color), Column("READY")]
     if is_wide or any(each.gpus for each in shown):
         columns.append(Column("GPUS"))
     if is_wide or any(each.key in view.queue for each in shown):
         columns.append(Column("QUEUE"))
     if is_wide or any(each.restarts for each in shown):
         columns.append(Column("RESTARTS" if is_wide else "RST"))
-    columns.append(Column("AGE", least=4))
+    columns.append(Column("AGE", min_width=4))
     if is_wide:
-        columns += [Column("KIND", least=5), Column("REPLICAS", least=20, most=36)]
+        columns += [Column("KIND", min_width=5), Column("REPLICAS", min_width=20, max_width=36)]
     return [*columns, Column("PROGRESS OR REASON")]
 
 
-def _cells(each: Entry, view: View, frame: Frame, columns: Sequence[Column]) -> list[str]:
+def _cells(each: JobRow, view: View, frame: Frame, columns: Sequence[Column]) -> list[str]:
     place = view.queue.get(each.key)
     all_cells = {
         "NAME": each.name,
@@ -78,54 +78,54 @@ def _cells(each: Entry, view: View, frame: Frame, columns: Sequence[Column]) -> 
         "AGE": each.age(frame.now),
         "KIND": each.job.framework.kind,
         "REPLICAS": each.replicas,
-        "PROGRESS OR REASON": each.reason or view.said.get(each.key, ""),
+        "PROGRESS OR REASON": each.reason or view.progress.get(each.key, ""),
     }
     return [all_cells[column.title] for column in columns]
 
 
-def replicas(view: View, place: Place, frame: Frame, paint: Paint, room: int) -> list[str]:
+def render_replicas(view: View, place: PageState, frame: Frame, paint: Paint, room: int) -> list[str]:
     title = f"REPLICA ({len(view.replicas)})" if len(view.replicas) > room else "REPLICA"
     types = {row.name: row.type for row in view.replicas}
     columns = [
-        Column(title, least=12, color=lambda name: REPLICA_TYPES.get(types.get(name, ""), "")),
-        Column("STATE", least=9, color=lambda words: _state_color(words.partition(",")[0])),
+        Column(title, min_width=12, color=lambda name: REPLICA_TYPES.get(types.get(name, ""), "")),
+        Column("STATE", min_width=9, color=lambda words: _state_color(words.partition(",")[0])),
         Column("RESTARTS"),
-        Column("NODE", most=24),
+        Column("NODE", max_width=24),
     ]
     is_measured = any(row.cpu != "-" for row in view.replicas)
-    columns += [Column("CPU", least=4), Column("MEMORY")] if is_measured else []
-    shown = window(view.replicas, place.replica, room)
+    columns += [Column("CPU", min_width=4), Column("MEMORY")] if is_measured else []
+    shown = visible_rows(view.replicas, place.replica, room)
     lines = [
-        Line(
+        TableRow(
             [
                 row.name,
                 row.state,
                 str(row.restarts),
                 row.node or "-",
                 *((row.cpu, row.memory) if is_measured else ()),
-                row.says,
+                row.last_line,
             ],
-            is_chosen=place.panel is Panel.REPLICAS and row is view.replicas[place.replica],
-            is_lit=place.panel is Panel.REPLICAS and row is view.replicas[place.replica],
+            is_selected=place.panel is Panel.REPLICAS and row is view.replicas[place.replica],
+            is_focused=place.panel is Panel.REPLICAS and row is view.replicas[place.replica],
         )
         for row in shown
     ]
-    return drawn([*columns, Column("LAST LINE")], lines, frame.width, paint)
+    return render_table([*columns, Column("LAST LINE")], lines, frame.width, paint)
 
 
-def nodes(view: View, place: Place, frame: Frame, paint: Paint, room: int) -> list[str]:
-    remarks = [paint(fitted(f"  {text}", frame.width).rstrip(), "yellow") for text in view.remarks]
-    if not view.machines:
+def render_nodes(view: View, place: PageState, frame: Frame, paint: Paint, room: int) -> list[str]:
+    remarks = [paint(pad_or_cut(f"  {text}", frame.width).rstrip(), "yellow") for text in view.remarks]
+    if not view.nodes:
         return [paint("  NODES", "dim"), *remarks][: room + 1]
-    title = f"NODE ({len(view.machines)})" if len(view.machines) > room else "NODE"
-    columns = [Column(title, least=12), Column("STATE"), Column("PODS", least=5), Column("GPUS")]
-    columns += [Column("CPU", least=5), Column("MEMORY", least=8)]
-    is_measured = any(machine.used for machine in view.machines)
+    title = f"NODE ({len(view.nodes)})" if len(view.nodes) > room else "NODE"
+    columns = [Column(title, min_width=12), Column("STATE"), Column("PODS", min_width=5), Column("GPUS")]
+    columns += [Column("CPU", min_width=5), Column("MEMORY", min_width=8)]
+    is_measured = any(machine.used for machine in view.nodes)
     columns += [Column("CPU USED"), Column("MEMORY USED")] if is_measured else []
     fitting = max(1, room - len(remarks))
-    shown = window(view.machines, place.node, fitting)
+    shown = visible_rows(view.nodes, place.node, fitting)
     lines = [
-        Line(
+        TableRow(
             [
                 each.name,
                 each.state,
@@ -136,12 +136,12 @@ def nodes(view: View, place: Place, frame: Frame, paint: Paint, room: int) -> li
                 *((each.cpu_used, each.memory_used) if is_measured else ()),
                 "",
             ],
-            is_chosen=place.panel is Panel.NODES and each is view.machines[place.node],
-            is_lit=place.panel is Panel.NODES and each is view.machines[place.node],
+            is_selected=place.panel is Panel.NODES and each is view.nodes[place.node],
+            is_focused=place.panel is Panel.NODES and each is view.nodes[place.node],
         )
         for each in shown
     ]
-    return [*drawn([*columns, Column("")], lines, frame.width, paint), *remarks][: room + 1]
+    return [*render_table([*columns, Column("")], lines, frame.width, paint), *remarks][: room + 1]
 
 
 def _state_color(state: str) -> str:

@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from tarragon.cli.output.log_lines import shown
+from tarragon.cli.output.log_lines import terminal_text
 from tarragon.cli.output.style import Paint
-from tarragon.cli.output.wrapping import wrapped
-from tarragon.cli.top.grid import fitted
-from tarragon.cli.top.page import keys_row
+from tarragon.cli.output.wrapping import wrap
+from tarragon.cli.top.grid import pad_or_cut
+from tarragon.cli.top.page import key_help
 from tarragon.cli.top.view import Frame
 
-MOST = 10_000
+MAX_ROWS = 10_000
 """The most rows that are kept; for older ones, run the command at a prompt."""
 _KEYS = (("↑↓", "line"), ("space", "page"), ("g", "top"), ("G", "end"), ("esc", "back"))
 
@@ -39,16 +39,16 @@ _STEPS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
 """Key -> a function from the first visible row and the rows of a page to the new first visible row."""
 
 
-class Sheet:
+class Pager:
     """A pager. At its end it follows new lines until the user scrolls up; `begins_at_end` starts it there."""
 
     def __init__(self, title: str, *, begins_at_end: bool, colors: bool) -> None:
         self.title = title
-        self.is_over = False
+        self.is_complete = False
         self._is_at_end = begins_at_end
         self._colors = colors
-        self._lines: deque[str] = deque(maxlen=MOST)
-        self._rows: deque[str] = deque(maxlen=MOST)
+        self._lines: deque[str] = deque(maxlen=MAX_ROWS)
+        self._rows: deque[str] = deque(maxlen=MAX_ROWS)
         self._width = 0
         self._first = 0
         self._room = 1
@@ -69,7 +69,7 @@ class Sheet:
             self._is_at_end = self._first == last and last > 0
         return True
 
-    def drawn(self, frame: Frame, paint: Paint) -> list[str]:
+    def render(self, frame: Frame, paint: Paint) -> list[str]:
         """Return exactly as many rows as the terminal has."""
         if frame.width != self._width:
             self._width = frame.width
@@ -81,15 +81,15 @@ class Sheet:
         self._first = last if self._is_at_end else min(self._first, last)
         rows = [self._rows[place] for place in range(self._first, min(self._first + self._room, len(self._rows)))]
         if not rows:
-            rows = ["  No output." if self.is_over else "  …"]
+            rows = ["  No output." if self.is_complete else "  …"]
         rows += [""] * (self._room - len(rows))
-        return [paint(fitted(self.title, frame.width), "bold"), *rows, self._foot(frame, paint, last)]
+        return [paint(pad_or_cut(self.title, frame.width), "bold"), *rows, self._foot(frame, paint, last)]
 
     def _foot(self, frame: Frame, paint: Paint, last: int) -> str:
         place = "all" if not last else "end" if self._first == last else f"{100 * self._first // last} %"
-        state = place if self.is_over else f"{place}, live"
-        return f"{fitted(state, 11)} {keys_row(_KEYS, frame.width - 12, paint)}"
+        state = place if self.is_complete else f"{place}, live"
+        return f"{pad_or_cut(state, 11)} {key_help(_KEYS, frame.width - 12, paint)}"
 
     def _wrap(self, line: str) -> None:
         if self._width:
-            self._rows.extend(wrapped(shown(line, colors=self._colors), self._width))
+            self._rows.extend(wrap(terminal_text(line, colors=self._colors), self._width))

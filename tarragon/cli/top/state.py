@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 
-from tarragon.cli.top.entries import SORTS, JobKey
+from tarragon.cli.top.entries import SORT_KEYS, JobKey
 
 
 class Panel(Enum):
@@ -18,7 +18,7 @@ class Panel(Enum):
     NODES = "nodes"
 
 
-class Wish(Enum):
+class Action(Enum):
     """The actions of keys that do not just move the selection."""
 
     QUIT = "quit"
@@ -34,7 +34,7 @@ class Wish(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PageState:
     """The selection, filter and sort order.
 
     `job` is a key, so the job stays selected when rows move. `typed` is the text typed after `/`, None when not typing.
@@ -44,59 +44,59 @@ class Place:
     job: JobKey | None = None
     replica: int = 0
     node: int = 0
-    wanted: str = ""
-    typed: str | None = None
+    filter: str = ""
+    filter_input: str | None = None
     sort: str = "age"
     is_reversed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class SelectableRows:
     """The rows that can be selected: the jobs in order, and the numbers of replicas and nodes.
 
     `at` maps each job to its index, since there may be 10,000. `page` is the number of rows of a page.
     """
 
     jobs: Sequence[JobKey] = ()
-    at: Mapping[JobKey, int] = field(default_factory=dict)
+    index_of: Mapping[JobKey, int] = field(default_factory=dict)
     replicas: int = 0
     nodes: int = 0
     page: int = 10
 
 
-Step = Callable[[Place, Rows], Place]
+Move = Callable[[PageState, SelectableRows], PageState]
 
-WISHES: Mapping[str, Wish] = MappingProxyType(
+ACTIONS: Mapping[str, Action] = MappingProxyType(
     {
-        "q": Wish.QUIT,
-        "l": Wish.LOGS,
-        "enter": Wish.LOGS,
-        "e": Wish.EVENTS,
-        "d": Wish.DESCRIBE,
-        "w": Wish.WHY,
-        "?": Wish.HELP,
-        "h": Wish.HELP,
-        "n": Wish.NAMESPACES,
-        "x": Wish.DELETE,
-        "p": Wish.SUSPEND,
-        "redraw": Wish.REDRAW,
+        "q": Action.QUIT,
+        "l": Action.LOGS,
+        "enter": Action.LOGS,
+        "e": Action.EVENTS,
+        "d": Action.DESCRIBE,
+        "w": Action.WHY,
+        "?": Action.HELP,
+        "h": Action.HELP,
+        "n": Action.NAMESPACES,
+        "x": Action.DELETE,
+        "p": Action.SUSPEND,
+        "redraw": Action.REDRAW,
     }
 )
 
 
-def pressed(place: Place, key: str, rows: Rows) -> Place | Wish:
+def press(place: PageState, key: str, rows: SelectableRows) -> PageState | Action:
     """Return the new selection, or the action of the key. An unknown key changes nothing."""
-    if place.typed is not None:
-        return _typed(place, place.typed, key)
-    if key in WISHES:
-        return WISHES[key]
+    if place.filter_input is not None:
+        return _typed(place, place.filter_input, key)
+    if key in ACTIONS:
+        return ACTIONS[key]
     step = _STEPS.get(key)
     return step(place, rows) if step is not None else place
 
 
-def settled(place: Place, rows: Rows) -> Place:
+def clamp(place: PageState, rows: SelectableRows) -> PageState:
     """Adjust the selection to the existing rows: a deleted job is no longer selected."""
-    job = place.job if place.job in rows.at else (rows.jobs[0] if rows.jobs else None)
+    job = place.job if place.job in rows.index_of else (rows.jobs[0] if rows.jobs else None)
     return replace(
         place,
         job=job,
@@ -105,21 +105,21 @@ def settled(place: Place, rows: Rows) -> Place:
     )
 
 
-def _typed(place: Place, text: str, key: str) -> Place:
+def _typed(place: PageState, text: str, key: str) -> PageState:
     """Handle a key while the filter is typed. It applies at once; Enter keeps it, Escape clears it."""
     if key == "enter":
-        return replace(place, typed=None)
+        return replace(place, filter_input=None)
     if key == "esc":
-        return replace(place, typed=None, wanted="")
+        return replace(place, filter_input=None, filter="")
     if key == "backspace":
-        return replace(place, typed=text[:-1], wanted=text[:-1])
+        return replace(place, filter_input=text[:-1], filter=text[:-1])
     if len(key) == 1:
-        return replace(place, typed=text + key, wanted=text + key)
+        return replace(place, filter_input=text + key, filter=text + key)
     return place
 
 
-def _move_by(by: Callable[[Rows], int]) -> Step:
-    def step(place: Place, rows: Rows) -> Place:
+def _move_by(by: Callable[[SelectableRows], int]) -> Move:
+    def step(place: PageState, rows: SelectableRows) -> PageState:
         distance = by(rows)
         if place.panel is Panel.REPLICAS:
             return replace(place, replica=_clamp(place.replica + distance, rows.replicas))
@@ -127,7 +127,7 @@ def _move_by(by: Callable[[Rows], int]) -> Step:
             return replace(place, node=_clamp(place.node + distance, rows.nodes))
         if not rows.jobs:
             return place
-        at = rows.at.get(place.job, 0) if place.job is not None else 0
+        at = rows.index_of.get(place.job, 0) if place.job is not None else 0
         return replace(place, job=rows.jobs[_clamp(at + distance, len(rows.jobs))], replica=0)
 
     return step
@@ -137,8 +137,8 @@ def _clamp(place: int, number: int) -> int:
     return max(0, min(place, number - 1))
 
 
-def _switch_panel(by: int) -> Step:
-    def step(place: Place, rows: Rows) -> Place:
+def _switch_panel(by: int) -> Move:
+    def step(place: PageState, rows: SelectableRows) -> PageState:
         panels = [Panel.JOBS, *([Panel.REPLICAS] if rows.replicas else []), *([Panel.NODES] if rows.nodes else [])]
         at = panels.index(place.panel) if place.panel in panels else 0
         return replace(place, panel=panels[(at + by) % len(panels)])
@@ -146,20 +146,20 @@ def _switch_panel(by: int) -> Step:
     return step
 
 
-def _leave(place: Place, _: Rows) -> Place:
+def _leave(place: PageState, _: SelectableRows) -> PageState:
     """Return to the jobs panel, or clear the filter if already there."""
     if place.panel is not Panel.JOBS:
         return replace(place, panel=Panel.JOBS)
-    return replace(place, wanted="")
+    return replace(place, filter="")
 
 
-def _next_sort(place: Place, _: Rows) -> Place:
-    names = list(SORTS)
+def _next_sort(place: PageState, _: SelectableRows) -> PageState:
+    names = list(SORT_KEYS)
     return replace(place, sort=names[(names.index(place.sort) + 1) % len(names)], is_reversed=False)
 
 
 _FAR = 10**9
-_STEPS: Mapping[str, Step] = MappingProxyType(
+_STEPS: Mapping[str, Move] = MappingProxyType(
     {
         "up": _move_by(lambda _: -1),
         "k": _move_by(lambda _: -1),
@@ -176,7 +176,7 @@ _STEPS: Mapping[str, Step] = MappingProxyType(
         "backtab": _switch_panel(-1),
         "left": _switch_panel(-1),
         "esc": _leave,
-        "/": lambda place, _: replace(place, typed=place.wanted),
+        "/": lambda place, _: replace(place, filter_input=place.filter),
         "s": _next_sort,
         "r": lambda place, _: replace(place, is_reversed=not place.is_reversed),
     }

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tarragon.base.quantity import milli
-from tarragon.base.resources import Resources, total
+from tarragon.base.quantity import parse_milli
+from tarragon.base.resources import Resources, add_resources
 from tarragon.client.errors import ApiError, Unavailable
-from tarragon.client.port import Cluster, Selection
+from tarragon.client.port import Client, Selector
 from tarragon.kube.meta import Json, JsonObject, Resource
 
 _GROUP, _VERSION = "metrics.k8s.io", "v1beta1"
@@ -17,10 +17,10 @@ NODE_METRICS = Resource(
 POD_METRICS = Resource(group=_GROUP, version=_VERSION, plural="pods", kind="PodMetrics", model=dict)
 
 
-async def measured(cluster: Cluster, namespace: str) -> Mapping[str, Resources] | None:
+async def read_usage(cluster: Client, namespace: str) -> Mapping[str, Resources] | None:
     """Return the usage by node name and by `namespace/name` of the pod; None if metrics are missing or forbidden."""
     try:
-        pods = await cluster.list(POD_METRICS, Selection(namespace=namespace))
+        pods = await cluster.list(POD_METRICS, Selector(namespace=namespace))
     except Unavailable:
         raise
     except ApiError:
@@ -39,7 +39,7 @@ def _node(found: JsonObject) -> tuple[str, Resources]:
 def _pod(found: JsonObject) -> tuple[str, Resources]:
     metadata: Json = found["metadata"]
     containers: Json = found.get("containers") or []
-    return f"{metadata['namespace']}/{metadata['name']}", total(_amounts(each["usage"]) for each in containers)
+    return f"{metadata['namespace']}/{metadata['name']}", add_resources(_amounts(each["usage"]) for each in containers)
 
 
 def _amounts(usage: Mapping[str, str]) -> dict[str, int]:
@@ -49,6 +49,6 @@ def _amounts(usage: Mapping[str, str]) -> dict[str, int]:
 def _parsed(usage: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     for name, quantity in usage.items():
         try:
-            yield name, milli(quantity)
+            yield name, parse_milli(quantity)
         except ValueError:
             continue

@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tarragon.cli.top.entries import Entry, JobKey
-from tarragon.cli.top.machines import Machine
-from tarragon.cli.top.state import Place
+from tarragon.cli.top.entries import JobKey, JobRow
+from tarragon.cli.top.machines import NodeRow
+from tarragon.cli.top.state import PageState
 
 T = TypeVar("T")
 
 _MIN_ROWS = 4
 _REPLICAS_SHARE = 3
 _NODES_SHARE = 6
-HEAD = 3
+HEADER_ROWS = 3
 """Rows above the jobs: the cluster and namespace, the counts, and the column titles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRow:
-    """The row of a replica of the selected job. `says` is its last log line."""
+    """The row of a replica of the selected job. `last_line` is its last log line."""
 
     name: str
     type: str
@@ -31,28 +31,28 @@ class ReplicaRow:
     node: str
     cpu: str = "-"
     memory: str = "-"
-    says: str = ""
+    last_line: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """All data of a frame. `said` is the training progress of the jobs whose logs are read."""
+    """All data of a frame. `progress` is the training progress of the jobs whose logs are read."""
 
     target: str
     namespace: str
-    entries: Sequence[Entry] = ()
-    at: Mapping[JobKey, int] = field(default_factory=dict)
+    entries: Sequence[JobRow] = ()
+    index_of: Mapping[JobKey, int] = field(default_factory=dict)
     """The index of each entry."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    unread: int = 0
+    undecoded: int = 0
     queue: Mapping[JobKey, int] = field(default_factory=dict)
-    said: Mapping[JobKey, str] = field(default_factory=dict)
+    progress: Mapping[JobKey, str] = field(default_factory=dict)
     replicas: Sequence[ReplicaRow] = ()
-    machines: Sequence[Machine] = ()
+    nodes: Sequence[NodeRow] = ()
     remarks: Sequence[str] = ()
     """Notes in the nodes panel about what this user may not list."""
-    trouble: str = ""
-    is_complete: bool = True
+    error: str = ""
+    is_loaded: bool = True
     note: str = ""
     """A question or a result, shown in place of the key help."""
     hint: str = ""
@@ -60,7 +60,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Heights:
+class PanelHeights:
     """The rows of each panel, without its column titles."""
 
     jobs: int
@@ -75,24 +75,24 @@ class Frame:
     now: dt.datetime
 
 
-def heights(view: View, height: int) -> Heights:
+def panel_heights(view: View, height: int) -> PanelHeights:
     """Divide the height of the terminal. On a small one jobs get most rows, and the other panels may be omitted."""
-    room = height - HEAD - 1
-    nodes = min(len(view.machines) + len(view.remarks), max(1, room // _NODES_SHARE)) if room > 2 * _MIN_ROWS else 0
+    room = height - HEADER_ROWS - 1
+    nodes = min(len(view.nodes) + len(view.remarks), max(1, room // _NODES_SHARE)) if room > 2 * _MIN_ROWS else 0
     room -= nodes + 1 if nodes else 0
     spare = room - len(view.entries) - 1
     replicas = min(len(view.replicas), max(2, room // _REPLICAS_SHARE, spare)) if room > 2 * _MIN_ROWS else 0
     room -= replicas + 1 if replicas else 0
-    return Heights(max(1, room), replicas, nodes)
+    return PanelHeights(max(1, room), replicas, nodes)
 
 
-def window(rows: Sequence[T], chosen: int, room: int) -> Sequence[T]:
+def visible_rows(rows: Sequence[T], chosen: int, room: int) -> Sequence[T]:
     """Return as many rows as fit, around the selected one."""
     first = max(0, min(chosen - room // 2, len(rows) - room))
     return rows[first : first + room]
 
 
-def shown_jobs(view: View, place: Place, height: int) -> Sequence[Entry]:
+def visible_jobs(view: View, place: PageState, height: int) -> Sequence[JobRow]:
     """Return the jobs whose rows are visible."""
-    at = view.at.get(place.job, 0) if place.job is not None else 0
-    return window(view.entries, at, heights(view, height).jobs)
+    at = view.index_of.get(place.job, 0) if place.job is not None else 0
+    return visible_rows(view.entries, at, panel_heights(view, height).jobs)

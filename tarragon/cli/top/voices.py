@@ -8,46 +8,46 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 
 from tarragon.base.clock import Clock
-from tarragon.cli.jobview.log_book import Instance
-from tarragon.cli.jobview.log_listener import has_begun
-from tarragon.cli.output.log_lines import Lines, shown
+from tarragon.cli.jobview.log_book import ContainerRun
+from tarragon.cli.jobview.log_listener import has_started
+from tarragon.cli.output.log_lines import LineSplitter, terminal_text
 from tarragon.client.errors import ApiError
-from tarragon.client.port import Cluster, LogOptions
-from tarragon.job.member import main_status
+from tarragon.client.port import Client, LogOptions
+from tarragon.job.member import main_container_status
 from tarragon.job.model import Replica
-from tarragon.job.spoken import spoken
+from tarragon.job.spoken import render_line
 from tarragon.kube.core import Pod
 
-KEPT = 12
+TAIL_LINES = 12
 """Lines kept for each replica; the newest one with numbers shows the training progress."""
-MOST = 24
+MAX_STREAMS = 24
 """The most logs that are streamed at the same time."""
-PAUSE = 2.0
+RETRY_SECONDS = 2.0
 """Seconds before a failed log request is repeated."""
 
-Speaker = tuple[Replica, Pod, str]
+LogSource = tuple[Replica, Pod, str]
 """A replica, its pod, and the name of the container that trains."""
 
 
-class Voices:
+class LogTails:
     """The last log lines of pods. Lines are kept after their stream has stopped."""
 
     def __init__(self, clock: Clock, changed: Callable[[], None]) -> None:
         self._clock = clock
         self._changed = changed
         self._lines: dict[str, deque[str]] = {}
-        self._tasks: dict[Instance, asyncio.Task[None]] = {}
+        self._tasks: dict[ContainerRun, asyncio.Task[None]] = {}
 
     def lines(self, pod: Pod) -> Sequence[str]:
         return list(self._lines.get(pod.metadata.uid, ()))
 
-    def listen(self, cluster: Cluster, speakers: Iterable[Speaker]) -> None:
+    def follow(self, cluster: Client, speakers: Iterable[LogSource]) -> None:
         """Stream the logs of these replicas only, and stop all others. A terminated container's log is read once."""
-        wanted: dict[Instance, Pod] = {}
+        wanted: dict[ContainerRun, Pod] = {}
         for replica, pod, container in speakers:
-            status = main_status(pod, container)
-            if status is not None and has_begun(status) and len(wanted) < MOST:
-                wanted[Instance(replica, pod.metadata.uid, status.name, status.restart_count)] = pod
+            status = main_container_status(pod, container)
+            if status is not None and has_started(status) and len(wanted) < MAX_STREAMS:
+                wanted[ContainerRun(replica, pod.metadata.uid, status.name, status.restart_count)] = pod
         for instance in self._tasks.keys() - wanted.keys():
             self._tasks.pop(instance).cancel()
         for instance in wanted.keys() - self._tasks.keys():
@@ -60,18 +60,18 @@ class Voices:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _stream(self, cluster: Cluster, pod: Pod, instance: Instance) -> None:
-        options = LogOptions(container=instance.container, follow=True, tail_lines=KEPT)
+    async def _stream(self, cluster: Client, pod: Pod, instance: ContainerRun) -> None:
+        options = LogOptions(container=instance.container, follow=True, tail_lines=TAIL_LINES)
         with suppress(ApiError):
-            lines = Lines()
-            tail: deque[str] = deque(maxlen=KEPT)
+            lines = LineSplitter()
+            tail: deque[str] = deque(maxlen=TAIL_LINES)
             async with aclosing(cluster.pod_log(pod.metadata.key, options)) as chunks:  # type: ignore[type-var]
                 async for chunk in chunks:
                     for line in lines.feed(chunk):
-                        tail.extend(shown(part, colors=False) for part in spoken(line).split("\n"))
+                        tail.extend(terminal_text(part, colors=False) for part in render_line(line).split("\n"))
                     self._lines[instance.uid] = tail
                     self._changed()
             return
-        # The request failed: forget the task, so that the next `listen` starts it again.
-        await self._clock.sleep(PAUSE)
+        # The request failed: forget the task, so that the next `follow` starts it again.
+        await self._clock.sleep(RETRY_SECONDS)
         self._tasks.pop(instance, None)

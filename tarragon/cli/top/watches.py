@@ -11,15 +11,15 @@ from typing import TypeVar
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.jobview.jobs import NotInstalled, is_indispensable
-from tarragon.cli.jobview.target import Target
-from tarragon.cli.targets.refusals import is_kind_missing, worded
-from tarragon.cli.top.known import Scene
-from tarragon.cli.top.usage import measured
+from tarragon.cli.jobview.jobs import NotInstalled, is_required
+from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.targets.refusals import is_kind_missing, translate_error
+from tarragon.cli.top.known import WatchedState
+from tarragon.cli.top.usage import read_usage
 from tarragon.client.errors import ApiError, Forbidden, NotFound, Unauthorized, Unavailable
-from tarragon.client.informer.cache_reader import Trouble
-from tarragon.client.informer.reflector import Cache
-from tarragon.client.port import Cluster, Selection
+from tarragon.client.informer.cache_reader import CacheError
+from tarragon.client.informer.reflector import Informer
+from tarragon.client.port import Client, Selector
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import NODES, PODS, Pod
@@ -27,27 +27,29 @@ from tarragon.kube.meta import CustomObject, Key, Resource
 
 T = TypeVar("T")
 
-PAUSES = (0.5, 1.0, 2.0)
+RECONNECT_SECONDS = (0.5, 1.0, 2.0)
 """Seconds between attempts to reconnect; the last one is repeated."""
-MEASURED_EVERY = 15.0
+METRICS_INTERVAL = 15.0
 """Seconds between two requests for metrics, which can't be watched; metrics-server updates them this often."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class WatchedNamespace:
     """The namespace whose jobs are shown; empty for all."""
 
     namespace: str
 
 
-class Watches:
+class ClusterWatch:
     """Watches the cluster. While disconnected, `scene` keeps the last state and `trouble` says what is wrong."""
 
-    def __init__(self, where: Target, clock: Clock, scope: Scope, changed: Callable[[], None]) -> None:
-        self.scene = Scene()
-        self.trouble = ""
+    def __init__(
+        self, where: ClusterTarget, clock: Clock, scope: WatchedNamespace, changed: Callable[[], None]
+    ) -> None:
+        self.state = WatchedState()
+        self.error = ""
         self.is_complete = False
-        self.cluster: Cluster | None = None
+        self.cluster: Client | None = None
         self._where = where
         self._clock = clock
         self._scope = scope
@@ -67,7 +69,7 @@ class Watches:
                 lost = error
             self.cluster = None
             self._set_trouble(_trouble_text(self._where, lost))
-            await self._clock.sleep(PAUSES[min(attempts, len(PAUSES) - 1)])
+            await self._clock.sleep(RECONNECT_SECONDS[min(attempts, len(RECONNECT_SECONDS) - 1)])
             attempts += 1
 
     async def _run_session(self, session: _Session) -> None:
@@ -77,7 +79,7 @@ class Watches:
             reading = asyncio.create_task(session.complete())
             await asyncio.wait((running, reading), return_when=asyncio.FIRST_COMPLETED)
             if reading.done():
-                self.scene, self.cluster = session.scene, session.cluster
+                self.state, self.cluster = session.scene, session.cluster
                 self.is_complete = True
                 self._set_trouble("")
             reading.cancel()
@@ -88,15 +90,15 @@ class Watches:
             await asyncio.gather(running, return_exceptions=True)
 
     def _set_trouble(self, words: str) -> None:
-        self.trouble = words
+        self.error = words
         self._changed()
 
 
 class _Session:
     """All watches over one connection. `lost` is the error that ended it."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, scope: Scope, changed: Callable[[], None]) -> None:
-        self.scene = Scene()
+    def __init__(self, cluster: Client, clock: Clock, scope: WatchedNamespace, changed: Callable[[], None]) -> None:
+        self.scene = WatchedState()
         self.cluster = cluster
         self.lost: TarragonError | None = None
         self._clock = clock
@@ -105,29 +107,29 @@ class _Session:
         self._ended = asyncio.Event()
         self._jitter = random.Random()
         self._missing: set[str] = set()
-        here = Selection(namespace=scope.namespace)
+        here = Selector(namespace=scope.namespace)
         self._jobs = [self._cache(framework.resource, here) for framework in FRAMEWORKS]
-        self._nodes = self._cache(NODES, Selection())
-        self._pods = self._cache(PODS, Selection())
-        self._own_pods: Cache[Pod] | None = None
+        self._nodes = self._cache(NODES, Selector())
+        self._pods = self._cache(PODS, Selector())
+        self._own_pods: Informer[Pod] | None = None
         for framework, cache in zip(FRAMEWORKS, self._jobs, strict=True):
-            cache.subscribe(self._job_handler(framework))
-        self._nodes.subscribe(self.scene.node_changed)
-        self._nodes.subscribe(lambda *_: self._changed())
+            cache.add_event_handler(self._job_handler(framework))
+        self._nodes.add_event_handler(self.scene.node_changed)
+        self._nodes.add_event_handler(lambda *_: self._changed())
         self._follow_pods(self._pods)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def is_complete(self) -> bool:
         """Whether every kind of job has been listed or is not installed, and at least one has been listed."""
-        settled = [cache.is_synced or cache.resource.full_name in self._missing for cache in self._jobs]
-        return all(settled) and any(cache.is_synced for cache in self._jobs)
+        settled = [cache.has_synced or cache.resource.full_name in self._missing for cache in self._jobs]
+        return all(settled) and any(cache.has_synced for cache in self._jobs)
 
     async def complete(self) -> None:
         """Return when the required kinds of jobs have been listed."""
         for cache, framework in zip(self._jobs, FRAMEWORKS, strict=True):
-            if is_indispensable(framework.resource):
-                await cache.synced()
+            if is_required(framework.resource):
+                await cache.wait_for_sync()
 
     async def run(self) -> None:
         """Run all watches; return when the cluster stops answering."""
@@ -145,9 +147,9 @@ class _Session:
                 task.cancel()
             await asyncio.gather(*self._tasks, ended, return_exceptions=True)
 
-    def _cache(self, resource: Resource[T], selection: Selection) -> Cache[T]:
-        cache = Cache(self.cluster, resource, self._clock, selection, jitter=self._jitter)
-        cache.on_trouble(lambda trouble: self._on_trouble(resource, trouble))
+    def _cache(self, resource: Resource[T], selection: Selector) -> Informer[T]:
+        cache = Informer(self.cluster, resource, self._clock, selection, jitter=self._jitter)
+        cache.on_error(lambda trouble: self._on_trouble(resource, trouble))
         return cache
 
     def _job_handler(self, framework: Framework) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
@@ -157,16 +159,16 @@ class _Session:
 
         return changed
 
-    def _follow_pods(self, cache: Cache[Pod]) -> None:
+    def _follow_pods(self, cache: Informer[Pod]) -> None:
         def changed(key: Key, old: Pod | None, new: Pod | None) -> None:
-            self.scene.requests.changed(old, new)
+            self.scene.requests.update(old, new)
             if self._scope.namespace in {"", key.namespace}:
                 self.scene.pod_changed(key, old, new)
             self._changed()
 
-        cache.subscribe(changed)
+        cache.add_event_handler(changed)
 
-    def _on_trouble(self, resource: Resource[T], trouble: Trouble) -> None:
+    def _on_trouble(self, resource: Resource[T], trouble: CacheError) -> None:
         error = trouble.error
         if isinstance(error, Unavailable):
             self._disconnect(error)
@@ -181,16 +183,16 @@ class _Session:
 
     def _on_forbidden(self, resource: Resource[T], error: ApiError) -> None:
         if resource.kind == PODS.kind and self._own_pods is None and self._scope.namespace:
-            self._own_pods = self._cache(PODS, Selection(namespace=self._scope.namespace))
+            self._own_pods = self._cache(PODS, Selector(namespace=self._scope.namespace))
             self._follow_pods(self._own_pods)
             self._tasks.append(asyncio.create_task(self._own_pods.run()))
-            self.scene.refusals["requests"] = f"requests include only pods in namespace {self._scope.namespace}"
+            self.scene.forbidden["requests"] = f"requests include only pods in namespace {self._scope.namespace}"
         elif resource.kind in {framework.resource.kind for framework in FRAMEWORKS}:
             self._missing.add(resource.full_name)
-            if is_indispensable(resource):
+            if is_required(resource):
                 self._disconnect(error)
         else:
-            self.scene.refusals[resource.plural] = f"you may not list {resource.plural}"
+            self.scene.forbidden[resource.plural] = f"you may not list {resource.plural}"
         self.scene.version += 1
         self._changed()
 
@@ -202,19 +204,19 @@ class _Session:
         """Poll metrics. A cluster without metrics is asked only once."""
         while True:
             with suppress(Unavailable):
-                found = await measured(self.cluster, self._scope.namespace)
+                found = await read_usage(self.cluster, self._scope.namespace)
                 if found is None:
                     await asyncio.Event().wait()
                 self.scene.usage = found or {}
                 self.scene.version += 1
                 self._changed()
-            await self._clock.sleep(MEASURED_EVERY)
+            await self._clock.sleep(METRICS_INTERVAL)
 
 
-def _trouble_text(where: Target, error: TarragonError | None) -> str:
+def _trouble_text(where: ClusterTarget, error: TarragonError | None) -> str:
     if error is None:
         return f"{where.name} does not answer; retrying"
     if isinstance(error, Unavailable):
-        return f"{where.name} does not answer ({error.what}); retrying"
-    readable = worded(error, where.name, where.prompt)
-    return ": ".join(filter(None, (readable.what, readable.remedy)))
+        return f"{where.name} does not answer ({error.summary}); retrying"
+    readable = translate_error(error, where.name, where.command_prefix)
+    return ": ".join(filter(None, (readable.summary, readable.remedy)))

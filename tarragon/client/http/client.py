@@ -1,4 +1,4 @@
-"""`Http`: the protocol `Cluster` over HTTP, for the embedded API server and for any other."""
+"""`HttpClient`: the protocol `Client` over HTTP, for the embedded API server and for any other."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.client.errors import BadRequest, Expired, from_status, unavailable
-from tarragon.client.http.transport import Request, Server, Silent, Transport, lines
+from tarragon.client.errors import BadRequest, ResourceExpired, error_from_status, unavailable
+from tarragon.client.http.transport import Request, RestConfig, StreamReadTimeout, Transport, lines
 from tarragon.client.port import (
-    EVERYTHING,
-    PLAIN_DELETE,
-    WHOLE_LOG,
+    ALL_OBJECTS,
+    DEFAULT_DELETE,
+    DEFAULT_LOG,
     DeleteOptions,
     EventType,
-    Listing,
     LogOptions,
-    Selection,
+    ObjectList,
+    Selector,
     WatchEvent,
 )
 from tarragon.kube.codec import decode, encode
@@ -80,10 +80,10 @@ class _Versioned(msgspec.Struct):
     metadata: _Meta
 
 
-class Http:
+class HttpClient:
     """A client of a Kubernetes API over HTTP. Use it as an async context manager, or close it."""
 
-    def __init__(self, server: Server, dice: random.Random, clock: Clock = _CLOCK) -> None:
+    def __init__(self, server: RestConfig, dice: random.Random, clock: Clock = _CLOCK) -> None:
         """The clock is used for the pauses between attempts. Raises NoCredentials for an invalid token."""
         self._transport = Transport(server, dice, clock)
         self._url = server.url
@@ -98,22 +98,22 @@ class Http:
     async def close(self) -> None:
         await self._transport.close()
 
-    def guard(self, check: Callable[[], None]) -> None:
+    def check_before_writes(self, check: Callable[[], None]) -> None:
         """Call `check` before each write is sent, retries included. If it raises, the write is not sent."""
-        self._transport.guard(check)
+        self._transport.check_before_writes(check)
 
     async def get(self, resource: Resource[T], key: Key) -> T:
         answer = await self._transport.call(Request(method="GET", path=_path(resource, key)))
         return self._read(answer, resource.model)
 
-    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+    async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]:
         for _ in range(_PAGED_ATTEMPTS):
-            with suppress(Expired):
+            with suppress(ResourceExpired):
                 return await self._list(resource, selection, {"limit": str(_PAGE)})
         # On a busy server the first page expires before the last one is requested: list without pages.
         return await self._list(resource, selection, {})
 
-    async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+    async def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
         request = Request(
             method="GET",
             path=_collection(resource, selection.namespace),
@@ -124,13 +124,13 @@ class Http:
                 "timeoutSeconds": str(self._dice.randint(*_WATCH_SECONDS)),
                 **_selectors(selection),
             },
-            silence=_SILENCE_SECONDS,
+            read_timeout=_SILENCE_SECONDS,
         )
         async with aclosing(self._transport.stream(request)) as chunks, aclosing(lines(chunks)) as complete:
             try:
                 async for line in complete:
                     yield self._event(line, resource.model)
-            except Silent:
+            except StreamReadTimeout:
                 # Treated as a normal end: the next watch, on a new connection, shows whether the server responds.
                 return
 
@@ -139,7 +139,7 @@ class Http:
         request = Request(method="POST", path=_collection(resource, namespace), body=encode(body))
         return self._read(await self._transport.call(request), resource.model)
 
-    async def tried(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
+    async def dry_run_create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
         """A dry run of `create`, admission included: returns or raises the same and creates nothing."""
         namespace = str((body.get("metadata") or {}).get("namespace") or "")
         path = _collection(resource, namespace)
@@ -155,17 +155,17 @@ class Http:
         )
         return self._read(await self._transport.call(request), resource.model)
 
-    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = DEFAULT_DELETE) -> None:
         body = encode(_delete_options(options))
         await self._transport.call(Request(method="DELETE", path=_path(resource, key), body=body))
 
-    async def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
+    async def pod_log(self, key: Key, options: LogOptions = DEFAULT_LOG) -> AsyncIterator[bytes]:
         request = Request(method="GET", path=_path(PODS, key, "log"), query=_log_query(options))
         async with aclosing(self._transport.stream(request)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
-    async def _list(self, resource: Resource[T], selection: Selection, query: Mapping[str, str]) -> Listing[T]:
+    async def _list(self, resource: Resource[T], selection: Selector, query: Mapping[str, str]) -> ObjectList[T]:
         path = _collection(resource, selection.namespace)
         parameters = {**_selectors(selection), **query}
         items: list[T] = []
@@ -174,13 +174,13 @@ class Http:
             page = self._read(answer, _Page)
             items += (self._read(bytes(item), resource.model) for item in page.items or ())
             if not page.metadata.next_page:
-                return Listing(items, page.metadata.resource_version)
+                return ObjectList(items, page.metadata.resource_version)
             parameters["continue"] = page.metadata.next_page
 
     def _event(self, line: bytes, model: type[T]) -> WatchEvent[T]:
         event = self._read(line, _Event)
         if event.type == "ERROR":
-            raise from_status(self._read(bytes(event.object), dict))
+            raise error_from_status(self._read(bytes(event.object), dict))
         version = self._read(bytes(event.object), _Versioned).metadata.resource_version
         kind = _EVENT_TYPES.get(event.type)
         if kind is None:
@@ -218,8 +218,8 @@ def _bad_request(message: str) -> BadRequest:
     return BadRequest({"kind": "Status", "status": "Failure", "code": 400, "reason": "BadRequest", "message": message})
 
 
-def _selectors(selection: Selection) -> dict[str, str]:
-    selectors = {"labelSelector": selection.labels, "fieldSelector": selection.fields}
+def _selectors(selection: Selector) -> dict[str, str]:
+    selectors = {"labelSelector": selection.label_selector, "fieldSelector": selection.field_selector}
     return {name: value for name, value in selectors.items() if value}
 
 
@@ -227,8 +227,8 @@ def _delete_options(options: DeleteOptions) -> dict[str, Any]:
     preconditions = {"uid": options.uid, "resourceVersion": options.resource_version}
     fields: dict[str, Any] = {
         "preconditions": {name: value for name, value in preconditions.items() if value} or None,
-        "gracePeriodSeconds": options.grace_seconds,
-        "propagationPolicy": options.propagation,
+        "gracePeriodSeconds": options.grace_period_seconds,
+        "propagationPolicy": options.propagation_policy,
     }
     return {
         "apiVersion": "v1",

@@ -17,11 +17,11 @@ from yarl import URL
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.client.http import exec_plugin
-from tarragon.client.http.credentials import Credentials, FromFiles, Sources
-from tarragon.client.http.exec_plugin import ExecPlugin, Surroundings
-from tarragon.client.http.kubeconfig import Cluster, Config, User, decoded, load, merged
-from tarragon.client.http.proxies import proxy_of
-from tarragon.client.http.transport import Server
+from tarragon.client.http.credentials import Credentials, CredentialSources, FileCredentials
+from tarragon.client.http.exec_plugin import ExecPlugin, PluginEnvironment
+from tarragon.client.http.kubeconfig import AuthInfo, Kubeconfig, KubeconfigCluster, decode_base64, load, merge
+from tarragon.client.http.proxies import proxy_url_for
+from tarragon.client.http.transport import RestConfig
 from tarragon.kube.meta import Json
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -31,23 +31,23 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class ClusterConfig:
     """A cluster, the name of its context, and the default namespace."""
 
     context: str
     namespace: str
-    server: Server
+    rest_config: RestConfig
 
 
-def here(environment: Mapping[str, str], *, path: Path | None = None, context: str = "") -> Access:
+def load_config(environment: Mapping[str, str], *, path: Path | None = None, context: str = "") -> ClusterConfig:
     """The cluster of the kubeconfig if there is one, else the cluster of this pod. Raises TarragonError."""
     is_pod = bool(environment.get("KUBERNETES_SERVICE_HOST"))
     if is_pod and path is None and not context and not _config(environment, None).current_context:
-        return in_cluster(environment)
-    return kubeconfig(environment, path=path, context=context)
+        return in_cluster_config(environment)
+    return load_kubeconfig(environment, path=path, context=context)
 
 
-def kubeconfig(environment: Mapping[str, str], *, path: Path | None = None, context: str = "") -> Access:
+def load_kubeconfig(environment: Mapping[str, str], *, path: Path | None = None, context: str = "") -> ClusterConfig:
     """The cluster of a kubeconfig, found as by kubectl: `path`, else the files of KUBECONFIG, else ~/.kube/config.
 
     `context` defaults to the current context. Logs a warning if the server's certificate is not verified. Raises
@@ -66,16 +66,16 @@ def kubeconfig(environment: Mapping[str, str], *, path: Path | None = None, cont
     user = config.users.get(chosen.user)
     if user is None and chosen.user:
         raise TarragonError(f"context {name!r} has no user", why=f"there is no user {chosen.user!r}")
-    server = _server(cluster, chosen.user, user or User(), environment)
-    return Access(context=name, namespace=chosen.namespace or "default", server=server)
+    server = _server(cluster, chosen.user, user or AuthInfo(), environment)
+    return ClusterConfig(context=name, namespace=chosen.namespace or "default", rest_config=server)
 
 
-def contexts(environment: Mapping[str, str]) -> list[str]:
+def context_names(environment: Mapping[str, str]) -> list[str]:
     """The names of all contexts. Raises TarragonError for an invalid kubeconfig."""
     return list(_config(environment, None).contexts)
 
 
-def in_cluster(environment: Mapping[str, str], *, folder: Path = SERVICE_ACCOUNT) -> Access:
+def in_cluster_config(environment: Mapping[str, str], *, folder: Path = SERVICE_ACCOUNT) -> ClusterConfig:
     """The cluster of the pod that this program runs in, with its service account. Raises TarragonError."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
@@ -95,19 +95,21 @@ def in_cluster(environment: Mapping[str, str], *, folder: Path = SERVICE_ACCOUNT
             remedy="remove automountServiceAccountToken: false from the pod or its service account",
         ) from error
     url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Access(
+    return ClusterConfig(
         context="in-cluster",
         namespace=(namespace.read_text().strip() if namespace.exists() else "") or "default",
-        server=Server(
+        rest_config=RestConfig(
             url=url,
             ca_data=authority,
-            proxy_url=_usable_proxy(proxy_of(url, environment)),
-            credentials=FromFiles(Sources(token_file=token, authority=folder / "ca.crt"), SystemClock()),
+            proxy_url=_usable_proxy(proxy_url_for(url, environment)),
+            credentials=FileCredentials(
+                CredentialSources(token_file=token, authority=folder / "ca.crt"), SystemClock()
+            ),
         ),
     )
 
 
-def _config(environment: Mapping[str, str], path: Path | None) -> Config:
+def _config(environment: Mapping[str, str], path: Path | None) -> Kubeconfig:
     if path is not None:
         try:
             return load(path)
@@ -121,10 +123,10 @@ def _config(environment: Mapping[str, str], path: Path | None) -> Config:
             found.append(load(each))
         except FileNotFoundError:  # kubectl skips them too
             continue
-    return merged(found)
+    return merge(found)
 
 
-def _server(cluster: Cluster, name: str, user: User, environment: Mapping[str, str]) -> Server:
+def _server(cluster: KubeconfigCluster, name: str, user: AuthInfo, environment: Mapping[str, str]) -> RestConfig:
     url = _url(cluster)
     authority = _authority(cluster)
     if cluster.insecure_skip_tls_verify:
@@ -135,8 +137,8 @@ def _server(cluster: Cluster, name: str, user: User, environment: Mapping[str, s
                 remedy="remove one of them",
             )
         _log.warning("warning: the certificate of %s is not verified: insecure-skip-tls-verify is set", url)
-    proxy = _usable_proxy(cluster.proxy_url or proxy_of(url, environment))
-    return Server(
+    proxy = _usable_proxy(cluster.proxy_url or proxy_url_for(url, environment))
+    return RestConfig(
         url=url,
         ca_data=authority,
         tls_server_name=cluster.tls_server_name,
@@ -147,7 +149,7 @@ def _server(cluster: Cluster, name: str, user: User, environment: Mapping[str, s
     )
 
 
-def _url(cluster: Cluster) -> str:
+def _url(cluster: KubeconfigCluster) -> str:
     url = cluster.server
     if "://" not in url:
         url = (
@@ -162,9 +164,9 @@ def _url(cluster: Cluster) -> str:
     return url
 
 
-def _authority(cluster: Cluster) -> bytes:
+def _authority(cluster: KubeconfigCluster) -> bytes:
     if cluster.certificate_authority_data:
-        return decoded(cluster.certificate_authority_data, "certificate-authority-data")
+        return decode_base64(cluster.certificate_authority_data, "certificate-authority-data")
     if not cluster.certificate_authority:
         return b""
     try:
@@ -192,7 +194,7 @@ def _usable_proxy(url: str) -> str:
     return url
 
 
-def _credentials(cluster: Cluster, name: str, user: User, environment: Mapping[str, str]) -> Credentials:
+def _credentials(cluster: KubeconfigCluster, name: str, user: AuthInfo, environment: Mapping[str, str]) -> Credentials:
     """The credentials of a user. A token or password in the kubeconfig takes precedence over an exec plugin."""
     if user.auth_provider is not None:
         raise TarragonError(
@@ -202,8 +204,8 @@ def _credentials(cluster: Cluster, name: str, user: User, environment: Mapping[s
         )
     has_static = user.token or user.token_file or user.username
     if user.exec is not None and not has_static:
-        exec_plugin.check(user.exec, name)
-        surroundings = Surroundings(
+        exec_plugin.validate(user.exec, name)
+        surroundings = PluginEnvironment(
             environment=environment,
             cluster=_exec_cluster(cluster),
             has_terminal=sys.stdin is not None and sys.stdin.isatty(),
@@ -211,7 +213,7 @@ def _credentials(cluster: Cluster, name: str, user: User, environment: Mapping[s
         return ExecPlugin(user.exec, surroundings, SystemClock())
     if bool(user.client_certificate or user.client_certificate_data) != bool(user.client_key or user.client_key_data):
         raise TarragonError(f"user {name!r} must have both a client certificate and its key, or neither")
-    sources = Sources(
+    sources = CredentialSources(
         token=user.token,
         token_file=Path(user.token_file) if user.token_file else None,
         username=user.username,
@@ -222,12 +224,12 @@ def _credentials(cluster: Cluster, name: str, user: User, environment: Mapping[s
             cluster.certificate_authority_data, cluster.certificate_authority, "certificate-authority-data"
         ),
     )
-    return FromFiles(sources, SystemClock())
+    return FileCredentials(sources, SystemClock())
 
 
 def _source(data: str, path: str, what: str) -> bytes | Path:
     if data:
-        return decoded(data, what)
+        return decode_base64(data, what)
     return Path(path) if path else b""
 
 
@@ -235,7 +237,7 @@ def _name_of(provider: Json) -> str:
     return repr(provider.get("name")) if isinstance(provider, dict) else "not given"
 
 
-def _exec_cluster(cluster: Cluster) -> Mapping[str, Json]:
+def _exec_cluster(cluster: KubeconfigCluster) -> Mapping[str, Json]:
     """The cluster as in KUBERNETES_EXEC_INFO, without the fields that are not set."""
     configs = [each.extension for each in cluster.extensions if each.name == f"{exec_plugin.GROUP}/exec"]
     fields: dict[str, Json] = {
@@ -249,7 +251,7 @@ def _exec_cluster(cluster: Cluster) -> Mapping[str, Json]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _impersonation(user: User) -> tuple[tuple[str, str], ...]:
+def _impersonation(user: AuthInfo) -> tuple[tuple[str, str], ...]:
     """The impersonation headers. Without them the client would act with the rights of the impersonating user."""
     extra = [
         (f"Impersonate-Extra-{quote(name.lower(), safe='')}", value)
@@ -265,7 +267,7 @@ def _impersonation(user: User) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in pairs if value)
 
 
-def _no_context(name: str, config: Config) -> TarragonError:
+def _no_context(name: str, config: Kubeconfig) -> TarragonError:
     if not config.contexts:
         return TarragonError(
             "no cluster is configured",

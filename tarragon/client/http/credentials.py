@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Protocol
 
 from tarragon.base.clock import Clock
-from tarragon.client.errors import NoCredentials
+from tarragon.client.errors import CredentialsError
 
-REREAD_SECONDS = 60.0
+RELOAD_SECONDS = 60.0
 """How often files are read again. The kubelet renews a token after 80 % of its lifetime, so a minute is enough."""
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ClientIdentity:
     """The credentials of a client: an Authorization header, a client certificate with its key (PEM), both, or none.
 
     `authority` overrides the certificate authority of the server if it was renewed since the client was created.
@@ -30,7 +30,7 @@ class Identity:
 class Credentials(Protocol):
     """A source of identities."""
 
-    async def identity(self, refused: Identity | None = None) -> Identity:
+    async def identity(self, refused: ClientIdentity | None = None) -> ClientIdentity:
         """The current identity. `refused` is one that the server has just rejected and that must be renewed.
 
         Raises NoCredentials.
@@ -39,17 +39,17 @@ class Credentials(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class StaticCredentials:
     """Credentials that never change."""
 
-    held: Identity
+    static_identity: ClientIdentity
 
-    async def identity(self, refused: Identity | None = None) -> Identity:  # noqa: ARG002 - nothing can be renewed
-        return self.held
+    async def identity(self, refused: ClientIdentity | None = None) -> ClientIdentity:  # noqa: ARG002 - nothing can be renewed
+        return self.static_identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class CredentialSources:
     """The sources of an identity: bytes are used as they are, paths are read.
 
     `token` is used until `token_file` can be read.
@@ -64,29 +64,29 @@ class Sources:
     authority: bytes | Path = b""
 
 
-class FromFiles:
+class FileCredentials:
     """Credentials from files, which are read again every minute and after the server rejected them.
 
     If a file is missing, the last identity is kept, because the file may just be in the process of being replaced.
     """
 
-    def __init__(self, sources: Sources, clock: Clock) -> None:
+    def __init__(self, sources: CredentialSources, clock: Clock) -> None:
         self._sources = sources
         self._clock = clock
-        self._cached: Identity | None = None
+        self._cached: ClientIdentity | None = None
         self._read_at = 0.0
 
-    async def identity(self, refused: Identity | None = None) -> Identity:
+    async def identity(self, refused: ClientIdentity | None = None) -> ClientIdentity:
         now = self._clock.monotonic()
-        if self._cached is None or refused == self._cached or now - self._read_at >= REREAD_SECONDS:
+        if self._cached is None or refused == self._cached or now - self._read_at >= RELOAD_SECONDS:
             self._cached = self._read()
             self._read_at = now
         return self._cached
 
-    def _read(self) -> Identity:
+    def _read(self) -> ClientIdentity:
         sources = self._sources
         try:
-            return Identity(
+            return ClientIdentity(
                 authorization(self._token(), sources.username, sources.password),
                 _content(sources.certificate),
                 _content(sources.key),
@@ -96,7 +96,7 @@ class FromFiles:
             if self._cached is not None:
                 return self._cached
             why = f"{error.filename}: {error.strerror}"
-            raise NoCredentials("a credentials file can't be read", why=why) from error
+            raise CredentialsError("a credentials file can't be read", why=why) from error
 
     def _token(self) -> str:
         path, token = self._sources.token_file, self._sources.token
@@ -114,7 +114,7 @@ def authorization(token: str, username: str = "", password: str = "") -> str:
     """The value of the Authorization header, or an empty string. Raises NoCredentials, which never quotes the token."""
     if token:
         if not (token.isascii() and token.isprintable()):
-            raise NoCredentials("the token is invalid: it contains line breaks or other illegal characters")
+            raise CredentialsError("the token is invalid: it contains line breaks or other illegal characters")
         return f"Bearer {token}"
     if username or password:
         return "Basic " + b64encode(f"{username}:{password}".encode()).decode()

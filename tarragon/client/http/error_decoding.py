@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from tarragon.client.errors import ApiError, from_status
+from tarragon.client.errors import ApiError, error_from_status
 from tarragon.kube.codec import decode
 
 _REASONS = {
@@ -27,7 +27,7 @@ _REASONS = {
 }
 
 
-async def refusal(response: aiohttp.ClientResponse) -> ApiError:
+async def error_from_response(response: aiohttp.ClientResponse) -> ApiError:
     """The error of a response. Reads the response to its end and closes it."""
     async with response:
         body = await response.read()
@@ -47,7 +47,7 @@ async def refusal(response: aiohttp.ClientResponse) -> ApiError:
     details = status.get("details") or {}
     if wait.isdigit() and "retryAfterSeconds" not in details:
         status["details"] = {**details, "retryAfterSeconds": int(wait)}
-    return from_status(status)
+    return error_from_status(status)
 
 
 def _status(body: bytes) -> dict[str, Any] | None:

@@ -15,10 +15,10 @@ import msgspec
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.client.errors import NoCredentials
-from tarragon.client.http.credentials import Identity, authorization
-from tarragon.client.http.kubeconfig import Exec
-from tarragon.kube.codec import decode, encode, moment
+from tarragon.client.errors import CredentialsError
+from tarragon.client.http.credentials import ClientIdentity, authorization
+from tarragon.client.http.kubeconfig import ExecConfig
+from tarragon.kube.codec import decode, encode, parse_time
 from tarragon.kube.meta import Json
 
 GROUP = "client.authentication.k8s.io"
@@ -34,7 +34,7 @@ _STDERR_LINES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class PluginEnvironment:
     """The environment of an exec plugin. `cluster` is passed to it if it has `provideClusterInfo`."""
 
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -57,23 +57,23 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class _Cached:
-    identity: Identity
+    identity: ClientIdentity
     expires: dt.datetime | None
 
 
 class ExecPlugin:
     """Runs the plugin on demand, once at a time. The result is cached until it expires or the server rejects it."""
 
-    def __init__(self, program: Exec, surroundings: Surroundings, clock: Clock) -> None:
+    def __init__(self, program: ExecConfig, surroundings: PluginEnvironment, clock: Clock) -> None:
         self._program = program
         self._surroundings = surroundings
         self._clock = clock
         self._cached: _Cached | None = None
-        self._failure: NoCredentials | None = None
+        self._failure: CredentialsError | None = None
         self._failed_at: float | None = None
         self._lock = asyncio.Lock()
 
-    async def identity(self, refused: Identity | None = None) -> Identity:
+    async def identity(self, refused: ClientIdentity | None = None) -> ClientIdentity:
         identity = self._usable(refused)
         if identity is not None:
             return identity
@@ -85,7 +85,7 @@ class ExecPlugin:
                 raise self._failure
             return await self._run(refused)
 
-    def _usable(self, refused: Identity | None) -> Identity | None:
+    def _usable(self, refused: ClientIdentity | None) -> ClientIdentity | None:
         cached = self._cached
         if cached is None or (cached.expires is not None and cached.expires <= self._clock.now()):
             return None
@@ -96,10 +96,10 @@ class ExecPlugin:
     def _failed_recently(self) -> bool:
         return self._failed_at is not None and self._clock.monotonic() - self._failed_at < _RETRY_AFTER
 
-    async def _run(self, refused: Identity | None) -> Identity:
+    async def _run(self, refused: ClientIdentity | None) -> ClientIdentity:
         try:
             self._cached = _parse(self._program, await self._output())
-        except NoCredentials as error:
+        except CredentialsError as error:
             self._failure, self._failed_at = error, self._clock.monotonic()
             raise
         self._failure = None
@@ -129,7 +129,7 @@ class ExecPlugin:
             async with asyncio.timeout(timeout):
                 stdout, stderr = await process.communicate()
         except TimeoutError as error:
-            raise NoCredentials(
+            raise CredentialsError(
                 f"the exec plugin {program.command} did not finish within {timeout:.0f} s",
                 remedy=_remedy(program),
             ) from error
@@ -144,7 +144,7 @@ class ExecPlugin:
             case "Never":
                 return False
             case "Always" if not self._surroundings.has_terminal:
-                raise NoCredentials(
+                raise CredentialsError(
                     f"the exec plugin {self._program.command} needs a terminal, and there is none",
                     why="the kubeconfig sets interactiveMode: Always",
                     remedy="run this command from a terminal, or use credentials that need no interaction",
@@ -164,7 +164,7 @@ class ExecPlugin:
         }
 
 
-def check(program: Exec, user: str) -> None:
+def validate(program: ExecConfig, user: str) -> None:
     """Raise TarragonError if the configuration of the plugin is invalid."""
     what = f"the exec plugin of user {user!r} can't be used"
     if not program.command:
@@ -185,7 +185,7 @@ def check(program: Exec, user: str) -> None:
         )
 
 
-def _parse(program: Exec, stdout: bytes) -> _Cached:
+def _parse(program: ExecConfig, stdout: bytes) -> _Cached:
     """Parse the output of the plugin. Errors never quote it, because it is secret."""
     try:
         answer = decode(stdout, _Answer)
@@ -206,41 +206,41 @@ def _parse(program: Exec, stdout: bytes) -> _Cached:
     expires = None
     if status.expiration_timestamp:
         try:
-            expires = moment(status.expiration_timestamp)
+            expires = parse_time(status.expiration_timestamp)
         except ValueError as error:
             raise _invalid_output(program, "its expirationTimestamp is not a time") from error
-    return _Cached(Identity(authorization(status.token or ""), certificate.encode(), key.encode()), expires)
+    return _Cached(ClientIdentity(authorization(status.token or ""), certificate.encode(), key.encode()), expires)
 
 
-def _invalid_output(program: Exec, why: str) -> NoCredentials:
-    return NoCredentials(
+def _invalid_output(program: ExecConfig, why: str) -> CredentialsError:
+    return CredentialsError(
         f"the output of the exec plugin {program.command} is invalid", why=why, remedy=_remedy(program)
     )
 
 
-def _not_started(program: Exec, error: OSError) -> NoCredentials:
+def _not_started(program: ExecConfig, error: OSError) -> CredentialsError:
     if isinstance(error, FileNotFoundError):
-        return NoCredentials(
+        return CredentialsError(
             f"the exec plugin {program.command} is not installed",
             why="the kubeconfig needs it to log in",
             remedy=program.install_hint.strip() or "install it, or use another context",
         )
-    return NoCredentials(
+    return CredentialsError(
         f"the exec plugin {program.command} can't be started", why=error.strerror or "", remedy=_remedy(program)
     )
 
 
-def _failed(program: Exec, code: int, stderr: bytes) -> NoCredentials:
+def _failed(program: ExecConfig, code: int, stderr: bytes) -> CredentialsError:
     ended = f"with exit code {code}" if code > 0 else f"by signal {-code}"
     lines = stderr.decode(errors="replace").strip().splitlines()
-    return NoCredentials(
+    return CredentialsError(
         f"the exec plugin {program.command} failed: it ended {ended}",
         why="\n".join(lines[-_STDERR_LINES:]),
         remedy=_remedy(program),
     )
 
 
-def _remedy(program: Exec) -> str:
+def _remedy(program: ExecConfig) -> str:
     """What the user can do. The arguments are left out, because they may contain passwords."""
     return f"run {shlex.quote(program.command)} by hand, as in the kubeconfig; often a login has expired"
 

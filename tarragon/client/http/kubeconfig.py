@@ -26,7 +26,7 @@ class Extension(_Slice, frozen=True):
     extension: Json = None
 
 
-class Cluster(_Slice, frozen=True):
+class KubeconfigCluster(_Slice, frozen=True):
     server: str = ""
     certificate_authority: str = ""
     certificate_authority_data: str = ""
@@ -36,24 +36,24 @@ class Cluster(_Slice, frozen=True):
     extensions: tuple[Extension, ...] = ()
 
 
-class Variable(_Slice, frozen=True):
+class ExecEnvVar(_Slice, frozen=True):
     name: str = ""
     value: str = ""
 
 
-class Exec(_Slice, frozen=True, rename="camel"):
+class ExecConfig(_Slice, frozen=True, rename="camel"):
     """An exec plugin, which provides credentials by client.authentication.k8s.io."""
 
     api_version: str = ""
     command: str = ""
     args: tuple[str, ...] = ()
-    env: tuple[Variable, ...] = ()
+    env: tuple[ExecEnvVar, ...] = ()
     install_hint: str = ""
     interactive_mode: str = ""
     provide_cluster_info: bool = False
 
 
-class User(_Slice, frozen=True):
+class AuthInfo(_Slice, frozen=True):
     client_certificate: str = ""
     client_certificate_data: str = ""
     client_key: str = ""
@@ -62,7 +62,7 @@ class User(_Slice, frozen=True):
     token_file: str = msgspec.field(default="", name="tokenFile")
     username: str = ""
     password: str = ""
-    exec: Exec | None = None
+    exec: ExecConfig | None = None
     auth_provider: Json = None
     impersonate: str = msgspec.field(default="", name="as")
     impersonate_uid: str = msgspec.field(default="", name="as-uid")
@@ -70,7 +70,7 @@ class User(_Slice, frozen=True):
     impersonate_extra: dict[str, tuple[str, ...]] = msgspec.field(default={}, name="as-user-extra")
 
 
-class Context(_Slice, frozen=True):
+class KubeconfigContext(_Slice, frozen=True):
     cluster: str = ""
     user: str = ""
     namespace: str = ""
@@ -78,17 +78,17 @@ class Context(_Slice, frozen=True):
 
 class _NamedCluster(_Slice, frozen=True):
     name: str = ""
-    cluster: Cluster = Cluster()
+    cluster: KubeconfigCluster = KubeconfigCluster()
 
 
 class _NamedUser(_Slice, frozen=True):
     name: str = ""
-    user: User = User()
+    user: AuthInfo = AuthInfo()
 
 
 class _NamedContext(_Slice, frozen=True):
     name: str = ""
-    context: Context = Context()
+    context: KubeconfigContext = KubeconfigContext()
 
 
 class _File(_Slice, frozen=True):
@@ -99,19 +99,19 @@ class _File(_Slice, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Kubeconfig:
     """A kubeconfig, possibly merged: the first file that has an entry of a name wins, as does the first context."""
 
-    clusters: Mapping[str, Cluster] = field(default_factory=dict)
-    users: Mapping[str, User] = field(default_factory=dict)
-    contexts: Mapping[str, Context] = field(default_factory=dict)
+    clusters: Mapping[str, KubeconfigCluster] = field(default_factory=dict)
+    users: Mapping[str, AuthInfo] = field(default_factory=dict)
+    contexts: Mapping[str, KubeconfigContext] = field(default_factory=dict)
     current_context: str = ""
 
 
-def merged(configs: Iterable[Config]) -> Config:
-    result = Config()
+def merge(configs: Iterable[Kubeconfig]) -> Kubeconfig:
+    result = Kubeconfig()
     for config in configs:
-        result = Config(
+        result = Kubeconfig(
             {**config.clusters, **result.clusters},
             {**config.users, **result.users},
             {**config.contexts, **result.contexts},
@@ -120,7 +120,7 @@ def merged(configs: Iterable[Config]) -> Config:
     return result
 
 
-def load(path: Path) -> Config:
+def load(path: Path) -> Kubeconfig:
     """Load a file. Relative paths in it are relative to its directory. Raises TarragonError and FileNotFoundError."""
     try:
         text = path.read_text()
@@ -137,7 +137,7 @@ def load(path: Path) -> Config:
     except msgspec.ValidationError as error:
         raise _unreadable(path, str(error)) from error
     folder = path.absolute().parent
-    return Config(
+    return Kubeconfig(
         _named(path, "cluster", [(each.name, _cluster_at(folder, each.cluster)) for each in file.clusters]),
         _named(path, "user", [(each.name, _user_at(folder, each.user)) for each in file.users]),
         _named(path, "context", [(each.name, each.context) for each in file.contexts]),
@@ -145,7 +145,7 @@ def load(path: Path) -> Config:
     )
 
 
-def decoded(data: str, what: str) -> bytes:
+def decode_base64(data: str, what: str) -> bytes:
     """Decode a base64 field. `what` names the field in the error."""
     try:
         return b64decode("".join(data.split()), validate=True)
@@ -173,11 +173,11 @@ def _named(path: Path, kind: str, entries: list[tuple[str, T]]) -> Mapping[str, 
     return found
 
 
-def _cluster_at(folder: Path, cluster: Cluster) -> Cluster:
+def _cluster_at(folder: Path, cluster: KubeconfigCluster) -> KubeconfigCluster:
     return msgspec.structs.replace(cluster, certificate_authority=_at(folder, cluster.certificate_authority))
 
 
-def _user_at(folder: Path, user: User) -> User:
+def _user_at(folder: Path, user: AuthInfo) -> AuthInfo:
     program = user.exec
     if program is not None and Path(program.command).name != program.command:
         # A command without a slash is looked up on PATH, as in a shell.

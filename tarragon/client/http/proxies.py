@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from yarl import URL
 
 
-def proxy_of(url: str, environment: Mapping[str, str]) -> str:
+def proxy_url_for(url: str, environment: Mapping[str, str]) -> str:
     """The URL of the proxy; empty if there is none. Loopback addresses are never proxied."""
     address = URL(url)
     host, port = address.host or "", address.port or 0

@@ -13,7 +13,7 @@ _MAX_READ_RETRIES = 3
 _FIRST_READ_PAUSE = 0.3
 
 
-def pause(method: str, error: ApiError, attempt: int, dice: random.Random) -> float | None:
+def retry_delay(method: str, error: ApiError, attempt: int, dice: random.Random) -> float | None:
     """The seconds until the next attempt; None if the request must not be retried. `attempt` is 0 after the first one.
 
     A throttled request (429) was not executed, so it may be retried. After any other failure it may have been executed,

@@ -15,7 +15,7 @@ _LOOP_ITERATIONS = 100
 """Iterations of the event loop, far more than a transport needs to notice that its connection is closed."""
 
 
-class Sockets:
+class SocketRegistry:
     """The sockets of one client, so that all of them can be closed.
 
     After a cancelled call, TLS shuts its connection down in the background, for as long as that takes. aiohttp no
@@ -25,12 +25,12 @@ class Sockets:
     def __init__(self) -> None:
         self._sockets: WeakSet[socket.socket] = WeakSet()
 
-    def connecting(self, address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-        created = connecting(address)
+    def create_socket(self, address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
+        created = create_socket(address)
         self._sockets.add(created)
         return created
 
-    async def end(self) -> None:
+    async def close_all(self) -> None:
         """Shut down all open sockets and wait until they are closed."""
         for each in list(self._sockets):
             with suppress(OSError):  # closed, or never connected
@@ -41,7 +41,7 @@ class Sockets:
             await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop, not a wait
 
 
-def connecting(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
+def create_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
     """Create an unconnected socket for an entry of getaddrinfo. It closes about a minute after its peer has died.
 
     Unacknowledged data closes it too, so that a request to a dead peer fails before its response is due.

@@ -6,11 +6,11 @@ import ssl
 import tempfile
 from pathlib import Path
 
-from tarragon.client.errors import NoCredentials, unreachable
-from tarragon.client.http.credentials import Identity
+from tarragon.client.errors import CredentialsError, unreachable
+from tarragon.client.http.credentials import ClientIdentity
 
 
-class Trust:
+class TlsContextCache:
     """The TLS context for a server, rebuilt when certificates change. Only new connections use the new one.
 
     Certificates are PEM. Without an authority, the system's authorities are trusted.
@@ -22,7 +22,7 @@ class Trust:
         self._certificates: tuple[bytes, bytes, bytes] | None = None
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
-    def shown(self, identity: Identity) -> ssl.SSLContext:
+    def context_for(self, identity: ClientIdentity) -> ssl.SSLContext:
         """The TLS context for this identity. Raises ApiError, for example if a certificate is only half renewed."""
         certificates = identity.authority or self._authority, identity.certificate, identity.key
         if certificates != self._certificates:
@@ -61,12 +61,12 @@ def _load_client_certificate(trust: ssl.SSLContext, certificate: bytes, key: byt
             # Without a password argument, OpenSSL would prompt on the terminal for an encrypted key.
             trust.load_cert_chain(pem, password="")
     except (ssl.SSLError, ValueError) as error:
-        raise NoCredentials(
+        raise CredentialsError(
             "the client certificate can't be used",
             why="certificate and key must be PEM and must match, and the key must not be encrypted",
         ) from error
     except OSError as error:
-        raise NoCredentials(
+        raise CredentialsError(
             "the client certificate can't be used",
             why=f"there is no writable directory for temporary files: {error.strerror or error}",
             remedy="set TMPDIR to a writable directory",

@@ -22,9 +22,9 @@ from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.client.errors import ApiError, Unreachable, unavailable, unreachable
 from tarragon.client.http import retries, sockets
-from tarragon.client.http.credentials import Credentials, Fixed, Identity, authorization
-from tarragon.client.http.error_decoding import refusal
-from tarragon.client.http.tls import Trust
+from tarragon.client.http.credentials import ClientIdentity, Credentials, StaticCredentials, authorization
+from tarragon.client.http.error_decoding import error_from_response
+from tarragon.client.http.tls import TlsContextCache
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ _CALL_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class RestConfig:
     """The address of an API server and how to connect to it. It depends on neither files nor environment variables.
 
     Certificates and the key are PEM. Without `ca_data` the system's authorities are trusted. `credentials`, if given,
@@ -74,33 +74,33 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     content_type: str = "application/json"
-    silence: float | None = None
+    read_timeout: float | None = None
 
 
-class Silent(Unreachable):
+class StreamReadTimeout(Unreachable):
     """The read timeout of an established stream has passed: the stream may be idle, or the connection dead."""
 
 
 class Transport:
     """Sends requests. It must be closed, which ends every open stream with Unavailable."""
 
-    def __init__(self, server: Server, dice: random.Random, clock: Clock) -> None:
+    def __init__(self, server: RestConfig, dice: random.Random, clock: Clock) -> None:
         self._server = server
         self._base = URL(server.url)
         self._proxy = _Proxy(server.proxy_url)
         self._dice = dice
         self._clock = clock
-        self._credentials = server.credentials or Fixed(
-            Identity(authorization(server.token), server.client_certificate, server.client_key)
+        self._credentials = server.credentials or StaticCredentials(
+            ClientIdentity(authorization(server.token), server.client_certificate, server.client_key)
         )
-        self._trust = Trust(server.ca_data, checks_nothing=server.skip_tls_verify)
+        self._trust = TlsContextCache(server.ca_data, checks_nothing=server.skip_tls_verify)
         self._open_session: aiohttp.ClientSession | None = None
         self._slots = asyncio.Semaphore(_CONNECTIONS)
         self._closed = False
         self._before_writing: Callable[[], None] | None = None
-        self._sockets = sockets.Sockets()
+        self._sockets = sockets.SocketRegistry()
 
-    def guard(self, check: Callable[[], None]) -> None:
+    def check_before_writes(self, check: Callable[[], None]) -> None:
         """Call `check` before each request but GET is sent, retries included. If it raises, nothing is sent."""
         self._before_writing = check
 
@@ -108,7 +108,7 @@ class Transport:
         self._closed = True
         if self._open_session is not None:
             await self._open_session.close()
-            await self._sockets.end()
+            await self._sockets.close_all()
 
     async def call(self, request: Request) -> bytes:
         """Send a request and return the body of the response."""
@@ -123,7 +123,7 @@ class Transport:
                     async for chunk in response.content.iter_any():
                         yield chunk
                 except TimeoutError as error:
-                    raise Silent(_timed_out(self._server, request).status) from error
+                    raise StreamReadTimeout(_timed_out(self._server, request).status) from error
         finally:
             _abort(response)
             response.release()
@@ -134,7 +134,7 @@ class Transport:
             try:
                 return await attempt(request)
             except ApiError as error:
-                pause = retries.pause(request.method, error, number, self._dice)
+                pause = retries.retry_delay(request.method, error, number, self._dice)
                 if pause is None or self._closed:
                     raise
             await self._clock.sleep(pause)
@@ -142,7 +142,7 @@ class Transport:
 
     async def _call(self, request: Request) -> bytes:
         limits = self._timeout(total=_CALL_SECONDS, silence=_RESPONSE_SECONDS)
-        # Limit the connections here and not in aiohttp, so that `guard` runs right before a write is sent.
+        # Limit the connections here and not in aiohttp, so that `check_before_writes` runs right before a write.
         async with self._slots:
             response = await self._respond(request, limits)
             with self._errors_of(request):
@@ -150,7 +150,7 @@ class Transport:
                     return await response.read()
 
     async def _begin(self, request: Request) -> aiohttp.ClientResponse:
-        return await self._respond(request, self._timeout(total=None, silence=request.silence))
+        return await self._respond(request, self._timeout(total=None, silence=request.read_timeout))
 
     def _timeout(self, *, total: float | None, silence: float | None) -> aiohttp.ClientTimeout:
         return aiohttp.ClientTimeout(
@@ -167,7 +167,7 @@ class Transport:
         if self._open_session is not None:
             return self._open_session
         self._open_session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._sockets.connecting),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._sockets.create_socket),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=_headers(self._server),
             request_class=_guarded(self._check),
@@ -183,17 +183,17 @@ class Transport:
         with self._errors_of(request):
             response = await self._send(request, identity, limits)
             if response.status == 401:  # noqa: PLR2004
-                refused = await refusal(response)
+                refused = await error_from_response(response)
                 renewed = await self._credentials.identity(identity)
                 if renewed == identity:
                     raise refused
                 response = await self._send(request, renewed, limits)
             if response.status >= 300:  # noqa: PLR2004 - redirects are errors too
-                raise await refusal(response)
+                raise await error_from_response(response)
         return response
 
     async def _send(
-        self, request: Request, identity: Identity, limits: aiohttp.ClientTimeout
+        self, request: Request, identity: ClientIdentity, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         headers = {"Content-Type": request.content_type} if request.body is not None else {}
         if identity.authorization:
@@ -204,7 +204,7 @@ class Transport:
             self._base.with_path(self._base.path.rstrip("/") + request.path).with_query(request.query),
             data=_payload(request.body),
             headers=headers,
-            ssl=self._trust.shown(identity) if self._base.scheme == "https" else True,
+            ssl=self._trust.context_for(identity) if self._base.scheme == "https" else True,
             proxy=self._proxy.url,
             proxy_headers=self._proxy.headers,
             timeout=limits,
@@ -269,7 +269,7 @@ class _Proxy:
         return str(self.url)
 
 
-def _headers(server: Server) -> CIMultiDict[str]:
+def _headers(server: RestConfig) -> CIMultiDict[str]:
     return CIMultiDict(
         [
             ("Accept", "application/json"),
@@ -287,7 +287,7 @@ def _abort(response: aiohttp.ClientResponse) -> None:
         connection.transport.abort()
 
 
-def _timed_out(server: Server, request: Request) -> Unreachable:
+def _timed_out(server: RestConfig, request: Request) -> Unreachable:
     return unreachable(f"{server.url} did not respond in time: {request.method} {request.path}")
 
 

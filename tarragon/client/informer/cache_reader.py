@@ -12,29 +12,29 @@ from tarragon.kube.meta import Key, Resource
 T = TypeVar("T")
 V = TypeVar("V", bound=Hashable)
 
-Handler = Callable[[Key, T | None, T | None], None]
+EventHandler = Callable[[Key, T | None, T | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class CacheError:
     """A failure of a cache that belongs in a log. The cache itself carries on.
 
-    `key` is set if one object can't be decoded as the cache's type. `pause` is the time until the next attempt.
+    `key` is set if one object can't be decoded as the cache's type. `retry_after` is the time until the next attempt.
     """
 
     resource: str
     error: Exception
     key: Key | None = None
-    pause: float = 0.0
+    retry_after: float = 0.0
 
     def __str__(self) -> str:
         if self.key is not None:
             return f"{self.resource} {self.key} can't be decoded and is ignored: {self.error}"
-        return f"{self.resource}: {self.error}; next attempt in {self.pause:.1f} s"
+        return f"{self.resource}: {self.error}; next attempt in {self.retry_after:.1f} s"
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class CacheRecovery:
     """The server responds again, `seconds` after the first Trouble."""
 
     resource: str
@@ -45,15 +45,15 @@ class Recovery:
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
+class OngoingFailure:
     """A lasting failure of the server. `since` is in monotonic seconds of the clock."""
 
     error: ApiError
     since: float
 
 
-class Live(Protocol[T]):
-    """The interface of a `Cache`, or of several that are read as one. See `Cache` for the methods."""
+class CacheReader(Protocol[T]):
+    """The interface of a `Informer`, or of several that are read as one. See `Informer` for the methods."""
 
     @property
     def resource(self) -> Resource[T]: ...
@@ -62,37 +62,37 @@ class Live(Protocol[T]):
     def objects(self) -> Mapping[Key, T]: ...
 
     @property
-    def is_synced(self) -> bool: ...
+    def has_synced(self) -> bool: ...
 
     @property
-    def failing(self) -> Failing | None: ...
+    def failure(self) -> OngoingFailure | None: ...
 
     @property
-    def recovered(self) -> float: ...
+    def recovered_at(self) -> float: ...
 
-    async def synced(self) -> None: ...
+    async def wait_for_sync(self) -> None: ...
 
-    def learn(self, found: bytes) -> None: ...
+    def apply_write(self, found: bytes) -> None: ...
 
-    def subscribe(self, handler: Handler[T]) -> None: ...
+    def add_event_handler(self, handler: EventHandler[T]) -> None: ...
 
-    def on_trouble(self, handler: Callable[[Trouble], None]) -> None: ...
+    def on_error(self, handler: Callable[[CacheError], None]) -> None: ...
 
-    def on_recovery(self, handler: Callable[[Recovery], None]) -> None: ...
+    def on_recovery(self, handler: Callable[[CacheRecovery], None]) -> None: ...
 
     async def run(self) -> None: ...
 
 
-class Index(Generic[T, V]):
-    """Indexes the keys of a cache by the values of a function: `Index(pods, controllers).keys(job.as_owner)`.
+class KeyIndex(Generic[T, V]):
+    """Indexes the keys of a cache by the values of a function: `KeyIndex(pods, controllers).keys(job.as_owner)`.
 
     Create it before you subscribe handlers that read it, because handlers are called in the order of subscription.
     """
 
-    def __init__(self, cache: Live[T], values_of: Callable[[T], Iterable[V]]) -> None:
+    def __init__(self, cache: CacheReader[T], values_of: Callable[[T], Iterable[V]]) -> None:
         self._values_of = values_of
         self._keys: dict[V, set[Key]] = {}
-        cache.subscribe(self._update)
+        cache.add_event_handler(self._update)
 
     def keys(self, value: V) -> Collection[Key]:
         """The keys with that value, unordered. The result is a copy that does not follow the cache."""

@@ -6,24 +6,24 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from tarragon.client.informer.cache_reader import Failing, Handler, Live, Recovery, Trouble
-from tarragon.client.informer.reflector import Cache, namespace_of
+from tarragon.client.informer.cache_reader import CacheError, CacheReader, CacheRecovery, EventHandler, OngoingFailure
+from tarragon.client.informer.reflector import Informer, namespace_of
 from tarragon.kube.meta import Key, Resource
 
 T = TypeVar("T")
 
 
-def joined(caches: Mapping[str, Cache[T]]) -> Live[T]:
+def combine_caches(caches: Mapping[str, Informer[T]]) -> CacheReader[T]:
     """One view of the caches, which are given by namespace. At least one is required."""
     if len(caches) == 1:
         return next(iter(caches.values()))
-    return Joined(caches)
+    return MultiNamespaceCache(caches)
 
 
-class Joined(Generic[T]):
+class MultiNamespaceCache(Generic[T]):
     """A view of several caches that stay independent: a forbidden or slow namespace does not affect the others."""
 
-    def __init__(self, caches: Mapping[str, Cache[T]]) -> None:
+    def __init__(self, caches: Mapping[str, Informer[T]]) -> None:
         self._caches = caches
         self._objects = _Objects({namespace: cache.objects for namespace, cache in caches.items()})
 
@@ -36,38 +36,38 @@ class Joined(Generic[T]):
         return self._objects
 
     @property
-    def is_synced(self) -> bool:
-        return all(cache.is_synced for cache in self._caches.values())
+    def has_synced(self) -> bool:
+        return all(cache.has_synced for cache in self._caches.values())
 
     @property
-    def failing(self) -> Failing | None:
+    def failure(self) -> OngoingFailure | None:
         """The failure that has lasted longest."""
-        found = [cache.failing for cache in self._caches.values() if cache.failing is not None]
+        found = [cache.failure for cache in self._caches.values() if cache.failure is not None]
         return min(found, key=lambda failing: failing.since, default=None)
 
     @property
-    def recovered(self) -> float:
+    def recovered_at(self) -> float:
         """The time of the latest recovery of any of the caches."""
-        return max(cache.recovered for cache in self._caches.values())
+        return max(cache.recovered_at for cache in self._caches.values())
 
-    async def synced(self) -> None:
+    async def wait_for_sync(self) -> None:
         for cache in self._caches.values():
-            await cache.synced()
+            await cache.wait_for_sync()
 
-    def learn(self, found: bytes) -> None:
+    def apply_write(self, found: bytes) -> None:
         cache = self._caches.get(namespace_of(found))
         if cache is not None:
-            cache.learn(found)
+            cache.apply_write(found)
 
-    def subscribe(self, handler: Handler[T]) -> None:
+    def add_event_handler(self, handler: EventHandler[T]) -> None:
         for cache in self._caches.values():
-            cache.subscribe(handler)
+            cache.add_event_handler(handler)
 
-    def on_trouble(self, handler: Callable[[Trouble], None]) -> None:
+    def on_error(self, handler: Callable[[CacheError], None]) -> None:
         for cache in self._caches.values():
-            cache.on_trouble(handler)
+            cache.on_error(handler)
 
-    def on_recovery(self, handler: Callable[[Recovery], None]) -> None:
+    def on_recovery(self, handler: Callable[[CacheRecovery], None]) -> None:
         for cache in self._caches.values():
             cache.on_recovery(handler)
 

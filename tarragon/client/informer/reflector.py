@@ -1,4 +1,4 @@
-"""`Cache`: a local copy of all objects of a kind, kept up to date by list and watch, that notifies subscribers.
+"""`Informer`: a local copy of all objects of a kind, kept up to date by list and watch, that notifies subscribers.
 
 Every change is reported once, whatever fails in between. A watch resumes from the last version seen. If the server's
 history no longer reaches back that far, a new list is compared with the cache, so that deletes are reported too.
@@ -16,61 +16,62 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from tarragon.base.clock import Clock, within
-from tarragon.client.backoff import LONGEST_PAUSE, Pauses
-from tarragon.client.errors import ApiError, BadRequest, Expired, Forbidden, NotFound
-from tarragon.client.informer.cache_reader import Failing, Handler, Recovery, Trouble
-from tarragon.client.port import EVERYTHING, Cluster, Selection, WatchEvent
-from tarragon.client.streams import closed_after
+from tarragon.base.clock import Clock, with_timeout
+from tarragon.client.backoff import MAX_DELAY, ExponentialBackoff
+from tarragon.client.errors import ApiError, BadRequest, Forbidden, NotFound, ResourceExpired
+from tarragon.client.informer.cache_reader import CacheError, CacheRecovery, EventHandler, OngoingFailure
+from tarragon.client.port import ALL_OBJECTS, Client, Selector, WatchEvent
+from tarragon.client.streams import closing_stream
 from tarragon.kube.codec import decode
-from tarragon.kube.meta import Key, ObjectMeta, Resource, Struct
+from tarragon.kube.meta import Key, ObjectMeta, PartialObject, Resource
 
 T = TypeVar("T")
 
-LONGEST_PAUSE_FOR_A_KIND = 5.0
+MAX_DELAY_FOR_MISSING_KIND = 5.0
 """The maximum backoff for a kind that does not exist yet: its CRD is probably about to be installed."""
-LATEST_SECONDS = 20.0
+MAX_WATCH_LAG_SECONDS = 20.0
 """The seconds that a working watch may lag behind the responses to writes."""
-SHORTEST_WATCH = 1.0
+MIN_WATCH_SECONDS = 1.0
 """A watch that ends within fewer seconds and without an event is retried with backoff, not at once."""
 _UNNAMED = Key("", "(without a name)")
 _YIELD_AFTER = 500
 """The number of objects of a list that are processed before other tasks get their turn on the event loop."""
 
 
-class _Identity(Struct, frozen=True):
+class _Identity(PartialObject, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
 
 
-class Cache(Generic[T]):
+class Informer(Generic[T]):
     """`run` fills the cache and keeps it up to date. One task calls `run`; any number of tasks read.
 
-    A subscriber that raises is a bug: `run` raises the exception, even if `learn` reported the change, and the cache
-    must not be used afterwards. An object that can't be decoded is reported as Trouble and keeps its last good state.
+    A subscriber that raises is a bug: `run` raises the exception, even if `apply_write` reported the change, and the
+    cache must not be used afterwards. An object that can't be decoded is reported as Trouble and keeps its last good
+    state.
     """
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Client,
         resource: Resource[T],
         clock: Clock,
-        selection: Selection = EVERYTHING,
+        selection: Selector = ALL_OBJECTS,
         *,
         jitter: random.Random,
     ) -> None:
         self.resource = resource
         self._cluster = cluster
         # Raw, not T: one object that can't be decoded must neither hide the others of a list nor end the watch.
-        self._raw = resource.reading(msgspec.Raw)
+        self._raw = resource.with_model(msgspec.Raw)
         self._clock = clock
         self._selection = selection
-        self._pauses = Pauses(clock, jitter)
+        self._pauses = ExponentialBackoff(clock, jitter)
         self._objects: dict[Key, T] = {}
         self._version = ""
-        self._failing: Failing | None = None
+        self._failing: OngoingFailure | None = None
         self._recovered = -math.inf
         self._synced = asyncio.Event()
         self._learnt: dict[Key, int] = {}
@@ -79,9 +80,9 @@ class Cache(Generic[T]):
         self._is_in_doubt = False
         self._is_behind, self._has_caught_up = asyncio.Event(), asyncio.Event()
         self._handler_errors: asyncio.Queue[Exception] = asyncio.Queue()
-        self._handlers: list[Handler[T]] = []
-        self._on_trouble: list[Callable[[Trouble], None]] = []
-        self._on_recovery: list[Callable[[Recovery], None]] = []
+        self._handlers: list[EventHandler[T]] = []
+        self._on_trouble: list[Callable[[CacheError], None]] = []
+        self._on_recovery: list[Callable[[CacheRecovery], None]] = []
 
     @property
     def objects(self) -> Mapping[Key, T]:
@@ -89,30 +90,30 @@ class Cache(Generic[T]):
         return MappingProxyType(self._objects)
 
     @property
-    def is_synced(self) -> bool:
+    def has_synced(self) -> bool:
         """Whether the first list has been processed completely."""
         return self._synced.is_set()
 
     @property
-    def version(self) -> int:
+    def last_resource_version(self) -> int:
         """The resourceVersion that the cache has reached, as a number; 0 before the first list."""
         return int(self._version or 0)
 
     @property
-    def failing(self) -> Failing | None:
+    def failure(self) -> OngoingFailure | None:
         """The current failure of the server; None while it responds."""
         return self._failing
 
     @property
-    def recovered(self) -> float:
+    def recovered_at(self) -> float:
         """When the server last recovered from a failure, in monotonic seconds; negative infinity if it never failed."""
         return self._recovered
 
-    async def synced(self) -> None:
-        """Return once `is_synced` is true. Waits forever if no task calls `run`."""
+    async def wait_for_sync(self) -> None:
+        """Return once `has_synced` is true. Waits forever if no task calls `run`."""
         await self._synced.wait()
 
-    def learn(self, found: bytes) -> None:
+    def apply_write(self, found: bytes) -> None:
         """Take in an object that the server returned for a write, before the watch delivers it.
 
         Objects that are older than the state of the watch are ignored. A watch that does not reach this version in time
@@ -122,8 +123,8 @@ class Cache(Generic[T]):
         head = decode(found, _Head)
         key, resource_version = head.key, head.metadata.resource_version
         version = int(resource_version) if resource_version.isdecimal() else 0
-        is_selected = self._selection in {EVERYTHING, Selection(namespace=key.namespace)}
-        if not is_selected or not self._version or version <= self.version or self._is_past(key, version):
+        is_selected = self._selection in {ALL_OBJECTS, Selector(namespace=key.namespace)}
+        if not is_selected or not self._version or version <= self.last_resource_version or self._is_past(key, version):
             return
         self._learnt[key] = version
         self._expected = max(self._expected, version)
@@ -133,7 +134,7 @@ class Cache(Generic[T]):
         except Exception as error:  # noqa: BLE001 - a subscriber's bug: the write succeeded, so `run` raises it instead
             self._handler_errors.put_nowait(error)
 
-    def subscribe(self, handler: Handler[T]) -> None:
+    def add_event_handler(self, handler: EventHandler[T]) -> None:
         """Call `handler(key, old, new)` for every change: `old` is None for an added object, `new` for a deleted one.
 
         Objects that are already cached are reported at once, as added. An object that was replaced by another one of
@@ -144,11 +145,11 @@ class Cache(Generic[T]):
             handler(key, None, known)
         self._handlers.append(handler)
 
-    def on_trouble(self, handler: Callable[[Trouble], None]) -> None:
+    def on_error(self, handler: Callable[[CacheError], None]) -> None:
         """Call `handler` whenever the server fails or an object can't be decoded, usually to log it."""
         self._on_trouble.append(handler)
 
-    def on_recovery(self, handler: Callable[[Recovery], None]) -> None:
+    def on_recovery(self, handler: Callable[[CacheRecovery], None]) -> None:
         """Call `handler` once when the server responds again; for a watch, that is at its first event."""
         self._on_recovery.append(handler)
 
@@ -157,7 +158,7 @@ class Cache(Generic[T]):
         await _first_of(self._list_and_watch(), self._raise_handler_error())
 
     async def _raise_handler_error(self) -> None:
-        """Raise what a subscriber raised in `learn`."""
+        """Raise what a subscriber raised in `apply_write`."""
         raise await self._handler_errors.get()
 
     async def _list_and_watch(self) -> None:
@@ -169,26 +170,26 @@ class Cache(Generic[T]):
             except ApiError as error:
                 if isinstance(error, BadRequest) and not self._version:
                     raise
-                if isinstance(error, Expired | NotFound | BadRequest | Forbidden):
+                if isinstance(error, ResourceExpired | NotFound | BadRequest | Forbidden):
                     # After Forbidden, a new list shows at once when access is granted again; a watch may stay silent.
                     self._version = ""
                 await self._pause(error)
 
     async def _pause(self, error: ApiError) -> None:
-        longest = LONGEST_PAUSE_FOR_A_KIND if isinstance(error, NotFound) else LONGEST_PAUSE
-        pause = self._pauses.next(longest, at_least=error.retry_after)
+        longest = MAX_DELAY_FOR_MISSING_KIND if isinstance(error, NotFound) else MAX_DELAY
+        pause = self._pauses.next_delay(longest, at_least=error.retry_after)
         # Forbidden stands until the server responds otherwise: a timeout or a busy server does not supersede it.
         failing = self._failing
         if failing is None or not isinstance(failing.error, type(error) | Forbidden):
-            self._failing = Failing(error, self._clock.monotonic())
-        self._report(Trouble(resource=self.resource.full_name, error=error, pause=pause))
+            self._failing = OngoingFailure(error, self._clock.monotonic())
+        self._report(CacheError(resource=self.resource.full_name, error=error, retry_after=pause))
         await self._clock.sleep(pause)
 
     def _recover(self) -> None:
         if self._failing is None:
             return
         now = self._clock.monotonic()
-        recovery = Recovery(self.resource.full_name, now - self._failing.since)
+        recovery = CacheRecovery(self.resource.full_name, now - self._failing.since)
         self._failing, self._recovered = None, now
         for handler in self._on_recovery:
             handler(recovery)
@@ -231,29 +232,29 @@ class Cache(Generic[T]):
 
     async def _read(self) -> None:
         began, changes = self._clock.monotonic(), 0
-        async with closed_after(self._cluster.watch(self._raw, self._selection, self._version)) as events:
+        async with closing_stream(self._cluster.watch(self._raw, self._selection, self._version)) as events:
             async for event in events:
                 self._recover()
                 changes += event.type != "BOOKMARK"
                 self._take(event)
         self._recover()
-        if not changes and self._clock.monotonic() - began < SHORTEST_WATCH:
-            await self._clock.sleep(self._pauses.next(LONGEST_PAUSE))
+        if not changes and self._clock.monotonic() - began < MIN_WATCH_SECONDS:
+            await self._clock.sleep(self._pauses.next_delay(MAX_DELAY))
 
     async def _detect_lost_watch(self) -> None:
-        """Return once the watch is more than `LATEST_SECONDS` behind the responses to writes."""
+        """Return once the watch is more than `MAX_WATCH_LAG_SECONDS` behind the responses to writes."""
         while True:
             await self._is_behind.wait()
             self._is_behind.clear()
             self._awaited = self._expected
-            if self.version < self._awaited:
+            if self.last_resource_version < self._awaited:
                 self._has_caught_up.clear()
                 try:
-                    await within(self._clock, LATEST_SECONDS, self._has_caught_up.wait())
+                    await with_timeout(self._clock, MAX_WATCH_LAG_SECONDS, self._has_caught_up.wait())
                 except TimeoutError:
                     self._doubt()
                     return
-            if self.version < self._expected:
+            if self.last_resource_version < self._expected:
                 self._is_behind.set()
 
     def _doubt(self) -> None:
@@ -270,7 +271,7 @@ class Cache(Generic[T]):
         if event.object is not None and event.type != "BOOKMARK":
             self._take_change(event, event.object)
         self._version = event.resource_version
-        if self._awaited and self.version >= self._awaited:
+        if self._awaited and self.last_resource_version >= self._awaited:
             self._is_in_doubt = False
             self._has_caught_up.set()
 
@@ -290,7 +291,7 @@ class Cache(Generic[T]):
         try:
             return decode(bytes(raw), _Head)
         except msgspec.DecodeError as error:
-            self._report(Trouble(resource=self.resource.full_name, error=error, key=_UNNAMED))
+            self._report(CacheError(resource=self.resource.full_name, error=error, key=_UNNAMED))
             return None
 
     def _is_past(self, key: Key, version: int) -> bool:
@@ -307,7 +308,7 @@ class Cache(Generic[T]):
         try:
             new = decode(bytes(raw), self.resource.model)
         except msgspec.DecodeError as error:
-            self._report(Trouble(resource=self.resource.full_name, error=error, key=key))
+            self._report(CacheError(resource=self.resource.full_name, error=error, key=key))
             return
         self._objects[key] = new
         for handler in self._handlers:
@@ -320,7 +321,7 @@ class Cache(Generic[T]):
         for handler in self._handlers:
             handler(key, old, None)
 
-    def _report(self, trouble: Trouble) -> None:
+    def _report(self, trouble: CacheError) -> None:
         for handler in self._on_trouble:
             handler(trouble)
 
@@ -338,7 +339,7 @@ async def _first_of(*works: Coroutine[None, None, None]) -> None:
         await asyncio.wait(tasks)
 
 
-class _Head(Struct, frozen=True):
+class _Head(PartialObject, frozen=True):
     """The metadata that shows whether an object has changed, at a fraction of the cost of decoding all of it."""
 
     metadata: _Identity = _Identity()

@@ -1,4 +1,4 @@
-"""`Counted`: a client that reports every call to a counter, for metrics."""
+"""`InstrumentedClient`: a client that reports every call to a counter, for metrics."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any, Protocol, TypeVar
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import ApiError
-from tarragon.client.middleware.middleware import Passing
+from tarragon.client.middleware.middleware import DelegatingClient
 from tarragon.client.port import (
-    EVERYTHING,
-    PLAIN_DELETE,
-    WHOLE_LOG,
-    Cluster,
+    ALL_OBJECTS,
+    DEFAULT_DELETE,
+    DEFAULT_LOG,
+    Client,
     DeleteOptions,
-    Listing,
     LogOptions,
-    Selection,
+    ObjectList,
+    Selector,
     WatchEvent,
 )
-from tarragon.client.streams import closed_after
+from tarragon.client.streams import closing_stream
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key, Resource
 
@@ -33,7 +33,7 @@ UNKNOWN = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class CallResult:
     """A finished call. `resource` is written as in kubectl, with the subresource: `tfjobs.kubeflow.org/status`.
 
     A list counts once, however many pages it has. A call without a response has the code 503.
@@ -45,26 +45,26 @@ class Call:
     seconds: float
 
 
-class Counter(Protocol):
+class CallObserver(Protocol):
     """Receives the reports. Its methods must be fast and must not raise."""
 
-    def called(self, call: Call) -> None: ...
+    def on_call(self, call: CallResult) -> None: ...
 
-    def watch_began(self, resource: str) -> None: ...
+    def on_watch_started(self, resource: str) -> None: ...
 
-    def watch_brought(self, resource: str) -> None:
+    def on_watch_event(self, resource: str) -> None:
         """Count one event of a watch, bookmarks included."""
         ...
 
-    def watch_ended(self, resource: str, code: int) -> None:
+    def on_watch_ended(self, resource: str, code: int) -> None:
         """Count the end of a watch. The code is 200 if the server or the reader ended it."""
         ...
 
 
-class Counted(Passing):
+class InstrumentedClient(DelegatingClient):
     """Reports the calls to a client. It does not change them."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, counter: Counter) -> None:
+    def __init__(self, cluster: Client, clock: Clock, counter: CallObserver) -> None:
         super().__init__(cluster)
         self._clock = clock
         self._counter = counter
@@ -72,23 +72,23 @@ class Counted(Passing):
     async def get(self, resource: Resource[T], key: Key) -> T:
         return await self._timed("get", resource.full_name, super().get(resource, key))
 
-    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+    async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]:
         return await self._timed("list", resource.full_name, super().list(resource, selection))
 
-    async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+    async def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
         name = resource.full_name
-        self._counter.watch_began(name)
+        self._counter.on_watch_started(name)
         code = OK
         try:
-            async with closed_after(super().watch(resource, selection, since)) as events:
+            async with closing_stream(super().watch(resource, selection, since)) as events:
                 async for event in events:
-                    self._counter.watch_brought(name)
+                    self._counter.on_watch_event(name)
                     yield event
         except ApiError as error:
             code = error.code
             raise
         finally:
-            self._counter.watch_ended(name, code)
+            self._counter.on_watch_ended(name, code)
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
         return await self._timed("create", resource.full_name, super().create(resource, body), CREATED)
@@ -97,26 +97,26 @@ class Counted(Passing):
         name = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
         return await self._timed("patch", name, super().patch(resource, key, patch, subresource=subresource))
 
-    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = DEFAULT_DELETE) -> None:
         await self._timed("delete", resource.full_name, super().delete(resource, key, options))
 
-    def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
+    def pod_log(self, key: Key, options: LogOptions = DEFAULT_LOG) -> AsyncIterator[bytes]:
         """Reported as a watch of `pods/log`."""
         return self._log(key, options)
 
     async def _log(self, key: Key, options: LogOptions) -> AsyncIterator[bytes]:
         name = f"{PODS.full_name}/log"
-        self._counter.watch_began(name)
+        self._counter.on_watch_started(name)
         code = OK
         try:
-            async with closed_after(super().pod_log(key, options)) as chunks:
+            async with closing_stream(super().pod_log(key, options)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except ApiError as error:
             code = error.code
             raise
         finally:
-            self._counter.watch_ended(name, code)
+            self._counter.on_watch_ended(name, code)
 
     async def _timed(self, verb: str, resource: str, call: Awaitable[T], success: int = OK) -> T:
         began = self._clock.monotonic()
@@ -131,4 +131,4 @@ class Counted(Passing):
             raise
         finally:
             seconds = self._clock.monotonic() - began
-            self._counter.called(Call(verb=verb, resource=resource, code=code, seconds=seconds))
+            self._counter.on_call(CallResult(verb=verb, resource=resource, code=code, seconds=seconds))

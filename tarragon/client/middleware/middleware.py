@@ -1,4 +1,4 @@
-"""`Passing`: the base class of clients that wrap another client."""
+"""`DelegatingClient`: the base class of clients that wrap another client."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
 from tarragon.client.port import (
-    EVERYTHING,
-    PLAIN_DELETE,
-    WHOLE_LOG,
-    Cluster,
+    ALL_OBJECTS,
+    DEFAULT_DELETE,
+    DEFAULT_LOG,
+    Client,
     DeleteOptions,
-    Listing,
     LogOptions,
-    Selection,
+    ObjectList,
+    Selector,
     WatchEvent,
 )
 from tarragon.kube.meta import Key, Resource
@@ -21,19 +21,19 @@ from tarragon.kube.meta import Key, Resource
 T = TypeVar("T")
 
 
-class Passing:
+class DelegatingClient:
     """Delegates every call unchanged. A subclass overrides the calls that it changes."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Client) -> None:
         self._cluster = cluster
 
     async def get(self, resource: Resource[T], key: Key) -> T:
         return await self._cluster.get(resource, key)
 
-    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+    async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]:
         return await self._cluster.list(resource, selection)
 
-    def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+    def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
         return self._cluster.watch(resource, selection, since)
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
@@ -42,8 +42,8 @@ class Passing:
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
         return await self._cluster.patch(resource, key, patch, subresource=subresource)
 
-    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = DEFAULT_DELETE) -> None:
         await self._cluster.delete(resource, key, options)
 
-    def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
+    def pod_log(self, key: Key, options: LogOptions = DEFAULT_LOG) -> AsyncIterator[bytes]:
         return self._cluster.pod_log(key, options)

@@ -11,7 +11,7 @@ from tarragon.kube.meta import Json
 VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha2", "v1alpha1")
 """The versions of TFJob. The first one is the storage version."""
 
-TARRAGON = ".status.tarragon"
+STATUS_PATH = ".status.tarragon"
 
 
 def crd() -> dict[str, Json]:
@@ -55,16 +55,16 @@ def _version(name: str, *, is_stored: bool) -> dict[str, Json]:
             "status": {},
             "scale": {
                 "specReplicasPath": ".spec.tfReplicaSpecs.Worker.replicas",
-                "statusReplicasPath": f"{TARRAGON}.replicas",
-                "labelSelectorPath": f"{TARRAGON}.selector",
+                "statusReplicasPath": f"{STATUS_PATH}.replicas",
+                "labelSelectorPath": f"{STATUS_PATH}.selector",
             },
         },
         "additionalPrinterColumns": [
-            {"name": "State", "type": "string", "jsonPath": f"{TARRAGON}.state"},
-            {"name": "Ready", "type": "string", "jsonPath": f"{TARRAGON}.ready"},
-            {"name": "Restarts", "type": "integer", "jsonPath": f"{TARRAGON}.restarts.total"},
+            {"name": "State", "type": "string", "jsonPath": f"{STATUS_PATH}.state"},
+            {"name": "Ready", "type": "string", "jsonPath": f"{STATUS_PATH}.ready"},
+            {"name": "Restarts", "type": "integer", "jsonPath": f"{STATUS_PATH}.restarts.total"},
             {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-            {"name": "Reason", "type": "string", "jsonPath": f"{TARRAGON}.reason"},
-            {"name": "Message", "type": "string", "jsonPath": f"{TARRAGON}.message", "priority": 1},
+            {"name": "Reason", "type": "string", "jsonPath": f"{STATUS_PATH}.reason"},
+            {"name": "Message", "type": "string", "jsonPath": f"{STATUS_PATH}.message", "priority": 1},
         ],
     }

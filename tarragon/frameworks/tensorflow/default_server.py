@@ -28,8 +28,8 @@ _PYTHON = ("sh", "-c", 'exec "$(command -v python || command -v python3 || echo 
 """Images of 2017 have `python` but not `python3`; some of today are the other way round."""
 
 
-def is_wanted(template: JsonObject) -> bool:
-    """Whether the template has no main container, or only the one that `completed` added."""
+def uses_default_server(template: JsonObject) -> bool:
+    """Whether the template has no main container, or only the one that `with_server_container` added."""
     main = _main(template)
     if main is None:
         return True
@@ -38,7 +38,7 @@ def is_wanted(template: JsonObject) -> bool:
     return is_ours and not has_volume and not main.get("command") and not main.get("args")
 
 
-def completed(template: JsonObject, image: str) -> JsonObject:
+def with_server_container(template: JsonObject, image: str) -> JsonObject:
     """The template with the container of the server. The volume is not included, because it belongs to one job."""
     spec = template.get("spec", {})
     if _main(template) is not None:
@@ -48,7 +48,7 @@ def completed(template: JsonObject, image: str) -> JsonObject:
     return {**template, "spec": {"restartPolicy": POD_POLICY, **spec, "containers": containers}}
 
 
-def mounted(template: JsonObject, config_map: str) -> JsonObject:
+def with_script_volume(template: JsonObject, config_map: str) -> JsonObject:
     """The completed template with the volume of this job."""
     spec = template["spec"]
     volume = {"name": VOLUME, "configMap": {"name": config_map}}
@@ -60,9 +60,9 @@ def config_map_name(runtime_id: str, uid: str) -> str:
     return f"cm-ps-{runtime_id}-{digest(8, VOLUME, uid)}"
 
 
-def objects(job: TrainingJob) -> Iterator[JsonObject]:
-    """The `objects` of a framework: the ConfigMap with the script, if there is a default parameter server."""
-    if any(group.is_default_server for group in job.groups):
+def config_maps(job: TrainingJob) -> Iterator[JsonObject]:
+    """The `config_maps` of a framework: the ConfigMap with the script, if there is a default parameter server."""
+    if any(group.is_default_server for group in job.replica_specs):
         yield {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -72,7 +72,7 @@ def objects(job: TrainingJob) -> Iterator[JsonObject]:
 
 
 def command(replica: Replica, cluster: str) -> list[str]:
-    arguments = ["--cluster_spec", cluster, "--job_name", replica.type.word, "--task_id", str(replica.index)]
+    arguments = ["--cluster_spec", cluster, "--job_name", replica.type.lower_name, "--task_id", str(replica.index)]
     return [*_PYTHON, f"{FOLDER}/{SCRIPT}", *arguments]
 
 

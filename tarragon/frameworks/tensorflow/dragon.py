@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tarragon.frameworks.tensorflow import v1_flat
 from tarragon.frameworks.tensorflow.recognition import is_elastic
-from tarragon.frameworks.tensorflow.shape import Defaults, reader
+from tarragon.frameworks.tensorflow.shape import GenerationFields, decoder
 from tarragon.job.model import CleanPodPolicy
 
 NAME = "kubeflow.org/v1-dragon"
@@ -14,6 +14,6 @@ NAME = "kubeflow.org/v1-dragon"
 DIALECT = replace(
     v1_flat.DIALECT,
     name=NAME,
-    recognise=is_elastic,
-    read=reader(Defaults(generation=NAME, clean_pods=CleanPodPolicy.RUNNING)),
+    matches=is_elastic,
+    decode=decoder(GenerationFields(generation=NAME, clean_pods=CleanPodPolicy.RUNNING)),
 )

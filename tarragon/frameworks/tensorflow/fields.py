@@ -19,7 +19,7 @@ LIST_TYPES = (ReplicaType.MASTER, ReplicaType.PS, ReplicaType.WORKER)
 """The replica types of the generations with a list of replicas, where they are written in upper case."""
 
 
-class Spec(StrEnum):
+class SpecField(StrEnum):
     """The fields of `spec`."""
 
     REPLICAS = "tfReplicaSpecs"
@@ -31,7 +31,7 @@ class Spec(StrEnum):
     MIN_INSTANCES = "min-instances"
 
 
-class Policy(StrEnum):
+class PolicyField(StrEnum):
     """The fields of `spec.runPolicy`. In flat generations the first four are directly in `spec`."""
 
     CLEAN_POD_POLICY = "cleanPodPolicy"
@@ -43,19 +43,21 @@ class Policy(StrEnum):
     MANAGED_BY = "managedBy"
 
 
-FLAT_POLICIES = frozenset({Policy.CLEAN_POD_POLICY, Policy.TTL, Policy.ACTIVE_DEADLINE, Policy.BACKOFF_LIMIT})
-NESTED_ONLY = frozenset({Spec.RUN_POLICY, Spec.SUCCESS_POLICY, Spec.DYNAMIC_WORKER})
-ELASTIC = frozenset({Spec.MAX_INSTANCES, Spec.MIN_INSTANCES})
+FLAT_POLICIES = frozenset(
+    {PolicyField.CLEAN_POD_POLICY, PolicyField.TTL, PolicyField.ACTIVE_DEADLINE, PolicyField.BACKOFF_LIMIT}
+)
+NESTED_ONLY = frozenset({SpecField.RUN_POLICY, SpecField.SUCCESS_POLICY, SpecField.DYNAMIC_WORKER})
+ELASTIC_FIELDS = frozenset({SpecField.MAX_INSTANCES, SpecField.MIN_INSTANCES})
 
-LIST_SPELLINGS: tuple[str, ...] = (Spec.LIST.value, "replica_specs")
+LIST_SPELLINGS: tuple[str, ...] = (SpecField.LIST.value, "replica_specs")
 """The names of the list of replicas in v1alpha1 and mlkube.io."""
 
-OF_OTHER_GENERATIONS = frozenset(
+FIELDS_WITHOUT_EFFECT = frozenset(
     {*LIST_SPELLINGS, "RuntimeId", "tfImage", "terminationPolicy", "schedulerName", "tensorboard"}
 )
 """Fields that are known but have no effect in a generation with a map of replicas."""
 
 
-def reasons(invalid: str) -> Callable[[str], str]:
+def condition_reason(invalid: str) -> Callable[[str], str]:
     """A generation's spelling of condition reasons. The generations differ only in that for an invalid manifest."""
     return lambda reason: invalid if reason == INVALID else f"{KIND}{reason}"

@@ -18,9 +18,9 @@ from tarragon.frameworks.tensorflow import (
 )
 from tarragon.frameworks.tensorflow.crd import crd, definition
 from tarragon.frameworks.tensorflow.fields import GROUP, KIND, MAIN_CONTAINER, PORT_NAME
-from tarragon.frameworks.tensorflow.rules import CAUTIONS, RULES, UNSUPPORTED
-from tarragon.frameworks.tensorflow.verdict import judge
-from tarragon.frameworks.tensorflow.wiring import listed_size
+from tarragon.frameworks.tensorflow.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES
+from tarragon.frameworks.tensorflow.verdict import evaluate
+from tarragon.frameworks.tensorflow.wiring import cluster_size
 from tarragon.job.model import ReplicaType
 from tarragon.kube.meta import CustomObject, Resource
 
@@ -40,13 +40,13 @@ TENSORFLOW = Framework(
         v1.DIALECT,
     ),
     rules=RULES,
-    cautions=CAUTIONS,
-    unsupported=UNSUPPORTED,
+    warning_rules=WARNING_RULES,
+    unsupported_rules=UNSUPPORTED_RULES,
     main_container=MAIN_CONTAINER,
     port_name=PORT_NAME,
-    service_size=listed_size,
-    objects=default_server.objects,
-    judge=judge,
+    service_size=cluster_size,
+    config_maps=default_server.config_maps,
+    evaluate=evaluate,
     # Servers first: workers that don't find them wait up to 30 seconds before they retry.
     start_order=(
         ReplicaType.PS,
@@ -66,6 +66,6 @@ MLKUBE = replace(
     ),
     dialects=(mlkube.DIALECT,),
     crd=lambda: definition(mlkube.GROUP, mlkube.KIND, (mlkube.VERSION,)),
-    is_optional=True,
+    is_crd_optional=True,
 )
 """The TfJob of 2017, a different kind in a different group, with its own CustomResourceDefinition."""

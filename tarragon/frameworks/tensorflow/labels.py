@@ -25,11 +25,11 @@ class LabelNames:
         return {key: value, self.job: job.key.name}
 
     def of_workers(self, job: TrainingJob) -> dict[str, str]:
-        return {**self.of_job(job), self.type: ReplicaType.WORKER.word}
+        return {**self.of_job(job), self.type: ReplicaType.WORKER.lower_name}
 
     def of_replica(self, job: TrainingJob, replica: Replica) -> dict[str, str]:
         """The labels of a replica. The role label marks the chief (worker 0 if there is no chief) as master."""
-        labels = {**self.of_job(job), self.type: replica.type.word, self.index: str(replica.index)}
+        labels = {**self.of_job(job), self.type: replica.type.lower_name, self.index: str(replica.index)}
         return {**labels, self.role: "master"} if self.role and replica == job.chief else labels
 
 

@@ -6,12 +6,12 @@ finished job (phase Done) keeps everything until its user deletes it.
 
 from __future__ import annotations
 
-from tarragon.frameworks.plugin import Dialect, Names
+from tarragon.frameworks.plugin import Dialect, ObjectNames
 from tarragon.frameworks.tensorflow import listed, phases, runtime
 from tarragon.frameworks.tensorflow.listed_rules import rules
 from tarragon.frameworks.tensorflow.listed_wiring import wire
 from tarragon.frameworks.tensorflow.recognition import is_list
-from tarragon.job.exitcode import OF_MLKUBE
+from tarragon.job.exitcode import MLKUBE
 from tarragon.job.model import CleanPodPolicy
 
 GROUP = "mlkube.io"
@@ -20,11 +20,11 @@ KIND = "TfJob"
 NAME = f"{GROUP}/{VERSION}"
 PORT_NAME = "tf-port"
 
-_LISTED = runtime.names(lambda _: "")
-NAMES = Names(
+_LISTED = runtime.object_names(lambda _: "")
+NAMES = ObjectNames(
     pod=_LISTED.service,
     service=_LISTED.service,
-    replica=_LISTED.replica,
+    replica_of=_LISTED.replica_of,
     tensorboard=lambda job: f"tensorboard-{job.runtime_id.lower()}",
 )
 """The names of the batch Jobs that created the pods in the original operator; here they are the names of the pods."""
@@ -32,27 +32,27 @@ NAMES = Names(
 LABELS = runtime.RuntimeLabels(owner=GROUP, job="tf_job_name")
 """The labels, including the job's name as in v1alpha1: without it, pods of a deleted job could not be found."""
 
-GENERATION = listed.Generation(name=NAME, api_version=NAME, kind=KIND, clean_pods=CleanPodPolicy.NONE)
+GENERATION = listed.ListGeneration(name=NAME, api_version=NAME, kind=KIND, clean_pods=CleanPodPolicy.NONE)
 
 DIALECT = Dialect(
     name=NAME,
     api_version=NAME,
-    recognise=is_list,
-    read=listed.reader(GENERATION),
+    matches=is_list,
+    decode=listed.decoder(GENERATION),
     names=NAMES,
     labels=LABELS.of_replica,
     selector=LABELS.of_job,
     worker_selector=LABELS.of_workers,
-    wire=wire(NAMES),
-    status=phases.write,
-    refused=phases.refused,
+    discovery_config=wire(NAMES),
+    status_fields=phases.status_fields,
+    invalid_job_fields=phases.invalid_job_fields,
     has_conditions=False,
-    had_batch_jobs=True,
+    used_batch_jobs=True,
     has_cluster_ips=True,
-    written_back=listed.written_back,
-    lasting=listed.lasting,
+    default_fields=listed.default_fields,
+    persistent_annotations=listed.persistent_annotations,
     condition_reason=phases.reason_of,
-    exit_codes=OF_MLKUBE,
+    exit_codes=MLKUBE,
     rules=rules(NAMES),
     port_name=PORT_NAME,
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tarragon.frameworks.plugin import Names
+from tarragon.frameworks.plugin import ObjectNames
 from tarragon.frameworks.tensorflow.fields import TYPES
 from tarragon.job.model import Replica, TrainingJob
 
-_TYPE_OF = {kind.word: kind for kind in TYPES}
+_TYPE_OF = {kind.lower_name: kind for kind in TYPES}
 
 
 def name(job: TrainingJob, replica: Replica) -> str:
@@ -23,4 +23,4 @@ def replica_of(job: TrainingJob, name: str) -> Replica | None:
     return Replica(_TYPE_OF[word], int(index)) if word in _TYPE_OF and is_index else None
 
 
-NAMES = Names(pod=name, service=name, replica=replica_of)
+NAMES = ObjectNames(pod=name, service=name, replica_of=replica_of)

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from tarragon.frameworks.tensorflow.fields import reasons
+from tarragon.frameworks.tensorflow.fields import condition_reason
 from tarragon.job import conditions
-from tarragon.job.model import CleanPodPolicy, ReplicaGroup, TrainingJob
+from tarragon.job.model import CleanPodPolicy, ReplicaSpec, TrainingJob
 from tarragon.job.phase import Phase
-from tarragon.job.status import JobStatus, ReplicaCounts
+from tarragon.job.status import JobStatus, ReplicaStatus
 from tarragon.kube.meta import Json
 
-reason_of = reasons(invalid="InvalidTFJobSpec")
+reason_of = condition_reason(invalid="InvalidTFJobSpec")
 """The spelling of condition reasons in `status.tarragon.record`."""
 
 _EXPLANATIONS = (
     conditions.FAILED,
-    conditions.SPEC_REFUSED,
+    conditions.SPEC_INVALID,
     conditions.SUSPENDED,
     conditions.BLOCKED,
     conditions.STALLED,
@@ -27,7 +27,7 @@ _EXPLANATIONS = (
 )
 
 
-class OldPhase(StrEnum):
+class OperatorPhase(StrEnum):
     """The progress of the operator. FAILED is a job that could not start; a job that ran and failed is DONE."""
 
     CREATING = "Creating"
@@ -37,7 +37,7 @@ class OldPhase(StrEnum):
     DONE = "Done"
 
 
-class State(StrEnum):
+class LegacyState(StrEnum):
     """The state of the job, or of all replicas of a type."""
 
     UNKNOWN = "Unknown"
@@ -46,22 +46,26 @@ class State(StrEnum):
     SUCCEEDED = "Succeeded"
 
 
-def write(job: TrainingJob, status: JobStatus) -> dict[str, Json]:
-    return {**refused(status), "phase": _phase(job, status).value, "replicaStatuses": _replica_statuses(job, status)}
+def status_fields(job: TrainingJob, status: JobStatus) -> dict[str, Json]:
+    return {
+        **invalid_job_fields(status),
+        "phase": _phase(job, status).value,
+        "replicaStatuses": _replica_statuses(job, status),
+    }
 
 
-def refused(status: JobStatus) -> dict[str, Json]:
+def invalid_job_fields(status: JobStatus) -> dict[str, Json]:
     """The status fields of a job that can't be decoded. An invalid edit does not change the phase."""
     fields: dict[str, Json] = {"controlPaused": False, "reason": _reason(status), "state": _state(status).value}
-    return {**fields, "phase": OldPhase.FAILED.value} if status.phase is Phase.FAILED else fields
+    return {**fields, "phase": OperatorPhase.FAILED.value} if status.phase is Phase.FAILED else fields
 
 
-def _phase(job: TrainingJob, status: JobStatus) -> OldPhase:
+def _phase(job: TrainingJob, status: JobStatus) -> OperatorPhase:
     if status.phase.is_final:
         if _could_not_begin(status):
-            return OldPhase.FAILED
-        return OldPhase.CLEAN_UP if _is_being_cleaned_up(job, status) else OldPhase.DONE
-    return OldPhase.RUNNING if status.phase in {Phase.RUNNING, Phase.RESTARTING} else OldPhase.CREATING
+            return OperatorPhase.FAILED
+        return OperatorPhase.CLEAN_UP if _is_being_cleaned_up(job, status) else OperatorPhase.DONE
+    return OperatorPhase.RUNNING if status.phase in {Phase.RUNNING, Phase.RESTARTING} else OperatorPhase.CREATING
 
 
 def _could_not_begin(status: JobStatus) -> bool:
@@ -70,21 +74,21 @@ def _could_not_begin(status: JobStatus) -> bool:
 
 
 def _is_being_cleaned_up(job: TrainingJob, status: JobStatus) -> bool:
-    is_left = job.run_policy.clean_pods is CleanPodPolicy.NONE
-    return not is_left and any(counts.active for counts in status.counts.values())
+    is_left = job.run_policy.clean_pod_policy is CleanPodPolicy.NONE
+    return not is_left and any(counts.active for counts in status.replica_statuses.values())
 
 
-def _state(status: JobStatus) -> State:
+def _state(status: JobStatus) -> LegacyState:
     """The state. As in the original operator, a job is Running from the start. Suspension did not exist: Unknown."""
     match status.phase:
         case Phase.CREATED | Phase.RUNNING | Phase.RESTARTING:
-            return State.RUNNING
+            return LegacyState.RUNNING
         case Phase.SUSPENDED:
-            return State.UNKNOWN
+            return LegacyState.UNKNOWN
         case Phase.SUCCEEDED:
-            return State.SUCCEEDED
+            return LegacyState.SUCCEEDED
         case Phase.FAILED:
-            return State.FAILED
+            return LegacyState.FAILED
 
 
 def _reason(status: JobStatus) -> str:
@@ -98,18 +102,18 @@ def _reason(status: JobStatus) -> str:
 
 
 def _replica_statuses(job: TrainingJob, status: JobStatus) -> list[Json]:
-    return [_replica_status(group, status) for group in job.groups]
+    return [_replica_status(group, status) for group in job.replica_specs]
 
 
-def _replica_status(group: ReplicaGroup, status: JobStatus) -> Json:
+def _replica_status(group: ReplicaSpec, status: JobStatus) -> Json:
     """The replicas of a type by state. Replicas that were stopped when the job ended are in no state."""
-    counts = status.counts.get(group.type, ReplicaCounts())
-    rest = 0 if status.phase.is_final else group.wish - counts.active - counts.succeeded - counts.failed
+    counts = status.replica_statuses.get(group.type, ReplicaStatus())
+    rest = 0 if status.phase.is_final else group.replicas - counts.active - counts.succeeded - counts.failed
     states = {
-        State.RUNNING: counts.active,
-        State.FAILED: counts.failed,
-        State.SUCCEEDED: counts.succeeded,
-        State.UNKNOWN: max(rest, 0),
+        LegacyState.RUNNING: counts.active,
+        LegacyState.FAILED: counts.failed,
+        LegacyState.SUCCEEDED: counts.succeeded,
+        LegacyState.UNKNOWN: max(rest, 0),
     }
     return {
         "tf_replica_type": group.type.value.upper(),
@@ -118,9 +122,13 @@ def _replica_status(group: ReplicaGroup, status: JobStatus) -> Json:
     }
 
 
-def _of_all(states: dict[State, int]) -> State:
-    if states[State.FAILED]:
-        return State.FAILED
-    if states[State.RUNNING]:
-        return State.RUNNING
-    return State.SUCCEEDED if states[State.SUCCEEDED] and not states[State.UNKNOWN] else State.UNKNOWN
+def _of_all(states: dict[LegacyState, int]) -> LegacyState:
+    if states[LegacyState.FAILED]:
+        return LegacyState.FAILED
+    if states[LegacyState.RUNNING]:
+        return LegacyState.RUNNING
+    return (
+        LegacyState.SUCCEEDED
+        if states[LegacyState.SUCCEEDED] and not states[LegacyState.UNKNOWN]
+        else LegacyState.UNKNOWN
+    )

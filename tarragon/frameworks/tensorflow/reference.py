@@ -12,7 +12,7 @@ from types import MappingProxyType
 from tarragon.job import conditions
 from tarragon.kube.meta import Json
 
-MEANINGS: Mapping[str, str] = MappingProxyType(
+DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "": "A TensorFlow training job. Its replicas find each other by TF_CONFIG and start together or not at all.",
         "apiVersion": (
@@ -120,7 +120,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-OF_STATUS: Mapping[str, str] = MappingProxyType(
+STATUS_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "conditions": (
             "The conditions of the job, each with type, status, reason, message, lastUpdateTime and "
@@ -138,11 +138,11 @@ OF_STATUS: Mapping[str, str] = MappingProxyType(
 )
 """The descriptions of the status fields other than `tarragon`."""
 
-CONDITIONS: Mapping[str, str] = MappingProxyType(
+CONDITION_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {
         conditions.CREATED: "The operator has seen the job.",
         conditions.ADMITTED: "The job is admitted. While this is False, the reason says why it waits.",
-        conditions.ADMISSION_REFUSED: (
+        conditions.ADMISSION_DISCARDED: (
             "The status had an admission that the scheduler did not write, and it was discarded."
         ),
         conditions.RUNNING: "The chief is running, or a worker if there is no chief.",
@@ -155,7 +155,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         conditions.RESIZED: "The job was resized after its start. The message says what changed last, and why.",
         conditions.EVICTED: "The job was running, was preempted by another job, and waits.",
         conditions.NOT_GROWN: "The job has fewer replicas than requested. The message says why.",
-        conditions.SPEC_REFUSED: (
+        conditions.SPEC_INVALID: (
             "An edit is invalid, or the job started before something in it was rejected. The job continues with its "
             "last valid spec."
         ),
@@ -163,7 +163,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-KNOWN_BY: Mapping[str, str] = MappingProxyType(
+RECOGNITION_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "mlkube.io/v1beta1": "its kind, TfJob of mlkube.io (2017)",
         "kubeflow.org/v1alpha1": "`replicaSpecs`, a list (tf-operator 0.1 to 0.3)",
@@ -178,14 +178,14 @@ KNOWN_BY: Mapping[str, str] = MappingProxyType(
 """How each generation is recognised, and which operators served it, by the name of its dialect."""
 
 
-def meaning(path: str) -> str:
+def description(path: str) -> str:
     """The description of a field. Raises KeyError if there is none."""
-    return MEANINGS[path if path in MEANINGS else path.rpartition(".")[2]]
+    return DESCRIPTIONS[path if path in DESCRIPTIONS else path.rpartition(".")[2]]
 
 
 def describe(schema: dict[str, Json], path: str = "") -> None:
     """Add the descriptions to a schema, in place."""
-    schema["description"] = meaning(path)
+    schema["description"] = description(path)
     fields = schema.get("properties")
     if isinstance(fields, dict):
         # API servers reject a definition that says more about metadata than its type.
@@ -193,5 +193,5 @@ def describe(schema: dict[str, Json], path: str = "") -> None:
             describe(fields[name], f"{path}.{name}" if path else name)
     for word, mark in (("additionalProperties", ".*"), ("items", "[]")):
         below = schema.get(word)
-        if isinstance(below, dict) and f"{path}{mark}" in MEANINGS:
+        if isinstance(below, dict) and f"{path}{mark}" in DESCRIPTIONS:
             describe(below, f"{path}{mark}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 
-from tarragon.frameworks.plugin import Names
+from tarragon.frameworks.plugin import ObjectNames
 from tarragon.frameworks.tensorflow.fields import LIST_TYPES
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 
@@ -20,7 +20,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 ID_LENGTH = 4
 TAIL_LENGTH = 5
 
-_TYPE_OF = {kind.word: kind for kind in LIST_TYPES}
+_TYPE_OF = {kind.lower_name: kind for kind in LIST_TYPES}
 
 
 def runtime_id(uid: str) -> str:
@@ -37,18 +37,18 @@ def digest(length: int, *parts: str) -> str:
     return "".join(letters)
 
 
-def tail(job: TrainingJob, replica: Replica) -> str:
+def pod_suffix(job: TrainingJob, replica: Replica) -> str:
     return digest(TAIL_LENGTH, job.uid, str(replica))
 
 
-def names(beginning: Callable[[TrainingJob], str]) -> Names:
+def object_names(beginning: Callable[[TrainingJob], str]) -> ObjectNames:
     """The names: `{beginning}{type}-{runtime id}-{index}` for services, and the same with a suffix for pods."""
 
     def service(job: TrainingJob, replica: Replica) -> str:
-        return f"{beginning(job)}{replica.type.word}-{job.runtime_id}-{replica.index}"
+        return f"{beginning(job)}{replica.type.lower_name}-{job.runtime_id}-{replica.index}"
 
     def pod(job: TrainingJob, replica: Replica) -> str:
-        return f"{service(job, replica)}-{tail(job, replica)}"
+        return f"{service(job, replica)}-{pod_suffix(job, replica)}"
 
     def replica_of(job: TrainingJob, name: str) -> Replica | None:
         """The replica of a name with any suffix, because the original operator chose suffixes at random."""
@@ -56,7 +56,7 @@ def names(beginning: Callable[[TrainingJob], str]) -> Names:
         found = _pattern(job.runtime_id).fullmatch(name[len(start) :]) if name.startswith(start) else None
         return Replica(_TYPE_OF[found["word"]], int(found["index"])) if found is not None else None
 
-    return Names(pod=pod, service=service, replica=replica_of)
+    return ObjectNames(pod=pod, service=service, replica_of=replica_of)
 
 
 @lru_cache

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from tarragon.frameworks.tensorflow.fields import Policy, Spec
+from tarragon.frameworks.tensorflow.fields import PolicyField, SpecField
 from tarragon.frameworks.tensorflow.reference import describe
 from tarragon.job.model import CleanPodPolicy, RestartPolicy, SuccessPolicy
 from tarragon.kube.meta import Json
 
 Schema = dict[str, Json]
 
-KEPT = "x-kubernetes-preserve-unknown-fields"
+PRESERVE_UNKNOWN_FIELDS = "x-kubernetes-preserve-unknown-fields"
 
 TEXT: Schema = {"type": "string"}
 TRUTH: Schema = {"type": "boolean"}
@@ -38,15 +38,15 @@ def schema() -> Schema:
 
 def _spec_fields() -> Schema:
     return {
-        Spec.REPLICAS.value: {"type": "object", "additionalProperties": _open(_replica_fields())},
-        Spec.LIST.value: _list({**_replica_fields(), "tfPort": _whole(1), "tfReplicaType": dict(TEXT)}),
+        SpecField.REPLICAS.value: {"type": "object", "additionalProperties": _open(_replica_fields())},
+        SpecField.LIST.value: _list({**_replica_fields(), "tfPort": _whole(1), "tfReplicaType": dict(TEXT)}),
         "replica_specs": _list({**_replica_fields(), "tf_port": _whole(1), "tf_replica_type": dict(TEXT)}),
-        Spec.RUN_POLICY.value: _open(_policies() | _nested_policies()),
+        SpecField.RUN_POLICY.value: _open(_policies() | _nested_policies()),
         **_policies(),
-        Spec.SUCCESS_POLICY.value: _choice(SuccessPolicy),
-        Spec.DYNAMIC_WORKER.value: dict(TRUTH),
-        Spec.MAX_INSTANCES.value: _whole(1),
-        Spec.MIN_INSTANCES.value: _whole(1),
+        SpecField.SUCCESS_POLICY.value: _choice(SuccessPolicy),
+        SpecField.DYNAMIC_WORKER.value: dict(TRUTH),
+        SpecField.MAX_INSTANCES.value: _whole(1),
+        SpecField.MIN_INSTANCES.value: _whole(1),
         "RuntimeId": dict(TEXT),
         "schedulerName": dict(TEXT),
         "tensorboard": _open(_tensorboard_fields()),
@@ -65,10 +65,10 @@ def _replica_fields() -> Schema:
 
 def _policies() -> Schema:
     return {
-        Policy.CLEAN_POD_POLICY.value: _choice(CleanPodPolicy),
-        Policy.TTL.value: _whole(0),
-        Policy.ACTIVE_DEADLINE.value: _whole(0, "int64"),
-        Policy.BACKOFF_LIMIT.value: _whole(0),
+        PolicyField.CLEAN_POD_POLICY.value: _choice(CleanPodPolicy),
+        PolicyField.TTL.value: _whole(0),
+        PolicyField.ACTIVE_DEADLINE.value: _whole(0, "int64"),
+        PolicyField.BACKOFF_LIMIT.value: _whole(0),
     }
 
 
@@ -81,9 +81,9 @@ def _nested_policies() -> Schema:
         "scheduleTimeoutSeconds": _whole(0),
     }
     return {
-        Policy.SCHEDULING.value: _open(scheduling),
-        Policy.SUSPEND.value: dict(TRUTH),
-        Policy.MANAGED_BY.value: dict(TEXT),
+        PolicyField.SCHEDULING.value: _open(scheduling),
+        PolicyField.SUSPEND.value: dict(TRUTH),
+        PolicyField.MANAGED_BY.value: dict(TEXT),
     }
 
 
@@ -102,7 +102,7 @@ def _tarragon_fields() -> Schema:
 
 def _open(fields: Schema) -> Schema:
     """An object that keeps unknown fields, so that the operator can report them."""
-    return {"type": "object", KEPT: True, **({"properties": fields} if fields else {})}
+    return {"type": "object", PRESERVE_UNKNOWN_FIELDS: True, **({"properties": fields} if fields else {})}
 
 
 def _list(fields: Schema) -> Schema:

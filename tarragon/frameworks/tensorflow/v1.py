@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tarragon.frameworks.plugin import Dialect
-from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, reasons
+from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, condition_reason
 from tarragon.frameworks.tensorflow.labels import SINCE_TRAINING_OPERATOR_1_7, UP_TO_TRAINING_OPERATOR_1_6
 from tarragon.frameworks.tensorflow.naming import NAMES
 from tarragon.frameworks.tensorflow.recognition import is_nested
-from tarragon.frameworks.tensorflow.shape import Defaults, reader
-from tarragon.frameworks.tensorflow.wiring import Habits, wire
+from tarragon.frameworks.tensorflow.shape import GenerationFields, decoder
+from tarragon.frameworks.tensorflow.wiring import TFConfigOptions, discovery_config
 from tarragon.job import classic
 from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import CleanPodPolicy, Replica, TrainingJob
@@ -25,14 +25,14 @@ def labels(job: TrainingJob, replica: Replica) -> dict[str, str]:
 DIALECT = Dialect(
     name=NAME,
     api_version="kubeflow.org/v1",
-    recognise=is_nested,
-    read=reader(Defaults(generation=NAME, clean_pods=CleanPodPolicy.NONE)),
+    matches=is_nested,
+    decode=decoder(GenerationFields(generation=NAME, clean_pods=CleanPodPolicy.NONE)),
     names=NAMES,
     labels=labels,
     selector=SINCE_TRAINING_OPERATOR_1_7.of_job,
     worker_selector=SINCE_TRAINING_OPERATOR_1_7.of_workers,
-    wire=wire(Habits(container=MAIN_CONTAINER, lists_evaluator=True)),
-    status=classic.write,
-    condition_reason=reasons(invalid="TFJobFailedValidation"),
+    discovery_config=discovery_config(TFConfigOptions(container=MAIN_CONTAINER, lists_evaluator=True)),
+    status_fields=classic.status_fields,
+    condition_reason=condition_reason(invalid="TFJobFailedValidation"),
     exit_codes=SINCE_TRAINING_OPERATOR_1_5,
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tarragon.frameworks.plugin import Dialect
-from tarragon.frameworks.tensorflow.fields import reasons
+from tarragon.frameworks.tensorflow.fields import condition_reason
 from tarragon.frameworks.tensorflow.labels import SINCE_TF_OPERATOR_0_5
 from tarragon.frameworks.tensorflow.naming import NAMES
 from tarragon.frameworks.tensorflow.recognition import is_flat
-from tarragon.frameworks.tensorflow.shape import Defaults, reader
-from tarragon.frameworks.tensorflow.wiring import EVERY_CONTAINER, Habits, wire
+from tarragon.frameworks.tensorflow.shape import GenerationFields, decoder
+from tarragon.frameworks.tensorflow.wiring import EVERY_CONTAINER, TFConfigOptions, discovery_config
 from tarragon.job import classic
 from tarragon.job.exitcode import UP_TO_TRAINING_OPERATOR_1_4
 from tarragon.job.model import CleanPodPolicy
@@ -18,14 +18,14 @@ NAME = "kubeflow.org/v1-flat"
 DIALECT = Dialect(
     name=NAME,
     api_version="kubeflow.org/v1",
-    recognise=is_flat,
-    read=reader(Defaults(generation=NAME, clean_pods=CleanPodPolicy.RUNNING)),
+    matches=is_flat,
+    decode=decoder(GenerationFields(generation=NAME, clean_pods=CleanPodPolicy.RUNNING)),
     names=NAMES,
     labels=SINCE_TF_OPERATOR_0_5.of_replica,
     selector=SINCE_TF_OPERATOR_0_5.of_job,
     worker_selector=SINCE_TF_OPERATOR_0_5.of_workers,
-    wire=wire(Habits(container=EVERY_CONTAINER, lists_evaluator=False)),
-    status=classic.write,
-    condition_reason=reasons(invalid="InvalidTFJobSpec"),
+    discovery_config=discovery_config(TFConfigOptions(container=EVERY_CONTAINER, lists_evaluator=False)),
+    status_fields=classic.status_fields,
+    condition_reason=condition_reason(invalid="InvalidTFJobSpec"),
     exit_codes=UP_TO_TRAINING_OPERATOR_1_4,
 )

@@ -12,8 +12,8 @@ from tarragon.frameworks.tensorflow import listed, phases, runtime
 from tarragon.frameworks.tensorflow.fields import GROUP
 from tarragon.frameworks.tensorflow.listed_rules import rules
 from tarragon.frameworks.tensorflow.listed_wiring import wire
-from tarragon.frameworks.tensorflow.recognition import is_meant_as_list
-from tarragon.job.exitcode import OF_V1ALPHA1
+from tarragon.frameworks.tensorflow.recognition import is_list_or_v1alpha1
+from tarragon.job.exitcode import V1ALPHA1
 from tarragon.job.model import TrainingJob
 
 NAME = f"{GROUP}/v1alpha1"
@@ -26,27 +26,29 @@ def beginning(job: TrainingJob) -> str:
     return f"{job.key.name[:LONGEST_BEGINNING]}-"
 
 
-NAMES = runtime.names(beginning)
+NAMES = runtime.object_names(beginning)
 LABELS = runtime.RuntimeLabels(owner=GROUP, job="tf_job_name")
-GENERATION = listed.Generation(name=NAME, api_version=NAME, fields=frozenset({listed.TERMINATION, listed.SCHEDULER}))
+GENERATION = listed.ListGeneration(
+    name=NAME, api_version=NAME, fields=frozenset({listed.TERMINATION, listed.SCHEDULER})
+)
 
 DIALECT = Dialect(
     name=NAME,
     api_version=NAME,
-    recognise=is_meant_as_list,
-    read=listed.reader(GENERATION),
+    matches=is_list_or_v1alpha1,
+    decode=listed.decoder(GENERATION),
     names=NAMES,
     labels=LABELS.of_replica,
     selector=LABELS.of_job,
     worker_selector=LABELS.of_workers,
-    wire=wire(NAMES),
-    status=phases.write,
-    refused=phases.refused,
+    discovery_config=wire(NAMES),
+    status_fields=phases.status_fields,
+    invalid_job_fields=phases.invalid_job_fields,
     has_conditions=False,
-    written_back=listed.written_back,
-    lasting=listed.lasting,
+    default_fields=listed.default_fields,
+    persistent_annotations=listed.persistent_annotations,
     condition_reason=phases.reason_of,
-    exit_codes=OF_V1ALPHA1,
+    exit_codes=V1ALPHA1,
     rules=rules(NAMES),
     port_name=PORT_NAME,
 )

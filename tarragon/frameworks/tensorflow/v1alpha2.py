@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from tarragon.frameworks.tensorflow import v1beta1
 from tarragon.frameworks.tensorflow.labels import UP_TO_TF_OPERATOR_0_3
-from tarragon.frameworks.tensorflow.shape import Defaults, reader
-from tarragon.frameworks.tensorflow.wiring import EVERY_CONTAINER, Habits, bare, wire
+from tarragon.frameworks.tensorflow.shape import GenerationFields, decoder
+from tarragon.frameworks.tensorflow.wiring import EVERY_CONTAINER, TFConfigOptions, bare_host, discovery_config
 from tarragon.job import classic
 from tarragon.job.model import CleanPodPolicy, TrainingJob
 from tarragon.job.status import JobStatus
@@ -22,7 +22,7 @@ COUNTS = "tfReplicaStatuses"
 
 
 def status(job: TrainingJob, said: JobStatus) -> dict[str, Json]:
-    fields = classic.write(job, said)
+    fields = classic.status_fields(job, said)
     return {COUNTS if name == "replicaStatuses" else name: value for name, value in fields.items()}
 
 
@@ -30,12 +30,14 @@ DIALECT = replace(
     v1beta1.DIALECT,
     name=NAME,
     api_version=NAME,
-    read=reader(
-        Defaults(generation=NAME, clean_pods=CleanPodPolicy.RUNNING, api_version=NAME, fields=v1beta1.FIELDS),
+    decode=decoder(
+        GenerationFields(generation=NAME, clean_pods=CleanPodPolicy.RUNNING, api_version=NAME, fields=v1beta1.FIELDS),
     ),
     labels=UP_TO_TF_OPERATOR_0_3.of_replica,
     selector=UP_TO_TF_OPERATOR_0_3.of_job,
     worker_selector=UP_TO_TF_OPERATOR_0_3.of_workers,
-    wire=wire(Habits(container=EVERY_CONTAINER, lists_evaluator=False, host=bare, tells_one=True)),
-    status=status,
+    discovery_config=discovery_config(
+        TFConfigOptions(container=EVERY_CONTAINER, lists_evaluator=False, host=bare_host, includes_single_replica=True)
+    ),
+    status_fields=status,
 )

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tarragon.frameworks.tensorflow import v1beta2
-from tarragon.frameworks.tensorflow.fields import Policy, Spec
+from tarragon.frameworks.tensorflow.fields import PolicyField, SpecField
 from tarragon.frameworks.tensorflow.labels import UP_TO_TF_OPERATOR_0_4
-from tarragon.frameworks.tensorflow.shape import Defaults, reader
+from tarragon.frameworks.tensorflow.shape import GenerationFields, decoder
 from tarragon.job.model import CleanPodPolicy
 
 NAME = "kubeflow.org/v1beta1"
 
-FIELDS = frozenset({Spec.REPLICAS, Policy.CLEAN_POD_POLICY, Policy.TTL})
+FIELDS = frozenset({SpecField.REPLICAS, PolicyField.CLEAN_POD_POLICY, PolicyField.TTL})
 
 DIALECT = replace(
     v1beta2.DIALECT,
     name=NAME,
     api_version=NAME,
-    read=reader(
-        Defaults(generation=NAME, clean_pods=CleanPodPolicy.RUNNING, api_version=NAME, fields=FIELDS),
+    decode=decoder(
+        GenerationFields(generation=NAME, clean_pods=CleanPodPolicy.RUNNING, api_version=NAME, fields=FIELDS),
     ),
     labels=UP_TO_TF_OPERATOR_0_4.of_replica,
     selector=UP_TO_TF_OPERATOR_0_4.of_job,

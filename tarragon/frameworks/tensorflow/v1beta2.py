@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tarragon.frameworks.tensorflow import v1_flat
-from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, Spec
+from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, SpecField
 from tarragon.frameworks.tensorflow.recognition import is_map
-from tarragon.frameworks.tensorflow.shape import Defaults, reader
-from tarragon.frameworks.tensorflow.wiring import EVERY_CONTAINER, Habits, wire
+from tarragon.frameworks.tensorflow.shape import GenerationFields, decoder
+from tarragon.frameworks.tensorflow.wiring import EVERY_CONTAINER, TFConfigOptions, discovery_config
 from tarragon.job.model import CleanPodPolicy
 
 NAME = "kubeflow.org/v1beta2"
@@ -21,14 +21,16 @@ DIALECT = replace(
     v1_flat.DIALECT,
     name=NAME,
     api_version=NAME,
-    recognise=is_map,
-    read=reader(
-        Defaults(
+    matches=is_map,
+    decode=decoder(
+        GenerationFields(
             generation=NAME,
             clean_pods=CleanPodPolicy.RUNNING,
             api_version=NAME,
-            fields=FLAT_POLICIES | {Spec.REPLICAS},
+            fields=FLAT_POLICIES | {SpecField.REPLICAS},
         )
     ),
-    wire=wire(Habits(container=EVERY_CONTAINER, lists_evaluator=False, tells_one=True)),
+    discovery_config=discovery_config(
+        TFConfigOptions(container=EVERY_CONTAINER, lists_evaluator=False, includes_single_replica=True)
+    ),
 )

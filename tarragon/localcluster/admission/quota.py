@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tarragon.base.quantity import milli
+from tarragon.base.quantity import parse_milli
 from tarragon.client.errors import ApiError
 from tarragon.kube.codec import decode
 from tarragon.localcluster.admission.usage import (
@@ -22,11 +22,11 @@ from tarragon.localcluster.admission.usage import (
     usage_of,
 )
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.kinds.registry import Registry, Served
-from tarragon.localcluster.storage.history import Change, ObjectKey, Stored
-from tarragon.localcluster.storage.objects import encoded
+from tarragon.localcluster.kinds.registry import KindRegistry, ServedKind
+from tarragon.localcluster.storage.history import Change, ObjectKey, StoredObject
+from tarragon.localcluster.storage.objects import encode_stored
 from tarragon.localcluster.storage.store import Store
-from tarragon.localcluster.validation.pods import quality_of_service
+from tarragon.localcluster.validation.pods import qos_class
 
 Json = dict[str, Any]
 
@@ -36,7 +36,7 @@ QUOTAS = "resourcequotas"
 class Quotas:
     """Computes, for the changes of a write, which quotas they change, and refuses those that exceed one."""
 
-    def __init__(self, store: Store, registry: Registry) -> None:
+    def __init__(self, store: Store, registry: KindRegistry) -> None:
         self._store = store
         self._registry = registry
         self._quotas = _NamesByNamespace(store, QUOTAS)
@@ -56,14 +56,14 @@ class Quotas:
 
     def _following(self, changes: Sequence[Change], own: Mapping[tuple[str, str], Change]) -> Iterator[Change]:
         for change in own.values():
-            if not change.is_gone and (status := self._recounted(change.state, changes)) is not None:
+            if not change.is_deletion and (status := self._recounted(change.state, changes)) is not None:
                 yield _with_status(self._store, self._served, change.state, status)
         for namespace in {change.key[0] for change in changes} - {""}:
             for stored in self._quotas.of(namespace):
                 if stored.key not in own and (status := self._adjusted(stored, namespace, changes)) is not None:
                     yield _with_status(self._store, self._served, stored, status)
 
-    def _recounted(self, stored: Stored, changes: Sequence[Change]) -> Json | None:
+    def _recounted(self, stored: StoredObject, changes: Sequence[Change]) -> Json | None:
         """The status of a created or updated quota, counted from all objects; None if it is unchanged."""
         quota = decode(stored.body, dict)
         hard = (quota.get("spec") or {}).get("hard") or {}
@@ -74,7 +74,7 @@ class Quotas:
         status = {"hard": hard, "used": quantities(used)}
         return status if quota.get("status") != status else None
 
-    def _adjusted(self, stored: Stored, namespace: str, changes: Sequence[Change]) -> Json | None:
+    def _adjusted(self, stored: StoredObject, namespace: str, changes: Sequence[Change]) -> Json | None:
         """The status after the changes, from the usage before them; None if it is unchanged. Raises Forbidden."""
         quota = decode(stored.body, dict)
         more: Usage = {}
@@ -87,7 +87,7 @@ class Quotas:
         status = quota.get("status") or {}
         hard, used = status.get("hard") or {}, status.get("used") or {}
         self._refuse_excess(quota, changes, more)
-        after = {name: milli(used.get(name, "0")) + more.get(name, 0) for name in hard}
+        after = {name: parse_milli(used.get(name, "0")) + more.get(name, 0) for name in hard}
         return {"hard": hard, "used": quantities(after)}
 
     def _refuse_excess(self, quota: Json, changes: Sequence[Change], more: Usage) -> None:
@@ -96,7 +96,7 @@ class Quotas:
         exceeded = [
             name
             for name in hard
-            if more.get(name, 0) > 0 and milli(used.get(name, "0")) + more[name] > milli(hard[name])
+            if more.get(name, 0) > 0 and parse_milli(used.get(name, "0")) + more[name] > parse_milli(hard[name])
         ]
         if exceeded:
             words = (
@@ -112,7 +112,7 @@ class Quotas:
 
     def _refuse_unset(self, quota: Json, change: Change) -> None:
         """Refuse a new pod with a container that does not set a compute resource which the quota counts."""
-        if change.kind != "pods" or change.before is not None or change.is_gone:
+        if change.kind != "pods" or change.before is not None or change.is_deletion:
             return
         wanted = [name for name in COMPUTE if name in ((quota.get("spec") or {}).get("hard") or {})]
         pod = decode(change.state.body, dict) if wanted else {}
@@ -136,7 +136,7 @@ class Quotas:
 
 
 def _usage_delta(quota: Json, change: Change) -> Usage:
-    after = {} if change.is_gone else _usage_counted_by(quota, change.kind, decode(change.state.body, dict))
+    after = {} if change.is_deletion else _usage_counted_by(quota, change.kind, decode(change.state.body, dict))
     before = (
         _usage_counted_by(quota, change.kind, decode(change.before.body, dict)) if change.before is not None else {}
     )
@@ -172,9 +172,9 @@ def _matches(scope: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     spec = pod.get("spec") or {}
     match scope.get("scopeName"):
         case "BestEffort":
-            return quality_of_service(spec) == "BestEffort"
+            return qos_class(spec) == "BestEffort"
         case "NotBestEffort":
-            return quality_of_service(spec) != "BestEffort"
+            return qos_class(spec) != "BestEffort"
         case "Terminating":
             return spec.get("activeDeadlineSeconds") is not None
         case "NotTerminating":
@@ -198,12 +198,12 @@ def _has_priority_class(scope: Mapping[str, Any], name: str) -> bool:
             return bool(name)
 
 
-def _with_status(store: Store, served: Served, stored: Stored, status: Mapping[str, Any]) -> Change:
+def _with_status(store: Store, served: ServedKind, stored: StoredObject, status: Mapping[str, Any]) -> Change:
     """The change that replaces the status of a quota."""
     thing: Json = {**decode(stored.body, dict), "status": status}
     revision = store.next_revision()
-    state = store.stored(served.full_name, stored.key, revision, thing, encoded(served, thing, revision))
-    return Change(served.full_name, stored.key, stored, state, is_gone=False)
+    state = store.new_revision(served.full_name, stored.key, revision, thing, encode_stored(served, thing, revision))
+    return Change(served.full_name, stored.key, stored, state, is_deletion=False)
 
 
 class _NamesByNamespace:
@@ -213,7 +213,7 @@ class _NamesByNamespace:
         self._store = store
         self._kind = kind
         self._names: dict[str, set[str]] = {}
-        for namespace, name in store.shelf(kind).objects:
+        for namespace, name in store.watch_cache(kind).objects:
             self._names.setdefault(namespace, set()).add(name)
 
     def __bool__(self) -> bool:
@@ -222,16 +222,16 @@ class _NamesByNamespace:
     def add(self, change: Change) -> None:
         """Note a created object. As its commit may fail, a name is only removed when a read finds no object."""
         namespace, name = change.key
-        if not change.is_gone:
+        if not change.is_deletion:
             self._names.setdefault(namespace, set()).add(name)
 
-    def of(self, namespace: str) -> list[Stored]:
+    def of(self, namespace: str) -> list[StoredObject]:
         """The latest versions, committed or queued."""
         return [stored for name in sorted(self._names.get(namespace, ())) if (stored := self._latest(namespace, name))]
 
-    def _latest(self, namespace: str, name: str) -> Stored | None:
-        stored = self._store.latest(self._kind, (namespace, name))
-        if stored is None and (namespace, name) not in self._store.shelf(self._kind).objects:
+    def _latest(self, namespace: str, name: str) -> StoredObject | None:
+        stored = self._store.pending_state(self._kind, (namespace, name))
+        if stored is None and (namespace, name) not in self._store.watch_cache(self._kind).objects:
             self._forget(namespace, name)
         return stored
 
@@ -242,12 +242,14 @@ class _NamesByNamespace:
             del self._names[namespace]
 
 
-def _latest_objects(store: Store, kind: str, namespace: str, changes: Sequence[Change]) -> dict[ObjectKey, Stored]:
+def _latest_objects(
+    store: Store, kind: str, namespace: str, changes: Sequence[Change]
+) -> dict[ObjectKey, StoredObject]:
     """All objects of a kind in a namespace as they will be after the changes."""
-    found = {one.key: one for one in store.latest_of(kind) if one.key[0] == namespace}
+    found = {one.key: one for one in store.pending_states(kind) if one.key[0] == namespace}
     for change in changes:
         if change.kind == kind and change.key[0] == namespace:
-            if change.is_gone:
+            if change.is_deletion:
                 found.pop(change.key, None)
             else:
                 found[change.key] = change.state

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tarragon.base import quantity
-from tarragon.base.quantity import milli
+from tarragon.base.quantity import parse_milli
 from tarragon.localcluster.schema.quantities import canonical
 
 Usage = dict[str, int]
@@ -76,13 +76,13 @@ def totals(pod: Mapping[str, Any], which: str) -> Usage:
             own = {}
         peak = plus(running, own)
         whole = {name: max(whole.get(name, 0), peak.get(name, 0)) for name in {**whole, **peak}}
-    overhead = {name: milli(value) for name, value in (spec.get("overhead") or {}).items()}
+    overhead = {name: parse_milli(value) for name, value in (spec.get("overhead") or {}).items()}
     return plus(whole, overhead) if overhead else whole
 
 
 def amounts(container: Mapping[str, Any], which: str) -> Usage:
     given = (container.get("resources") or {}).get(which) or {}
-    return {name: milli(value) for name, value in given.items()}
+    return {name: parse_milli(value) for name, value in given.items()}
 
 
 def _of_pod(pod: Mapping[str, Any]) -> Usage:
@@ -113,7 +113,7 @@ def _of_service(service: Mapping[str, Any]) -> Usage:
 
 def _of_claim(claim: Mapping[str, Any]) -> Usage:
     spec = claim.get("spec") or {}
-    storage = milli(((spec.get("resources") or {}).get("requests") or {}).get("storage") or 0)
+    storage = parse_milli(((spec.get("resources") or {}).get("requests") or {}).get("storage") or 0)
     used = {"requests.storage": storage}
     if name := spec.get("storageClassName"):
         prefix = f"{name}.storageclass.storage.k8s.io/"
@@ -131,5 +131,5 @@ def _sum(parts: Iterable[Usage]) -> Usage:
 def _text(name: str, amount: int) -> str:
     last = name.rpartition(".")[2] if name.startswith(("requests.", "limits.")) else name
     if any(word in last for word in _IN_BYTES) and not name.endswith("persistentvolumeclaims"):
-        return quantity.text(amount)
+        return quantity.format_milli(amount)
     return canonical(f"{amount}m")

@@ -8,7 +8,7 @@ from typing import Any
 from tarragon.localcluster.api import errors
 
 
-def container_asked(pod: Mapping[str, Any], wanted: str) -> str:
+def requested_container(pod: Mapping[str, Any], wanted: str) -> str:
     """The name of the requested container, or of the only main container. Raises BadRequest."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     mains = [each["name"] for each in spec.get("containers") or []]

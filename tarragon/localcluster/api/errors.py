@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tarragon.client.errors import ApiError, from_status
-from tarragon.kube.nesting import MANIFEST_DEPTH
-from tarragon.localcluster.kinds.resource import Served
-from tarragon.localcluster.schema.field_errors import Fault
+from tarragon.client.errors import ApiError, error_from_status
+from tarragon.kube.nesting import MAX_MANIFEST_DEPTH
+from tarragon.localcluster.kinds.resource import ServedKind
+from tarragon.localcluster.schema.field_errors import FieldError
 
 
 def failure(code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> ApiError:
@@ -27,10 +27,10 @@ def failure(code: int, reason: str, message: str, details: dict[str, Any] | None
     }
     if details is not None:
         status["details"] = details
-    return from_status(status)
+    return error_from_status(status)
 
 
-def success(served: Served, name: str, uid: str) -> dict[str, Any]:
+def success(served: ServedKind, name: str, uid: str) -> dict[str, Any]:
     """The Status that answers a delete that removed the object."""
     details = {**_about(served, name), "uid": uid}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
@@ -59,15 +59,15 @@ def timed_out() -> ApiError:
     return failure(504, "Timeout", "Timeout: request did not complete within the allotted timeout", {})
 
 
-def not_found(served: Served, name: str) -> ApiError:
+def not_found(served: ServedKind, name: str) -> ApiError:
     return failure(404, "NotFound", f'{served.full_name} "{name}" not found', _about(served, name))
 
 
-def already_exists(served: Served, name: str) -> ApiError:
+def already_exists(served: ServedKind, name: str) -> ApiError:
     return failure(409, "AlreadyExists", f'{served.full_name} "{name}" already exists', _about(served, name))
 
 
-def no_free_name(served: Served, name: str) -> ApiError:
+def generated_name_taken(served: ServedKind, name: str) -> ApiError:
     """A generated name is taken; a retry gets another one."""
     message = (
         f'{served.full_name} "{name}" already exists, the server was not able to generate a unique name for the object'
@@ -75,25 +75,25 @@ def no_free_name(served: Served, name: str) -> ApiError:
     return failure(409, "AlreadyExists", message, {**_about(served, name), "retryAfterSeconds": 1})
 
 
-def modified(served: Served, name: str) -> ApiError:
+def modified(served: ServedKind, name: str) -> ApiError:
     """The resourceVersion given is not the stored one."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(served, name, why)
 
 
-def conflict(served: Served, name: str, why: str) -> ApiError:
+def conflict(served: ServedKind, name: str, why: str) -> ApiError:
     message = f'Operation cannot be fulfilled on {served.full_name} "{name}": {why}'
     return failure(409, "Conflict", message, _about(served, name))
 
 
-def precondition(served: Served, name: str, why: str) -> ApiError:
+def precondition(served: ServedKind, name: str, why: str) -> ApiError:
     """A delete's uid or resourceVersion is not the stored one. Here a real server names the kind, not the resource."""
     qualified = f"{served.kind}.{served.group}" if served.group else served.kind
     details = {**_about(served, name), "kind": served.kind}
     return failure(409, "Conflict", f'Operation cannot be fulfilled on {qualified} "{name}": {why}', details)
 
 
-def forbidden(served: Served, name: str, why: str, causes: Sequence[dict[str, Any]] = ()) -> ApiError:
+def forbidden(served: ServedKind, name: str, why: str, causes: Sequence[dict[str, Any]] = ()) -> ApiError:
     details: dict[str, Any] = {**_about(served, name), **({"causes": list(causes)} if causes else {})}
     return failure(403, "Forbidden", f'{served.full_name} "{name}" is forbidden: {why}', details)
 
@@ -109,7 +109,7 @@ def no_such_namespace(namespace: str) -> ApiError:
     return failure(404, "NotFound", f'namespaces "{namespace}" not found', details)
 
 
-def terminating(served: Served, name: str, namespace: str) -> ApiError:
+def terminating(served: ServedKind, name: str, namespace: str) -> ApiError:
     cause = {
         "reason": "NamespaceTerminating",
         "message": f"namespace {namespace} is being terminated",
@@ -119,26 +119,26 @@ def terminating(served: Served, name: str, namespace: str) -> ApiError:
     return forbidden(served, name, why, [cause])
 
 
-def invalid(served: Served, name: str, faults: Sequence[Fault]) -> ApiError:
+def invalid(served: ServedKind, name: str, faults: Sequence[FieldError]) -> ApiError:
     """422 with all faults."""
     qualified = f"{served.kind}.{served.group}" if served.group else served.kind
     return _invalid(qualified, served.group, served.kind, name, faults)
 
 
-def vague_update(served: Served, name: str) -> ApiError:
+def missing_resource_version(served: ServedKind, name: str) -> ApiError:
     """A PUT without a resourceVersion. Here a real server names the resource, not the kind."""
-    fault = Fault(
+    fault = FieldError(
         "metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0x0: must be specified for an update"
     )
     return _invalid(served.full_name, served.group, served.plural, name, [fault])
 
 
-def invalid_options(kind: str, faults: Sequence[Fault]) -> ApiError:
+def invalid_options(kind: str, faults: Sequence[FieldError]) -> ApiError:
     """422 for the query parameters of a request: `kind` is ListOptions, DeleteOptions or the like."""
     return _invalid(f"{kind}.meta.k8s.io", "meta.k8s.io", kind, "", faults)
 
 
-def _invalid(qualified: str, group: str, kind: str, name: str, faults: Sequence[Fault]) -> ApiError:
+def _invalid(qualified: str, group: str, kind: str, name: str, faults: Sequence[FieldError]) -> ApiError:
     texts = [str(fault) for fault in faults]
     words = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [{"reason": fault.reason, "message": fault.message, "field": fault.field} for fault in faults]
@@ -155,12 +155,12 @@ def bad_request(message: str) -> ApiError:
     return failure(400, "BadRequest", message)
 
 
-def too_deep() -> ApiError:
+def nested_too_deeply() -> ApiError:
     """A kube-apiserver accepts 10,000 levels; this limit keeps objects readable for clients that recurse."""
-    return bad_request(f"the object provided is nested deeper than {MANIFEST_DEPTH} levels")
+    return bad_request(f"the object provided is nested deeper than {MAX_MANIFEST_DEPTH} levels")
 
 
-def not_handled(served: Served, why: str, version: str = "") -> ApiError:
+def cannot_decode(served: ServedKind, why: str, version: str = "") -> ApiError:
     """The body is not an object of this kind."""
     kind = served.kind
     return bad_request(f'{kind} in version "{version or served.version}" cannot be handled as a {kind}: {why}')
@@ -204,5 +204,5 @@ def insufficient_storage(why: str) -> ApiError:
     return failure(507, "InsufficientStorage", message)
 
 
-def _about(served: Served, name: str) -> dict[str, Any]:
+def _about(served: ServedKind, name: str) -> dict[str, Any]:
     return {"name": name, **({"group": served.group} if served.group else {}), "kind": served.plural}

@@ -19,5 +19,5 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-OWNER = User(name="kubernetes-admin", groups=("system:masters", AUTHENTICATED))
+HOME_OWNER = User(name="kubernetes-admin", groups=("system:masters", AUTHENTICATED))
 """The user who holds the home's own token: the owner of the home on this machine."""

@@ -9,21 +9,21 @@ from typing import Any, Protocol
 
 from tarragon.client.port import EventType, LogOptions
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kinds.registry import Served
+from tarragon.localcluster.kinds.registry import ServedKind
 
 Json = dict[str, Any]
 """A JSON object. The Api may change objects that it is given, so callers must not use them afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """What a request's path addresses.
 
     `namespace` is empty for all namespaces and for kinds that have none, `name` for collections, `subresource` for
     the object itself.
     """
 
-    served: Served
+    served: ServedKind
     namespace: str = ""
     name: str = ""
     subresource: str = ""
@@ -73,13 +73,14 @@ class WriteOptions:
     """The options of a write. An empty `field_manager` is recorded as `unknown`; the HTTP server defaults it from the
     User-Agent.
 
-    `doubles` are warnings about duplicate fields of the body. `force` lets an apply take fields that others own.
+    `duplicate_fields` are warnings about duplicate fields of the body. `force` lets an apply take fields that others
+    own.
     """
 
     dry_run: bool = False
     field_validation: FieldValidation = FieldValidation.WARN
     field_manager: str = ""
-    doubles: Sequence[str] = ()
+    duplicate_fields: Sequence[str] = ()
     force: bool = False
 
 
@@ -93,7 +94,7 @@ class PatchType(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
+class PatchBody:
     """A patch with its decoded body: a list for JSON patches, an object for all others."""
 
     type: PatchType
@@ -101,10 +102,10 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """A list, or one page of it. `items` are encoded in the requested version, in the order of their keys."""
 
-    served: Served
+    served: ServedKind
     items: Sequence[bytes]
     resource_version: str
     continue_token: str = ""
@@ -112,7 +113,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EncodedEvent:
     """One event of a watch. `object` is encoded; a BOOKMARK's holds only kind, apiVersion and metadata."""
 
     type: EventType
@@ -126,7 +127,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """The result of a create, update or patch: the encoded object, and texts for Warning headers.
 
     `created` distinguishes 201 from 200. For `binding` and `eviction` the object is a metav1.Status.
@@ -138,7 +139,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeleteResult:
     """The encoded result of a delete: the object, which grace or finalizers may still keep, or a metav1.Status."""
 
     object: bytes
@@ -148,6 +149,6 @@ class Deleted:
 class PodLogs(Protocol):
     """Reads logs of containers. A kubelet in this process implements it."""
 
-    def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
+    def read_log(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
         """Chunks of the container's output. `pod` is the whole object; raises an ApiError (BadRequest, NotFound)."""
         ...

@@ -19,19 +19,19 @@ from tarragon.localcluster.api.identity import User
 from tarragon.localcluster.api.paths import ResourcePath, resource_path, segments
 from tarragon.localcluster.apiserver import discovery
 from tarragon.localcluster.apiserver.http import answers, health
-from tarragon.localcluster.apiserver.http.accept import Form, chosen
+from tarragon.localcluster.apiserver.http.accept import Representation, negotiate
 from tarragon.localcluster.apiserver.http.connection import DEFAULT_LIMITS, Limits, Server
 from tarragon.localcluster.apiserver.http.listener import Listener
 from tarragon.localcluster.apiserver.http.resources import Resources
 from tarragon.localcluster.apiserver.http.streams import Streams
-from tarragon.localcluster.auth.accounts import Accounts, openid_configuration, published_keys
-from tarragon.localcluster.auth.authentication import Entrance
+from tarragon.localcluster.auth.accounts import TokenAuthority, openid_configuration, published_keys
+from tarragon.localcluster.auth.authentication import Authenticator
 from tarragon.localcluster.kinds.builtin_kinds import built_in_kinds
-from tarragon.localcluster.kinds.openapi import Document, OpenApi
+from tarragon.localcluster.kinds.openapi import OpenApi, OpenApiDocument
 from tarragon.localcluster.registry.api import Api
 from tarragon.localcluster.registry.computed import ComputedKinds
 
-_AGGREGATED = frozenset(Form("APIGroupDiscoveryList", version) for version in ("v2", "v2beta1"))
+_AGGREGATED = frozenset(Representation("APIGroupDiscoveryList", version) for version in ("v2", "v2beta1"))
 _OPENAPI_V2 = b"\x0a\x032.0"
 """An OpenAPI v2 document without schemas, in protobuf.
 
@@ -46,7 +46,7 @@ _SHUTDOWN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Front:
+class ServerConfig:
     """The address to listen on and the credentials to accept. Port 0 is any free port.
 
     Without `tls` the server speaks plain HTTP, for tests. `accounts` are the service accounts whose tokens it accepts;
@@ -57,7 +57,7 @@ class Front:
     host: str = "127.0.0.1"
     port: int = 0
     tls: ssl.SSLContext | None = None
-    accounts: Accounts | None = None
+    accounts: TokenAuthority | None = None
     limits: Limits = DEFAULT_LIMITS
 
 
@@ -68,11 +68,11 @@ _BUILT_IN_GROUPS = frozenset(kind.group for kind in built_in_kinds())
 class ApiServer:
     """Serves an Api from `start` to `stop`. It neither opens nor closes the Api."""
 
-    def __init__(self, api: Api, clock: Clock, front: Front, computed: ComputedKinds = NOTHING_COMPUTED) -> None:
+    def __init__(self, api: Api, clock: Clock, front: ServerConfig, computed: ComputedKinds = NOTHING_COMPUTED) -> None:
         self._api = api
         self._clock = clock
         self._front = front
-        self._entrance = Entrance(front.token, front.accounts)
+        self._entrance = Authenticator(front.token, front.accounts)
         self._openapi = OpenApi(api.registry)
         self._streams = Streams(clock)
         self._resources = Resources(api, clock, self._streams, computed)
@@ -128,17 +128,17 @@ class ApiServer:
         await self._listener.stop()
         self._streams.end_all()
         await runner.cleanup()
-        await server.hang_up()
+        await server.close_connections()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         parts = segments(request.rel_url.raw_path)
-        return answers.for_eyes(request, await self._plain_answer(request, parts))
+        return answers.pretty(request, await self._plain_answer(request, parts))
 
     async def _plain_answer(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
         try:
             if parts and parts[0] in health.PLACES:
-                return health.answer(request, parts)
-            user = self._entrance.enter(request.headers)
+                return health.health_check(request, parts)
+            user = self._entrance.authenticate(request.headers)
             self._heard = self._clock.monotonic()
             if len(parts) > 3 and parts[0] == "apis":  # noqa: PLR2004 - /apis/GROUP/VERSION/…
                 return await self._resource(request, user, resource_path(parts[1], parts[2], parts[3:]))
@@ -148,7 +148,7 @@ class ApiServer:
                 raise errors.method_not_allowed()
             return await self._about_the_server(request, parts)
         except ApiError as error:
-            return answers.refusal(error)
+            return answers.error_response(error)
 
     async def _resource(self, request: web.BaseRequest, user: User, path: ResourcePath | None) -> web.StreamResponse:
         if path is None:
@@ -186,12 +186,12 @@ class ApiServer:
     def _groups(self, request: web.BaseRequest, root: str) -> web.StreamResponse:
         """Answer /api or /apis, in the aggregated form for clients that accept it: they need no further request."""
         registry = self._api.registry
-        form = chosen(request.headers.get("Accept", ""), _AGGREGATED)
+        form = negotiate(request.headers.get("Accept", ""), _AGGREGATED)
         if form is not None and form in _AGGREGATED:
             names = [""] if root == "api" else discovery.group_names(registry)
             content_type = f"application/json;g=apidiscovery.k8s.io;v={form.version};as={form.kind}"
             whole = encode(discovery.aggregated(registry, names, form.version))
-            return answers.unless_known(request, whole, {"Content-Type": content_type, "Vary": "Accept"})
+            return answers.with_etag(request, whole, {"Content-Type": content_type, "Vary": "Accept"})
         if root == "apis":
             return answers.json_value(discovery.group_list(registry))
         return answers.json_value(discovery.api_versions(self._url.partition("://")[2]))
@@ -213,7 +213,7 @@ class ApiServer:
         return _openapi_document(request, document)
 
 
-def _about_tokens(accounts: Accounts | None, url: str, parts: Sequence[str]) -> web.StreamResponse:
+def _about_tokens(accounts: TokenAuthority | None, url: str, parts: Sequence[str]) -> web.StreamResponse:
     """Answer OpenID Connect discovery, with which others verify tokens of service accounts themselves."""
     match parts:
         case [".well-known", "openid-configuration"] if accounts is not None:
@@ -224,7 +224,7 @@ def _about_tokens(accounts: Accounts | None, url: str, parts: Sequence[str]) -> 
             raise errors.no_such_resource()
 
 
-def _openapi_document(request: web.BaseRequest, document: Document) -> web.StreamResponse:
+def _openapi_document(request: web.BaseRequest, document: OpenApiDocument) -> web.StreamResponse:
     """Let clients cache the document for as long as the hash in its URL is current."""
     headers = {"ETag": f'"{document.hash}"'}
     if request.headers.get("If-None-Match") == headers["ETag"]:
@@ -240,7 +240,7 @@ def _found(value: Mapping[str, Any] | None) -> web.StreamResponse:
     return answers.json_value(value)
 
 
-def _cannot_listen(front: Front, error: OSError) -> TarragonError:
+def _cannot_listen(front: ServerConfig, error: OSError) -> TarragonError:
     what = f"cannot listen on {front.host}:{front.port}"
     if error.errno == errno.EADDRINUSE:
         return TarragonError(what, why="another program uses this port", remedy="choose another port, or 0 for any")

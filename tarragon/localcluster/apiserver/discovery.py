@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import tarragon
-from tarragon.kube.codec import timestamp
-from tarragon.localcluster.kinds.registry import Registry, Served
+from tarragon.kube.codec import format_time
+from tarragon.localcluster.kinds.registry import KindRegistry, ServedKind
 
 KUBERNETES = ("1", "32")
 """The Kubernetes version that this server implements. Clients adapt their requests to it."""
@@ -33,7 +33,7 @@ _SUBRESOURCE_KINDS = {
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
 }
 
-GroupVersions = dict[str, dict[str, list[Served]]]
+GroupVersions = dict[str, dict[str, list[ServedKind]]]
 
 
 def version(started: dt.datetime) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def version(started: dt.datetime) -> dict[str, Any]:
         "gitVersion": f"v{major}.{minor}.0+tarragon-{tarragon.__version__}",
         "gitCommit": "",
         "gitTreeState": "clean",
-        "buildDate": timestamp(started),
+        "buildDate": format_time(started),
         "goVersion": "",
         "compiler": "",
         "platform": f"{platform.system().lower()}/{machine}",
@@ -62,19 +62,19 @@ def api_versions(address: str) -> dict[str, Any]:
     }
 
 
-def group_list(registry: Registry) -> dict[str, Any]:
+def group_list(registry: KindRegistry) -> dict[str, Any]:
     """Return the answer to /apis."""
     groups = [_group(name, versions) for name, versions in _grouped(registry).items() if name]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def group(registry: Registry, name: str) -> dict[str, Any] | None:
+def group(registry: KindRegistry, name: str) -> dict[str, Any] | None:
     """Return the answer to /apis/GROUP; None when the group is not served."""
     versions = _grouped(registry).get(name)
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions and name else None
 
 
-def resource_list(registry: Registry, name: str, version_name: str) -> dict[str, Any] | None:
+def resource_list(registry: KindRegistry, name: str, version_name: str) -> dict[str, Any] | None:
     """Return the answer to /api/v1 or /apis/GROUP/VERSION; None when the version is not served."""
     kinds = _grouped(registry).get(name, {}).get(version_name)
     if not kinds:
@@ -87,7 +87,7 @@ def resource_list(registry: Registry, name: str, version_name: str) -> dict[str,
     }
 
 
-def aggregated(registry: Registry, groups: Sequence[str], api: str) -> dict[str, Any]:
+def aggregated(registry: KindRegistry, groups: Sequence[str], api: str) -> dict[str, Any]:
     """Return aggregated discovery of the groups. `api` is the version of apidiscovery.k8s.io: v2 or v2beta1."""
     grouped = _grouped(registry)
     return {
@@ -98,12 +98,12 @@ def aggregated(registry: Registry, groups: Sequence[str], api: str) -> dict[str,
     }
 
 
-def group_names(registry: Registry) -> list[str]:
+def group_names(registry: KindRegistry) -> list[str]:
     """Return every group except the core group, in the order in which kubectl should prefer them."""
     return [name for name in _grouped(registry) if name]
 
 
-def paths(registry: Registry) -> set[str]:
+def paths(registry: KindRegistry) -> set[str]:
     """Return the paths that / lists."""
     group_versions = {f"/apis/{served.api_version}" for served in registry if served.group}
     groups = {f"/apis/{served.group}" for served in registry if served.group}
@@ -114,19 +114,19 @@ def paths(registry: Registry) -> set[str]:
     )
 
 
-def _grouped(registry: Registry) -> GroupVersions:
+def _grouped(registry: KindRegistry) -> GroupVersions:
     grouped: GroupVersions = {}
     for served in registry:
         grouped.setdefault(served.group, {}).setdefault(served.version, []).append(served)
     return grouped
 
 
-def _group(name: str, versions: dict[str, list[Served]]) -> dict[str, Any]:
+def _group(name: str, versions: dict[str, list[ServedKind]]) -> dict[str, Any]:
     listed = [{"groupVersion": f"{name}/{each}", "version": each} for each in versions]
     return {"name": name, "versions": listed, "preferredVersion": listed[0]}
 
 
-def _resources(served: Served) -> list[dict[str, Any]]:
+def _resources(served: ServedKind) -> list[dict[str, Any]]:
     """Return the entry of the kind, then those of its subresources."""
     whole: dict[str, Any] = {
         "name": served.plural,
@@ -142,7 +142,7 @@ def _resources(served: Served) -> list[dict[str, Any]]:
     return [whole, *(_subresource(served, name) for name in served.subresources)]
 
 
-def _subresource(served: Served, name: str) -> dict[str, Any]:
+def _subresource(served: ServedKind, name: str) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": f"{served.plural}/{name}",
         "singularName": "",
@@ -155,7 +155,7 @@ def _subresource(served: Served, name: str) -> dict[str, Any]:
     return entry
 
 
-def _aggregated_group(name: str, versions: dict[str, list[Served]]) -> dict[str, Any]:
+def _aggregated_group(name: str, versions: dict[str, list[ServedKind]]) -> dict[str, Any]:
     return {
         "metadata": {"name": name, "creationTimestamp": None},
         "versions": [
@@ -169,7 +169,7 @@ def _aggregated_group(name: str, versions: dict[str, list[Served]]) -> dict[str,
     }
 
 
-def _aggregated_resource(served: Served) -> dict[str, Any]:
+def _aggregated_resource(served: ServedKind) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "resource": served.plural,
         "responseKind": _kind(served.group, served.version, served.kind),

@@ -10,13 +10,13 @@ import jsonpatch
 import jsonpointer
 
 from tarragon.kube.codec import encode
-from tarragon.kube.nesting import MANIFEST_DEPTH, MAX_DEPTH, is_within
-from tarragon.kube.patch import merged
+from tarragon.kube.nesting import MAX_DEPTH, MAX_MANIFEST_DEPTH, is_depth_within
+from tarragon.kube.patch import apply_merge_patch
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.requests import Json, Patch, PatchType
-from tarragon.localcluster.apply.strategic import StrategicError, strategically_merged
-from tarragon.localcluster.kinds.resource import Served
-from tarragon.localcluster.kinds.shape import shape_of
+from tarragon.localcluster.api.requests import Json, PatchBody, PatchType
+from tarragon.localcluster.apply.strategic import StrategicError, strategic_merge
+from tarragon.localcluster.kinds.resource import ServedKind
+from tarragon.localcluster.kinds.shape import go_type_of
 from tarragon.localcluster.schema.field_errors import invalid_value
 
 _MAX_OPERATIONS = 10_000
@@ -39,20 +39,20 @@ class _JsonPatch(jsonpatch.JsonPatch):
     operations = MappingProxyType({**jsonpatch.JsonPatch.operations, "replace": _Replace})
 
 
-def patched(served: Served, thing: Json, patch: Patch) -> Json:
+def apply_patch(served: ServedKind, thing: Json, patch: PatchBody) -> Json:
     """The object after the patch; `thing` may be changed. Raises BadRequest, Invalid or 415 as kube-apiserver does."""
     match patch.type:
         case PatchType.JSON:
             return _json_patched(thing, patch.body)
         case PatchType.MERGE:
-            return _checked(served, merged(thing, patch.body))
+            return _checked(served, apply_merge_patch(thing, patch.body))
         case PatchType.STRATEGIC:
             return _strategic(served, thing, patch.body)
         case PatchType.APPLY:
             raise errors.unsupported_media_type(_accepted(served))
 
 
-def touched(patch: Patch) -> Collection[str] | None:
+def changed_parts(patch: PatchBody) -> Collection[str] | None:
     """The top-level fields that a patch may change, None for all."""
     is_by_part = patch.type in {PatchType.MERGE, PatchType.STRATEGIC} and isinstance(patch.body, dict)
     return None if not is_by_part or any(name.startswith("$") for name in patch.body) else patch.body.keys()
@@ -76,9 +76,9 @@ def _json_patched(thing: Json, operations: Any) -> Json:
     if not isinstance(result, dict):
         raise errors.bad_request("the result of the patch is not an object")
     # managedFields nest a little deeper than the object itself.
-    is_shallow = is_within(encode({**result, "metadata": None}), MANIFEST_DEPTH)
-    if not (is_shallow and is_within(encode(result), MAX_DEPTH)):
-        raise errors.too_deep()
+    is_shallow = is_depth_within(encode({**result, "metadata": None}), MAX_MANIFEST_DEPTH)
+    if not (is_shallow and is_depth_within(encode(result), MAX_DEPTH)):
+        raise errors.nested_too_deeply()
     return result
 
 
@@ -95,28 +95,28 @@ def _apply_in_order(operations: _JsonPatch, thing: Any) -> Any:
     return thing
 
 
-def _strategic(served: Served, thing: Json, patch: Any) -> Json:
-    shape = None if served.is_custom else shape_of(served.group, served.version, served.kind)
+def _strategic(served: ServedKind, thing: Json, patch: Any) -> Json:
+    shape = None if served.is_custom else go_type_of(served.group, served.version, served.kind)
     if shape is None:
         raise errors.unsupported_media_type(_accepted(served))
     if not isinstance(patch, dict):
         raise _bad_patch(served, patch, "cannot be applied to an object")
     try:
-        return strategically_merged(shape, thing, patch)
+        return strategic_merge(shape, thing, patch)
     except StrategicError as error:
         raise _bad_patch(served, patch, str(error)) from error
 
 
-def _checked(served: Served, result: Any) -> Json:
+def _checked(served: ServedKind, result: Any) -> Json:
     if not isinstance(result, dict):
         raise _bad_patch(served, result, "cannot be applied to an object")
     return result
 
 
-def _bad_patch(served: Served, patch: Any, reason: str) -> Exception:
+def _bad_patch(served: ServedKind, patch: Any, reason: str) -> Exception:
     return errors.invalid(served, "", [invalid_value("patch", patch, reason)])
 
 
-def _accepted(served: Served) -> list[str]:
+def _accepted(served: ServedKind) -> list[str]:
     kinds = [PatchType.JSON, PatchType.MERGE, *([] if served.is_custom else [PatchType.STRATEGIC]), PatchType.APPLY]
     return [kind.value for kind in kinds]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tarragon.localcluster.kinds.shape import ANYTHING, Shape
+from tarragon.localcluster.kinds.shape import ANYTHING, GoType
 
 Json = dict[str, Any]
 
@@ -22,7 +22,7 @@ class StrategicError(Exception):
     """The patch does not fit the object. The message is a kube-apiserver's."""
 
 
-def strategically_merged(shape: Shape, target: Any, patch: Mapping[str, Any]) -> Json:
+def strategic_merge(shape: GoType, target: Any, patch: Mapping[str, Any]) -> Json:
     """The object after the patch. Neither argument is changed; what the patch does not touch is shared."""
     if patch.get(_PATCH) == "replace":
         return _without_directives(patch)
@@ -34,7 +34,7 @@ def strategically_merged(shape: Shape, target: Any, patch: Mapping[str, Any]) ->
         _delete_from_list(base, name, change)
     for name, change in patch.items():
         if not name.startswith("$"):
-            _merge_field(shape.below(name), base, name, change)
+            _merge_field(shape.child(name), base, name, change)
     _set_order(shape, base, before, patch)
     return base
 
@@ -49,7 +49,7 @@ def _retained(base: Json, patch: Mapping[str, Any]) -> Json:
     return {name: value for name, value in base.items() if name in kept}
 
 
-def _set_order(shape: Shape, base: Json, before: Json, patch: Mapping[str, Any]) -> None:
+def _set_order(shape: GoType, base: Json, before: Json, patch: Mapping[str, Any]) -> None:
     """Sort merged lists as `$setElementOrder` says, or else as in the patch.
 
     This is the order of kube-apiserver 1.20, except for patches that also delete: there, the server's order depends
@@ -61,12 +61,12 @@ def _set_order(shape: Shape, base: Json, before: Json, patch: Mapping[str, Any])
             continue
         if field == name and f"{_ORDER}{name}" in patch:
             continue
-        below = shape.below(field)
+        below = shape.child(field)
         if "merge" in below.strategies and isinstance(base.get(field), list) and isinstance(order, list):
             base[field] = _ordered(below.merge_key, base[field], before.get(field) or [], order)
 
 
-def _merge_field(shape: Shape, base: Json, name: str, change: Any) -> None:
+def _merge_field(shape: GoType, base: Json, name: str, change: Any) -> None:
     if change is None:
         base.pop(name, None)
     elif isinstance(change, Mapping):
@@ -77,14 +77,14 @@ def _merge_field(shape: Shape, base: Json, name: str, change: Any) -> None:
         elif change.get(_PATCH) == "delete":
             base.pop(name, None)
         else:
-            base[name] = strategically_merged(shape, base.get(name), change)
+            base[name] = strategic_merge(shape, base.get(name), change)
     elif isinstance(change, list):
         base[name] = _merged_list(shape, base.get(name), change)
     else:
         base[name] = change
 
 
-def _merged_list(shape: Shape, old: Any, change: Sequence[Any]) -> list[Any]:
+def _merged_list(shape: GoType, old: Any, change: Sequence[Any]) -> list[Any]:
     before = list(old) if isinstance(old, list) else []
     is_replaced = any(isinstance(one, Mapping) and one.get(_PATCH) == "replace" for one in change)
     if is_replaced or "merge" not in shape.strategies:
@@ -95,7 +95,7 @@ def _merged_list(shape: Shape, old: Any, change: Sequence[Any]) -> list[Any]:
     return _merged_by_key(shape, before, change)
 
 
-def _merged_by_key(shape: Shape, before: list[Any], change: Sequence[Any]) -> list[Any]:
+def _merged_by_key(shape: GoType, before: list[Any], change: Sequence[Any]) -> list[Any]:
     element = shape.element or ANYTHING
     for one in change:
         if not isinstance(one, Mapping) or shape.merge_key not in one:
@@ -107,7 +107,7 @@ def _merged_by_key(shape: Shape, before: list[Any], change: Sequence[Any]) -> li
             case "delete":
                 pass
             case _ if index is not None:
-                before[index] = strategically_merged(element, before[index], one)
+                before[index] = strategic_merge(element, before[index], one)
             case _:
                 before.append(_plain(one))
     return before

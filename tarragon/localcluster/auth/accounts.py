@@ -19,7 +19,7 @@ from tarragon.base.clock import Clock
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.identity import AUTHENTICATED, User
 from tarragon.localcluster.auth.keys import ALGORITHM, Claims, SigningKey
-from tarragon.localcluster.storage.history import Shelf
+from tarragon.localcluster.storage.history import WatchCache
 
 ISSUER = "https://kubernetes.default.svc"
 """The issuer of most clusters. It is also the audience of this API server, and the default audience of tokens."""
@@ -35,7 +35,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class TokenSpec:
     """The contents of a token to issue. `bound_kind` is `pod`, `secret`, `node` or empty."""
 
     namespace: str
@@ -48,7 +48,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Authenticated:
     """The user that a valid token authenticates, and those of the requested audiences that it is for."""
 
     user: User
@@ -56,22 +56,22 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class InvalidToken:
     """The reason why a token is invalid. Only reviews show it; a rejected client is not told."""
 
     why: str
 
 
-class Accounts:
+class TokenAuthority:
     """Issues tokens, and checks them against the objects that are stored now."""
 
-    def __init__(self, shelf: Callable[[str], Shelf], key: SigningKey, clock: Clock) -> None:
+    def __init__(self, shelf: Callable[[str], WatchCache], key: SigningKey, clock: Clock) -> None:
         self.key = key
         self._shelf = shelf
         self._clock = clock
         self._claims_of: dict[bytes, Claims | None] = {}
 
-    def issue(self, grant: Grant) -> tuple[str, int]:
+    def issue(self, grant: TokenSpec) -> tuple[str, int]:
         """Return the token, and its expiry in seconds since the epoch. The service account must exist."""
         account = self.stored("serviceaccounts", grant.namespace, grant.account)
         assert account is not None  # noqa: S101 - the caller has looked
@@ -96,7 +96,7 @@ class Accounts:
         }
         return self.key.sign(claims), now + grant.seconds
 
-    def lasting(self, namespace: str, account: Mapping[str, Any], secret: str) -> str:
+    def issue_for_secret(self, namespace: str, account: Mapping[str, Any], secret: str) -> str:
         """Return the token of a Secret, which is valid as long as the Secret contains it."""
         values = {
             "namespace": namespace,
@@ -108,24 +108,24 @@ class Accounts:
         subject = f"{ACCOUNT_PREFIX}{namespace}:{account['name']}"
         return self.key.sign({"iss": LEGACY_ISSUER, **claims, "sub": subject})
 
-    def judge(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> Known | Refused:
+    def verify(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> Authenticated | InvalidToken:
         """Return the user of a token that is valid for one of the audiences."""
         claims = self._claims(token)
         if claims is None:
-            return Refused("invalid bearer token")
+            return InvalidToken("invalid bearer token")
         if claims.get("iss") == LEGACY_ISSUER:
             return self._judge_secret_token(token, claims, audiences)
         if claims.get("iss") != ISSUER:
-            return Refused("invalid bearer token")
+            return InvalidToken("invalid bearer token")
         given = claims.get("aud") or []
         matching = tuple(audience for audience in audiences if audience in given)
         if not matching:
             lists = (_listed(given), _listed(audiences))
             why = "token audiences {} is invalid for the target audiences {}".format(*lists)
-            return Refused(f"[invalid bearer token, {why}]")
+            return InvalidToken(f"[invalid bearer token, {why}]")
         if why := self._invalidity(claims):
-            return Refused(f"[invalid bearer token, {why}]")
-        return Known(_user(claims[_BINDING], str(claims.get("jti", ""))), matching)
+            return InvalidToken(f"[invalid bearer token, {why}]")
+        return Authenticated(_user(claims[_BINDING], str(claims.get("jti", ""))), matching)
 
     def stored(self, plural: str, namespace: str, name: str) -> Json | None:
         """Return a stored object that a token refers to; None when it does not exist."""
@@ -163,7 +163,7 @@ class Accounts:
             return "service account token has been invalidated"
         return ""
 
-    def _judge_secret_token(self, token: str, claims: Claims, audiences: Sequence[str]) -> Known | Refused:
+    def _judge_secret_token(self, token: str, claims: Claims, audiences: Sequence[str]) -> Authenticated | InvalidToken:
         def claim(name: str) -> str:
             return str(claims.get(f"{LEGACY}{name}", ""))
 
@@ -174,13 +174,13 @@ class Accounts:
         current = base64.b64decode((stored.get("data") or {}).get("token", "")).decode(errors="replace")
         is_ending = bool((stored.get("metadata") or {}).get("deletionTimestamp"))
         if is_ending or not hmac.compare_digest(current.encode(), token.encode(errors="surrogateescape")):
-            return Refused("[invalid bearer token, service account token has been invalidated]")
+            return InvalidToken("[invalid bearer token, service account token has been invalidated]")
         if not self._is_same("serviceaccounts", namespace, account):
-            return Refused("[invalid bearer token, service account token has been invalidated]")
+            return InvalidToken("[invalid bearer token, service account token has been invalidated]")
         matching = tuple(audience for audience in audiences if audience == ISSUER)
         if not matching:
-            return Refused("invalid bearer token")
-        return Known(_user({"namespace": namespace, "serviceaccount": account}, ""), matching)
+            return InvalidToken("invalid bearer token")
+        return Authenticated(_user({"namespace": namespace, "serviceaccount": account}, ""), matching)
 
     def _is_same(self, plural: str, namespace: str, named: Mapping[str, Any]) -> bool:
         found = self.stored(plural, namespace, str(named.get("name", "")))
@@ -227,6 +227,6 @@ def openid_configuration(url: str) -> Json:
     }
 
 
-def published_keys(accounts: Accounts) -> Json:
+def published_keys(accounts: TokenAuthority) -> Json:
     """Return the JSON Web Key Set of the public key that verifies tokens."""
     return {"keys": [accounts.key.published()]}

@@ -14,8 +14,8 @@ from multidict import CIMultiDictProxy
 
 from tarragon.client.errors import ApiError
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.identity import AUTHENTICATED, OWNER, UNAUTHENTICATED, User
-from tarragon.localcluster.auth.accounts import ACCOUNT_PREFIX, Accounts, Known, account_groups
+from tarragon.localcluster.api.identity import AUTHENTICATED, HOME_OWNER, UNAUTHENTICATED, User
+from tarragon.localcluster.auth.accounts import ACCOUNT_PREFIX, Authenticated, TokenAuthority, account_groups
 
 ANONYMOUS = "system:anonymous"
 _BEARER = "Bearer "
@@ -24,17 +24,17 @@ _USER, _GROUP, _UID, _EXTRA = "Impersonate-User", "Impersonate-Group", "Imperson
 Headers = CIMultiDictProxy[str]
 
 
-class Entrance:
+class Authenticator:
     """Authenticates the owner of the home by the home's `token`, and service accounts by the tokens issued to them.
 
     Without `accounts` only the home's token is accepted.
     """
 
-    def __init__(self, token: str, accounts: Accounts | None) -> None:
+    def __init__(self, token: str, accounts: TokenAuthority | None) -> None:
         self._expected = f"{_BEARER}{token}".encode()
         self._accounts = accounts
 
-    def enter(self, headers: Headers) -> User:
+    def authenticate(self, headers: Headers) -> User:
         """Return the user of a request. Raises 401 for unknown credentials and 500 for incomplete impersonation."""
         user = self._authenticated(headers.get("Authorization", ""))
         impersonated = _impersonated(headers)
@@ -43,11 +43,11 @@ class Entrance:
     def _authenticated(self, given: str) -> User:
         """Compare in constant time, so that timing reveals nothing about the token."""
         if hmac.compare_digest(given.encode(errors="surrogateescape"), self._expected):
-            return OWNER
+            return HOME_OWNER
         scheme, _, token = given.partition(" ")
         if self._accounts is not None and scheme.lower() == _BEARER.strip().lower() and token.count(".") > 1:
-            judged = self._accounts.judge(token.strip())
-            if isinstance(judged, Known):
+            judged = self._accounts.verify(token.strip())
+            if isinstance(judged, Authenticated):
                 return judged.user
         raise errors.failure(401, "Unauthorized", "Unauthorized")
 

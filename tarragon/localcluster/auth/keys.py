@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.home.home import write_private
+from tarragon.localcluster.home.home import write_private_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -89,7 +89,7 @@ class SigningKey:
             if isinstance(known, ec.EllipticCurvePrivateKey) and isinstance(known.curve, ec.SECP256R1):
                 return known
         made = ec.generate_private_key(ec.SECP256R1())
-        write_private(self._path, _pem(made))
+        write_private_file(self._path, _pem(made))
         return made
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.auth.accounts import ISSUER, Accounts, Grant
+from tarragon.localcluster.auth.accounts import ISSUER, TokenAuthority, TokenSpec
 from tarragon.localcluster.kubelet.base.spec import Pod
-from tarragon.localcluster.kubelet.volumes.tokens import Wish
-from tarragon.localcluster.storage.history import Shelf
+from tarragon.localcluster.kubelet.volumes.tokens import TokenProjection
+from tarragon.localcluster.storage.history import WatchCache
 
 Json = dict[str, Any]
 
@@ -23,14 +23,14 @@ _SECONDS = 3607
 """The expiry that Kubernetes' admission plugin writes: one hour plus 7 s, which identify tokens mounted by it."""
 
 
-class PodAccounts:
+class ServiceAccountAdmission:
     """Mounts a token into each new pod, unless the pod or its service account declines one.
 
     A real server rejects a pod whose service account does not exist. Here such a pod is admitted without a token:
     manifests written for another cluster name accounts that a laptop does not need.
     """
 
-    def __init__(self, shelf: Callable[[str], Shelf]) -> None:
+    def __init__(self, shelf: Callable[[str], WatchCache]) -> None:
         self._accounts = shelf("serviceaccounts")
 
     def admit(self, pod: Json) -> None:
@@ -91,12 +91,12 @@ def _volume(name: str) -> Json:
 
 
 class PodTokens:
-    """The `TokenSource` of an embedded cluster: its kubelets get tokens in process, without a request."""
+    """The `TokenIssuer` of an embedded cluster: its kubelets get tokens in process, without a request."""
 
-    def __init__(self, accounts: Accounts) -> None:
+    def __init__(self, accounts: TokenAuthority) -> None:
         self._accounts = accounts
 
-    async def token(self, pod: Pod, wish: Wish) -> str:
+    async def token(self, pod: Pod, wish: TokenProjection) -> str:
         """Return a new token bound to the pod. Raises NotFound when the pod's service account does not exist."""
         metadata, account = pod.metadata, pod.spec.service_account_name or "default"
         if self._accounts.stored("serviceaccounts", metadata.namespace, account) is None:
@@ -104,7 +104,7 @@ class PodTokens:
             raise errors.failure(404, "NotFound", f'serviceaccounts "{account}" not found', details)
         node = self._accounts.stored("nodes", "", pod.spec.node_name)
         token, _ = self._accounts.issue(
-            Grant(
+            TokenSpec(
                 namespace=metadata.namespace,
                 account=account,
                 audiences=(wish.audience or ISSUER,),

@@ -8,11 +8,11 @@ from typing import Any
 
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.identity import User
-from tarragon.localcluster.api.requests import Json, Target
-from tarragon.localcluster.auth.accounts import ISSUER, Accounts, Known
+from tarragon.localcluster.api.requests import Json, RequestTarget
+from tarragon.localcluster.auth.accounts import ISSUER, Authenticated, TokenAuthority
 from tarragon.localcluster.auth.token_requests import TokenRequests
-from tarragon.localcluster.registry.computed import Computed, FullName
-from tarragon.localcluster.registry.strategy import decoded
+from tarragon.localcluster.registry.computed import ComputedKind, FullName
+from tarragon.localcluster.registry.strategy import decode_object
 
 _AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
 _EVERYTHING = {
@@ -22,7 +22,7 @@ _EVERYTHING = {
 }
 
 
-def reviews(accounts: Accounts) -> Mapping[FullName, Computed]:
+def reviews(accounts: TokenAuthority) -> Mapping[FullName, ComputedKind]:
     """Return what answers requests for each review, and for tokens of service accounts."""
     return {
         (_AUTHORIZATION, "selfsubjectaccessreviews"): AccessReview(),
@@ -35,56 +35,56 @@ def reviews(accounts: Accounts) -> Mapping[FullName, Computed]:
     }
 
 
-class AccessReview(Computed):
+class AccessReview(ComputedKind):
     """Says that a user may do something: `kubectl auth can-i`, and a node that checks who reads its logs."""
 
-    async def create(self, target: Target, body: Json, user: User) -> Json:  # noqa: ARG002 - true for every user
+    async def create(self, target: RequestTarget, body: Json, user: User) -> Json:  # noqa: ARG002 - true for every user
         _spec(target, body)
         return _answer(target, body, {"allowed": True})
 
 
-class RulesReview(Computed):
+class RulesReview(ComputedKind):
     """Lists what the user may do in a namespace: `kubectl auth can-i --list`."""
 
-    async def create(self, target: Target, body: Json, user: User) -> Json:  # noqa: ARG002 - true for every user
+    async def create(self, target: RequestTarget, body: Json, user: User) -> Json:  # noqa: ARG002 - true for every user
         if not _spec(target, body).get("namespace"):
             raise errors.bad_request("no namespace on request")
         return {**_answer(target, body, _EVERYTHING), "spec": {}}
 
 
-class SelfReview(Computed):
+class SelfReview(ComputedKind):
     """Says who the user of the request is: `kubectl auth whoami`."""
 
-    async def create(self, target: Target, body: Json, user: User) -> Json:
+    async def create(self, target: RequestTarget, body: Json, user: User) -> Json:
         return _answer(target, body, {"userInfo": _user_info(user)})
 
 
 @dataclass(frozen=True, slots=True)
-class TokenReview(Computed):
+class TokenReview(ComputedKind):
     """Says which user a token authenticates."""
 
-    accounts: Accounts
+    accounts: TokenAuthority
 
-    async def create(self, target: Target, body: Json, user: User) -> Json:  # noqa: ARG002 - it is about another
+    async def create(self, target: RequestTarget, body: Json, user: User) -> Json:  # noqa: ARG002 - it is about another
         spec = _spec(target, body)
         token = str(spec.get("token") or "")
         if not token:
             raise errors.bad_request("token is required for TokenReview in authentication")
-        judged = self.accounts.judge(token, _texts(spec.get("audiences")) or (ISSUER,))
-        if isinstance(judged, Known):
+        judged = self.accounts.verify(token, _texts(spec.get("audiences")) or (ISSUER,))
+        if isinstance(judged, Authenticated):
             status = {"authenticated": True, "user": _user_info(judged.user), "audiences": list(judged.audiences)}
         else:
             status = {"user": {}, "error": judged.why}
         return _answer(target, body, status)
 
 
-def _spec(target: Target, body: Json) -> Json:
+def _spec(target: RequestTarget, body: Json) -> Json:
     """Return the review's spec. Raises BadRequest when the body does not have the shape of its kind."""
-    decoded(target.served, body)
+    decode_object(target.served, body)
     return _object(body, "spec")
 
 
-def _answer(target: Target, body: Json, status: Mapping[str, Any]) -> Json:
+def _answer(target: RequestTarget, body: Json, status: Mapping[str, Any]) -> Json:
     """Return the review with its status."""
     served = target.served
     metadata = {**_object(body, "metadata"), "creationTimestamp": None}

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from tarragon.client.errors import ApiError
-from tarragon.kube.codec import timestamp
+from tarragon.kube.codec import format_time
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.identity import User
-from tarragon.localcluster.api.requests import Json, Target
-from tarragon.localcluster.auth.accounts import ISSUER, Accounts, Grant
-from tarragon.localcluster.registry.computed import Computed
-from tarragon.localcluster.schema.field_errors import Fault, invalid_value
+from tarragon.localcluster.api.requests import Json, RequestTarget
+from tarragon.localcluster.auth.accounts import ISSUER, TokenAuthority, TokenSpec
+from tarragon.localcluster.registry.computed import ComputedKind
+from tarragon.localcluster.schema.field_errors import FieldError, invalid_value
 
 API_VERSION = "authentication.k8s.io/v1"
 DEFAULT_SECONDS = 3600
@@ -37,10 +37,10 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenRequests(Computed):
-    accounts: Accounts
+class TokenRequests(ComputedKind):
+    accounts: TokenAuthority
 
-    async def create(self, target: Target, body: Json, user: User) -> Json:  # noqa: ARG002 - every user may
+    async def create(self, target: RequestTarget, body: Json, user: User) -> Json:  # noqa: ARG002 - every user may
         spec = _asked(body).spec
         seconds = DEFAULT_SECONDS if spec.expiration_seconds is None else spec.expiration_seconds
         if fault := _fault(seconds):
@@ -49,7 +49,7 @@ class TokenRequests(Computed):
             raise errors.not_found(target.served, target.name)
         audiences, bound = spec.audiences or [ISSUER], spec.bound_object_ref
         token, end = self.accounts.issue(
-            Grant(
+            TokenSpec(
                 namespace=target.namespace,
                 account=target.name,
                 audiences=audiences,
@@ -57,18 +57,20 @@ class TokenRequests(Computed):
                 **self._bound(target, bound),
             )
         )
-        until = timestamp(dt.datetime.fromtimestamp(end, dt.UTC))
+        until = format_time(dt.datetime.fromtimestamp(end, dt.UTC))
         metadata = {**(body.get("metadata") or {}), "name": target.name, "namespace": target.namespace}
         return {
             "kind": "TokenRequest",
             "apiVersion": API_VERSION,
-            "metadata": {**metadata, "creationTimestamp": timestamp(self.accounts.now())},
+            "metadata": {**metadata, "creationTimestamp": format_time(self.accounts.now())},
             "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound},
             "status": {"token": token, "expirationTimestamp": until},
         }
 
-    def _bound(self, target: Target, reference: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the bound object as arguments of `Grant`. Raises ApiError when it does not exist or does not match."""
+    def _bound(self, target: RequestTarget, reference: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the bound object as arguments of `TokenSpec`. Raises ApiError when it does not exist or does not
+        match.
+        """
         if not reference:
             return {}
         kind, name = str(reference.get("kind", "")), str(reference.get("name", ""))
@@ -106,7 +108,7 @@ def _asked(body: Json) -> _Request:
         raise errors.bad_request(words) from error
 
 
-def _fault(seconds: int) -> Fault | None:
+def _fault(seconds: int) -> FieldError | None:
     field = "spec.expirationSeconds"
     if seconds < LEAST_SECONDS:
         return invalid_value(field, seconds, "may not specify a duration less than 10 minutes")
@@ -115,7 +117,7 @@ def _fault(seconds: int) -> Fault | None:
     return None
 
 
-def _invalid(fault: Fault) -> ApiError:
+def _invalid(fault: FieldError) -> ApiError:
     details = {
         "group": "authentication.k8s.io",
         "kind": "TokenRequest",

@@ -14,11 +14,11 @@ from typing import Any
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import NotFound
-from tarragon.client.port import Cluster, DeleteOptions, Selection
+from tarragon.client.port import Client, DeleteOptions, Selector
 from tarragon.kube.core import SECRETS, SERVICE_ACCOUNTS
-from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Struct
+from tarragon.kube.meta import Key, ObjectMeta, PartialObject, PartialObjectMetadata
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import Worklist
+from tarragon.localcluster.controllers.workqueue import WorkQueue
 
 TYPE = "kubernetes.io/service-account-token"
 ACCOUNT_NAME = "kubernetes.io/service-account.name"
@@ -28,7 +28,7 @@ Sign = Callable[[str, Mapping[str, Any], str], str]
 """Signs a token, given a namespace, an account's name and uid, and the name of the Secret."""
 
 
-class TokenSecret(Struct, frozen=True):
+class TokenSecret(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = {}
 
@@ -36,38 +36,38 @@ class TokenSecret(Struct, frozen=True):
 class AccountSecretController:
     """Fills token Secrets. `authority` is the certificate of the API server's CA, as PEM."""
 
-    def __init__(self, cluster: Cluster, sign: Sign, authority: str, clock: Clock, jitter: random.Random) -> None:
+    def __init__(self, cluster: Client, sign: Sign, authority: str, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
         self._sign = sign
         self._authority = authority
-        ours = Selection(fields=f"type={TYPE}")
-        self._secrets = logged_cache(cluster, SECRETS.reading(TokenSecret), clock, jitter, ours)
+        ours = Selector(field_selector=f"type={TYPE}")
+        self._secrets = logged_cache(cluster, SECRETS.with_model(TokenSecret), clock, jitter, ours)
         self._accounts = logged_cache(cluster, SERVICE_ACCOUNTS, clock, jitter)
-        self._worklist: Worklist[Key] = Worklist(clock, jitter)
-        self._secrets.subscribe(self._follow_secret)
-        self._accounts.subscribe(self._follow_account)
+        self._worklist: WorkQueue[Key] = WorkQueue(clock, jitter)
+        self._secrets.add_event_handler(self._follow_secret)
+        self._accounts.add_event_handler(self._follow_account)
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._secrets.run())
             tasks.create_task(self._accounts.run())
-            await self._secrets.synced()
-            await self._accounts.synced()
+            await self._secrets.wait_for_sync()
+            await self._accounts.wait_for_sync()
             tasks.create_task(self._worklist.run(self._reconcile))
 
     def _follow_secret(self, key: Key, _old: TokenSecret | None, new: TokenSecret | None) -> None:
         if new is not None:
             self._worklist.add(key)
 
-    def _follow_account(self, key: Key, _old: AnyObject | None, _new: AnyObject | None) -> None:
+    def _follow_account(self, key: Key, _old: PartialObjectMetadata | None, _new: PartialObjectMetadata | None) -> None:
         for secret, found in self._secrets.objects.items():
             if secret.namespace == key.namespace and found.metadata.annotations.get(ACCOUNT_NAME) == key.name:
                 self._worklist.add(secret)
 
     async def _reconcile(self, key: Key) -> None:
         secret = self._secrets.objects.get(key)
-        if secret is None or secret.metadata.is_ending:
+        if secret is None or secret.metadata.is_being_deleted:
             return
         account = await self._account(key.namespace, secret.metadata.annotations.get(ACCOUNT_NAME, ""))
         known = secret.metadata.annotations.get(ACCOUNT_UID)
@@ -77,14 +77,14 @@ class AccountSecretController:
             elif known is None or not {"ca.crt", "namespace", "token"} <= secret.data.keys():
                 await self._fill(key, secret, account)
 
-    async def _account(self, namespace: str, name: str) -> AnyObject | None:
+    async def _account(self, namespace: str, name: str) -> PartialObjectMetadata | None:
         """Read the account from the API: the cache may lag behind an account that was created with its Secret."""
         try:
             return await self._cluster.get(SERVICE_ACCOUNTS, Key(namespace, name))
         except NotFound:
             return None
 
-    async def _fill(self, key: Key, secret: TokenSecret, account: AnyObject) -> None:
+    async def _fill(self, key: Key, secret: TokenSecret, account: PartialObjectMetadata) -> None:
         about = {"name": account.metadata.name, "uid": account.metadata.uid}
         texts = {
             "ca.crt": self._authority,

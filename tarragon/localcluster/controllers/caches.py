@@ -8,9 +8,9 @@ from typing import TypeVar
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.client.informer.cache_reader import Recovery, Trouble
-from tarragon.client.informer.reflector import Cache
-from tarragon.client.port import EVERYTHING, Cluster, Selection
+from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
+from tarragon.client.informer.reflector import Informer
+from tarragon.client.port import ALL_OBJECTS, Client, Selector
 from tarragon.kube.meta import Resource
 
 T = TypeVar("T")
@@ -19,22 +19,22 @@ log = structlog.get_logger(__name__)
 
 
 def logged_cache(
-    cluster: Cluster,
+    cluster: Client,
     resource: Resource[T],
     clock: Clock,
     jitter: random.Random,
-    selection: Selection = EVERYTHING,
-) -> Cache[T]:
+    selection: Selector = ALL_OBJECTS,
+) -> Informer[T]:
     """A cache that logs watch errors and objects that cannot be decoded, which its subscribers never see."""
-    cache = Cache(cluster, resource, clock, selection, jitter=jitter)
-    cache.on_trouble(_log)
+    cache = Informer(cluster, resource, clock, selection, jitter=jitter)
+    cache.on_error(_log)
     cache.on_recovery(_log_end)
     return cache
 
 
-def _log(trouble: Trouble) -> None:
+def _log(trouble: CacheError) -> None:
     log.warning("a controller's cache cannot follow the API", trouble=str(trouble))
 
 
-def _log_end(recovery: Recovery) -> None:
+def _log_end(recovery: CacheRecovery) -> None:
     log.info("the cache follows the API again", over=str(recovery))

@@ -10,21 +10,21 @@ from typing import Any
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import NotFound
-from tarragon.client.port import Cluster
+from tarragon.client.port import Client
 from tarragon.kube.core import PERSISTENT_VOLUME_CLAIMS
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import Worklist
+from tarragon.localcluster.controllers.workqueue import WorkQueue
 
 
 class ClaimController:
     """Sets the phase Bound with the requested size and access modes. It creates no PersistentVolumes."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
+    def __init__(self, cluster: Client, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
-        self._claims = logged_cache(cluster, PERSISTENT_VOLUME_CLAIMS.reading(CustomObject), clock, jitter)
-        self._worklist: Worklist[Key] = Worklist(clock, jitter)
-        self._claims.subscribe(self._follow)
+        self._claims = logged_cache(cluster, PERSISTENT_VOLUME_CLAIMS.with_model(CustomObject), clock, jitter)
+        self._worklist: WorkQueue[Key] = WorkQueue(clock, jitter)
+        self._claims.add_event_handler(self._follow)
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
@@ -38,7 +38,7 @@ class ClaimController:
 
     async def _reconcile(self, key: Key) -> None:
         claim = self._claims.objects.get(key)
-        if claim is None or claim.metadata.is_ending:
+        if claim is None or claim.metadata.is_being_deleted:
             return
         wanted = _bound(_mapping(claim.spec))
         if all(_mapping(claim.status).get(name) == value for name, value in wanted.items()):

@@ -14,14 +14,22 @@ from msgspec import structs, to_builtins
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import NotFound
-from tarragon.client.informer.reflector import Cache
-from tarragon.client.port import Cluster, DeleteOptions
+from tarragon.client.informer.reflector import Informer
+from tarragon.client.port import Client, DeleteOptions
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
-from tarragon.kube.meta import AnyObject, CustomObject, Key, OwnerIdentity, OwnerReference, Resource, group_of
+from tarragon.kube.meta import (
+    CustomObject,
+    Key,
+    OwnerIdentity,
+    OwnerReference,
+    PartialObjectMetadata,
+    Resource,
+    group_of,
+)
 from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.kinds import kind_of
 from tarragon.localcluster.controllers.ownership import FOREGROUND, ORPHAN, Graph, Owned, Vertex
-from tarragon.localcluster.controllers.workqueue import Worklist
+from tarragon.localcluster.controllers.workqueue import WorkQueue
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
@@ -44,35 +52,35 @@ class GarbageCollector:
     """
 
     def __init__(
-        self, cluster: Cluster, kinds: Sequence[Resource[AnyObject]], clock: Clock, jitter: random.Random
+        self, cluster: Client, kinds: Sequence[Resource[PartialObjectMetadata]], clock: Clock, jitter: random.Random
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._jitter = jitter
         # Events are many and short-lived, and have no owners.
-        self._built_in = [kind.reading(Owned) for kind in kinds if kind.kind != "Event"]
+        self._built_in = [kind.with_model(Owned) for kind in kinds if kind.kind != "Event"]
         self._watches: dict[Resource[Owned], asyncio.Task[None]] = {}
         self._graph = Graph()
         self._gone: OrderedDict[OwnerIdentity, None] = OrderedDict()
-        self._worklist: Worklist[str] = Worklist(clock, jitter)
+        self._worklist: WorkQueue[str] = WorkQueue(clock, jitter)
 
     async def run(self) -> None:
         """Run until cancelled. Call it once: another run needs another collector."""
-        definitions = CUSTOM_RESOURCE_DEFINITIONS.reading(CustomObject)
+        definitions = CUSTOM_RESOURCE_DEFINITIONS.with_model(CustomObject)
         crds = logged_cache(self._cluster, definitions, self._clock, self._jitter)
         async with asyncio.TaskGroup() as tasks:
             caches = [self._watch(kind, tasks) for kind in self._built_in]
-            crds.subscribe(lambda _key, old, new: self._follow_definition(old, new, tasks))
+            crds.add_event_handler(lambda _key, old, new: self._follow_definition(old, new, tasks))
             tasks.create_task(crds.run())
-            await crds.synced()
+            await crds.wait_for_sync()
             # Nothing is deleted before all built-in kinds have synced. Custom kinds may lag: absence is verified.
             for cache in caches:
-                await cache.synced()
+                await cache.wait_for_sync()
             tasks.create_task(self._worklist.run(self._reconcile))
 
-    def _watch(self, kind: Resource[Owned], tasks: asyncio.TaskGroup) -> Cache[Owned]:
+    def _watch(self, kind: Resource[Owned], tasks: asyncio.TaskGroup) -> Informer[Owned]:
         cache = logged_cache(self._cluster, kind, self._clock, self._jitter)
-        cache.subscribe(lambda _key, old, new: self._follow(kind, old, new))
+        cache.add_event_handler(lambda _key, old, new: self._follow(kind, old, new))
         self._watches[kind] = tasks.create_task(cache.run())
         return cache
 
@@ -81,12 +89,12 @@ class GarbageCollector:
         if before == after:
             return
         if before is not None:
-            kind = before.reading(Owned)
+            kind = before.with_model(Owned)
             self._watches.pop(kind).cancel()
             for vertex in self._graph.of_kind(kind):
                 self._remove(vertex.meta.uid)
         if after is not None:
-            self._watch(after.reading(Owned), tasks)
+            self._watch(after.with_model(Owned), tasks)
 
     def _follow(self, kind: Resource[Owned], old: Owned | None, new: Owned | None) -> None:
         if new is None:
@@ -97,7 +105,7 @@ class GarbageCollector:
         before = self._graph.put(vertex)
         self._worklist.add(new.metadata.uid)
         if vertex.waits_for_dependents and not (before and before.waits_for_dependents):
-            self._add_all(self._graph.naming(new.metadata.uid))
+            self._add_all(self._graph.referencing(new.metadata.uid))
         self._add_waiting_owners(vertex if before is None else before)
 
     def _remove(self, uid: str) -> None:
@@ -107,7 +115,7 @@ class GarbageCollector:
             if len(self._gone) > _REMEMBERED:
                 self._gone.popitem(last=False)
             self._add_waiting_owners(vertex)
-        self._add_all(self._graph.naming(uid))
+        self._add_all(self._graph.referencing(uid))
 
     def _add_all(self, vertices: Iterable[Vertex]) -> None:
         for vertex in vertices:
@@ -124,7 +132,7 @@ class GarbageCollector:
         if vertex is None:
             return
         try:
-            if vertex.sets_dependents_free:
+            if vertex.orphans_dependents:
                 await self._orphan_dependents(vertex)
             elif vertex.waits_for_dependents:
                 await self._finish_foreground_deletion(vertex)
@@ -206,7 +214,7 @@ class GarbageCollector:
 
     async def _delete(self, vertex: Vertex, propagation: Propagation) -> None:
         options = DeleteOptions(
-            uid=vertex.meta.uid, resource_version=vertex.meta.resource_version, propagation=propagation
+            uid=vertex.meta.uid, resource_version=vertex.meta.resource_version, propagation_policy=propagation
         )
         await self._cluster.delete(vertex.resource, vertex.key, options)
 

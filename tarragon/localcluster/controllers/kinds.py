@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tarragon.kube.meta import AnyObject, CustomObject, Resource
-from tarragon.localcluster.kinds.resource import Served
+from tarragon.kube.meta import CustomObject, PartialObjectMetadata, Resource
+from tarragon.localcluster.kinds.resource import ServedKind
 
 
-def kind_of(definition: CustomObject) -> Resource[AnyObject] | None:
+def kind_of(definition: CustomObject) -> Resource[PartialObjectMetadata] | None:
     """The resource of a CRD in its storage version, or another served one; None before it is established."""
     if not _is_established(definition.status):
         return None
@@ -23,14 +23,14 @@ def kind_of(definition: CustomObject) -> Resource[AnyObject] | None:
         version=str(max(served, key=lambda version: bool(version.get("storage")))["name"]),
         plural=str(names.get("plural") or ""),
         kind=str(names.get("kind") or ""),
-        model=AnyObject,
+        model=PartialObjectMetadata,
         namespaced=spec.get("scope") == "Namespaced",
     )
 
 
-def listable(kinds: Iterable[Served]) -> list[Resource[AnyObject]]:
+def listable(kinds: Iterable[ServedKind]) -> list[Resource[PartialObjectMetadata]]:
     """The built-in kinds whose objects are stored, each once."""
-    found: dict[tuple[str, str], Resource[AnyObject]] = {}
+    found: dict[tuple[str, str], Resource[PartialObjectMetadata]] = {}
     for kind in kinds:
         if (
             kind.is_stored
@@ -43,7 +43,7 @@ def listable(kinds: Iterable[Served]) -> list[Resource[AnyObject]]:
                 version=kind.version,
                 plural=kind.plural,
                 kind=kind.kind,
-                model=AnyObject,
+                model=PartialObjectMetadata,
                 namespaced=kind.namespaced,
             )
             found.setdefault((kind.group, kind.plural), resource)

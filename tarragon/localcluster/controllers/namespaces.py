@@ -10,12 +10,12 @@ from typing import Any
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import Conflict, NotFound
-from tarragon.client.port import Cluster, DeleteOptions, Selection
+from tarragon.client.port import Client, DeleteOptions, Selector
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
-from tarragon.kube.meta import AnyObject, CustomObject, Key, Resource
+from tarragon.kube.meta import CustomObject, Key, PartialObjectMetadata, Resource
 from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.kinds import kind_of
-from tarragon.localcluster.controllers.workqueue import Worklist
+from tarragon.localcluster.controllers.workqueue import WorkQueue
 
 _LOOK_AGAIN_SECONDS = 0.25
 """Until a terminating namespace is looked at again: pods have a grace period, and objects may have finalizers."""
@@ -25,13 +25,13 @@ class NamespaceController:
     """Deletes everything in a terminating namespace, then removes its finalizer."""
 
     def __init__(
-        self, cluster: Cluster, kinds: Sequence[Resource[AnyObject]], clock: Clock, jitter: random.Random
+        self, cluster: Client, kinds: Sequence[Resource[PartialObjectMetadata]], clock: Clock, jitter: random.Random
     ) -> None:
         self._cluster = cluster
         self._kinds = [kind for kind in kinds if kind.namespaced]
-        self._namespaces = logged_cache(cluster, NAMESPACES.reading(CustomObject), clock, jitter)
-        self._worklist: Worklist[Key] = Worklist(clock, jitter)
-        self._namespaces.subscribe(self._follow)
+        self._namespaces = logged_cache(cluster, NAMESPACES.with_model(CustomObject), clock, jitter)
+        self._worklist: WorkQueue[Key] = WorkQueue(clock, jitter)
+        self._namespaces.add_event_handler(self._follow)
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
@@ -40,12 +40,12 @@ class NamespaceController:
             tasks.create_task(self._worklist.run(self._reconcile))
 
     def _follow(self, key: Key, _old: CustomObject | None, new: CustomObject | None) -> None:
-        if new is not None and new.metadata.is_ending:
+        if new is not None and new.metadata.is_being_deleted:
             self._worklist.add(key)
 
     async def _reconcile(self, key: Key) -> float | None:
         namespace = self._namespaces.objects.get(key)
-        if namespace is None or not namespace.metadata.is_ending:
+        if namespace is None or not namespace.metadata.is_being_deleted:
             return None
         if await self._empty(key.name):
             await self._remove_finalizer(namespace)
@@ -57,20 +57,20 @@ class NamespaceController:
         found = 0
         for kind in await self._all_kinds():
             with suppress(NotFound):  # the CRD of the kind has been deleted meanwhile
-                listing = await self._cluster.list(kind, Selection(namespace=name))
+                listing = await self._cluster.list(kind, Selector(namespace=name))
                 found += len(listing.items)
                 for item in listing.items:
-                    if not item.metadata.is_ending:
+                    if not item.metadata.is_being_deleted:
                         await self._delete(kind, item)
         return not found
 
-    async def _delete(self, kind: Resource[AnyObject], item: AnyObject) -> None:
+    async def _delete(self, kind: Resource[PartialObjectMetadata], item: PartialObjectMetadata) -> None:
         with suppress(NotFound, Conflict):
-            options = DeleteOptions(uid=item.metadata.uid, propagation="Background")
+            options = DeleteOptions(uid=item.metadata.uid, propagation_policy="Background")
             await self._cluster.delete(kind, item.metadata.key, options)
 
-    async def _all_kinds(self) -> list[Resource[AnyObject]]:
-        definitions = await self._cluster.list(CUSTOM_RESOURCE_DEFINITIONS.reading(CustomObject))
+    async def _all_kinds(self) -> list[Resource[PartialObjectMetadata]]:
+        definitions = await self._cluster.list(CUSTOM_RESOURCE_DEFINITIONS.with_model(CustomObject))
         custom = [kind_of(definition) for definition in definitions.items]
         return [*self._kinds, *(kind for kind in custom if kind is not None and kind.namespaced)]
 

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tarragon.kube.meta import Key, OwnerIdentity, OwnerReference, Resource, Struct
+from tarragon.kube.meta import Key, OwnerIdentity, OwnerReference, PartialObject, Resource
 
 FOREGROUND = "foregroundDeletion"
 """The finalizer of an object that is deleted after its dependents."""
@@ -14,7 +14,7 @@ ORPHAN = "orphan"
 """The finalizer of an object whose dependents are orphaned."""
 
 
-class OwnedMeta(Struct, frozen=True):
+class OwnedMeta(PartialObject, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -24,7 +24,7 @@ class OwnedMeta(Struct, frozen=True):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class Owned(Struct, frozen=True):
+class Owned(PartialObject, frozen=True):
     """The metadata of any object that the garbage collector needs."""
 
     metadata: OwnedMeta = OwnedMeta()
@@ -51,7 +51,7 @@ class Vertex:
         return self.is_ending and FOREGROUND in self.meta.finalizers
 
     @property
-    def sets_dependents_free(self) -> bool:
+    def orphans_dependents(self) -> bool:
         """Whether it is being deleted and orphans its dependents."""
         return self.is_ending and ORPHAN in self.meta.finalizers
 
@@ -86,13 +86,13 @@ class Graph:
     def get(self, uid: str) -> Vertex | None:
         return self._vertices.get(uid)
 
-    def naming(self, uid: str) -> list[Vertex]:
+    def referencing(self, uid: str) -> list[Vertex]:
         """The objects with a reference to this uid, whether or not that object exists and the reference is valid."""
         return [self._vertices[dependent] for dependent in sorted(self._dependents.get(uid, ()))]
 
     def dependents(self, owner: Vertex) -> list[Vertex]:
         """The objects that `owner` owns."""
-        return [dependent for dependent in self.naming(owner.meta.uid) if dependent.is_owned_by(owner)]
+        return [dependent for dependent in self.referencing(owner.meta.uid) if dependent.is_owned_by(owner)]
 
     def of_kind(self, resource: Resource[Owned]) -> Iterator[Vertex]:
         return iter([vertex for vertex in self._vertices.values() if vertex.resource == resource])

@@ -8,11 +8,11 @@ from contextlib import suppress
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import AlreadyExists, NotFound
-from tarragon.client.port import Cluster, Selection
+from tarragon.client.port import Client, Selector
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
-from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Struct
+from tarragon.kube.meta import Key, ObjectMeta, PartialObject, PartialObjectMetadata
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import Worklist
+from tarragon.localcluster.controllers.workqueue import WorkQueue
 
 NAME = "kube-root-ca.crt"
 FILE = "ca.crt"
@@ -23,7 +23,7 @@ _WORDS = (
 )
 
 
-class _Bundle(Struct, frozen=True):
+class _Bundle(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = {}
 
@@ -31,26 +31,26 @@ class _Bundle(Struct, frozen=True):
 class RootCertificateController:
     """Creates the ConfigMap, and restores it after deletions and changes. `authority` is PEM."""
 
-    def __init__(self, cluster: Cluster, authority: str, clock: Clock, jitter: random.Random) -> None:
+    def __init__(self, cluster: Client, authority: str, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
         self._authority = authority
         self._namespaces = logged_cache(cluster, NAMESPACES, clock, jitter)
-        ours = Selection(fields=f"metadata.name={NAME}")
-        self._bundles = logged_cache(cluster, CONFIG_MAPS.reading(_Bundle), clock, jitter, ours)
-        self._worklist: Worklist[str] = Worklist(clock, jitter)
-        self._namespaces.subscribe(self._follow_namespace)
-        self._bundles.subscribe(self._follow_bundle)
+        ours = Selector(field_selector=f"metadata.name={NAME}")
+        self._bundles = logged_cache(cluster, CONFIG_MAPS.with_model(_Bundle), clock, jitter, ours)
+        self._worklist: WorkQueue[str] = WorkQueue(clock, jitter)
+        self._namespaces.add_event_handler(self._follow_namespace)
+        self._bundles.add_event_handler(self._follow_bundle)
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._namespaces.run())
             tasks.create_task(self._bundles.run())
-            await self._namespaces.synced()
-            await self._bundles.synced()
+            await self._namespaces.wait_for_sync()
+            await self._bundles.wait_for_sync()
             tasks.create_task(self._worklist.run(self._reconcile))
 
-    def _follow_namespace(self, key: Key, old: AnyObject | None, new: AnyObject | None) -> None:
+    def _follow_namespace(self, key: Key, old: PartialObjectMetadata | None, new: PartialObjectMetadata | None) -> None:
         if old is None and new is not None:
             self._worklist.add(key.name)
 
@@ -60,7 +60,7 @@ class RootCertificateController:
 
     async def _reconcile(self, name: str) -> None:
         namespace = self._namespaces.objects.get(Key("", name))
-        if namespace is None or namespace.metadata.is_ending:
+        if namespace is None or namespace.metadata.is_being_deleted:
             return
         key, data = Key(name, NAME), {FILE: self._authority}
         found = self._bundles.objects.get(key)

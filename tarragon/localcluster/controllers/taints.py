@@ -9,33 +9,33 @@ from contextlib import suppress
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import Conflict, NotFound
-from tarragon.client.informer.cache_reader import Index
-from tarragon.client.port import Cluster, DeleteOptions
-from tarragon.kube.core import NODES, PODS, Node, SlimMeta, Taint, Toleration
+from tarragon.client.informer.cache_reader import KeyIndex
+from tarragon.client.port import Client, DeleteOptions
+from tarragon.kube.core import NODES, PODS, MinimalMeta, Node, Taint, Toleration
 from tarragon.kube.event import Event, ObjectReference
-from tarragon.kube.meta import Key, Struct
+from tarragon.kube.meta import Key, PartialObject
 from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.events import Recorder
-from tarragon.localcluster.controllers.workqueue import Worklist
+from tarragon.localcluster.controllers.workqueue import WorkQueue
 from tarragon.localcluster.fit import tolerates
 
 NO_EXECUTE = "NoExecute"
 
 
-class Meta(SlimMeta, frozen=True):
+class Meta(MinimalMeta, frozen=True):
     deletion_timestamp: str = ""
 
 
-class Spec(Struct, frozen=True):
+class Spec(PartialObject, frozen=True):
     node_name: str = ""
     tolerations: list[Toleration] = []
 
 
-class Status(Struct, frozen=True):
+class Status(PartialObject, frozen=True):
     phase: str = ""
 
 
-class Tolerant(Struct, frozen=True):
+class Tolerant(PartialObject, frozen=True):
     """The fields of a pod that the controller needs."""
 
     metadata: Meta = Meta()
@@ -47,7 +47,7 @@ class Tolerant(Struct, frozen=True):
         return bool(self.metadata.deletion_timestamp) or self.status.phase in {"Succeeded", "Failed"}
 
 
-TOLERANT_PODS = PODS.reading(Tolerant)
+TOLERANT_PODS = PODS.with_model(Tolerant)
 
 
 class TaintController:
@@ -57,17 +57,17 @@ class TaintController:
     nothing happens.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
+    def __init__(self, cluster: Client, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
         self._clock = clock
         self._recorder = Recorder(cluster, clock, "taint-controller")
         self._pods = logged_cache(cluster, TOLERANT_PODS, clock, jitter)
         self._nodes = logged_cache(cluster, NODES, clock, jitter)
-        self._pods_on = Index(self._pods, _node_of)
+        self._pods_on = KeyIndex(self._pods, _node_of)
         self._since: dict[str, float] = {}
-        self._worklist: Worklist[Key] = Worklist(clock, jitter)
-        self._pods.subscribe(self._pod_changed)
-        self._nodes.subscribe(self._node_changed)
+        self._worklist: WorkQueue[Key] = WorkQueue(clock, jitter)
+        self._pods.add_event_handler(self._pod_changed)
+        self._nodes.add_event_handler(self._node_changed)
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
@@ -122,7 +122,9 @@ class TaintController:
         key = pod.metadata.key
         about = ObjectReference(api_version="v1", kind="Pod", key=key, uid=pod.metadata.uid)
         words = f"Marking for deletion Pod {key}"
-        await self._recorder.tell(Event(about=about, type="Normal", reason="TaintManagerEviction", message=words))
+        await self._recorder.record(
+            Event(involved_object=about, type="Normal", reason="TaintManagerEviction", message=words)
+        )
         with suppress(NotFound, Conflict):
             await self._cluster.delete(PODS, key, DeleteOptions(uid=pod.metadata.uid))
 

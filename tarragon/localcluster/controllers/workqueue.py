@@ -12,7 +12,7 @@ from tarragon.client.errors import ApiError
 
 Item = TypeVar("Item", bound=Hashable)
 
-Look = Callable[[Item], Awaitable[float | None]]
+Reconcile = Callable[[Item], Awaitable[float | None]]
 """Reconciles one item. Returns after how many seconds to do so again, or None for when it is added again."""
 
 WORKERS = 32
@@ -21,7 +21,7 @@ FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 30.0
 
 
-class Worklist(Generic[Item]):
+class WorkQueue(Generic[Item]):
     """A de-duplicating queue with workers.
 
     Adding an item that is queued already has no effect; one that is being processed is processed once more. An item
@@ -46,13 +46,13 @@ class Worklist(Generic[Item]):
             self._queued.add(item)
             self._queue.put_nowait(item)
 
-    async def run(self, reconcile: Look[Item]) -> None:
+    async def run(self, reconcile: Reconcile[Item]) -> None:
         """Process items until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(WORKERS):
                 tasks.create_task(self._work(reconcile, tasks))
 
-    async def _work(self, reconcile: Look[Item], tasks: asyncio.TaskGroup) -> None:
+    async def _work(self, reconcile: Reconcile[Item], tasks: asyncio.TaskGroup) -> None:
         while True:
             item = await self._queue.get()
             self._queued.discard(item)
@@ -67,7 +67,7 @@ class Worklist(Generic[Item]):
             elif pause is not None:
                 self._timers[item] = tasks.create_task(self._add_later(item, pause))
 
-    async def _reconcile(self, reconcile: Look[Item], item: Item) -> float | None:
+    async def _reconcile(self, reconcile: Reconcile[Item], item: Item) -> float | None:
         try:
             pause = await reconcile(item)
         except ApiError as error:

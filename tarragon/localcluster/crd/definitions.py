@@ -9,22 +9,22 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tarragon.localcluster.kinds.resource import CUSTOM_VERBS, PrinterColumn, ScalePaths, Served
+from tarragon.localcluster.kinds.resource import CUSTOM_VERBS, PrinterColumn, ScalePaths, ServedKind
 from tarragon.localcluster.schema import names
 from tarragon.localcluster.schema.field_errors import (
-    Fault,
+    FieldError,
     duplicate,
     forbidden_value,
     invalid_value,
     required,
     unsupported,
 )
-from tarragon.localcluster.schema.schema import Schema
+from tarragon.localcluster.schema.schema import StructuralSchema
 from tarragon.localcluster.schema.structure import metadata_faults, structural_faults
 
 Json = dict[str, Any]
 
-CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer that keeps a definition until its last custom object is gone."""
 
 _VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
@@ -53,7 +53,7 @@ def prepare_update(definition: Json, old: Mapping[str, Any]) -> None:
     definition["status"] = status
 
 
-def faults(definition: Mapping[str, Any]) -> Iterator[Fault]:
+def validate(definition: Mapping[str, Any]) -> Iterator[FieldError]:
     spec = definition["spec"]
     group, naming = spec.get("group") or "", spec.get("names") or {}
     if definition["metadata"].get("name") != f"{naming.get('plural', '')}.{group}":
@@ -72,7 +72,7 @@ def faults(definition: Mapping[str, Any]) -> Iterator[Fault]:
         yield unsupported("spec.conversion.strategy", strategy, ("None",))
 
 
-def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+def validate_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     after, before = new["spec"], old["spec"]
     for field in ("group", "scope"):
         if after.get(field) != before.get(field):
@@ -119,7 +119,7 @@ def full_name(definition: Mapping[str, Any]) -> str:
     return f"{definition['spec']['names']['plural']}.{definition['spec']['group']}"
 
 
-def served_kinds(definition: Mapping[str, Any]) -> list[Served]:
+def served_kinds(definition: Mapping[str, Any]) -> list[ServedKind]:
     """The kind in its served versions, the preferred version first; empty while the names are not accepted."""
     if not is_established(definition):
         return []
@@ -129,11 +129,11 @@ def served_kinds(definition: Mapping[str, Any]) -> list[Served]:
     return [_served(spec, version, storage) for version in versions]
 
 
-def _served(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) -> Served:
+def _served(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) -> ServedKind:
     naming, subresources = spec["names"], version.get("subresources") or {}
     openapi = version["schema"]["openAPIV3Schema"]
     scale = subresources.get("scale")
-    return Served(
+    return ServedKind(
         group=spec["group"],
         version=version["name"],
         plural=naming["plural"],
@@ -152,7 +152,7 @@ def _served(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) -
         ),
         scale=_scale_paths(scale) if scale is not None else None,
         openapi=openapi,
-        schema=Schema(openapi),
+        schema=StructuralSchema(openapi),
         is_custom=True,
     )
 
@@ -194,7 +194,7 @@ def _storage_versions(spec: Mapping[str, Any]) -> list[str]:
     return [version.get("name", "") for version in spec.get("versions") or () if version.get("storage")]
 
 
-def _name_faults(naming: Mapping[str, Any]) -> Iterator[Fault]:
+def _name_faults(naming: Mapping[str, Any]) -> Iterator[FieldError]:
     for field in _NAME_FIELDS:
         name = naming.get(field) or ""
         is_cased = field in {"kind", "listKind"}
@@ -209,7 +209,7 @@ def _name_faults(naming: Mapping[str, Any]) -> Iterator[Fault]:
                 yield invalid_value(f"spec.names.{field}[{index}]", name, problem)
 
 
-def _version_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+def _version_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     versions: Sequence[Mapping[str, Any]] = spec.get("versions") or []
     found = [version.get("name", "") for version in versions]
     if len(_storage_versions(spec)) != 1:
@@ -228,7 +228,7 @@ def _version_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
         yield from _column_faults(f"{base}.additionalPrinterColumns", version)
 
 
-def _schema_faults(base: str, version: Mapping[str, Any]) -> Iterator[Fault]:
+def _schema_faults(base: str, version: Mapping[str, Any]) -> Iterator[FieldError]:
     openapi = (version.get("schema") or {}).get("openAPIV3Schema")
     if openapi is None:
         yield required(base, "schemas are required")
@@ -238,7 +238,7 @@ def _schema_faults(base: str, version: Mapping[str, Any]) -> Iterator[Fault]:
         yield invalid_value(f"{base}.type", openapi.get("type"), "must be object at the root")
 
 
-def _scale_faults(base: str, version: Mapping[str, Any]) -> Iterator[Fault]:
+def _scale_faults(base: str, version: Mapping[str, Any]) -> Iterator[FieldError]:
     scale = (version.get("subresources") or {}).get("scale")
     if scale is None:
         return
@@ -250,7 +250,7 @@ def _scale_faults(base: str, version: Mapping[str, Any]) -> Iterator[Fault]:
             yield invalid_value(f"{base}.{field}", path, f"should be a json path under {root}")
 
 
-def _column_faults(base: str, version: Mapping[str, Any]) -> Iterator[Fault]:
+def _column_faults(base: str, version: Mapping[str, Any]) -> Iterator[FieldError]:
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         for field in ("name", "type", "jsonPath"):
             if not column.get(field):

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tarragon.kube.codec import moment, timestamp
-from tarragon.localcluster.home.home import Home, write_private
-from tarragon.localcluster.registry.service_addresses import KUBERNETES, address_of
+from tarragon.kube.codec import format_time, parse_time
+from tarragon.localcluster.home.home import Home, write_private_file
+from tarragon.localcluster.registry.service_addresses import KUBERNETES, preferred_address
 
 _RENEW_BEFORE = dt.timedelta(days=60)
 _RENEW_NOTE = "renew after "
@@ -17,7 +17,7 @@ _ADDRESS_NOTE = "also for "
 
 
 @dataclass(frozen=True, slots=True)
-class Certificates:
+class CertificateFiles:
     """The certificate files, in PEM. Clients must trust `authority`."""
 
     authority: Path
@@ -25,13 +25,13 @@ class Certificates:
     key: Path
 
 
-def certificates(home: Home, now: dt.datetime) -> Certificates:
+def ensure_certificates(home: Home, now: dt.datetime) -> CertificateFiles:
     """The certificate files of the home, issued if they are missing or about to expire. Raises OSError."""
-    files = Certificates(home.ca, home.folder / "server.crt", home.folder / "server.key")
+    files = CertificateFiles(home.ca, home.folder / "server.crt", home.folder / "server.key")
     authority_key = home.folder / "ca.key"
     if not _is_valid(files.authority, now) or not authority_key.exists():
         _make_authority(files, authority_key, now)
-    address = address_of(home.store, KUBERNETES)
+    address = preferred_address(home.store_path, KUBERNETES)
     if not (_is_valid(files.chain, now) and _has_address(files.chain, address) and files.key.exists()):
         _make_server(files, authority_key, address, now)
     return files
@@ -41,7 +41,7 @@ def _is_valid(certificate: Path, now: dt.datetime) -> bool:
     """Whether the note above the certificate says that it is current. Parsing the certificate would slow the start."""
     with suppress(OSError, ValueError):
         first, _, rest = certificate.read_text().partition("\n")
-        is_current = first.startswith(_RENEW_NOTE) and now < moment(first.removeprefix(_RENEW_NOTE))
+        is_current = first.startswith(_RENEW_NOTE) and now < parse_time(first.removeprefix(_RENEW_NOTE))
         return is_current and "END CERTIFICATE" in rest
     return False
 
@@ -51,7 +51,7 @@ def _has_address(certificate: Path, address: str) -> bool:
     return f"{_ADDRESS_NOTE}{address}\n" in certificate.read_text()
 
 
-def _make_authority(files: Certificates, authority_key: Path, now: dt.datetime) -> None:
+def _make_authority(files: CertificateFiles, authority_key: Path, now: dt.datetime) -> None:
     """Issue an authority. Old files go first and its certificate comes last, so that an interruption renews all."""
     # The import takes a tenth of a second and is needed once in two years.
     from tarragon.localcluster.home import certificate_authority  # noqa: PLC0415
@@ -59,19 +59,21 @@ def _make_authority(files: Certificates, authority_key: Path, now: dt.datetime) 
     files.chain.unlink(missing_ok=True)
     files.authority.unlink(missing_ok=True)
     issued = certificate_authority.new_authority(now)
-    write_private(authority_key, issued.key)
-    write_private(files.authority, _with_note(issued.certificate, issued.end))
+    write_private_file(authority_key, issued.key)
+    write_private_file(files.authority, _with_note(issued.certificate, issued.expires_at))
 
 
-def _make_server(files: Certificates, authority_key: Path, address: str, now: dt.datetime) -> None:
+def _make_server(files: CertificateFiles, authority_key: Path, address: str, now: dt.datetime) -> None:
     from tarragon.localcluster.home import certificate_authority  # noqa: PLC0415 - as above
 
     files.chain.unlink(missing_ok=True)
     issued = certificate_authority.new_server(files.authority.read_bytes(), authority_key.read_bytes(), address, now)
-    write_private(files.key, issued.key)
-    write_private(files.chain, _with_note(f"{_ADDRESS_NOTE}{address}\n".encode() + issued.certificate, issued.end))
+    write_private_file(files.key, issued.key)
+    write_private_file(
+        files.chain, _with_note(f"{_ADDRESS_NOTE}{address}\n".encode() + issued.certificate, issued.expires_at)
+    )
 
 
 def _with_note(pem: bytes, end: dt.datetime) -> bytes:
     """Prepend a note with the time of renewal. PEM files may have text outside of the armour."""
-    return f"{_RENEW_NOTE}{timestamp(end - _RENEW_BEFORE)}\n".encode() + pem
+    return f"{_RENEW_NOTE}{format_time(end - _RENEW_BEFORE)}\n".encode() + pem

@@ -17,18 +17,18 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.client.port import Cluster, Selection
+from tarragon.client.port import Client, Selector
 from tarragon.kube.meta import Key
 from tarragon.localcluster.api.requests import ListOptions
-from tarragon.localcluster.apiserver.apiserver import ApiServer, Front
-from tarragon.localcluster.auth.accounts import Accounts
+from tarragon.localcluster.apiserver.apiserver import ApiServer, ServerConfig
+from tarragon.localcluster.auth.accounts import TokenAuthority
 from tarragon.localcluster.auth.keys import SigningKey
-from tarragon.localcluster.auth.pod_accounts import PodAccounts, PodTokens
+from tarragon.localcluster.auth.pod_accounts import PodTokens, ServiceAccountAdmission
 from tarragon.localcluster.auth.reviews import reviews
 from tarragon.localcluster.controllers.account_secrets import AccountSecretController
 from tarragon.localcluster.controllers.claims import ClaimController
 from tarragon.localcluster.controllers.garbage import GarbageCollector
-from tarragon.localcluster.controllers.gc.pod_gc import OrphanController
+from tarragon.localcluster.controllers.gc.pod_gc import PodGarbageCollector
 from tarragon.localcluster.controllers.guard import guarded
 from tarragon.localcluster.controllers.kinds import listable
 from tarragon.localcluster.controllers.namespaces import NamespaceController
@@ -36,29 +36,29 @@ from tarragon.localcluster.controllers.root_certificates import RootCertificateC
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
 from tarragon.localcluster.controllers.taints import TaintController
 from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
-from tarragon.localcluster.daemon.certificates import certificates
-from tarragon.localcluster.daemon.nodes import Nodes, Part
-from tarragon.localcluster.home.home import Home, unusable, write_private
-from tarragon.localcluster.kubelet.base.spec import PODS_TO_RUN
-from tarragon.localcluster.kubelet.network.ports import allotted
-from tarragon.localcluster.kubelet.network.translate import Address
+from tarragon.localcluster.daemon.certificates import ensure_certificates
+from tarragon.localcluster.daemon.nodes import LocalNodes, RestartableTask
+from tarragon.localcluster.home.home import Home, unusable_home_error, write_private_file
+from tarragon.localcluster.kubelet.base.spec import KUBELET_PODS
+from tarragon.localcluster.kubelet.network.ports import allocated_ports
+from tarragon.localcluster.kubelet.network.translate import ServiceAddress
 from tarragon.localcluster.kubelet.node.node import NodeSettings
-from tarragon.localcluster.kubelet.resources.sampler import Sampler
-from tarragon.localcluster.kubelet.volumes.tokens import PodApi
+from tarragon.localcluster.kubelet.resources.sampler import UsageSampler
+from tarragon.localcluster.kubelet.volumes.tokens import ApiAccess
 from tarragon.localcluster.registry import metrics_api
 from tarragon.localcluster.registry.api import Api
-from tarragon.localcluster.registry.client import Binder, InProcess
+from tarragon.localcluster.registry.client import Binder, InProcessCluster
 from tarragon.localcluster.registry.computed import ComputedKinds
 from tarragon.localcluster.scheduler.scheduler import Scheduler
 from tarragon.localcluster.services.endpoint_slices import EndpointSliceController
 from tarragon.localcluster.services.endpoints import EndpointsController
-from tarragon.localcluster.services.kubernetes_service import KubernetesService
+from tarragon.localcluster.services.kubernetes_service import KubernetesServiceController
 from tarragon.localcluster.services.proxy import ServiceProxy
 
-Companion = Callable[[Cluster], Coroutine[Any, Any, None]]
+BackgroundCoroutine = Callable[[Client], Coroutine[Any, Any, None]]
 """A coroutine that runs in the cluster's process with an in-process client. A companion of `start` never ends."""
 
-_UNFINISHED = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
+_UNFINISHED = Selector(field_selector="status.phase!=Succeeded,status.phase!=Failed")
 _EXTRA_SECONDS = 30.0
 """Added to the longest grace period: a kubelet kills a shim that has not ended its container within 20 seconds."""
 
@@ -66,7 +66,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class LocalClusterSettings:
     """The settings of a cluster. Without `nodes` it is an API in which no pod runs.
 
     With `port` None the server takes the port it had before, or a free one. It stops after `idle_seconds` without an
@@ -79,7 +79,7 @@ class Settings:
     port: int | None = None
     idle_seconds: float | None = None
     kubeconfig: Path | None = None
-    prepare: Companion | None = None
+    prepare: BackgroundCoroutine | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +87,22 @@ class _Built:
     """The parts that exist before any task starts."""
 
     api: Api
-    accounts: Accounts
-    nodes: Nodes
+    accounts: TokenAuthority
+    nodes: LocalNodes
     server: ApiServer
 
 
 class LocalCluster:
-    """A running cluster, from `start` to `stop`. The caller must hold the home (`presence.occupied`)."""
+    """A running cluster, from `start` to `stop`. The caller must hold the home (`presence.lock_home`)."""
 
-    def __init__(self, settings: Settings, clock: Clock, built: _Built) -> None:
+    def __init__(self, settings: LocalClusterSettings, clock: Clock, built: _Built) -> None:
         api = built.api
         self._settings = settings
         self._clock = clock
         self._api = api
         self._accounts = built.accounts
         self._server = built.server
-        self._client = InProcess(api)
+        self._client = InProcessCluster(api)
         self._jitter = random.Random()
         self._kinds = listable(api.registry)
         self._nodes = built.nodes
@@ -111,9 +111,11 @@ class LocalCluster:
         self._kubelets: list[asyncio.Task[None]] = []
 
     @classmethod
-    async def start(cls, settings: Settings, clock: Clock, companions: Sequence[Companion] = ()) -> LocalCluster:
+    async def start(
+        cls, settings: LocalClusterSettings, clock: Clock, companions: Sequence[BackgroundCoroutine] = ()
+    ) -> LocalCluster:
         """Start a cluster, which serves requests on return. If it raises TarragonError, nothing is left running."""
-        api = await Api.open(settings.home.store, clock)
+        api = await Api.open(settings.home.store_path, clock)
         try:
             built = await _build(settings, clock, api)
         except BaseException:
@@ -136,22 +138,22 @@ class LocalCluster:
         await self._server.stop()
         await self._api.close()
 
-    async def end_pods(self) -> None:
+    async def stop_pods(self) -> None:
         """Stop the containers of all pods, each with its grace period, and store their exit status."""
         # No controller may replace the pods that are being stopped.
         await _cancel(self._companions)
         await _cancel(self._controllers)
-        unfinished = await self._client.list(PODS_TO_RUN, _UNFINISHED)
+        unfinished = await self._client.list(KUBELET_PODS, _UNFINISHED)
         grace = max((pod.grace_seconds for pod in unfinished.items), default=0)
         try:
             async with asyncio.timeout(grace + _EXTRA_SECONDS):
-                await self._nodes.end_pods()
+                await self._nodes.stop_pods()
         except (TimeoutError, OSError):
             # Their shims still stop them; only their exit status is lost.
             log.exception("some pods did not stop in time", pods=len(unfinished.items))
 
     @property
-    def client(self) -> Cluster:
+    def client(self) -> Client:
         """An in-process client of the cluster."""
         return self._client
 
@@ -161,27 +163,27 @@ class LocalCluster:
 
     def is_busy(self) -> bool:
         """Whether a pod is unfinished or a client reads a stream."""
-        options = ListOptions(fields=_UNFINISHED.fields, limit=1)
+        options = ListOptions(fields=_UNFINISHED.field_selector, limit=1)
         pods = self._api.list(self._api.target(("", "v1", "pods")), options)
         return bool(pods.items) or self._server.open_streams > 0
 
     def last_request(self) -> float:
         return self._server.last_request
 
-    def _run(self, companions: Sequence[Companion]) -> None:
+    def _run(self, companions: Sequence[BackgroundCoroutine]) -> None:
         named_companions = [
             (f"companion {number}", functools.partial(companion, self._client))
             for number, companion in enumerate(companions)
         ]
-        self._kubelets = self._started(self._nodes.parts())
+        self._kubelets = self._started(self._nodes.tasks())
         self._controllers = self._started(self._parts())
         self._companions = self._started(named_companions)
 
-    def _started(self, parts: Iterable[Part]) -> list[asyncio.Task[None]]:
+    def _started(self, parts: Iterable[RestartableTask]) -> list[asyncio.Task[None]]:
         guards = ((name, guarded(name, start, self._clock, self._jitter)) for name, start in parts)
         return [asyncio.create_task(guard, name=name) for name, guard in guards]
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[RestartableTask]:
         """The controllers. Each start creates a new instance, because the state of a failed one may be wrong."""
         client, clock, jitter = self._client, self._clock, self._jitter
         authority = _authority(self._settings.home)
@@ -193,21 +195,21 @@ class LocalCluster:
         yield "root certificates", lambda: RootCertificateController(client, authority, clock, jitter).run()
         yield "service account secrets", lambda: self._account_secrets().run()
         yield "taints", lambda: TaintController(client, clock, jitter).run()
-        yield "pods of lost nodes", lambda: OrphanController(client, clock, jitter).run()
+        yield "pods of lost nodes", lambda: PodGarbageCollector(client, clock, jitter).run()
         yield "persistent volume claims", lambda: ClaimController(client, clock, jitter).run()
         yield "endpoints", lambda: EndpointsController(client, self._local_port, clock, jitter).run()
         yield "endpoint slices", lambda: EndpointSliceController(client, clock, jitter).run()
-        yield "kubernetes service", lambda: KubernetesService(client, self._port, clock, jitter).run()
+        yield "kubernetes service", lambda: KubernetesServiceController(client, self._port, clock, jitter).run()
         yield "service proxy", lambda: ServiceProxy(client, clock, jitter).run()
         yield "workloads", lambda: WorkloadControllers(client, clock, jitter).run()
         yield "scheduler", lambda: Scheduler(client, Binder(self._api).bind, clock, jitter).run()
 
     def _account_secrets(self) -> AccountSecretController:
-        sign = self._accounts.lasting
+        sign = self._accounts.issue_for_secret
         return AccountSecretController(self._client, sign, _authority(self._settings.home), self._clock, self._jitter)
 
     async def _retire_nodes(self) -> None:
-        await self._nodes.retire()
+        await self._nodes.remove_former_nodes()
         await asyncio.Event().wait()  # parts run for ever, but this is done once
 
     @property
@@ -215,23 +217,23 @@ class LocalCluster:
         return int(self.url.rpartition(":")[2])
 
     def _local_port(self, service: Key, port: int) -> int | None:
-        address = Address(namespace=service.namespace, name=service.name, port=port)
-        return allotted(self._settings.home.nodes).get(address)
+        address = ServiceAddress(namespace=service.namespace, name=service.name, port=port)
+        return allocated_ports(self._settings.home.nodes).get(address)
 
 
-async def _build(settings: Settings, clock: Clock, api: Api) -> _Built:
-    accounts = Accounts(api.shelf, SigningKey(settings.home.account_key), clock)
-    api.admit_pods(PodAccounts(api.shelf).admit)
-    nodes = Nodes(InProcess(api), settings.home.nodes, settings.nodes, clock)
+async def _build(settings: LocalClusterSettings, clock: Clock, api: Api) -> _Built:
+    accounts = TokenAuthority(api.committed_objects, SigningKey(settings.home.account_key), clock)
+    api.set_pod_admission(ServiceAccountAdmission(api.committed_objects).admit)
+    nodes = LocalNodes(InProcessCluster(api), settings.home.nodes, settings.nodes, clock)
     api.pod_logs = nodes
-    api.pod_doors = nodes.door
+    api.stream_servers = nodes.pod_streams
     computed = _computed(api, accounts, nodes, clock)
     server = await _listen(settings, clock, api, accounts, computed)
     server_address = urlsplit(server.url)
-    nodes.pod_api = PodApi(
+    nodes.pod_api = ApiAccess(
         host=server_address.hostname or "",
         port=server_address.port or 0,
-        authority=_authority(settings.home).encode(),
+        certificate_authority=_authority(settings.home).encode(),
         tokens=PodTokens(accounts),
     )
     return _Built(api, accounts, nodes, server)
@@ -243,8 +245,8 @@ def _authority(home: Home) -> str:
     return text[text.index("-----BEGIN") :]
 
 
-def _computed(api: Api, accounts: Accounts, nodes: Nodes, clock: Clock) -> ComputedKinds:
-    measure = Sampler(nodes.running, clock).sample
+def _computed(api: Api, accounts: TokenAuthority, nodes: LocalNodes, clock: Clock) -> ComputedKinds:
+    measure = UsageSampler(nodes.running_containers, clock).sample
     return ComputedKinds(
         {
             **reviews(accounts),
@@ -254,17 +256,19 @@ def _computed(api: Api, accounts: Accounts, nodes: Nodes, clock: Clock) -> Compu
     )
 
 
-async def _listen(settings: Settings, clock: Clock, api: Api, accounts: Accounts, computed: ComputedKinds) -> ApiServer:
+async def _listen(
+    settings: LocalClusterSettings, clock: Clock, api: Api, accounts: TokenAuthority, computed: ComputedKinds
+) -> ApiServer:
     home = settings.home
     try:
-        files = certificates(home, clock.now())
+        files = ensure_certificates(home, clock.now())
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(files.chain, files.key)
         token = home.read_token()
     except OSError as error:
-        raise unusable(home.folder, error) from error
+        raise unusable_home_error(home.folder, error) from error
     for port in [settings.port] if settings.port is not None else [_last_port(home), 0]:
-        server = ApiServer(api, clock, Front(token=token, port=port, tls=tls, accounts=accounts), computed)
+        server = ApiServer(api, clock, ServerConfig(token=token, port=port, tls=tls, accounts=accounts), computed)
         try:
             await server.start()
         except TarragonError:
@@ -272,7 +276,7 @@ async def _listen(settings: Settings, clock: Clock, api: Api, accounts: Accounts
                 raise
         else:
             with contextlib.suppress(OSError):  # on failure the next server only has another port
-                write_private(home.port, server.url.rpartition(":")[2].encode())
+                write_private_file(home.port, server.url.rpartition(":")[2].encode())
             return server
     raise AssertionError("port 0 either works or raises")
 

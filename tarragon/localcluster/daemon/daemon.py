@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 from tarragon import __version__
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.localcluster.daemon.logfile import last_lines, put_aside
-from tarragon.localcluster.home.home import Home, unusable
-from tarragon.localcluster.home.presence import Server, is_occupied, read_server
+from tarragon.localcluster.daemon.logfile import last_lines, rotate_at_start
+from tarragon.localcluster.home.home import Home, unusable_home_error
+from tarragon.localcluster.home.presence import ServerInfo, is_locked, read_server
 
-END_PODS = signal.SIGUSR1
+STOP_PODS_SIGNAL = signal.SIGUSR1
 """The signal that makes a server stop all pods before it stops. SIGTERM leaves them running for the next server."""
 
 _POLL_SECONDS = 0.03
@@ -41,7 +41,7 @@ class Launch:
 
     command: Sequence[str] = field(default_factory=_default_command)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    patience: float = 60.0
+    start_timeout: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,45 +52,47 @@ class _Child:
     logged: int
 
 
-async def running(home: Home) -> Server | None:
+async def find_server(home: Home) -> ServerInfo | None:
     """The server of the home if it runs and answers. The request restarts its idle timeout."""
     server = read_server(home)
-    if server is None or not server.lives() or await _ask(home, server, "/version") is None:
+    if server is None or not server.is_running() or await _ask(home, server, "/version") is None:
         return None
     return server
 
 
-async def ensure_running(home: Home, clock: Clock, launch: Launch | None = None) -> Server:
+async def ensure_running(home: Home, clock: Clock, launch: Launch | None = None) -> ServerInfo:
     """The server of the home, started in the background if none runs. Any number of clients may call this at once.
 
     Raises TarragonError if the server does not start (with the last lines of its log), or if the running server has
     another version and unfinished pods.
     """
-    server = await running(home)
+    server = await find_server(home)
     if server is not None and server.version == __version__:
         return server
     home.prepare()
     async with _starting(home, clock):
-        server = await running(home)
+        server = await find_server(home)
         if server is not None and server.version != __version__:
             await _stop_other_version(home, server, clock)
             server = None
         return server or await _start(home, clock, launch or Launch())
 
 
-async def stop(home: Home, clock: Clock, how: signal.Signals = signal.SIGTERM, patience: float = 60.0) -> Server | None:
+async def stop(
+    home: Home, clock: Clock, how: signal.Signals = signal.SIGTERM, patience: float = 60.0
+) -> ServerInfo | None:
     """Stop the server of the home and wait until it is gone. None if none was running.
 
     SIGTERM leaves the pods running. END_PODS stops them first, which takes up to their grace period, while the server
     keeps answering. A server that has not answered for `patience` seconds is killed.
     """
     server = read_server(home)
-    if server is None or not server.lives():
+    if server is None or not server.is_running():
         return None
     with suppress(ProcessLookupError):
         os.kill(server.pid, how)
     answered_at = asked_at = clock.monotonic()
-    while server.lives() or is_occupied(home):
+    while server.is_running() or is_locked(home):
         await clock.sleep(_POLL_SECONDS)
         now = clock.monotonic()
         if now - asked_at > _READYZ_SECONDS:
@@ -104,7 +106,7 @@ async def stop(home: Home, clock: Clock, how: signal.Signals = signal.SIGTERM, p
     return server
 
 
-async def _stop_other_version(home: Home, server: Server, clock: Clock) -> None:
+async def _stop_other_version(home: Home, server: ServerInfo, clock: Clock) -> None:
     """Stop a server of another version. Raises TarragonError if it has unfinished pods."""
     answer = await _ask(home, server, _UNFINISHED)
     if answer is None or json.loads(answer).get("items"):
@@ -122,7 +124,7 @@ async def _starting(home: Home, clock: Clock) -> AsyncIterator[None]:
     try:
         descriptor = os.open(home.start_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise unusable(home.folder, error) from error
+        raise unusable_home_error(home.folder, error) from error
     try:
         while True:
             with suppress(BlockingIOError):
@@ -134,21 +136,25 @@ async def _starting(home: Home, clock: Clock) -> AsyncIterator[None]:
         os.close(descriptor)
 
 
-async def _start(home: Home, clock: Clock, launch: Launch) -> Server:
+async def _start(home: Home, clock: Clock, launch: Launch) -> ServerInfo:
     child = _spawn(home, launch)
-    deadline = clock.monotonic() + launch.patience
+    deadline = clock.monotonic() + launch.start_timeout
     exit_code: int | None = None
     while clock.monotonic() < deadline:
-        server = await running(home)
+        server = await find_server(home)
         if server is not None:
             return server
         if exit_code is None:
             exit_code = _exit_code(child.pid)
         # Our server may have exited because another `tarragon up` was first: then wait for that one.
-        if exit_code is not None and not is_occupied(home):
+        if exit_code is not None and not is_locked(home):
             break
         await clock.sleep(_POLL_SECONDS)
-    why = f"it was not ready after {launch.patience:.0f} s" if exit_code is None else f"it exited with code {exit_code}"
+    why = (
+        f"it was not ready after {launch.start_timeout:.0f} s"
+        if exit_code is None
+        else f"it exited with code {exit_code}"
+    )
     raise TarragonError(
         "the local cluster did not start",
         why=f"{why}; its last messages were:\n{last_lines(home.log, child.logged) or '(none)'}",
@@ -163,7 +169,7 @@ def _spawn(home: Home, launch: Launch) -> _Child:
     """
     environment = {**launch.environment, "TARRAGON_HOME": str(home.folder)}
     try:
-        put_aside(home.log)
+        rotate_at_start(home.log)
         logged = home.log.stat().st_size if home.log.exists() else 0
         pid = os.posix_spawn(
             launch.command[0],
@@ -176,10 +182,10 @@ def _spawn(home: Home, launch: Launch) -> _Child:
             ],
             setsid=True,
             setsigmask=[],
-            setsigdef=[signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, END_PODS],
+            setsigdef=[signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, STOP_PODS_SIGNAL],
         )
     except OSError as error:
-        raise unusable(home.folder, error) from error
+        raise unusable_home_error(home.folder, error) from error
     return _Child(pid, logged)
 
 
@@ -192,7 +198,7 @@ def _exit_code(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
-async def _ask(home: Home, server: Server, path: str) -> bytes | None:
+async def _ask(home: Home, server: ServerInfo, path: str) -> bytes | None:
     """The body of a response with status 200, else None. Importing a client library would take too long."""
     address = urlsplit(server.url)
     try:

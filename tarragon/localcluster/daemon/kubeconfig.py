@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tarragon.base.errors import TarragonError
-from tarragon.localcluster.home.home import write_private
+from tarragon.localcluster.home.home import write_private_file
 
 CONTEXT = "tarragon"
 
@@ -36,7 +36,7 @@ def write(path: Path, content: bytes) -> None:
             why="it may contain the only copy of credentials",
             remedy="choose another file, or remove that one",
         )
-    write_private(path, content)
+    write_private_file(path, content)
 
 
 def _is_ours(path: Path) -> bool:

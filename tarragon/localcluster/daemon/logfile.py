@@ -9,32 +9,32 @@ from pathlib import Path
 
 from tarragon.base.clock import Clock
 
-START_BYTES = 2**20
+MAX_BYTES_AT_START = 2**20
 """A larger log is rotated when a server starts; the log that was rotated before is deleted."""
-MOST_BYTES = 8 * 2**20
+MAX_BYTES = 8 * 2**20
 """A larger log is rotated while the server runs."""
-LOOK_SECONDS = 60.0
+CHECK_SECONDS = 60.0
 
 _LAST_LINES = 15
 _MAX_TAIL_BYTES = 2**20
 
 
-def put_aside(log: Path) -> None:
+def rotate_at_start(log: Path) -> None:
     """Rotate a large log, before a server starts. Raises OSError."""
-    if log.exists() and log.stat().st_size > START_BYTES:
+    if log.exists() and log.stat().st_size > MAX_BYTES_AT_START:
         log.replace(log.with_suffix(".log.1"))
 
 
-async def keep_small(log: Path, clock: Clock) -> None:
+async def rotate_for_ever(log: Path, clock: Clock) -> None:
     """Rotate the log for ever. All writers append, so the file can be truncated while it is open."""
     while True:
-        await clock.sleep(LOOK_SECONDS)
+        await clock.sleep(CHECK_SECONDS)
         _rotate_large(log)
 
 
 def _rotate_large(log: Path) -> None:
     with suppress(OSError):
-        if log.stat().st_size > MOST_BYTES:
+        if log.stat().st_size > MAX_BYTES:
             # On a full disk the copy fails, and the log must be truncated all the more.
             with suppress(OSError):
                 _copy(log, log.with_suffix(".log.1"))

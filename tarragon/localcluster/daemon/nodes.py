@@ -13,55 +13,55 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import NotFound
-from tarragon.client.port import Cluster, DeleteOptions, LogOptions, Selection
+from tarragon.client.port import Client, DeleteOptions, LogOptions, Selector
 from tarragon.kube.core import NODES, PODS
-from tarragon.kube.meta import AnyObject, Key
+from tarragon.kube.meta import Key, PartialObjectMetadata
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import occupied
+from tarragon.localcluster.home.presence import lock_home
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
-from tarragon.localcluster.kubelet.kubelet import Kubelet, end_everything
+from tarragon.localcluster.kubelet.kubelet import Kubelet, end_all_containers
 from tarragon.localcluster.kubelet.node.node import NodeSettings
 from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
-from tarragon.localcluster.kubelet.streaming.streaming import Door
-from tarragon.localcluster.kubelet.volumes.tokens import PodApi
+from tarragon.localcluster.kubelet.streaming.streaming import PodAccess
+from tarragon.localcluster.kubelet.volumes.tokens import ApiAccess
 
 log = structlog.get_logger(__name__)
 
-Part = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
+RestartableTask = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 """A task that runs for ever: its name, and a function that starts it, again after a failure."""
 
 
-class Nodes:
+class LocalNodes:
     """The kubelets of the configured nodes. `folder` has a folder for each current and former node."""
 
-    def __init__(self, cluster: Cluster, folder: Path, wanted: Sequence[NodeSettings], clock: Clock) -> None:
+    def __init__(self, cluster: Client, folder: Path, wanted: Sequence[NodeSettings], clock: Clock) -> None:
         self._cluster = cluster
         self._folder = folder
         self._configured = wanted
         self._clock = clock
         self._kubelets: dict[str, Kubelet] = {}
-        self.pod_api: PodApi | None = None
+        self.pod_api: ApiAccess | None = None
         """How containers reach the API; set before the parts run."""
 
-    def parts(self) -> Iterator[Part]:
+    def tasks(self) -> Iterator[RestartableTask]:
         for node in self._configured:
             yield f"node {node.name}", functools.partial(self._run, node)
 
-    async def end_pods(self) -> None:
+    async def stop_pods(self) -> None:
         """Stop the containers of all pods, each with its grace period, while the parts run."""
         await asyncio.gather(*(kubelet.end_all() for kubelet in self._kubelets.values()))
 
-    def running(self) -> dict[str, Path]:
+    def running_containers(self) -> dict[str, Path]:
         """The folder of each running container, by `UID/CONTAINER`."""
         return {
             f"{uid}/{container}": folder
             for kubelet in self._kubelets.values()
-            for uid, runs in kubelet.running().items()
+            for uid, runs in kubelet.live_runs().items()
             for container, folder in runs.items()
         }
 
-    async def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
+    async def read_log(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
         """The log of a container of a scheduled pod; for `Api.pod_logs`."""
         node = str(pod["spec"].get("nodeName") or "")
         folder = self._folder_of(node)
@@ -70,15 +70,15 @@ class Nodes:
         async for chunk in NodeLogs(NodeFolder(folder), self._clock).read(pod, options):
             yield chunk
 
-    def door(self, pod: Mapping[str, Any]) -> Door:
-        """Exec, attach and port-forward for a scheduled pod; for `Api.pod_doors`."""
+    def pod_streams(self, pod: Mapping[str, Any]) -> PodAccess:
+        """Exec, attach and port-forward for a scheduled pod; for `Api.stream_servers`."""
         node = str(pod["spec"].get("nodeName") or "")
         folder = self._folder_of(node)
         if folder is None:
             raise errors.failure(503, "ServiceUnavailable", f"the node {node} is not one of this server")
-        return Door(NodeFolder(folder), self._cluster)
+        return PodAccess(NodeFolder(folder), self._cluster)
 
-    async def retire(self) -> None:
+    async def remove_former_nodes(self) -> None:
         """Stop the containers of nodes that are no longer configured, and delete these nodes and their pods.
 
         The folders stay, for the logs in them.
@@ -86,7 +86,7 @@ class Nodes:
         wanted = {node.name for node in self._configured}
         for folder in _folders(self._folder):
             if folder.name not in wanted:
-                await end_everything(folder, self._clock)
+                await end_all_containers(folder, self._clock)
                 await self._remove(folder.name)
 
     async def _run(self, node: NodeSettings) -> None:
@@ -105,19 +105,21 @@ class Nodes:
         with suppress(NotFound):
             await self._cluster.delete(NODES, Key("", node))
             log.info("deleted a node that is no longer configured", node=node)
-        unfinished = Selection(fields=f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed")
-        for pod in (await self._cluster.list(PODS.reading(AnyObject), unfinished)).items:
+        unfinished = Selector(field_selector=f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed")
+        for pod in (await self._cluster.list(PODS.with_model(PartialObjectMetadata), unfinished)).items:
             with suppress(NotFound):
-                await self._cluster.delete(PODS, pod.metadata.key, DeleteOptions(uid=pod.metadata.uid, grace_seconds=0))
+                await self._cluster.delete(
+                    PODS, pod.metadata.key, DeleteOptions(uid=pod.metadata.uid, grace_period_seconds=0)
+                )
 
 
-async def end_leftovers(home: Home, clock: Clock) -> None:
+async def stop_leftover_pods(home: Home, clock: Clock) -> None:
     """Stop containers that a killed server has left running, each with its grace period.
 
     The next server records their exit status. Raises TarragonError if a server runs, which must stop them itself.
     """
-    async with occupied(home, clock):
-        await asyncio.gather(*(end_everything(folder, clock) for folder in _folders(home.nodes)))
+    async with lock_home(home, clock):
+        await asyncio.gather(*(end_all_containers(folder, clock) for folder in _folders(home.nodes)))
 
 
 def _folders(nodes: Path) -> list[Path]:

@@ -18,11 +18,11 @@ import structlog
 from tarragon import __version__
 from tarragon.base.clock import Clock
 from tarragon.localcluster.daemon import kubeconfig
-from tarragon.localcluster.daemon.cluster import Companion, LocalCluster, Settings
-from tarragon.localcluster.daemon.daemon import END_PODS
-from tarragon.localcluster.daemon.logfile import keep_small
-from tarragon.localcluster.home.home import unusable
-from tarragon.localcluster.home.presence import Hold, Server, birth, occupied, write_server
+from tarragon.localcluster.daemon.cluster import BackgroundCoroutine, LocalCluster, LocalClusterSettings
+from tarragon.localcluster.daemon.daemon import STOP_PODS_SIGNAL
+from tarragon.localcluster.daemon.logfile import rotate_for_ever
+from tarragon.localcluster.home.home import unusable_home_error
+from tarragon.localcluster.home.presence import HomeLock, ServerInfo, lock_home, process_start, write_server
 
 _LOST_HOME_SECONDS = 5.0
 """Time to stop pods whose folders were removed. Their exit status can't be recorded, but their shims stop them."""
@@ -46,10 +46,10 @@ class Activity(Protocol):
 
 
 async def serve(
-    settings: Settings,
+    settings: LocalClusterSettings,
     clock: Clock,
-    companions: Sequence[Companion] = (),
-    ready: Callable[[Server], None] = lambda _: None,
+    companions: Sequence[BackgroundCoroutine] = (),
+    ready: Callable[[ServerInfo], None] = lambda _: None,
 ) -> None:
     """Serve until a signal or the idle timeout. SIGTERM, SIGINT and SIGHUP leave the pods running, END_PODS stops them.
 
@@ -64,7 +64,7 @@ async def serve(
     os.chdir(home.folder)
     _allow_many_files()
     with _stop_signal() as stop_signal:
-        async with occupied(home, clock) as hold:
+        async with lock_home(home, clock) as hold:
             cluster = await _start_unless_stopped(stop_signal, LocalCluster.start(settings, clock, companions))
             if cluster is None:
                 return
@@ -82,7 +82,7 @@ class _StopConditions:
     """The reasons to stop besides idleness: a signal, or a home that was removed or replaced."""
 
     stop_signal: asyncio.Future[int]
-    hold: Hold
+    hold: HomeLock
 
 
 async def _start_unless_stopped(
@@ -99,9 +99,11 @@ async def _start_unless_stopped(
     return None
 
 
-async def _until_the_end(settings: Settings, cluster: LocalCluster, clock: Clock, conditions: _StopConditions) -> None:
+async def _until_the_end(
+    settings: LocalClusterSettings, cluster: LocalCluster, clock: Clock, conditions: _StopConditions
+) -> None:
     """Wait for a reason to stop, and stop the pods if the reason requires it."""
-    log_keeper = asyncio.create_task(keep_small(settings.home.log, clock))
+    log_keeper = asyncio.create_task(rotate_for_ever(settings.home.log, clock))
     lost = asyncio.create_task(conditions.hold.until_lost(clock))
     waiting: set[asyncio.Future[Any]] = {conditions.stop_signal, lost}
     if settings.idle_seconds is not None:
@@ -116,12 +118,12 @@ async def _until_the_end(settings: Settings, cluster: LocalCluster, clock: Clock
         log.error("the home was removed, so the server and its pods stop", home=str(settings.home.folder))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LOST_HOME_SECONDS):
-                await cluster.end_pods()
+                await cluster.stop_pods()
     elif conditions.stop_signal.done():
         log.info("stopping on a signal", signal=signal.Signals(conditions.stop_signal.result()).name)
-        if conditions.stop_signal.result() == END_PODS:
+        if conditions.stop_signal.result() == STOP_PODS_SIGNAL:
             settings.home.server.unlink(missing_ok=True)  # no new clients while the pods stop
-            await cluster.end_pods()
+            await cluster.stop_pods()
     else:
         log.info("stopping after the idle timeout", seconds=settings.idle_seconds)
 
@@ -136,10 +138,12 @@ async def until_idle(activity: Activity, clock: Clock, seconds: float) -> None:
             idle_since = clock.monotonic()
 
 
-def _announce(settings: Settings, cluster: LocalCluster, clock: Clock) -> Server:
+def _announce(settings: LocalClusterSettings, cluster: LocalCluster, clock: Clock) -> ServerInfo:
     """Write the files by which clients find the server and authenticate."""
     home, pid = settings.home, os.getpid()
-    server = Server(url=cluster.url, pid=pid, born=birth(pid), started=clock.now(), version=__version__)
+    server = ServerInfo(
+        url=cluster.url, pid=pid, process_start=process_start(pid), started=clock.now(), version=__version__
+    )
     config = kubeconfig.kubeconfig(cluster.url, home.ca.read_bytes(), home.read_token())
     try:
         kubeconfig.write(home.kubeconfig, config)
@@ -147,7 +151,7 @@ def _announce(settings: Settings, cluster: LocalCluster, clock: Clock) -> Server
             kubeconfig.write(settings.kubeconfig, config)
         write_server(home, server)
     except OSError as error:
-        raise unusable(home.folder, error) from error
+        raise unusable_home_error(home.folder, error) from error
     return server
 
 
@@ -161,7 +165,7 @@ def _stop_signal() -> Iterator[asyncio.Future[int]]:
         if not stop_signal.done():
             stop_signal.set_result(number)
 
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, END_PODS)
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, STOP_PODS_SIGNAL)
     for number in numbers:
         loop.add_signal_handler(number, on_signal, number)
     try:

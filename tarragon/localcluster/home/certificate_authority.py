@@ -27,15 +27,15 @@ _ADDRESSES = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class IssuedCertificate:
     """A certificate and its key in PEM, and the time at which the certificate expires."""
 
     certificate: bytes
     key: bytes
-    end: dt.datetime
+    expires_at: dt.datetime
 
 
-def new_authority(now: dt.datetime) -> Made:
+def new_authority(now: dt.datetime) -> IssuedCertificate:
     key = ec.generate_private_key(ec.SECP256R1())
     # The name has a random number, so that clients do not mistake this authority for an older one of the same home.
     name = _name(f"Tarragon local authority {x509.random_serial_number() % 10**9}")
@@ -51,7 +51,7 @@ def new_authority(now: dt.datetime) -> Made:
     return _encoded(certificate, key, end)
 
 
-def new_server(authority_certificate: bytes, authority_key: bytes, address: str, now: dt.datetime) -> Made:
+def new_server(authority_certificate: bytes, authority_key: bytes, address: str, now: dt.datetime) -> IssuedCertificate:
     """A certificate for the loopback addresses, `address` and the usual host names of a Kubernetes API server."""
     authority = x509.load_pem_x509_certificate(authority_certificate)
     signing = load_pem_private_key(authority_key, None)
@@ -74,7 +74,7 @@ def new_server(authority_certificate: bytes, authority_key: bytes, address: str,
     return _encoded(certificate, key, end)
 
 
-def new_kubelet(node: str, address: str, now: dt.datetime) -> Made:
+def new_kubelet(node: str, address: str, now: dt.datetime) -> IssuedCertificate:
     """A self-signed certificate, as a kubelet generates one that was given none."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(node)
@@ -129,6 +129,6 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _encoded(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, end: dt.datetime) -> Made:
+def _encoded(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, end: dt.datetime) -> IssuedCertificate:
     plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return Made(certificate.public_bytes(Encoding.PEM), plain, end)
+    return IssuedCertificate(certificate.public_bytes(Encoding.PEM), plain, end)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tarragon.base.errors import TarragonError
-from tarragon.localcluster.storage.database import refuse_network_file_system
+from tarragon.localcluster.storage.database import reject_network_file_system
 
-NEEDED_BYTES = 32 * 2**20
+MIN_FREE_BYTES = 32 * 2**20
 """A server does not start with less free disk space, because the store would fill the disk in the middle of a job."""
 
-LONGEST_PATH = 200
+MAX_PATH_BYTES = 200
 """The maximal length of the folder's path in bytes. Paths of pods below it have names of up to 253 characters."""
 
 
@@ -27,14 +27,14 @@ class Home:
     folder: Path
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Home:
+    def from_environment(cls, environment: Mapping[str, str]) -> Home:
         """The folder in TARRAGON_HOME, by default ~/.tarragon."""
         named = environment.get("TARRAGON_HOME")
         folder = Path(named).expanduser() if named else Path(environment.get("HOME") or Path.home()) / ".tarragon"
         return cls(folder.absolute())
 
     @property
-    def store(self) -> Path:
+    def store_path(self) -> Path:
         return self.folder / "state.db"
 
     @property
@@ -90,21 +90,21 @@ class Home:
 
     def prepare(self) -> None:
         """Create the folder and check that it can be used, before a server starts. Raises TarragonError."""
-        if len(os.fsencode(self.folder)) > LONGEST_PATH:
+        if len(os.fsencode(self.folder)) > MAX_PATH_BYTES:
             raise TarragonError(
                 f"the path of the home is too long: {self.folder}",
-                why=f"paths of pods below it are long, so it may have at most {LONGEST_PATH} bytes",
+                why=f"paths of pods below it are long, so it may have at most {MAX_PATH_BYTES} bytes",
                 remedy="set TARRAGON_HOME to a shorter path",
             )
-        refuse_network_file_system(self.folder)
+        reject_network_file_system(self.folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._check_owner()
             self._check_space()
-            write_private(self.folder / "probe", b"")
+            write_private_file(self.folder / "probe", b"")
             (self.folder / "probe").unlink(missing_ok=True)  # Another process may do the same check.
         except OSError as error:
-            raise unusable(self.folder, error) from error
+            raise unusable_home_error(self.folder, error) from error
 
     def read_token(self) -> str:
         """The bearer token of this cluster, created at the first call. It never changes, so kubeconfigs stay valid."""
@@ -113,7 +113,7 @@ class Home:
             if token:
                 return token
         token = secrets.token_urlsafe(32)
-        write_private(self.token, token.encode())
+        write_private_file(self.token, token.encode())
         return token
 
     def _check_owner(self) -> None:
@@ -126,11 +126,11 @@ class Home:
 
     def _check_space(self) -> None:
         space = os.statvfs(self.folder)
-        if space.f_bavail * space.f_frsize < NEEDED_BYTES:
+        if space.f_bavail * space.f_frsize < MIN_FREE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
 
 
-def make_private(folder: Path) -> None:
+def create_private_folder(folder: Path) -> None:
     """Create the folder and its missing parents with mode 0700. Raises OSError.
 
     Path.mkdir would create the parents with the mode of the umask, which usually lets everybody read them.
@@ -140,7 +140,7 @@ def make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def write_private(path: Path, data: bytes) -> None:
+def write_private_file(path: Path, data: bytes) -> None:
     """Write a file with mode 0600 atomically, even if the machine stops. Raises OSError."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -167,7 +167,7 @@ _REMEDIES: Mapping[int, tuple[str, str]] = {
 }
 
 
-def unusable(folder: Path, error: OSError) -> TarragonError:
+def unusable_home_error(folder: Path, error: OSError) -> TarragonError:
     """The error for users when the file system fails in a home."""
     why, remedy = _REMEDIES.get(error.errno or 0, (str(error), "set TARRAGON_HOME to a folder that can be written"))
     return TarragonError(f"can't keep the cluster's state in {folder}", why=why, remedy=remedy)

@@ -15,31 +15,31 @@ from typing import Any
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.kube.codec import moment, timestamp
-from tarragon.localcluster.home.home import Home, unusable, write_private
+from tarragon.kube.codec import format_time, parse_time
+from tarragon.localcluster.home.home import Home, unusable_home_error, write_private_file
 
 _CHECK_SECONDS = 2.0
 _MAX_ATTEMPTS = 20
 _ATTEMPT_SECONDS = 0.05
-"""Pause between attempts to take the lock. `is_occupied` holds it for a moment too, so one attempt is not enough."""
+"""Pause between attempts to take the lock. `is_locked` holds it for a moment too, so one attempt is not enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class ServerInfo:
     """A process that serves a home. `born` distinguishes it from a later process with the same pid."""
 
     url: str
     pid: int
-    born: str
+    process_start: str
     started: dt.datetime
     version: str
 
-    def lives(self) -> bool:
+    def is_running(self) -> bool:
         """Whether this process still runs."""
-        return bool(self.born) and birth(self.pid) == self.born
+        return bool(self.process_start) and process_start(self.pid) == self.process_start
 
 
-def birth(pid: int) -> str:
+def process_start(pid: int) -> str:
     """The start time of a process in a format of the system; empty if no process has that pid."""
     if Path("/proc/self/stat").exists():
         with suppress(OSError):
@@ -52,33 +52,33 @@ def birth(pid: int) -> str:
     return result.stdout.strip()
 
 
-def read_server(home: Home) -> Server | None:
+def read_server(home: Home) -> ServerInfo | None:
     """The server in `server.json`, which may be dead. None if the file is missing or cannot be read."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         content: dict[str, Any] = json.loads(home.server.read_bytes())
-        return Server(
+        return ServerInfo(
             url=str(content["url"]),
             pid=int(content["pid"]),
-            born=str(content["born"]),
-            started=moment(content["started"]),
+            process_start=str(content["born"]),
+            started=parse_time(content["started"]),
             version=str(content["version"]),
         )
     return None
 
 
-def write_server(home: Home, server: Server) -> None:
+def write_server(home: Home, server: ServerInfo) -> None:
     """Publish the server to clients. Raises OSError."""
     content = {
         "url": server.url,
         "pid": server.pid,
-        "born": server.born,
-        "started": timestamp(server.started),
+        "born": server.process_start,
+        "started": format_time(server.started),
         "version": server.version,
     }
-    write_private(home.server, json.dumps(content).encode())
+    write_private_file(home.server, json.dumps(content).encode())
 
 
-def is_occupied(home: Home) -> bool:
+def is_locked(home: Home) -> bool:
     """Whether a running process holds the lock of the home. The lock ends with its process, however that dies."""
     try:
         descriptor = os.open(home.lock, os.O_RDONLY | os.O_CLOEXEC)
@@ -93,7 +93,7 @@ def is_occupied(home: Home) -> bool:
     return False
 
 
-class Hold:
+class HomeLock:
     """The lock of a home, held by this process."""
 
     def __init__(self, home: Home, descriptor: int) -> None:
@@ -115,20 +115,20 @@ class Hold:
 
 
 @asynccontextmanager
-async def occupied(home: Home, clock: Clock) -> AsyncIterator[Hold]:
+async def lock_home(home: Home, clock: Clock) -> AsyncIterator[HomeLock]:
     """Hold the lock of the home. Raises TarragonError, which names the holder, if another process holds it."""
     try:
         descriptor = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise unusable(home.folder, error) from error
+        raise unusable_home_error(home.folder, error) from error
     try:
         await _lock(descriptor, home, clock)
         with suppress(OSError):  # on a full disk only the error message of a second server lacks the holder
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "since": timestamp(clock.now())}).encode(), 0)
+            os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "since": format_time(clock.now())}).encode(), 0)
         # A server that was killed has left this file behind.
         home.server.unlink(missing_ok=True)
-        yield Hold(home, descriptor)
+        yield HomeLock(home, descriptor)
     finally:
         os.close(descriptor)
 
@@ -139,10 +139,10 @@ async def _lock(descriptor: int, home: Home, clock: Clock) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         await clock.sleep(_ATTEMPT_SECONDS)
-    raise taken(home)
+    raise already_running_error(home)
 
 
-def taken(home: Home) -> TarragonError:
+def already_running_error(home: Home) -> TarragonError:
     """The error for a server that finds the home locked by another one."""
     holder: dict[str, Any] = {}
     with suppress(OSError, ValueError):

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tarragon.localcluster.kinds import event_forms
-from tarragon.localcluster.kinds.resource import ALL_VERBS, ScalePaths, Served, View
+from tarragon.localcluster.kinds.resource import ALL_VERBS, ConvertedView, ScalePaths, ServedKind
 
 _POD_SUBRESOURCES = "attach binding eviction exec log portforward status"
 _NOT_IN_BULK = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
 
-def built_in_kinds() -> Sequence[Served]:
+def built_in_kinds() -> Sequence[ServedKind]:
     """All built-in kinds, in the order of discovery."""
     return (
         *_core(),
@@ -34,7 +34,7 @@ def built_in_kinds() -> Sequence[Served]:
     )
 
 
-def _core() -> tuple[Served, ...]:
+def _core() -> tuple[ServedKind, ...]:
     return (
         _kind("configmaps", "ConfigMap", short="cm"),
         _kind("endpoints", "Endpoints", short="ep", singular="endpoints"),
@@ -52,7 +52,7 @@ def _core() -> tuple[Served, ...]:
     )
 
 
-def _apps() -> tuple[Served, ...]:
+def _apps() -> tuple[ServedKind, ...]:
     """The selector is an object here; a custom kind has the text of one."""
     scale = ScalePaths(
         spec_replicas=("spec", "replicas"), status_replicas=("status", "replicas"), label_selector=("spec", "selector")
@@ -63,18 +63,18 @@ def _apps() -> tuple[Served, ...]:
     )
 
 
-def _events() -> Served:
+def _events() -> ServedKind:
     """The events of the core group, under other names."""
-    view = View(
+    view = ConvertedView(
         of=_kind("events", "Event"),
-        shown=event_forms.shown,
-        kept=event_forms.kept,
-        old_fields=event_forms.old_fields,
+        from_stored=event_forms.to_events_group,
+        to_stored=event_forms.to_core_group,
+        to_stored_field_selector=event_forms.to_core_field_selector,
     )
     return _kind("events", "Event", short="ev", view=view)
 
 
-def _metrics() -> tuple[Served, ...]:
+def _metrics() -> tuple[ServedKind, ...]:
     """The kinds that metrics-server serves."""
     kinds = (
         _kind("nodes", "NodeMetrics", namespaced=False, verbs=("get", "list"), is_stored=False),
@@ -83,7 +83,7 @@ def _metrics() -> tuple[Served, ...]:
     return tuple(replace(kind, group="metrics.k8s.io", version="v1beta1", storage_version="v1beta1") for kind in kinds)
 
 
-def _definitions() -> Served:
+def _definitions() -> ServedKind:
     return _kind(
         "customresourcedefinitions",
         "CustomResourceDefinition",
@@ -94,11 +94,11 @@ def _definitions() -> Served:
     )
 
 
-def _authentication() -> tuple[Served, ...]:
+def _authentication() -> tuple[ServedKind, ...]:
     return (_review("selfsubjectreviews", "SelfSubjectReview"), _review("tokenreviews", "TokenReview"))
 
 
-def _authorization() -> tuple[Served, ...]:
+def _authorization() -> tuple[ServedKind, ...]:
     return (
         _kind("localsubjectaccessreviews", "LocalSubjectAccessReview", verbs=("create",), is_stored=False),
         _review("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
@@ -107,11 +107,11 @@ def _authorization() -> tuple[Served, ...]:
     )
 
 
-def _review(plural: str, kind: str) -> Served:
+def _review(plural: str, kind: str) -> ServedKind:
     return _kind(plural, kind, namespaced=False, verbs=("create",), is_stored=False)
 
 
-def _rbac() -> tuple[Served, ...]:
+def _rbac() -> tuple[ServedKind, ...]:
     return (
         _kind("clusterrolebindings", "ClusterRoleBinding", namespaced=False),
         _kind("clusterroles", "ClusterRole", namespaced=False),
@@ -120,7 +120,7 @@ def _rbac() -> tuple[Served, ...]:
     )
 
 
-def _of_group(group: str, *kinds: Served) -> tuple[Served, ...]:
+def _of_group(group: str, *kinds: ServedKind) -> tuple[ServedKind, ...]:
     return tuple(replace(kind, group=group) for kind in kinds)
 
 
@@ -135,11 +135,11 @@ def _kind(  # noqa: PLR0913 - the columns of the table
     categories: tuple[str, ...] = (),
     verbs: tuple[str, ...] = ALL_VERBS,
     scale: ScalePaths | None = None,
-    view: View | None = None,
+    view: ConvertedView | None = None,
     is_stored: bool = True,
-) -> Served:
+) -> ServedKind:
     """A kind of the core group in version v1. `short` and `sub` are names with spaces between them."""
-    return Served(
+    return ServedKind(
         group="",
         version="v1",
         storage_version="v1",

@@ -8,7 +8,7 @@ from typing import Any
 
 Json = dict[str, Any]
 
-NEW_NAMES: Mapping[str, str] = {
+RENAMED_FIELDS: Mapping[str, str] = {
     "involvedObject": "regarding",
     "message": "note",
     "reportingComponent": "reportingController",
@@ -19,22 +19,22 @@ NEW_NAMES: Mapping[str, str] = {
 }
 """The fields of the core form that have another name in `events.k8s.io`."""
 
-_OLD_NAMES = {new: old for old, new in NEW_NAMES.items()}
+_OLD_NAMES = {new: old for old, new in RENAMED_FIELDS.items()}
 _NEW_PATH = re.compile(r"(?:(?<=,)|^)(?:regarding|reportingController)(?=[.=!])")
 
 
-def shown(event: Json) -> Json:
+def to_events_group(event: Json) -> Json:
     """Convert an event of the core group to `events.k8s.io/v1`."""
-    renamed = {NEW_NAMES.get(name, name): value for name, value in event.items()}
+    renamed = {RENAMED_FIELDS.get(name, name): value for name, value in event.items()}
     return {**renamed, "apiVersion": "events.k8s.io/v1"}
 
 
-def kept(event: Json) -> Json:
+def to_core_group(event: Json) -> Json:
     """Convert an event of `events.k8s.io/v1` to the core group."""
     renamed = {_OLD_NAMES.get(name, name): value for name, value in event.items()}
     return {**renamed, "apiVersion": "v1"}
 
 
-def old_fields(selector: str) -> str:
+def to_core_field_selector(selector: str) -> str:
     """Convert a field selector, such as `regarding.name=p`, to the core form."""
     return _NEW_PATH.sub(lambda found: _OLD_NAMES[found[0]], selector)

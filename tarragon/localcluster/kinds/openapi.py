@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.kinds.registry import Registry, Served
+from tarragon.localcluster.kinds.registry import KindRegistry, ServedKind
 
 REFERENCE = "#/components/schemas/"
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -40,7 +40,7 @@ def built_in_names() -> Mapping[tuple[str, str, str], str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class OpenApiDocument:
     """One encoded document; the hash changes when it does, and is part of the URL that the index names."""
 
     data: bytes
@@ -53,23 +53,23 @@ class OpenApi:
     They are built in a thread: on a busy machine that takes too long to block the event loop.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: KindRegistry) -> None:
         self._registry = registry
-        self._documents: dict[tuple[str, str], tuple[Sequence[Served], Document]] = {}
+        self._documents: dict[tuple[str, str], tuple[Sequence[ServedKind], OpenApiDocument]] = {}
 
     async def index(self) -> dict[str, Any]:
         """The index of the documents and their URLs."""
         paths: dict[str, Any] = {}
-        for group, version in grouped(self._registry):
+        for group, version in by_group_version(self._registry):
             document = await self.document(group, version)
             if document is not None:
                 path = f"apis/{group}/{version}" if group else f"api/{version}"
                 paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={document.hash}"}
         return {"paths": paths}
 
-    async def document(self, group: str, version: str) -> Document | None:
+    async def document(self, group: str, version: str) -> OpenApiDocument | None:
         """None when nothing of the group-version is served."""
-        kinds = grouped(self._registry).get((group, version))
+        kinds = by_group_version(self._registry).get((group, version))
         if kinds is None:
             self._documents.pop((group, version), None)
             return None
@@ -80,20 +80,20 @@ class OpenApi:
         return cached[1]
 
 
-def grouped(kinds: Iterable[Served]) -> dict[tuple[str, str], list[Served]]:
+def by_group_version(kinds: Iterable[ServedKind]) -> dict[tuple[str, str], list[ServedKind]]:
     """Group kinds by group and version."""
-    found: dict[tuple[str, str], list[Served]] = {}
+    found: dict[tuple[str, str], list[ServedKind]] = {}
     for served in kinds:
         found.setdefault((served.group, served.version), []).append(served)
     return found
 
 
-def _encoded(kinds: Sequence[Served]) -> Document:
-    data = encode(described(kinds))
-    return Document(data, hashlib.sha256(data).hexdigest().upper())
+def _encoded(kinds: Sequence[ServedKind]) -> OpenApiDocument:
+    data = encode(openapi_document(kinds))
+    return OpenApiDocument(data, hashlib.sha256(data).hexdigest().upper())
 
 
-def described(kinds: Sequence[Served]) -> dict[str, Any]:
+def openapi_document(kinds: Sequence[ServedKind]) -> dict[str, Any]:
     """The document of the kinds of one group-version. Built-in schemas in it are shared and must not be changed."""
     schemas: dict[str, Any] = {}
     paths: dict[str, Any] = {}
@@ -111,7 +111,7 @@ def described(kinds: Sequence[Served]) -> dict[str, Any]:
     }
 
 
-def _schema(served: Served) -> tuple[str, Mapping[str, Any]]:
+def _schema(served: ServedKind) -> tuple[str, Mapping[str, Any]]:
     """The name and schema of a kind: Kubernetes' own, or what its CustomResourceDefinition says."""
     name = built_in_names().get((served.group, served.version, served.kind))
     if name is not None and not served.is_custom:
@@ -120,7 +120,7 @@ def _schema(served: Served) -> tuple[str, Mapping[str, Any]]:
     return f"{reversed_group}.{served.version}.{served.kind}", _custom_schema(served)
 
 
-def _custom_schema(served: Served) -> Mapping[str, Any]:
+def _custom_schema(served: ServedKind) -> Mapping[str, Any]:
     schema = dict(served.openapi or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
     schema["properties"] = {
         **(schema.get("properties") or {}),
@@ -159,7 +159,7 @@ def _references(value: Any) -> Iterator[str]:
 # ----------------------------------------------------------------------------------------------------------- paths
 
 
-def _paths(served: Served, schema: str) -> dict[str, Any]:
+def _paths(served: ServedKind, schema: str) -> dict[str, Any]:
     """The operations of a kind, with what kubectl looks for: the kind, and that writes accept `fieldValidation`."""
     base = f"/apis/{served.group}/{served.version}" if served.group else f"/api/{served.version}"
     all_namespaces = f"{base}/{served.plural}"
@@ -205,7 +205,7 @@ _QUERY: Mapping[str, Sequence[tuple[str, str]]] = {
 }
 
 
-def _operation(served: Served, verb: str, schema: str) -> dict[str, Any]:
+def _operation(served: ServedKind, verb: str, schema: str) -> dict[str, Any]:
     content = {"application/json": {"schema": {"$ref": REFERENCE + schema}}}
     answers_object = verb in {"get", "create", "update", "patch"}
     return {
@@ -217,7 +217,7 @@ def _operation(served: Served, verb: str, schema: str) -> dict[str, Any]:
     }
 
 
-def _patch_content(served: Served) -> dict[str, Any]:
+def _patch_content(served: ServedKind) -> dict[str, Any]:
     """The media types of a PATCH. kubectl apply reads OpenAPI v3 only for kinds that list the strategic merge patch."""
     own = () if served.is_custom else ("application/strategic-merge-patch+json",)
     types = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml", *own)
@@ -228,5 +228,5 @@ def _path_parameter(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def _gvk(served: Served) -> dict[str, str]:
+def _gvk(served: ServedKind) -> dict[str, str]:
     return {"group": served.group, "version": served.version, "kind": served.kind}

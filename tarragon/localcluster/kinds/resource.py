@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tarragon.localcluster.schema.schema import Schema
+from tarragon.localcluster.schema.schema import StructuralSchema
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
@@ -35,26 +35,27 @@ class ScalePaths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class ConvertedView:
     """Another form in which the objects of a stored kind are served, by another group or version.
 
-    `shown` converts objects from the stored form, `kept` into it, and `old_fields` converts field selectors into it.
+    `from_stored` converts objects from the stored form, `to_stored` into it, and `to_stored_field_selector` converts
+    field selectors into it.
     """
 
-    of: Served
-    shown: Callable[[dict[str, Any]], dict[str, Any]]
-    kept: Callable[[dict[str, Any]], dict[str, Any]]
-    old_fields: Callable[[str], str]
+    of: ServedKind
+    from_stored: Callable[[dict[str, Any]], dict[str, Any]]
+    to_stored: Callable[[dict[str, Any]], dict[str, Any]]
+    to_stored_field_selector: Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Served:
+class ServedKind:
     """One kind in one of the versions it is served in.
 
     `subresources` are plain names (`status`, `scale`, `log`), and `selectable` the fields (`spec.color`) that a CRD
     declares for selectors. `openapi` is the schema as written in the CRD, None for built-in kinds, and `schema` the
     same compiled. A kind that is not `is_stored` is served by registry/computed.py, and one with a `view` shows the
-    objects of another kind. Objects stored before the revision `reshaped_since` may not fit the present schema.
+    objects of another kind. Objects stored before the revision `schema_changed_at` may not fit the present schema.
     An instance equals only itself: a CRD that changes makes new ones.
     """
 
@@ -74,11 +75,11 @@ class Served:
     selectable: tuple[str, ...] = ()
     scale: ScalePaths | None = None
     openapi: Mapping[str, Any] | None = None
-    schema: Schema | None = None
+    schema: StructuralSchema | None = None
     is_custom: bool = False
-    reshaped_since: int = 0
+    schema_changed_at: int = 0
     is_stored: bool = True
-    view: View | None = None
+    view: ConvertedView | None = None
 
     @property
     def api_version(self) -> str:
@@ -91,6 +92,6 @@ class Served:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
-    def shelf(self) -> str:
+    def storage_name(self) -> str:
         """The store's name for its objects: its full name, or that of the kind that it is a view of."""
         return self.view.of.full_name if self.view is not None else self.full_name

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal
 
-from tarragon.kube.codec import moment
+from tarragon.kube.codec import parse_time
 from tarragon.localcluster.kinds.openapi import OBJECT_META, REFERENCE, built_in_names, built_in_schemas
 from tarragon.localcluster.schema.quantities import canonical
 
@@ -33,36 +33,36 @@ _OPAQUE = ("FieldsV1", "JSONSchemaProps", "JSON", "RawExtension")
 """Definitions with arbitrary content, or content that is checked elsewhere."""
 
 
-class MisfitError(Exception):
+class DecodeError(Exception):
     """An object cannot be decoded as its kind. The message is that of Go's decoder."""
 
 
-class Shape:
+class GoType:
     """The type of one field. It is filled in after its creation, because types may contain themselves."""
 
-    __slots__ = ("element", "fields", "go_type", "kind", "limit", "merge_key", "parse", "strategies", "texts")
+    __slots__ = ("element", "fields", "go_type", "kind", "limit", "merge_key", "parse", "strategies", "string_fields")
 
     def __init__(self) -> None:
         self.kind: Kind = "any"
         self.go_type = ""
         self.limit = 2**63
-        self.fields: dict[str, Shape] = {}
-        self.texts: frozenset[str] = frozenset()
+        self.fields: dict[str, GoType] = {}
+        self.string_fields: frozenset[str] = frozenset()
         """The string fields. Most list items set no others, which makes them quick to check."""
-        self.element: Shape | None = None
+        self.element: GoType | None = None
         self.parse: Callable[[Any], Any] | None = None
         self.merge_key = ""
         self.strategies: tuple[str, ...] = ()
 
-    def below(self, name: str) -> Shape:
+    def child(self, name: str) -> GoType:
         """The type of a field or of a map's values, `ANYTHING` if it is not declared."""
         return self.fields.get(name) or (self.element if self.kind == "map" else None) or ANYTHING
 
 
-ANYTHING = Shape()
+ANYTHING = GoType()
 
 
-def fit(shape: Shape, thing: dict[str, Any]) -> list[str]:
+def decode_in_place(shape: GoType, thing: dict[str, Any]) -> list[str]:
     """Decode an object in place. Unknown fields are dropped, and their paths returned.
 
     Raises MisfitError.
@@ -73,14 +73,14 @@ def fit(shape: Shape, thing: dict[str, Any]) -> list[str]:
 
 
 @cache
-def shape_of(group: str, version: str, kind: str) -> Shape | None:
+def go_type_of(group: str, version: str, kind: str) -> GoType | None:
     """The shape of a kind, None if Kubernetes does not define it."""
     name = built_in_names().get((group, version, kind))
     return _named(name) if name is not None else None
 
 
 @cache
-def metadata_shape() -> Shape:
+def metadata_type() -> GoType:
     return _named(OBJECT_META)
 
 
@@ -91,7 +91,7 @@ class _Decoder:
         self.unknown: list[str] = []
         self.path: list[str] = []
 
-    def fit_object(self, shape: Shape, value: dict[str, Any]) -> None:
+    def fit_object(self, shape: GoType, value: dict[str, Any]) -> None:
         fields = shape.fields
         for name, element in list(value.items()):
             child = fields.get(name)
@@ -105,7 +105,7 @@ class _Decoder:
             else:
                 self._fit_field(shape, child, value, name)
 
-    def _fit_field(self, owner: Shape, child: Shape, value: dict[str, Any], name: str) -> None:
+    def _fit_field(self, owner: GoType, child: GoType, value: dict[str, Any], name: str) -> None:
         element = value[name]
         if child.kind == "string":
             if type(element) is not str:
@@ -115,7 +115,7 @@ class _Decoder:
             value[name] = self._fitted(owner, child, element)
             self.path.pop()
 
-    def _fitted(self, owner: Shape, shape: Shape, value: Any) -> Any:
+    def _fitted(self, owner: GoType, shape: GoType, value: Any) -> Any:
         match shape.kind:
             case "object" if type(value) is dict:
                 self.fit_object(shape, value)
@@ -133,7 +133,7 @@ class _Decoder:
                 raise self._misfit(owner, shape, value)
         return value
 
-    def _fit_map(self, owner: Shape, shape: Shape, value: dict[str, Any]) -> None:
+    def _fit_map(self, owner: GoType, shape: GoType, value: dict[str, Any]) -> None:
         element = shape.element or ANYTHING
         is_text = element.kind == "string"
         for name, one in value.items():
@@ -143,9 +143,9 @@ class _Decoder:
             value[name] = "" if one is None and is_text else self._fitted(owner, element, one)
             self.path.pop()
 
-    def _fit_array(self, owner: Shape, shape: Shape, value: list[Any]) -> None:
+    def _fit_array(self, owner: GoType, shape: GoType, value: list[Any]) -> None:
         element = shape.element or ANYTHING
-        name, texts = self.path[-1], element.texts
+        name, texts = self.path[-1], element.string_fields
         for index, one in enumerate(value):
             if type(one) is dict and one.keys() <= texts and set(map(type, one.values())) == _TEXT:
                 continue
@@ -153,20 +153,20 @@ class _Decoder:
             value[index] = self._fitted(owner, element, {} if one is None and element.kind == "object" else one)
         self.path[-1] = name
 
-    def _parsed(self, shape: Shape, value: Any) -> Any:
+    def _parsed(self, shape: GoType, value: Any) -> Any:
         assert shape.parse is not None  # noqa: S101 - the caller checks
         try:
             return shape.parse(value)
         except ValueError as error:
-            raise MisfitError(str(error)) from error
+            raise DecodeError(str(error)) from error
 
-    def _misfit(self, owner: Shape, shape: Shape, value: Any, name: str = "") -> MisfitError:
+    def _misfit(self, owner: GoType, shape: GoType, value: Any, name: str = "") -> DecodeError:
         path = re.sub(r"\[\d+\]", "", self._path_text(name))
         found = _JSON_NAMES.get(type(value), "value")
         if isinstance(value, float | int) and not isinstance(value, bool) and shape.kind in {"integer", "number"}:
             found = f"number {value}"
         struct = owner.go_type.rpartition(".")[2]
-        return MisfitError(
+        return DecodeError(
             f"json: cannot unmarshal {found} into Go struct field {struct}.{path} of type {shape.go_type}"
         )
 
@@ -174,12 +174,12 @@ class _Decoder:
         return ".".join([*self.path, name] if name else self.path)
 
 
-def _is_map(shape: Shape) -> bool:
+def _is_map(shape: GoType) -> bool:
     """Whether this is a map of typed values. `status: {}` in a CustomResourceDefinition is not, without any fields."""
     return shape.kind == "map" and shape.element is not ANYTHING
 
 
-def _is_scalar(shape: Shape, value: Any) -> bool:
+def _is_scalar(shape: GoType, value: Any) -> bool:
     match shape.kind:
         case "string":
             return type(value) is str
@@ -192,22 +192,22 @@ def _is_scalar(shape: Shape, value: Any) -> bool:
 
 
 @cache
-def _named(name: str) -> Shape:
-    shape = Shape()
+def _named(name: str) -> GoType:
+    shape = GoType()
     _SHAPES[name] = shape
     _fill(shape, built_in_schemas()[name], name)
     return shape
 
 
-_SHAPES: dict[str, Shape] = {}
+_SHAPES: dict[str, GoType] = {}
 
 
-def _referred(name: str) -> Shape:
+def _referred(name: str) -> GoType:
     """The shape of a definition, even while it is being filled in."""
     return _SHAPES.get(name) or _named(name)
 
 
-def _fill(shape: Shape, schema: Mapping[str, Any], name: str) -> None:
+def _fill(shape: GoType, schema: Mapping[str, Any], name: str) -> None:
     package, _, short = name.rpartition(".")
     shape.go_type = f"{package.rpartition('.')[2]}.{short}" if name else ""
     if short in _OPAQUE:
@@ -217,12 +217,12 @@ def _fill(shape: Shape, schema: Mapping[str, Any], name: str) -> None:
     elif schema.get("properties"):
         shape.kind = "object"
         shape.fields = {field: _field(child) for field, child in schema["properties"].items()}
-        shape.texts = frozenset(field for field, child in shape.fields.items() if child.kind == "string")
+        shape.string_fields = frozenset(field for field, child in shape.fields.items() if child.kind == "string")
     else:
         _fill_plain(shape, schema)
 
 
-def _fill_plain(shape: Shape, schema: Mapping[str, Any]) -> None:
+def _fill_plain(shape: GoType, schema: Mapping[str, Any]) -> None:
     kind = schema.get("type")
     if kind == "array":
         shape.kind, shape.element = "array", _field(schema["items"])
@@ -241,19 +241,19 @@ def _fill_plain(shape: Shape, schema: Mapping[str, Any]) -> None:
             shape.limit = 2**31
 
 
-def _field(schema: Mapping[str, Any]) -> Shape:
+def _field(schema: Mapping[str, Any]) -> GoType:
     """The shape of a field. A reference with a merge strategy is a copy that shares the definition's fields."""
     reference = schema.get("$ref") or next((part["$ref"] for part in schema.get("allOf") or () if "$ref" in part), "")
     if reference:
         shape = _referred(reference.removeprefix(REFERENCE))
         if not schema.get("x-kubernetes-patch-strategy"):
             return shape
-        copied = Shape()
+        copied = GoType()
         copied.kind, copied.go_type, copied.parse = shape.kind, shape.go_type, shape.parse
-        copied.fields, copied.texts, copied.element = shape.fields, shape.texts, shape.element
+        copied.fields, copied.string_fields, copied.element = shape.fields, shape.string_fields, shape.element
         shape = copied
     else:
-        shape = Shape()
+        shape = GoType()
         _fill(shape, schema, "")
     shape.merge_key = str(schema.get("x-kubernetes-patch-merge-key") or "")
     shape.strategies = tuple(filter(None, str(schema.get("x-kubernetes-patch-strategy") or "").split(",")))
@@ -283,7 +283,7 @@ def _time(value: Any) -> str:
         found = _JSON_NAMES.get(type(value), "value")
         raise ValueError(f"json: cannot unmarshal {found} into Go value of type string")  # noqa: TRY004 - bad JSON
     try:
-        moment(value)
+        parse_time(value)
     except ValueError as error:
         layout = "2006-01-02T15:04:05Z07:00"
         raise ValueError(f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"') from error

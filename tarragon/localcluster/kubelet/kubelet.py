@@ -15,38 +15,38 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.client.informer.cache_reader import Recovery, Trouble
-from tarragon.client.informer.reflector import Cache
-from tarragon.client.port import Cluster, Selection
+from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
+from tarragon.client.informer.reflector import Informer
+from tarragon.client.port import Client, Selector
 from tarragon.kube.core import SERVICES, Service
 from tarragon.kube.meta import Key
-from tarragon.localcluster.home.home import write_private
+from tarragon.localcluster.home.home import write_private_file
 from tarragon.localcluster.kubelet.base.files import try_lock, unlock
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
-from tarragon.localcluster.kubelet.base.spec import PODS_TO_RUN, Pod
-from tarragon.localcluster.kubelet.devices.devices import offered
-from tarragon.localcluster.kubelet.network.address_translation import Reach
-from tarragon.localcluster.kubelet.network.ports import PortBook
+from tarragon.localcluster.kubelet.base.spec import KUBELET_PODS, Pod
+from tarragon.localcluster.kubelet.devices.devices import node_devices
+from tarragon.localcluster.kubelet.network.address_translation import ContainerPorts
+from tarragon.localcluster.kubelet.network.ports import PortAllocator
 from tarragon.localcluster.kubelet.network.service_links import ServiceLinks
-from tarragon.localcluster.kubelet.node.node import NodeSettings, Registration
+from tarragon.localcluster.kubelet.node.node import NodeRegistration, NodeSettings
 from tarragon.localcluster.kubelet.pod import records, stored_logs
-from tarragon.localcluster.kubelet.pod.admission import Ledger
-from tarragon.localcluster.kubelet.pod.checkpoint import RUBBISH, discard
-from tarragon.localcluster.kubelet.pod.context import Ground
+from tarragon.localcluster.kubelet.pod.admission import NodeAllocations
+from tarragon.localcluster.kubelet.pod.checkpoint import REMOVED_PREFIX, remove_folder
+from tarragon.localcluster.kubelet.pod.context import NodeContext
 from tarragon.localcluster.kubelet.pod.launch import Launcher
 from tarragon.localcluster.kubelet.pod.pod import SHUTDOWN, PodWorker
 from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
-from tarragon.localcluster.kubelet.pod.recorder import Recorder
-from tarragon.localcluster.kubelet.probes.handlers import LocalHandlers
-from tarragon.localcluster.kubelet.resources.eviction_manager import Overuse
+from tarragon.localcluster.kubelet.pod.recorder import PodEventRecorder
+from tarragon.localcluster.kubelet.probes.handlers import LocalActionRunner
+from tarragon.localcluster.kubelet.resources.eviction_manager import EvictionManager
 from tarragon.localcluster.kubelet.shim import shim, shim_client
-from tarragon.localcluster.kubelet.shim.shim_client import Shims
+from tarragon.localcluster.kubelet.shim.shim_client import ShimClient
 from tarragon.localcluster.kubelet.volumes import mounts
-from tarragon.localcluster.kubelet.volumes.refresh import VolumeKeeper
-from tarragon.localcluster.kubelet.volumes.tokens import PodApi, TokenKeeper
+from tarragon.localcluster.kubelet.volumes.refresh import VolumeRefresher
+from tarragon.localcluster.kubelet.volumes.tokens import ApiAccess, TokenRenewer
 
-UPKEEP_SECONDS = 12 * 3600.0
-PRUNE_EVERY = 50
+MAINTENANCE_SECONDS = 12 * 3600.0
+PRUNE_AFTER_REMOVALS = 50
 """Stored logs are pruned after this many pods were removed."""
 
 _log = structlog.get_logger()
@@ -59,15 +59,15 @@ class Kubelet:
     is being shut down.
     """
 
-    def __init__(self, cluster: Cluster, node: NodeSettings, clock: Clock, pod_api: PodApi | None = None) -> None:
+    def __init__(self, cluster: Client, node: NodeSettings, clock: Clock, pod_api: ApiAccess | None = None) -> None:
         self._cluster = cluster
         self._settings = node
         self._pod_api = pod_api
         self._clock = clock
         self._folder = NodeFolder(node.folder)
-        self.recorder = Recorder(cluster, clock)
-        self.registration = Registration(cluster, node, clock)
-        self.overuse = Overuse(self._folder, clock, self.recorder.tell)
+        self.recorder = PodEventRecorder(cluster, clock)
+        self.node_registration = NodeRegistration(cluster, node, clock)
+        self.eviction_manager = EvictionManager(self._folder, clock, self.recorder.record)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._uid_of: dict[Key, str] = {}
@@ -80,15 +80,15 @@ class Kubelet:
         """The container logs of this node, for `Api.pod_logs`; readable while the kubelet does not run."""
         return NodeLogs(self._folder, self._clock)
 
-    def running(self) -> Mapping[str, Mapping[str, Path]]:
+    def live_runs(self) -> Mapping[str, Mapping[str, Path]]:
         """The run folder of each live container, by pod UID and container name."""
-        return {uid: worker.running() for uid, worker in self._workers.items()}
+        return {uid: worker.live_runs() for uid, worker in self._workers.items()}
 
     async def run(self) -> None:
         """Run the pods. Raises TarragonError when another kubelet runs this node, or ports cannot be claimed."""
         self._folder.prepare()
         with _locked(self._folder), contextlib.closing(self._port_book()) as ports:
-            containers = Shims(shim_client.program_in(self._folder.path), self._clock, self._wake)
+            containers = ShimClient(shim_client.compile_shim(self._folder.path), self._clock, self._wake)
             try:
                 await self._serve(ports, containers)
             finally:
@@ -106,28 +106,28 @@ class Kubelet:
         workers = list(self._workers.values())
         for worker in workers:
             worker.end(SHUTDOWN)
-        await asyncio.gather(*(worker.ended() for worker in workers))
+        await asyncio.gather(*(worker.wait_ended() for worker in workers))
 
-    def _port_book(self) -> PortBook:
-        return PortBook(self._folder.shared, self._settings.registry, self._clock)
+    def _port_book(self) -> PortAllocator:
+        return PortAllocator(self._folder.home_nodes, self._settings.port_registry, self._clock)
 
-    async def _serve(self, ports: PortBook, containers: Shims) -> None:
+    async def _serve(self, ports: PortAllocator, containers: ShimClient) -> None:
         jitter = random.Random()
         identity = _identity(self._folder)
-        mine = Selection(fields=f"spec.nodeName={self._settings.name}")
-        pods = Cache(self._cluster, PODS_TO_RUN, self._clock, mine, jitter=jitter)
-        services = Cache(self._cluster, SERVICES, self._clock, jitter=jitter)
-        reach = Reach(self._settings.name, ports, services.objects)
-        context = self._pod_context(identity, ports, containers, LocalHandlers(reach, self._clock))
-        context.launcher.links = ServiceLinks(services).variables
+        mine = Selector(field_selector=f"spec.nodeName={self._settings.name}")
+        pods = Informer(self._cluster, KUBELET_PODS, self._clock, mine, jitter=jitter)
+        services = Informer(self._cluster, SERVICES, self._clock, jitter=jitter)
+        reach = ContainerPorts(self._settings.name, ports, services.objects)
+        context = self._pod_context(identity, ports, containers, LocalActionRunner(reach, self._clock))
+        context.launcher.service_variables = ServiceLinks(services).variables
         for cache in (pods, services):
-            cache.on_trouble(_report)
+            cache.on_error(_report)
             cache.on_recovery(_report_end)
         async with asyncio.TaskGroup() as group:
             background_tasks = [
                 group.create_task(self.recorder.run()),
-                group.create_task(self.registration.run()),
-                group.create_task(self.overuse.run()),
+                group.create_task(self.node_registration.run()),
+                group.create_task(self.eviction_manager.run()),
                 group.create_task(pods.run()),
                 group.create_task(services.run()),
                 group.create_task(self._maintain_ports(ports, services)),
@@ -139,9 +139,11 @@ class Kubelet:
             for task in [*background_tasks, *self._tasks.values()]:
                 task.cancel()
 
-    def _pod_context(self, identity: str, ports: PortBook, containers: Shims, handlers: LocalHandlers) -> Ground:
+    def _pod_context(
+        self, identity: str, ports: PortAllocator, containers: ShimClient, handlers: LocalActionRunner
+    ) -> NodeContext:
         settings = self._settings
-        return Ground(
+        return NodeContext(
             cluster=self._cluster,
             clock=self._clock,
             settings=settings,
@@ -149,21 +151,23 @@ class Kubelet:
             folder=self._folder,
             shims=containers,
             ports=ports,
-            ledger=Ledger(settings.capacity, settings.shared, offered(settings.capacity, settings.gpus)),
+            ledger=NodeAllocations(
+                settings.capacity, settings.overcommitted, node_devices(settings.capacity, settings.gpus)
+            ),
             launcher=Launcher(self._cluster, settings, self._folder, ports, self._pod_api),
             recorder=self.recorder,
             handlers=handlers,
         )
 
-    async def _follow_pods(self, context: Ground, pods: Cache[Pod], group: asyncio.TaskGroup) -> None:
+    async def _follow_pods(self, context: NodeContext, pods: Informer[Pod], group: asyncio.TaskGroup) -> None:
         """Start a worker for each pod of the node, then follow the watch.
 
         Pods with a folder on this node come first: their allocations must be known before new pods are admitted.
         """
-        for leftover in self._folder.pods.glob(f"{RUBBISH}*"):
-            await asyncio.to_thread(mounts.remove, leftover)
+        for leftover in self._folder.pods.glob(f"{REMOVED_PREFIX}*"):
+            await asyncio.to_thread(mounts.remove_tree, leftover)
         await asyncio.to_thread(_kill_strays, context.identity, self._folder)
-        await pods.synced()
+        await pods.wait_for_sync()
         # No await between here and `subscribe`: a change in between would be missed.
         recorded = self._recorded_uids()
         listed = sorted(pods.objects.values(), key=lambda pod: (pod.metadata.uid not in recorded, _created(pod)))
@@ -173,10 +177,10 @@ class Kubelet:
                 self._start_worker(session, pod)
         for uid in recorded - {pod.metadata.uid for pod in listed}:
             self._clean_up_unlisted(session, uid)
-        pods.subscribe(lambda _, old, new: self._on_pod_change(session, old, new))
+        pods.add_event_handler(lambda _, old, new: self._on_pod_change(session, old, new))
 
     def _recorded_uids(self) -> set[str]:
-        return {path.name for path in self._folder.pods.iterdir() if not path.name.startswith(RUBBISH)}
+        return {path.name for path in self._folder.pods.iterdir() if not path.name.startswith(REMOVED_PREFIX)}
 
     def _on_pod_change(self, session: _Session, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
@@ -185,7 +189,7 @@ class Kubelet:
         worker = self._workers.get(pod.metadata.uid)
         if worker is not None:
             if new is None:
-                worker.vanish()
+                worker.on_deleted()
             else:
                 worker.update(new)
         elif new is None:
@@ -199,7 +203,7 @@ class Kubelet:
         worker = PodWorker(session.context, pod)
         self._workers[uid] = worker
         self._uid_of[pod.metadata.key] = uid
-        self.overuse.begins(worker)
+        self.eviction_manager.add(worker)
         task = session.group.create_task(worker.run(predecessor), name=f"pod {pod.metadata.key}")
         self._tasks[uid] = task
         task.add_done_callback(lambda task: self._on_worker_done(session, worker, task))
@@ -209,21 +213,21 @@ class Kubelet:
         """Clean up after a pod that was deleted while no kubelet ran."""
         pod = records.load_manifest(self._folder.pod(uid))
         if pod is None or pod.metadata.uid != uid:
-            discard(self._folder.pod(uid).path)  # no container was ever started there
+            remove_folder(self._folder.pod(uid).path)  # no container was ever started there
         else:
-            self._start_worker(session, pod).vanish()
+            self._start_worker(session, pod).on_deleted()
 
     def _clean_up_deleted(self, session: _Session, pod: Pod) -> None:
         """Clean up after a finished pod that was deleted."""
         if self._folder.pod(pod.metadata.uid).path.exists():
-            self._start_worker(session, pod).vanish()
+            self._start_worker(session, pod).on_deleted()
 
     def _on_worker_done(self, session: _Session, worker: PodWorker, task: asyncio.Task[None]) -> None:
         """Drop the worker, and start another if the pod changed while the worker finished."""
         pod = worker.pod
         uid, key = pod.metadata.uid, pod.metadata.key
         self._workers.pop(uid, None)
-        self.overuse.ends(worker)
+        self.eviction_manager.remove(worker)
         self._tasks.pop(uid, None)
         if self._uid_of.get(key) == uid:
             del self._uid_of[key]
@@ -244,30 +248,30 @@ class Kubelet:
 
     async def _renew_tokens(self) -> None:
         if self._pod_api is not None:
-            await TokenKeeper(self._pod_api.tokens, self._folder, self._clock).run(self._unfinished)
+            await TokenRenewer(self._pod_api.tokens, self._folder, self._clock).run(self._unfinished)
 
-    async def _refresh_volumes(self, context: Ground, pods: Cache[Pod]) -> None:
-        keeper = VolumeKeeper(self._cluster, self._clock, context.launcher.refresh)
-        pods.subscribe(keeper.changed)
+    async def _refresh_volumes(self, context: NodeContext, pods: Informer[Pod]) -> None:
+        keeper = VolumeRefresher(self._cluster, self._clock, context.launcher.refresh)
+        pods.add_event_handler(keeper.on_pod_change)
         await keeper.run(self._unfinished)
 
     def _unfinished(self) -> list[Pod]:
         return [worker.pod for worker in self._workers.values() if not worker.pod.is_finished]
 
-    async def _maintain_ports(self, ports: PortBook, services: Cache[Service]) -> None:
+    async def _maintain_ports(self, ports: PortAllocator, services: Informer[Service]) -> None:
         """Free the ports of deleted Services; renew port claims and prune stored logs now and then."""
-        await services.synced()
-        services.subscribe(lambda _key, _old, new: self._removal.set() if new is None else None)
+        await services.wait_for_sync()
+        services.add_event_handler(lambda _key, _old, new: self._removal.set() if new is None else None)
         prefix = f"{self._settings.name}/"
         recorded = self._recorded_uids()
-        ports.keep_users(lambda user: not user.startswith(prefix) or user.removeprefix(prefix) in recorded)
+        ports.retain_users(lambda user: not user.startswith(prefix) or user.removeprefix(prefix) in recorded)
         self._removal.set()
         while True:
-            ports.refresh()
+            ports.renew_claims()
             await asyncio.to_thread(stored_logs.prune, self._folder.logs)
             self._removed = 0
-            due = self._clock.monotonic() + UPKEEP_SECONDS
-            while self._removed < PRUNE_EVERY and self._clock.monotonic() < due:
+            due = self._clock.monotonic() + MAINTENANCE_SECONDS
+            while self._removed < PRUNE_AFTER_REMOVALS and self._clock.monotonic() < due:
                 ports.free_idle(lambda namespace, name: Key(namespace, name) in services.objects)
                 await self._wait_for_removal(due)
 
@@ -282,7 +286,7 @@ class Kubelet:
         self._removal.clear()
 
 
-async def end_everything(folder: Path, clock: Clock) -> None:
+async def end_all_containers(folder: Path, clock: Clock) -> None:
     """End all containers of a node whose kubelet does not run, each with its own grace period."""
     node = NodeFolder(folder)
     if not node.pods.is_dir():
@@ -290,11 +294,11 @@ async def end_everything(folder: Path, clock: Clock) -> None:
     ended = asyncio.Event()
     with _locked(node):
         # No container is started here, so the shim program may be missing, for example after a full disk.
-        containers = Shims(folder / shim_client.PROGRAM, clock, lambda _: ended.set())
+        containers = ShimClient(folder / shim_client.SHIM_PROGRAM, clock, lambda _: ended.set())
         runs = [path.parent for path in node.pods.glob("*/runs/*/*/spec.json")]
         for run in runs:
-            containers.find(run)
-            containers.stop(run, shim_client.grace_in(run))
+            containers.adopt(run)
+            containers.stop(run, shim_client.run_grace_seconds(run))
         while any(not (state := containers.state(run)) or not state.has_ended for run in runs):
             await ended.wait()
             ended.clear()
@@ -306,21 +310,21 @@ async def end_everything(folder: Path, clock: Clock) -> None:
 class _Session:
     """The context, pod cache and task group that all workers of one `Kubelet.run` use."""
 
-    context: Ground
-    pods: Cache[Pod]
+    context: NodeContext
+    pods: Informer[Pod]
     group: asyncio.TaskGroup
 
 
 def _needs_worker(pod: Pod) -> bool:
     """Whether a worker must act on the pod: a finished pod needs none until it is deleted."""
-    return pod.metadata.is_ending or not pod.is_finished
+    return pod.metadata.is_being_deleted or not pod.is_finished
 
 
-def _report(trouble: Trouble) -> None:
+def _report(trouble: CacheError) -> None:
     _log.warning("the kubelet cannot follow the API", trouble=str(trouble))
 
 
-def _report_end(recovery: Recovery) -> None:
+def _report_end(recovery: CacheRecovery) -> None:
     _log.info("the kubelet follows the API again", over=str(recovery))
 
 
@@ -334,17 +338,17 @@ def _identity(folder: NodeFolder) -> str:
     if folder.identity.exists() and (stored := folder.identity.read_text().strip()):
         return stored
     identity = secrets.token_hex(8)
-    write_private(folder.identity, identity.encode())
+    write_private_file(folder.identity, identity.encode())
     return identity
 
 
 def _kill_strays(identity: str, folder: NodeFolder) -> None:
     """Kill container processes of this node whose run folder was removed."""
-    running = shim_client.identities(f"{identity}.")
+    running = shim_client.running_identities(f"{identity}.")
     # Processes are listed first: a container that starts meanwhile has its spec.json before it has a process.
-    recorded = {shim_client.identity_in(path.parent) for path in folder.pods.glob("*/runs/*/*/spec.json")}
+    recorded = {shim_client.recorded_identity(path.parent) for path in folder.pods.glob("*/runs/*/*/spec.json")}
     for stray in running - recorded:
-        shim_client.end_marked(f"{shim.MARK}={stray}".encode() + b"\0")
+        shim_client.kill_marked(f"{shim.MARK_VARIABLE}={stray}".encode() + b"\0")
 
 
 @contextlib.contextmanager

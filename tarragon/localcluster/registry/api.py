@@ -11,46 +11,46 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from tarragon.base.clock import Clock
-from tarragon.client.port import PLAIN_DELETE, WHOLE_LOG, DeleteOptions, LogOptions
+from tarragon.client.port import DEFAULT_DELETE, DEFAULT_LOG, DeleteOptions, LogOptions
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.admission.quota import Quotas
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.containers import container_asked
+from tarragon.localcluster.api.containers import requested_container
 from tarragon.localcluster.api.requests import (
-    Deleted,
+    DeleteResult,
     Json,
     ListOptions,
-    Page,
-    Patch,
+    ListPage,
+    PatchBody,
     PodLogs,
-    Target,
+    RequestTarget,
     WatchOptions,
     WriteOptions,
-    Written,
+    WriteResult,
 )
-from tarragon.localcluster.kinds.registry import Registry
-from tarragon.localcluster.kubelet.streaming.streaming import Door, Doors
-from tarragon.localcluster.registry.create import Creates
-from tarragon.localcluster.registry.custom_kinds import CustomKinds
-from tarragon.localcluster.registry.delete import Deletes
-from tarragon.localcluster.registry.pod_subresources import PodActions
-from tarragon.localcluster.registry.reads import Reads
+from tarragon.localcluster.kinds.registry import KindRegistry
+from tarragon.localcluster.kubelet.streaming.streaming import PodAccess, PodAccessLookup
+from tarragon.localcluster.registry.create import Creator
+from tarragon.localcluster.registry.custom_kinds import CustomKindController
+from tarragon.localcluster.registry.delete import Deleter
+from tarragon.localcluster.registry.pod_subresources import PodSubresources
+from tarragon.localcluster.registry.reads import Reader
 from tarragon.localcluster.registry.scale import scale_of
-from tarragon.localcluster.registry.update import Changes
-from tarragon.localcluster.registry.upkeep import Upkeep
-from tarragon.localcluster.registry.writes import Writes
+from tarragon.localcluster.registry.update import Updater
+from tarragon.localcluster.registry.upkeep import Maintenance
+from tarragon.localcluster.registry.writes import WriteTransaction
 from tarragon.localcluster.schema.field_errors import required
-from tarragon.localcluster.storage.history import ObjectKey, Shelf
-from tarragon.localcluster.storage.objects import in_version
-from tarragon.localcluster.storage.selection import index
-from tarragon.localcluster.storage.store import DEFAULT_WINDOW, Store, Window
+from tarragon.localcluster.storage.history import ObjectKey, WatchCache
+from tarragon.localcluster.storage.objects import encode_in_version
+from tarragon.localcluster.storage.selection import index_entry
+from tarragon.localcluster.storage.store import DEFAULT_WINDOW, HistoryWindow, Store
 from tarragon.localcluster.storage.watching import Watch
 
 __all__ = ["Api", "Watch"]
 
 ALL_OBJECTS = ListOptions()
-FROM_THE_BEGINNING = WatchOptions()
-PLAIN_WRITE = WriteOptions()
+FROM_START = WatchOptions()
+DEFAULT_WRITE = WriteOptions()
 
 BINDINGS = "bindings"
 """A kind that is only created; the server stores a binding as its pod's `spec.nodeName`."""
@@ -63,54 +63,56 @@ class Api:
     """The embedded API: open it with `await Api.open(path, clock)`, and end it with `await close()`."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        self.registry = Registry()
+        self.registry = KindRegistry()
         self.pod_logs: PodLogs | None = None
-        self.pod_doors: Doors | None = None
+        self.stream_servers: PodAccessLookup | None = None
         self._store = store
         self._clock = clock
-        self._writes = Writes(store, Quotas(store, self.registry), clock)
-        self._reads = Reads(store)
-        custom_kinds = CustomKinds(self._writes, self.registry)
-        self._creates = Creates(self._writes, custom_kinds)
-        self._deletes = Deletes(self._writes, custom_kinds)
-        self._changes = Changes(self._writes, self._creates, self._deletes, custom_kinds)
-        self._pod_actions = PodActions(self._writes, self._deletes)
-        self._upkeep = Upkeep(self._writes, self._creates, self.registry)
+        self._writes = WriteTransaction(store, Quotas(store, self.registry), clock)
+        self._reads = Reader(store)
+        custom_kinds = CustomKindController(self._writes, self.registry)
+        self._creates = Creator(self._writes, custom_kinds)
+        self._deletes = Deleter(self._writes, custom_kinds)
+        self._changes = Updater(self._writes, self._creates, self._deletes, custom_kinds)
+        self._pod_actions = PodSubresources(self._writes, self._deletes)
+        self._upkeep = Maintenance(self._writes, self._creates, self.registry)
 
     @classmethod
-    async def open(cls, path: Path, clock: Clock, window: Window = DEFAULT_WINDOW) -> Api:
+    async def open(cls, path: Path, clock: Clock, window: HistoryWindow = DEFAULT_WINDOW) -> Api:
         """Open the store in the file `path`, creating it if necessary, and return the API on it.
 
         Raises a TarragonError that names the remedy when the store is corrupt, newer than this program, on a network
         file system or open in another process.
         """
-        store = await Store.open(path, clock, index, window)
+        store = await Store.open(path, clock, index_entry, window)
         api = cls(store, clock)
         try:
-            await api._upkeep.found()
+            await api._upkeep.create_bootstrap_objects()
         except BaseException:
             await store.close()
             raise
         return api
 
-    def target(self, path: tuple[str, str, str], namespace: str = "", name: str = "", subresource: str = "") -> Target:
+    def target(
+        self, path: tuple[str, str, str], namespace: str = "", name: str = "", subresource: str = ""
+    ) -> RequestTarget:
         """The target for (group, version, plural). Raises NotFound when nothing is served there."""
         served = self.registry.find(*path)
         if served is None or (subresource and subresource not in served.subresources):
             raise errors.no_such_resource()
-        return Target(served, namespace, name, subresource)
+        return RequestTarget(served, namespace, name, subresource)
 
-    def admit_pods(self, admit: Callable[[Json], None]) -> None:
+    def set_pod_admission(self, admit: Callable[[Json], None]) -> None:
         """Have `admit` see each new pod from now on. It may change the pod."""
         self._creates.admit_pod = admit
 
-    def shelf(self, full_name: str) -> Shelf:
+    def committed_objects(self, full_name: str) -> WatchCache:
         """The committed objects of a kind, for callers that look at them on every request."""
-        return self._store.shelf(full_name)
+        return self._store.watch_cache(full_name)
 
-    def get(self, target: Target) -> bytes:
+    def get(self, target: RequestTarget) -> bytes:
         """The encoded object in the target's version; with subresource `scale` an autoscaling/v1 Scale."""
-        body = in_version(self._reads.get(target).body, target.served)
+        body = encode_in_version(self._reads.get(target).body, target.served)
         match target.subresource:
             case "" | "status":
                 return body
@@ -119,18 +121,18 @@ class Api:
             case _:
                 raise errors.method_not_allowed()
 
-    def list(self, target: Target, options: ListOptions = ALL_OBJECTS) -> Page:
+    def list(self, target: RequestTarget, options: ListOptions = ALL_OBJECTS) -> ListPage:
         """Raises BadRequest for selectors it can't read or fields it does not index, Expired for stale tokens."""
         return self._reads.list(target, options)
 
-    def watch(self, target: Target, options: WatchOptions = FROM_THE_BEGINNING) -> Watch:
+    def watch(self, target: RequestTarget, options: WatchOptions = FROM_START) -> Watch:
         """Raises Expired immediately when the history starts later, and BadRequest for selectors as `list` does.
 
         A `name` in the target is a field selector on metadata.name.
         """
         return self._reads.watch(target, options)
 
-    async def create(self, target: Target, body: Json, options: WriteOptions = PLAIN_WRITE) -> Written:
+    async def create(self, target: RequestTarget, body: Json, options: WriteOptions = DEFAULT_WRITE) -> WriteResult:
         """POST to a collection, or to the subresource `binding` or `eviction` of a pod."""
         match target.subresource:
             case "" if target.served.full_name == BINDINGS:
@@ -144,7 +146,7 @@ class Api:
             case _:
                 raise errors.method_not_allowed()
 
-    async def update(self, target: Target, body: Json, options: WriteOptions = PLAIN_WRITE) -> Written:
+    async def update(self, target: RequestTarget, body: Json, options: WriteOptions = DEFAULT_WRITE) -> WriteResult:
         """PUT of an object, its `status`, its `scale` or a namespace's `finalize`."""
         match target.subresource:
             case "" | "status" | "finalize":
@@ -154,7 +156,9 @@ class Api:
             case _:
                 raise errors.method_not_allowed()
 
-    async def patch(self, target: Target, patch: Patch, options: WriteOptions = PLAIN_WRITE) -> Written:
+    async def patch(
+        self, target: RequestTarget, patch: PatchBody, options: WriteOptions = DEFAULT_WRITE
+    ) -> WriteResult:
         """PATCH of anything that `update` accepts. An apply patch creates a missing object."""
         match target.subresource:
             case "" | "status" | "finalize":
@@ -165,8 +169,8 @@ class Api:
                 raise errors.method_not_allowed()
 
     async def delete(
-        self, target: Target, options: DeleteOptions = PLAIN_DELETE, writing: WriteOptions = PLAIN_WRITE
-    ) -> Deleted:
+        self, target: RequestTarget, options: DeleteOptions = DEFAULT_DELETE, writing: WriteOptions = DEFAULT_WRITE
+    ) -> DeleteResult:
         """DELETE of one object."""
         if target.subresource:
             raise errors.method_not_allowed()
@@ -174,11 +178,11 @@ class Api:
 
     async def delete_collection(
         self,
-        target: Target,
+        target: RequestTarget,
         selection: ListOptions = ALL_OBJECTS,
-        options: DeleteOptions = PLAIN_DELETE,
-        writing: WriteOptions = PLAIN_WRITE,
-    ) -> Page:
+        options: DeleteOptions = DEFAULT_DELETE,
+        writing: WriteOptions = DEFAULT_WRITE,
+    ) -> ListPage:
         """DELETE of all selected objects. Returns them as they were before the delete."""
         page = self._reads.list(target, selection)
         keys = [_object_key(item) for item in page.items]
@@ -186,7 +190,7 @@ class Api:
             await self._deletes.delete_many(target.served, keys[start : start + _DELETE_BATCH_SIZE], options, writing)
         return page
 
-    def _bound_pod_target(self, target: Target, body: Json) -> Target:
+    def _bound_pod_target(self, target: RequestTarget, body: Json) -> RequestTarget:
         """The pod that a binding names. Raises Invalid if it names none."""
         metadata = body.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -197,45 +201,47 @@ class Api:
     def object_counts(self) -> dict[str, int]:
         """The number of stored objects of each kind."""
         kinds = dict.fromkeys(kind.full_name for kind in self.registry if kind.is_stored and kind.view is None)
-        return {kind: len(self._store.shelf(kind).objects) for kind in kinds}
+        return {kind: len(self._store.watch_cache(kind).objects) for kind in kinds}
 
-    def pod_log(self, target: Target, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
+    def pod_log(self, target: RequestTarget, options: LogOptions = DEFAULT_LOG) -> AsyncIterator[bytes]:
         """GET of pods/log. The log of an unscheduled pod is empty.
 
         Raises NotFound for a missing pod, BadRequest for an unknown container, and Unavailable if this process runs
         no kubelet.
         """
         pod = decode(self._reads.get(target).body, dict)
-        container_asked(pod, options.container)
+        requested_container(pod, options.container)
         if not pod["spec"].get("nodeName"):
             return _empty_log()
         if self.pod_logs is None:
             raise errors.failure(503, "ServiceUnavailable", "no kubelet runs in this server: it keeps no logs")
-        return self.pod_logs.read(pod, options)
+        return self.pod_logs.read_log(pod, options)
 
-    def pod(self, target: Target) -> Json:
+    def pod(self, target: RequestTarget) -> Json:
         """The pod whose subresource is requested."""
         return decode(self._reads.get(target).body, dict)
 
-    def pod_door(self, target: Target) -> tuple[Json, Door]:
-        """The pod, and the `Door` for its streams. Raises NotFound, BadRequest for an unscheduled pod, Unavailable."""
+    def pod_streams(self, target: RequestTarget) -> tuple[Json, PodAccess]:
+        """The pod, and the `PodAccess` for its streams. Raises NotFound, BadRequest for an unscheduled pod,
+        Unavailable.
+        """
         pod = self.pod(target)
         if not pod["spec"].get("nodeName"):
             raise errors.bad_request(f"pod {target.name} does not have a host assigned")
-        if self.pod_doors is None:
+        if self.stream_servers is None:
             raise errors.failure(503, "ServiceUnavailable", "no kubelet runs in this server: it runs no containers")
-        return pod, self.pod_doors(pod)
+        return pod, self.stream_servers(pod)
 
     async def maintain(self) -> None:
         """Compact the history, expire old events and send bookmarks periodically, until cancelled."""
         while True:
             await self._clock.sleep(_MAINTENANCE_SECONDS)
-            await self.tidy()
+            await self.maintain_once()
 
-    async def tidy(self) -> None:
+    async def maintain_once(self) -> None:
         """Do one pass of `maintain`."""
         self._reads.forget_snapshots()
-        await self._upkeep.tidy()
+        await self._upkeep.run_once()
 
     async def close(self) -> None:
         """Commit queued writes, end all watches and close the store."""

@@ -6,21 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.requests import Json, Target
+from tarragon.localcluster.api.requests import Json, RequestTarget
 from tarragon.localcluster.apply.fields import last_applied
-from tarragon.localcluster.apply.fields.check import misfits
-from tarragon.localcluster.apply.fields.conflicts import ConflictsError
-from tarragon.localcluster.apply.fields.ownership import Applied, Door, Live, after_apply
-from tarragon.localcluster.apply.fields.recording import Writing, door_of, of_known_versions
+from tarragon.localcluster.apply.fields.check import type_faults
+from tarragon.localcluster.apply.fields.conflicts import FieldConflictsError
+from tarragon.localcluster.apply.fields.ownership import ApplyResult, LiveObject, WriteScope, after_apply
+from tarragon.localcluster.apply.fields.recording import WriteOwner, entries_of_served_versions, write_scope
 from tarragon.localcluster.apply.fields.types import type_of
-from tarragon.localcluster.apply.fields.zero import zero
-from tarragon.localcluster.kinds.resource import Served
-from tarragon.localcluster.registry.strategy import Author, title
+from tarragon.localcluster.apply.fields.zero import zero_value
+from tarragon.localcluster.kinds.resource import ServedKind
+from tarragon.localcluster.registry.strategy import FieldManager, entry_header
 
 SCALE = ("autoscaling/v1", "Scale")
 
 
-def applied(target: Target, live: Json | None, body: Json, author: Author, *, force: bool) -> Json:
+def server_side_applied(
+    target: RequestTarget, live: Json | None, body: Json, author: FieldManager, *, force: bool
+) -> Json:
     """The object after an apply, with its managedFields. `live` is None for a new object, else it may be changed.
 
     Raises BadRequest, Conflict, and the 500 of a kube-apiserver that cannot type the applied object.
@@ -28,10 +30,14 @@ def applied(target: Target, live: Json | None, body: Json, author: Author, *, fo
     served = target.served
     _refuse_other_kind(body, (served.api_version, served.kind))
     _refuse_misfits(target, body)
-    scope = door_of(served, Writing(title(served, author)))
+    scope = write_scope(served, WriteOwner(entry_header(served, author)))
     current = _live(served, live)
     result = _apply(current, body, scope, author, force=force)
-    thing = last_applied.kept_up(result.thing, body) if author.manager == last_applied.MANAGER else result.thing
+    thing = (
+        last_applied.with_updated_annotation(result.thing, body)
+        if author.manager == last_applied.MANAGER
+        else result.thing
+    )
     metadata = {**(thing.get("metadata") or {}), "managedFields": result.entries}
     if live is None:
         metadata.pop("resourceVersion", None)
@@ -41,7 +47,7 @@ def applied(target: Target, live: Json | None, body: Json, author: Author, *, fo
     return {**thing, "apiVersion": served.api_version, "kind": served.kind, "metadata": metadata}
 
 
-def as_parent(served: Served, scale: Json) -> Json:
+def scale_as_parent(served: ServedKind, scale: Json) -> Json:
     """Translate an applied Scale into an apply of the object that it scales."""
     _refuse_other_kind(scale, SCALE)
     assert served.scale is not None  # noqa: S101 - callers check that the kind has a scale
@@ -57,22 +63,22 @@ def as_parent(served: Served, scale: Json) -> Json:
     return {**body, **value}
 
 
-def _live(served: Served, live: Json | None) -> Live:
+def _live(served: ServedKind, live: Json | None) -> LiveObject:
     if live is None:
-        return Live(thing={}, entries=(), zero={})
-    entries = of_known_versions(served, live["metadata"].pop("managedFields", None) or [])
-    return Live(thing=live, entries=entries, zero=zero(served))
+        return LiveObject(thing={}, entries=(), zero={})
+    entries = entries_of_served_versions(served, live["metadata"].pop("managedFields", None) or [])
+    return LiveObject(thing=live, entries=entries, zero=zero_value(served))
 
 
-def _apply(live: Live, body: Json, scope: Door, author: Author, *, force: bool) -> Applied:
+def _apply(live: LiveObject, body: Json, scope: WriteScope, author: FieldManager, *, force: bool) -> ApplyResult:
     try:
         return after_apply(live, body, scope, force=force)
-    except ConflictsError as error:
+    except FieldConflictsError as error:
         if author.manager != last_applied.MANAGER:
-            raise error.refusal() from error
-        unchanged = last_applied.still_as_applied(scope.type, live.thing, scope.title["apiVersion"])
-        if remaining := error.but(unchanged):
-            raise ConflictsError(remaining).refusal() from error
+            raise error.to_api_error() from error
+        unchanged = last_applied.unchanged_fields(scope.type, live.thing, scope.entry_header["apiVersion"])
+        if remaining := error.excluding(unchanged):
+            raise FieldConflictsError(remaining).to_api_error() from error
     return after_apply(live, body, scope, force=True)
 
 
@@ -86,8 +92,8 @@ def _refuse_other_kind(body: Mapping[str, Any], expected: tuple[str, str]) -> No
         raise errors.bad_request("metadata.managedFields must be nil")
 
 
-def _refuse_misfits(target: Target, body: Json) -> None:
-    found = list(misfits(type_of(target.served), body))
+def _refuse_misfits(target: RequestTarget, body: Json) -> None:
+    found = list(type_faults(type_of(target.served), body))
     if not found:
         return
     words = found[0] if len(found) == 1 else "errors:\n  " + "\n  ".join(found)

@@ -10,31 +10,38 @@ import msgspec
 
 from tarragon.client.errors import NotFound, unavailable
 from tarragon.client.port import (
-    EVERYTHING,
-    PLAIN_DELETE,
-    WHOLE_LOG,
+    ALL_OBJECTS,
+    DEFAULT_DELETE,
+    DEFAULT_LOG,
     DeleteOptions,
-    Listing,
     LogOptions,
-    Selection,
+    ObjectList,
+    Selector,
     WatchEvent,
 )
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key, Resource
-from tarragon.kube.nesting import MAX_DEPTH, is_within
+from tarragon.kube.nesting import MAX_DEPTH, is_depth_within
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.requests import ListOptions, Patch, PatchType, Target, WatchOptions, WriteOptions
+from tarragon.localcluster.api.requests import (
+    ListOptions,
+    PatchBody,
+    PatchType,
+    RequestTarget,
+    WatchOptions,
+    WriteOptions,
+)
 from tarragon.localcluster.registry.api import Api
-from tarragon.localcluster.storage.database import Reading
-from tarragon.localcluster.storage.history import Stored
-from tarragon.localcluster.storage.selection import index, matcher
+from tarragon.localcluster.storage.database import DatabaseReader
+from tarragon.localcluster.storage.history import StoredObject
+from tarragon.localcluster.storage.selection import index_entry, matcher
 
 T = TypeVar("T")
 
 
-class InProcess:
-    """The port `Cluster` on an Api in the same event loop. `manager` is the field manager of its writes."""
+class InProcessCluster:
+    """The port `Client` on an Api in the same event loop. `manager` is the field manager of its writes."""
 
     def __init__(self, api: Api, manager: str = "tarragon") -> None:
         self._api = api
@@ -43,14 +50,17 @@ class InProcess:
     async def get(self, resource: Resource[T], key: Key) -> T:
         return decode(self._api.get(self._target(resource, key)), resource.model)
 
-    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
-        options = ListOptions(labels=selection.labels, fields=selection.fields)
+    async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]:
+        options = ListOptions(labels=selection.label_selector, fields=selection.field_selector)
         page = self._api.list(self._target(resource, Key(selection.namespace, "")), options)
-        return Listing([decode(item, resource.model) for item in page.items], page.resource_version)
+        return ObjectList([decode(item, resource.model) for item in page.items], page.resource_version)
 
-    async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+    async def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
         options = WatchOptions(
-            labels=selection.labels, fields=selection.fields, resource_version=since, allow_bookmarks=True
+            labels=selection.label_selector,
+            fields=selection.field_selector,
+            resource_version=since,
+            allow_bookmarks=True,
         )
         watch = self._api.watch(self._target(resource, Key(selection.namespace, "")), options)
         try:
@@ -72,24 +82,24 @@ class InProcess:
 
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
         target = self._target(resource, key, subresource)
-        written = await self._api.patch(target, Patch(PatchType.MERGE, _deep_copied(patch)), self._writing)
+        written = await self._api.patch(target, PatchBody(PatchType.MERGE, _deep_copied(patch)), self._writing)
         return decode(written.object, resource.model)
 
-    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = DEFAULT_DELETE) -> None:
         await self._api.delete(self._target(resource, key), options, self._writing)
 
-    async def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
+    async def pod_log(self, key: Key, options: LogOptions = DEFAULT_LOG) -> AsyncIterator[bytes]:
         target = self._api.target(("", "v1", "pods"), key.namespace, key.name, "log")
         async for chunk in self._api.pod_log(target, options):
             yield chunk
 
-    def _target(self, resource: Resource[T], key: Key, subresource: str = "") -> Target:
+    def _target(self, resource: Resource[T], key: Key, subresource: str = "") -> RequestTarget:
         path = (resource.group, resource.version, resource.plural)
         return self._api.target(path, key.namespace if resource.namespaced else "", key.name, subresource)
 
 
 class Binder:
-    """Creates pods/binding in process. Only a scheduler needs it, so it is not part of `Cluster`."""
+    """Creates pods/binding in process. Only a scheduler needs it, so it is not part of `Client`."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -103,16 +113,16 @@ class Binder:
         await self._api.create(target, binding)
 
 
-class OnDisk:
-    """The reads of `Cluster` from the store of a stopped server. Everything else raises Unavailable."""
+class OfflineCluster:
+    """The reads of `Client` from the store of a stopped server. Everything else raises Unavailable."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: DatabaseReader) -> None:
         self._reading = reading
 
     @classmethod
-    def open(cls, path: Path) -> OnDisk:
+    def open(cls, path: Path) -> OfflineCluster:
         """Raises TarragonError if the store is missing, in use, corrupt or newer than this program."""
-        return cls(Reading.open(path))
+        return cls(DatabaseReader.open(path))
 
     async def get(self, resource: Resource[T], key: Key) -> T:
         bodies = self._reading.bodies(resource.full_name, key.namespace, key.name)
@@ -123,11 +133,11 @@ class OnDisk:
             )
         return _decoded(resource, bodies[0])
 
-    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
-        matches = matcher(resource.full_name, selection.labels, selection.fields)
+    async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]:
+        matches = matcher(resource.full_name, selection.label_selector, selection.field_selector)
         bodies = self._reading.bodies(resource.full_name, selection.namespace)
         chosen = [_decoded(resource, body) for body in bodies if matches(_as_stored(resource, body))]
-        return Listing(chosen, str(self._reading.revision))
+        return ObjectList(chosen, str(self._reading.revision))
 
     def watch(self, *_: object, **__: object) -> AsyncIterator[Any]:
         raise _not_running("watch")
@@ -152,8 +162,8 @@ def _deep_copied(body: Mapping[str, Any]) -> dict[str, Any]:
     """A deep copy, which the Api may change. Raises BadRequest for what is not JSON or is nested too deeply."""
     try:
         text = encode(body)
-        if not is_within(text, MAX_DEPTH):
-            raise errors.too_deep()
+        if not is_depth_within(text, MAX_DEPTH):
+            raise errors.nested_too_deeply()
         copied: dict[str, Any] = decode(text, dict)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise errors.bad_request(f"the object is not JSON: {error}") from error
@@ -168,11 +178,11 @@ def _decoded(resource: Resource[T], body: bytes) -> T:
     return decode(encode({**thing, "apiVersion": resource.api_version}), resource.model)
 
 
-def _as_stored(resource: Resource[T], body: bytes) -> Stored:
+def _as_stored(resource: Resource[T], body: bytes) -> StoredObject:
     thing = decode(body, dict)
-    labels, fields = index(resource.full_name, thing)
+    labels, fields = index_entry(resource.full_name, thing)
     key = (thing["metadata"].get("namespace", ""), thing["metadata"]["name"])
-    return Stored(key, 0, body, labels, fields, 0)
+    return StoredObject(key, 0, body, labels, fields, 0)
 
 
 def _not_running(action: str) -> Exception:

@@ -6,72 +6,76 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tarragon.kube.codec import decode, timestamp
+from tarragon.kube.codec import decode, format_time
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import Json, WriteOptions
 from tarragon.localcluster.crd import definitions
-from tarragon.localcluster.kinds.registry import Registry
-from tarragon.localcluster.kinds.resource import Served
-from tarragon.localcluster.registry.writes import NO_PRECONDITION, Writes, opened
-from tarragon.localcluster.storage.history import Change, Stored
-from tarragon.localcluster.storage.objects import is_same
-from tarragon.localcluster.validation.deleting import is_gone, marked
+from tarragon.localcluster.kinds.registry import KindRegistry
+from tarragon.localcluster.kinds.resource import ServedKind
+from tarragon.localcluster.registry.writes import NO_PRECONDITION, WriteTransaction, decode_stored
+from tarragon.localcluster.storage.history import Change, StoredObject
+from tarragon.localcluster.storage.objects import json_equal
+from tarragon.localcluster.validation.deleting import can_be_removed, mark_deleted
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
-class CustomKinds:
+class CustomKindController:
     """Keeps the registry in step with the committed definitions."""
 
-    def __init__(self, writes: Writes, registry: Registry) -> None:
+    def __init__(self, writes: WriteTransaction, registry: KindRegistry) -> None:
         self._writes = writes
         self._store = writes.store
         self._registry = registry
         self._terminating: dict[str, tuple[int, bool]] = {}
-        self._store.applied = self._applied
-        for stored in self._store.shelf(DEFINITIONS).objects.values():
+        self._store.on_commit = self._applied
+        for stored in self._store.watch_cache(DEFINITIONS).objects.values():
             self._serve(_decoded(stored))
 
-    def refuse_creation(self, served: Served) -> None:
+    def check_creation(self, served: ServedKind) -> None:
         """Raise 405 while the kind's definition is being deleted."""
         if self._is_terminating(served):
             message = "create not allowed while custom resource definition is terminating"
             details = {"group": served.group, "kind": served.plural}
             raise errors.failure(405, "MethodNotAllowed", message, details)
 
-    def accept(self, definition: Json) -> None:
+    def accept_names(self, definition: Json) -> None:
         """Set, in place, the conditions of a new or changed definition by whether its names are free."""
-        definitions.accept_names(definition, self._all(), timestamp(self._writes.now()))
+        definitions.accept_names(definition, self._all(), format_time(self._writes.now()))
 
-    def definition_end(self, served: Served, thing: Json, before: Stored, options: WriteOptions) -> list[Change]:
+    def definition_deletion(
+        self, served: ServedKind, thing: Json, before: StoredObject, options: WriteOptions
+    ) -> list[Change]:
         """The changes for a terminating definition: delete its objects, and itself once nothing keeps it."""
         changes, remaining = self._object_deletions(thing, options)
         metadata: Json = {**thing["metadata"]}
-        others = [one for one in metadata.get("finalizers") or () if one != definitions.CLEANUP]
+        others = [one for one in metadata.get("finalizers") or () if one != definitions.CLEANUP_FINALIZER]
         if remaining or others:
-            metadata["finalizers"] = [*others, definitions.CLEANUP] if remaining else others
+            metadata["finalizers"] = [*others, definitions.CLEANUP_FINALIZER] if remaining else others
             kept = {**thing, "metadata": metadata, "status": {**thing["status"]}}
-            definitions.mark_terminating(kept, timestamp(self._writes.now()))
-            if not is_same(kept, opened(before, served)):
+            definitions.mark_terminating(kept, format_time(self._writes.now()))
+            if not json_equal(kept, decode_stored(before, served)):
                 changes.append(self._writes.change(served, kept, before, options))
             return changes
         metadata.pop("finalizers", None)
         gone = {**thing, "metadata": metadata}
         return [*changes, self._writes.removal(served, gone, before, options), *self._successors(served, gone, options)]
 
-    def after_removal(self, served: Served, removed: Iterable[Change], options: WriteOptions) -> list[Change]:
+    def after_removal(self, served: ServedKind, removed: Iterable[Change], options: WriteOptions) -> list[Change]:
         """The changes to a terminating definition if these removals include its last object."""
         stored = self._definition_of(served)
         if stored is None or not self._is_terminating(served):
             return []
         definition = _decoded(stored)
         removed_keys = {change.key for change in removed}
-        if any(one.key not in removed_keys for one in self._store.latest_of(served.full_name)):
+        if any(one.key not in removed_keys for one in self._store.pending_states(served.full_name)):
             return []
         metadata = definition["metadata"]
-        metadata["finalizers"] = [one for one in metadata.get("finalizers") or () if one != definitions.CLEANUP]
+        metadata["finalizers"] = [
+            one for one in metadata.get("finalizers") or () if one != definitions.CLEANUP_FINALIZER
+        ]
         kind = self._definition_kind()
-        if not is_gone(definition):
+        if not can_be_removed(definition):
             return [self._writes.change(kind, definition, stored, options)]
         removal = self._writes.removal(kind, definition, stored, options)
         return [removal, *self._successors(kind, definition, options)]
@@ -82,10 +86,10 @@ class CustomKinds:
         if not kinds:
             return [], 0
         served, changes, remaining = kinds[0], [], 0
-        for stored in self._store.latest_of(served.full_name):
-            thing = opened(stored, served)
-            ended = marked(served, thing, NO_PRECONDITION, self._writes.now())
-            if is_gone(ended):
+        for stored in self._store.pending_states(served.full_name):
+            thing = decode_stored(stored, served)
+            ended = mark_deleted(served, thing, NO_PRECONDITION, self._writes.now())
+            if can_be_removed(ended):
                 changes.append(self._writes.removal(served, ended, stored, options))
             else:
                 remaining += 1
@@ -93,7 +97,7 @@ class CustomKinds:
                     changes.append(self._writes.change(served, ended, stored, options))
         return changes, remaining
 
-    def _successors(self, served: Served, gone: Json, options: WriteOptions) -> list[Change]:
+    def _successors(self, served: ServedKind, gone: Json, options: WriteOptions) -> list[Change]:
         """The change that establishes another definition whose names have become free."""
         changes: list[Change] = []
         rest = [one for one in self._all_stored() if one.key[1] != gone["metadata"]["name"]]
@@ -102,7 +106,7 @@ class CustomKinds:
             if definitions.is_established(definition) or definition["spec"]["group"] != gone["spec"]["group"]:
                 continue
             others = [_decoded(one) for one in rest]
-            definitions.accept_names(definition, others, timestamp(self._writes.now()))
+            definitions.accept_names(definition, others, format_time(self._writes.now()))
             if definitions.is_established(definition):
                 changes.append(self._writes.change(served, definition, stored, options))
         return changes[:1]  # the first takes the names, and the others still conflict
@@ -111,9 +115,9 @@ class CustomKinds:
         if change.kind != DEFINITIONS:
             return
         definition = _decoded(change.state)
-        if change.is_gone:
+        if change.is_deletion:
             self._registry.set_custom(definitions.full_name(definition), ())
-            self._store.shelf(definitions.full_name(definition)).end_watches()
+            self._store.watch_cache(definitions.full_name(definition)).end_watches()
         else:
             self._serve(definition)
 
@@ -123,12 +127,12 @@ class CustomKinds:
         kinds = [_with_schema_revision(kind, before, definition) for kind in definitions.served_kinds(definition)]
         self._registry.set_custom(name, kinds)
         if before.keys() - {kind.version for kind in kinds}:
-            self._store.shelf(name).end_watches()
+            self._store.watch_cache(name).end_watches()
 
-    def _definition_of(self, served: Served) -> Stored | None:
-        return self._store.latest(DEFINITIONS, ("", served.full_name)) if served.is_custom else None
+    def _definition_of(self, served: ServedKind) -> StoredObject | None:
+        return self._store.pending_state(DEFINITIONS, ("", served.full_name)) if served.is_custom else None
 
-    def _is_terminating(self, served: Served) -> bool:
+    def _is_terminating(self, served: ServedKind) -> bool:
         """Cached by revision, because every create and delete of a custom object asks."""
         stored = self._definition_of(served)
         if stored is None:
@@ -139,26 +143,26 @@ class CustomKinds:
             self._terminating[served.full_name] = (stored.revision, is_terminating)
         return is_terminating
 
-    def _definition_kind(self) -> Served:
+    def _definition_kind(self) -> ServedKind:
         kind = self._registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         assert kind is not None  # noqa: S101 - it is built in
         return kind
 
-    def _all_stored(self) -> list[Stored]:
-        return self._store.latest_of(DEFINITIONS)
+    def _all_stored(self) -> list[StoredObject]:
+        return self._store.pending_states(DEFINITIONS)
 
     def _all(self) -> list[Json]:
         return [_decoded(stored) for stored in self._all_stored()]
 
 
-def _decoded(stored: Stored) -> Any:
+def _decoded(stored: StoredObject) -> Any:
     return decode(stored.body, dict)
 
 
-def _with_schema_revision(kind: Served, before: Mapping[str, Served], definition: Json) -> Served:
-    """The kind with `reshaped_since`: the revision that last changed its schema, after a restart the present one."""
+def _with_schema_revision(kind: ServedKind, before: Mapping[str, ServedKind], definition: Json) -> ServedKind:
+    """The kind with `schema_changed_at`: the revision that last changed its schema, after a restart the present one."""
     old = before.get(kind.version)
     if old is not None and old.openapi == kind.openapi:
-        return replace(kind, reshaped_since=old.reshaped_since)
+        return replace(kind, schema_changed_at=old.schema_changed_at)
     is_first = definition["metadata"].get("generation") == 1
-    return kind if is_first else replace(kind, reshaped_since=int(definition["metadata"]["resourceVersion"]))
+    return kind if is_first else replace(kind, schema_changed_at=int(definition["metadata"]["resourceVersion"]))

@@ -7,47 +7,47 @@ from dataclasses import replace
 from typing import Any
 
 from tarragon.client.port import DeleteOptions
-from tarragon.kube.codec import encode, timestamp
+from tarragon.kube.codec import encode, format_time
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.requests import Json, Target, WriteOptions, Written
-from tarragon.localcluster.registry.delete import Deletes
-from tarragon.localcluster.registry.writes import Decision, Writes, opened
+from tarragon.localcluster.api.requests import Json, RequestTarget, WriteOptions, WriteResult
+from tarragon.localcluster.registry.delete import Deleter
+from tarragon.localcluster.registry.writes import WriteDecision, WriteTransaction, decode_stored
 from tarragon.localcluster.schema.field_errors import required, unsupported
 
 
-class PodActions:
+class PodSubresources:
     """Binds pods to nodes, and evicts them."""
 
-    def __init__(self, writes: Writes, deletes: Deletes) -> None:
+    def __init__(self, writes: WriteTransaction, deletes: Deleter) -> None:
         self._writes = writes
         self._deletes = deletes
 
-    async def bind(self, target: Target, body: Json, options: WriteOptions) -> Written:
-        def decide() -> Decision[Written]:
+    async def bind(self, target: RequestTarget, body: Json, options: WriteOptions) -> WriteResult:
+        def decide() -> WriteDecision[WriteResult]:
             stored = self._writes.latest(target.served, (target.namespace, target.name))
-            bound = _bound(target, opened(stored, target.served), body, timestamp(self._writes.now()))
+            bound = _bound(target, decode_stored(stored, target.served), body, format_time(self._writes.now()))
             change = self._writes.change(target.served, bound, stored, options)
-            return Decision([change], _done())
+            return WriteDecision([change], _done())
 
         return await self._writes.run(decide, options)
 
-    async def evict(self, target: Target, body: Json, options: WriteOptions) -> Written:
+    async def evict(self, target: RequestTarget, body: Json, options: WriteOptions) -> WriteResult:
         """The body may also request a dry run, as `kubectl drain --dry-run=server` does."""
         options = replace(options, dry_run=options.dry_run or _is_dry_run(body))
 
-        def decide() -> Decision[Written]:
+        def decide() -> WriteDecision[WriteResult]:
             stored = self._writes.latest(target.served, (target.namespace, target.name))
-            ended = self._deletes.decided(target.served, stored, _delete_options(body), options)
-            return Decision(ended.changes, _done())
+            ended = self._deletes.decide(target.served, stored, _delete_options(body), options)
+            return WriteDecision(ended.changes, _done())
 
         return await self._writes.run(decide, options)
 
 
-def _done() -> Written:
-    return Written(encode(errors.created_status()), created=True)
+def _done() -> WriteResult:
+    return WriteResult(encode(errors.created_status()), created=True)
 
 
-def _bound(target: Target, pod: Json, body: Json, now: str) -> Json:
+def _bound(target: RequestTarget, pod: Json, body: Json, now: str) -> Json:
     reference = body.get("target")
     node = reference.get("name") if isinstance(reference, Mapping) else None
     if not isinstance(node, str) or not node:
@@ -78,7 +78,7 @@ def _delete_options(body: Mapping[str, Any]) -> DeleteOptions:
     return DeleteOptions(
         uid=str(preconditions.get("uid") or ""),
         resource_version=str(preconditions.get("resourceVersion") or ""),
-        grace_seconds=grace if isinstance(grace, int) and not isinstance(grace, bool) else None,
+        grace_period_seconds=grace if isinstance(grace, int) and not isinstance(grace, bool) else None,
     )
 
 

@@ -14,14 +14,14 @@ import msgspec
 
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.requests import ListOptions, Page, Target, WatchOptions
-from tarragon.localcluster.kinds.resource import Served
-from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, unsupported
-from tarragon.localcluster.storage.history import ObjectKey, Shelf, Stored
-from tarragon.localcluster.storage.objects import in_list, version_of
+from tarragon.localcluster.api.requests import ListOptions, ListPage, RequestTarget, WatchOptions
+from tarragon.localcluster.kinds.resource import ServedKind
+from tarragon.localcluster.schema.field_errors import FieldError, forbidden_value, unsupported
+from tarragon.localcluster.storage.history import ObjectKey, StoredObject, WatchCache
+from tarragon.localcluster.storage.objects import encode_list_item, parse_resource_version
 from tarragon.localcluster.storage.selection import Matcher, matcher
 from tarragon.localcluster.storage.store import Store
-from tarragon.localcluster.storage.watching import Sight, Watch
+from tarragon.localcluster.storage.watching import Watch, WatchScope
 
 _MAX_SNAPSHOTS = 4
 _TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 - the version of continue tokens
@@ -46,11 +46,11 @@ class _ContinueToken(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Items(Sequence[bytes]):
+class EncodedItems(Sequence[bytes]):
     """The items of a list, encoded on access: encoding thousands at once would dominate the server's memory."""
 
-    _served: Served
-    _found: Sequence[Stored]
+    _served: ServedKind
+    _found: Sequence[StoredObject]
 
     def __len__(self) -> int:
         return len(self._found)
@@ -59,37 +59,37 @@ class Items(Sequence[bytes]):
     def __getitem__(self, index: int) -> bytes: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Items: ...
+    def __getitem__(self, index: slice) -> EncodedItems: ...
 
-    def __getitem__(self, index: int | slice) -> bytes | Items:
+    def __getitem__(self, index: int | slice) -> bytes | EncodedItems:
         if isinstance(index, slice):
-            return Items(self._served, self._found[index])
-        return in_list(self._found[index].body, self._served)
+            return EncodedItems(self._served, self._found[index])
+        return encode_list_item(self._found[index].body, self._served)
 
     def __iter__(self) -> Iterator[bytes]:
-        return (in_list(stored.body, self._served) for stored in self._found)
+        return (encode_list_item(stored.body, self._served) for stored in self._found)
 
 
-class Reads:
+class Reader:
     """Serves get, list and watch from committed state, without waiting."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._snapshots: OrderedDict[tuple[str, int], Shelf] = OrderedDict()
+        self._snapshots: OrderedDict[tuple[str, int], WatchCache] = OrderedDict()
 
-    def get(self, target: Target) -> Stored:
+    def get(self, target: RequestTarget) -> StoredObject:
         """Raises NotFound."""
-        stored = self._store.shelf(target.served.shelf).objects.get((target.namespace, target.name))
+        stored = self._store.watch_cache(target.served.storage_name).objects.get((target.namespace, target.name))
         if stored is None:
             raise errors.not_found(target.served, target.name)
         return stored
 
-    def list(self, target: Target, options: ListOptions) -> Page:
+    def list(self, target: RequestTarget, options: ListOptions) -> ListPage:
         position = self._position(options)
         matches = _matcher(target.served, options.labels, options.fields)
-        shelf = self._as_of(target.served.shelf, position.revision)
+        shelf = self._as_of(target.served.storage_name, position.revision)
         limit = max(0, options.limit)
-        found: list[Stored] = []
+        found: list[StoredObject] = []
         remaining = 0
         for stored in _candidates(shelf, target, options, position.after):
             if not matches(stored):
@@ -100,19 +100,19 @@ class Reads:
                     break  # with selectors no remaining count is reported, so one more match is enough
             else:
                 found.append(stored)
-        return Page(
+        return ListPage(
             served=target.served,
-            items=Items(target.served, found),
+            items=EncodedItems(target.served, found),
             resource_version=str(position.revision),
             continue_token=_token(position.revision, found[-1].key) if remaining else "",
             remaining=0 if options.labels or options.fields else remaining,
         )
 
-    def watch(self, target: Target, options: WatchOptions) -> Watch:
+    def watch(self, target: RequestTarget, options: WatchOptions) -> Watch:
         fields = options.fields
         if target.name:
             fields = f"{fields},{_NAME_FIELD}{target.name}" if fields else f"{_NAME_FIELD}{target.name}"
-        sight = Sight(
+        sight = WatchScope(
             served=target.served,
             namespace=target.namespace,
             matches=_matcher(target.served, options.labels, fields),
@@ -124,9 +124,9 @@ class Reads:
             raise errors.too_large_to_watch(requested, self._store.revision)
         watch = Watch(self._store, sight, requested)
         if not requested or options.send_initial_events:
-            watch.begin_with_everything(is_announced=options.send_initial_events and options.allow_bookmarks)
-        elif requested < self._store.oldest:
-            raise errors.too_old(requested, self._store.oldest)
+            watch.send_initial_events(is_announced=options.send_initial_events and options.allow_bookmarks)
+        elif requested < self._store.oldest_revision:
+            raise errors.too_old(requested, self._store.oldest_revision)
         return watch
 
     def forget_snapshots(self) -> None:
@@ -140,7 +140,7 @@ class Reads:
             if requested:
                 raise errors.bad_request("specifying resource version is not allowed when using continue")
             position = _parsed_token(options.continue_token)
-            if position.revision < self._store.oldest or position.revision > self._store.revision:
+            if position.revision < self._store.oldest_revision or position.revision > self._store.revision:
                 raise errors.expired(
                     "The provided continue parameter is too old to display a consistent list result. You must start "
                     "a new list without the continue parameter."
@@ -150,35 +150,37 @@ class Reads:
         if requested > self._store.revision:
             raise errors.too_large(requested, self._store.revision)
         if options.resource_version_match == "Exact":
-            if requested < self._store.oldest:
+            if requested < self._store.oldest_revision:
                 raise errors.expired(f"The resourceVersion for the provided list is too old: {requested}")
             return _Position(requested, None)
         return _Position(self._store.revision, None)
 
-    def _as_of(self, kind: str, revision: int) -> Shelf:
-        shelf = self._store.shelf(kind)
-        if revision == self._store.revision or not shelf.since(revision):
+    def _as_of(self, kind: str, revision: int) -> WatchCache:
+        shelf = self._store.watch_cache(kind)
+        if revision == self._store.revision or not shelf.changes_after(revision):
             return shelf
         snapshot = self._snapshots.get((kind, revision))
         if snapshot is None:
-            snapshot = self._snapshots[kind, revision] = shelf.at(revision)
+            snapshot = self._snapshots[kind, revision] = shelf.snapshot_at(revision)
             if len(self._snapshots) > _MAX_SNAPSHOTS:
                 self._snapshots.popitem(last=False)
         return snapshot
 
 
-def _matcher(served: Served, labels: str, fields: str) -> Matcher:
-    fields = served.view.old_fields(fields) if served.view is not None else fields
-    return matcher(served.shelf, labels, fields, served.selectable)
+def _matcher(served: ServedKind, labels: str, fields: str) -> Matcher:
+    fields = served.view.to_stored_field_selector(fields) if served.view is not None else fields
+    return matcher(served.storage_name, labels, fields, served.selectable)
 
 
-def _candidates(shelf: Shelf, target: Target, options: ListOptions, after: ObjectKey | None) -> Iterable[Stored]:
+def _candidates(
+    shelf: WatchCache, target: RequestTarget, options: ListOptions, after: ObjectKey | None
+) -> Iterable[StoredObject]:
     """The objects to match, in order. A selector by name needs at most one lookup."""
     name = _only_name(options.fields)
     if name and (target.namespace or not target.served.namespaced):
         stored = shelf.objects.get((target.namespace, name))
         return [stored] if stored is not None and (after is None or stored.key > after) else []
-    return shelf.between(target.namespace, after)
+    return shelf.objects_after(target.namespace, after)
 
 
 def _only_name(fields: str) -> str:
@@ -207,7 +209,7 @@ def _revision(text: str) -> int:
     """The revision of a resourceVersion, 0 for an empty one. Raises BadRequest."""
     if not text:
         return 0
-    version = version_of(text)
+    version = parse_resource_version(text)
     if version is None:
         words = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
         raise errors.bad_request(words)
@@ -215,7 +217,7 @@ def _revision(text: str) -> int:
 
 
 def _check_version_match(version: str, match: str) -> None:
-    fault: Fault | None = None
+    fault: FieldError | None = None
     if match and not version:
         fault = forbidden_value(
             "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"

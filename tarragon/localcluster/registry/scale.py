@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.requests import Json, Patch, PatchType
-from tarragon.localcluster.apply.patch import patched
-from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.api.requests import Json, PatchBody, PatchType
+from tarragon.localcluster.apply.patch import apply_patch
+from tarragon.localcluster.kinds.resource import ServedKind
 from tarragon.localcluster.schema.field_errors import invalid_value
 from tarragon.localcluster.tables.workload_columns import selector_text
 
@@ -16,7 +16,7 @@ _METADATA_FIELDS = ("name", "namespace", "uid", "resourceVersion", "creationTime
 _REPLICAS_LIMIT = 2**31
 
 
-def scale_of(served: Served, thing: Mapping[str, Any]) -> Json:
+def scale_of(served: ServedKind, thing: Mapping[str, Any]) -> Json:
     """The object's Scale. Raises InternalError, as a kube-apiserver does, if the object has no spec replicas."""
     paths = served.scale
     assert paths is not None  # noqa: S101 - callers check that the kind has a scale
@@ -26,17 +26,17 @@ def scale_of(served: Served, thing: Mapping[str, Any]) -> Json:
     return _scale(served, thing, replicas)
 
 
-def scale_patched(served: Served, thing: Json, patch: Patch) -> Json:
+def patched_scale(served: ServedKind, thing: Json, patch: PatchBody) -> Json:
     """The Scale after a patch. Missing spec replicas count as 0."""
     if served.is_custom and patch.type not in {PatchType.JSON, PatchType.MERGE}:
         raise errors.unsupported_media_type([PatchType.JSON.value, PatchType.MERGE.value])
     paths = served.scale
     assert paths is not None  # noqa: S101 - as above
     replicas = _at(thing, paths.spec_replicas)
-    return patched(served, _scale(served, thing, replicas if _is_count(replicas) else 0), patch)
+    return apply_patch(served, _scale(served, thing, replicas if _is_count(replicas) else 0), patch)
 
 
-def rescaled(served: Served, thing: Json, scale: Any) -> Json:
+def apply_scale(served: ServedKind, thing: Json, scale: Any) -> Json:
     """Set a Scale's replicas in the object, in place. Raises BadRequest for what is no Scale, Invalid for a bad one."""
     paths = served.scale
     assert paths is not None  # noqa: S101 - as above
@@ -61,7 +61,7 @@ def rescaled(served: Served, thing: Json, scale: Any) -> Json:
     return thing
 
 
-def _scale(served: Served, thing: Mapping[str, Any], replicas: int) -> Json:
+def _scale(served: ServedKind, thing: Mapping[str, Any], replicas: int) -> Json:
     paths = served.scale
     assert paths is not None  # noqa: S101 - as above
     running = _at(thing, paths.status_replicas)

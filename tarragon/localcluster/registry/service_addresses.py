@@ -15,34 +15,34 @@ from typing import Any
 
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.kinds.resource import Served
-from tarragon.localcluster.schema.field_errors import Fault, invalid_value
-from tarragon.localcluster.storage.history import Stored
+from tarragon.localcluster.kinds.resource import ServedKind
+from tarragon.localcluster.schema.field_errors import FieldError, invalid_value
+from tarragon.localcluster.storage.history import StoredObject
 from tarragon.localcluster.storage.store import Store
 
 Json = dict[str, Any]
 
 SERVICES = "services"
-RANGE = ipaddress.IPv4Network("127.96.0.0/12")
+SERVICE_RANGE = ipaddress.IPv4Network("127.96.0.0/12")
 NODE_PORTS = range(30000, 32768)
 KUBERNETES = "default/kubernetes"
 """The service through which pods reach the API server."""
 _NODE_PORT_TYPES = frozenset({"NodePort", "LoadBalancer"})
 
 
-def address_of(store: Path, service: str, attempt: int = 0) -> str:
+def preferred_address(store: Path, service: str, attempt: int = 0) -> str:
     """The preferred address of the service `namespace/name`; later attempts give alternatives."""
     number = _hashed(f"{store.resolve()}|{service}|{attempt}")
-    return str(RANGE[256 + number % (RANGE.num_addresses - 512)])
+    return str(SERVICE_RANGE[256 + number % (SERVICE_RANGE.num_addresses - 512)])
 
 
-class Addresses:
+class ServiceAllocator:
     """Allocates while a write is decided; writes are decided one at a time, so no lock is needed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def settle(self, served: Served, service: Json, old: Mapping[str, Any] | None = None) -> None:
+    def allocate(self, served: ServedKind, service: Json, old: Mapping[str, Any] | None = None) -> None:
         """Allocate, in place, what a new or changed service lacks. Raises Invalid if a requested value is unavailable.
 
         Headless services, of which jobs have thousands, cost nothing.
@@ -60,7 +60,7 @@ class Addresses:
             if faults:
                 raise errors.invalid(served, service["metadata"].get("name") or "", faults)
 
-    def _allocate_address(self, service: Json, before: Mapping[str, Any]) -> Iterator[Fault]:
+    def _allocate_address(self, service: Json, before: Mapping[str, Any]) -> Iterator[FieldError]:
         spec = service["spec"]
         wanted = spec.get("clusterIP") or before.get("clusterIP")
         if before.get("clusterIP") and before.get("type") != "ExternalName":
@@ -69,18 +69,18 @@ class Addresses:
         if not wanted:
             spec["clusterIP"] = self._free_address(service, taken)
         elif not _is_in_range(wanted):
-            reason = f"the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {RANGE}"
+            reason = f"the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {SERVICE_RANGE}"
             yield _refused_address(wanted, reason)
         elif wanted in taken:
             yield _refused_address(wanted, "provided IP is already allocated")
 
     def _free_address(self, service: Json, taken: set[str]) -> str:
         attempt = 0
-        while (address := address_of(self._store.path, _key(service), attempt)) in taken:
+        while (address := preferred_address(self._store.path, _key(service), attempt)) in taken:
             attempt += 1
         return address
 
-    def _allocate_ports(self, service: Json, before: Mapping[str, Any]) -> Iterator[Fault]:
+    def _allocate_ports(self, service: Json, before: Mapping[str, Any]) -> Iterator[FieldError]:
         """A port keeps its number, even if an update omits it."""
         previous = {_port_identity(port): port.get("nodePort") for port in before.get("ports") or ()}
         own = set(filter(None, previous.values()))
@@ -108,27 +108,27 @@ class Addresses:
             raise errors.internal("failed to allocate a nodePort: range is full")
         return found
 
-    def _others(self, service: Json) -> Iterator[Stored]:
+    def _others(self, service: Json) -> Iterator[StoredObject]:
         key = (service["metadata"].get("namespace", ""), service["metadata"].get("name", ""))
-        return (stored for stored in self._store.latest_of(SERVICES) if stored.key != key)
+        return (stored for stored in self._store.pending_states(SERVICES) if stored.key != key)
 
 
 def _key(service: Json) -> str:
     return f"{service['metadata'].get('namespace')}/{service['metadata'].get('name')}"
 
 
-def _refused_address(wanted: str, reason: str) -> Fault:
+def _refused_address(wanted: str, reason: str) -> FieldError:
     return invalid_value("spec.clusterIPs", [wanted], f"failed to allocate IP {wanted}: {reason}")
 
 
 def _is_in_range(text: str) -> bool:
     try:
-        return ipaddress.IPv4Address(text) in RANGE
+        return ipaddress.IPv4Address(text) in SERVICE_RANGE
     except ValueError:
         return False
 
 
-def _node_ports(stored: Stored) -> list[int]:
+def _node_ports(stored: StoredObject) -> list[int]:
     if stored.fields[1] not in _NODE_PORT_TYPES:
         return []
     ports = (decode(stored.body, dict).get("spec") or {}).get("ports") or ()

@@ -10,11 +10,11 @@ from tarragon.localcluster.api import errors
 from tarragon.localcluster.apply.fields import recording
 from tarragon.localcluster.apply.fields.reset import filled_in_later
 from tarragon.localcluster.apply.fields.sets import Fields, union
-from tarragon.localcluster.kinds.resource import Served
-from tarragon.localcluster.kinds.shape import MisfitError, fit, metadata_shape, shape_of
-from tarragon.localcluster.schema.field_errors import Fault, invalid_value
+from tarragon.localcluster.kinds.resource import ServedKind
+from tarragon.localcluster.kinds.shape import DecodeError, decode_in_place, go_type_of, metadata_type
+from tarragon.localcluster.schema.field_errors import FieldError, invalid_value
 from tarragon.localcluster.validation import metadata as metadata_rules
-from tarragon.localcluster.validation.kinds import Rules, rules_of
+from tarragon.localcluster.validation.kinds import KindRules, rules_of
 from tarragon.localcluster.validation.scale import scale_faults
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ _STATUS_UPDATE_PARTS = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Author:
+class FieldManager:
     """The manager, time and operation of a write, for managedFields. `now` is a metav1.Time."""
 
     manager: str
@@ -31,30 +31,32 @@ class Author:
     subresource: str = ""
     operation: Literal["Apply", "Update"] = "Update"
 
-    def applying(self) -> Author:
+    def as_apply(self) -> FieldManager:
         return replace(self, operation="Apply")
 
 
-def decoded(served: Served, body: Any, touched: Collection[str] | None = None) -> tuple[Json, list[str]]:
+def decode_object(served: ServedKind, body: Any, touched: Collection[str] | None = None) -> tuple[Json, list[str]]:
     """Decode the body as an object of the kind, in place. Unknown fields are dropped, and their paths returned.
 
     With `touched`, only these parts of a built-in kind are decoded; the caller knows that the others are correct.
     Raises BadRequest for what is not an object of the kind, Invalid for another kind of the same group.
     """
     if not isinstance(body, dict):
-        raise errors.not_handled(served, f"json: cannot unmarshal {type(body).__name__} into Go value")
+        raise errors.cannot_decode(served, f"json: cannot unmarshal {type(body).__name__} into Go value")
     _check_type(served, body)
     try:
         if served.is_custom:
             return body, _decode_custom(served, body)
         unknown = _decode_built_in(served, body, touched)
-    except MisfitError as error:
-        raise errors.not_handled(served, str(error)) from error
+    except DecodeError as error:
+        raise errors.cannot_decode(served, str(error)) from error
     body.setdefault("metadata", {})
     return body, unknown
 
 
-def prepare_create(served: Served, thing: Json, author: Author, uid: str, unowned: Fields | None = None) -> None:
+def prepare_create(
+    served: ServedKind, thing: Json, author: FieldManager, uid: str, unowned: Fields | None = None
+) -> None:
     """Turn a decoded body, with its name and namespace set, into the object to store, in place.
 
     The server itself has filled in the `unowned` fields. Raises Invalid.
@@ -65,19 +67,19 @@ def prepare_create(served: Served, thing: Json, author: Author, uid: str, unowne
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
         metadata.pop(field, None)
     metadata["uid"], metadata["creationTimestamp"] = uid, author.now
-    if rules.counts_generation:
+    if rules.has_generation:
         metadata["generation"] = 1
     if "status" in served.subresources and not rules.keeps_status:
         thing.pop("status", None)
     rules.prepare_create(thing)
     _raise_if_any(served, thing, [*_faults(served, rules, thing), *rules.create_faults(thing)])
     if author.operation == "Apply":
-        recording.applied(thing, None, given)
+        recording.record_apply(thing, None, given)
     else:
-        recording.created(served, thing, given, recording.Writing(title(served, author), server_fields))
+        recording.record_create(served, thing, given, recording.WriteOwner(entry_header(served, author), server_fields))
 
 
-def prepare_update(served: Served, thing: Json, old: Json, author: Author) -> Json:
+def prepare_update(served: ServedKind, thing: Json, old: Json, author: FieldManager) -> Json:
     """The object to store for a decoded update of `old` through the author's subresource. Raises Invalid.
 
     It equals `old` if the update changes nothing.
@@ -85,7 +87,7 @@ def prepare_update(served: Served, thing: Json, old: Json, author: Author) -> Js
     rules = rules_of(served)
     given = thing["metadata"].pop("managedFields", None)
     wanted = _writable_part(served, thing, old, author.subresource)
-    metadata_rules.carried_over(wanted["metadata"], old["metadata"])
+    metadata_rules.restore_server_fields(wanted["metadata"], old["metadata"])
     if author.subresource in {"", "scale"}:
         rules.prepare_update(wanted, old)
     faults = list(metadata_rules.update_faults(wanted["metadata"], old["metadata"]))
@@ -96,21 +98,21 @@ def prepare_update(served: Served, thing: Json, old: Json, author: Author) -> Js
     if author.subresource == "":
         faults += rules.update_faults(wanted, old)
     _raise_if_any(served, old, faults)
-    if rules.counts_generation and _is_new_generation(served, wanted, old):
+    if rules.has_generation and _is_new_generation(served, wanted, old):
         wanted["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
     if author.operation == "Apply":
-        recording.applied(wanted, old, given)
+        recording.record_apply(wanted, old, given)
     else:
         client_entries = None if author.subresource else given
-        recording.updated(served, wanted, old, client_entries, recording.Writing(title(served, author)))
+        recording.record_update(served, wanted, old, client_entries, recording.WriteOwner(entry_header(served, author)))
     return wanted
 
 
-def _check_type(served: Served, body: Mapping[str, Any]) -> None:
+def _check_type(served: ServedKind, body: Mapping[str, Any]) -> None:
     version, kind = body.get("apiVersion"), body.get("kind")
     if served.is_custom:
         if not kind:
-            raise errors.not_handled(served, "Object 'Kind' is missing")
+            raise errors.cannot_decode(served, "Object 'Kind' is missing")
         if version != served.api_version:
             raise errors.bad_request(
                 f"the API version in the data ({version or ''}) does not match the expected API version "
@@ -126,48 +128,48 @@ def _check_type(served: Served, body: Mapping[str, Any]) -> None:
         )
 
 
-def _decode_built_in(served: Served, body: Json, touched: Collection[str] | None) -> list[str]:
-    shape = shape_of(served.group, served.version, served.kind)
+def _decode_built_in(served: ServedKind, body: Json, touched: Collection[str] | None) -> list[str]:
+    shape = go_type_of(served.group, served.version, served.kind)
     if shape is None or touched is None:
-        return fit(shape, body) if shape is not None else []
+        return decode_in_place(shape, body) if shape is not None else []
     parts = {name: body[name] for name in touched if name in body}
-    unknown = fit(shape, parts)
+    unknown = decode_in_place(shape, parts)
     for name in touched:
         _copy_part(body, parts, name)
     return unknown
 
 
-def _decode_custom(served: Served, body: Json) -> list[str]:
+def _decode_custom(served: ServedKind, body: Json) -> list[str]:
     assert served.schema is not None  # noqa: S101 - every custom kind has one
     metadata = body.setdefault("metadata", {})
     if not isinstance(metadata, dict):
-        raise MisfitError("json: cannot unmarshal into Go struct field .metadata of type v1.ObjectMeta")
-    unknown = [f"metadata.{path}" for path in fit(metadata_shape(), metadata)]
+        raise DecodeError("json: cannot unmarshal into Go struct field .metadata of type v1.ObjectMeta")
+    unknown = [f"metadata.{path}" for path in decode_in_place(metadata_type(), metadata)]
     unknown += served.schema.prune(body)
     served.schema.default(body)
     return unknown
 
 
-def _faults(served: Served, rules: Rules, thing: Mapping[str, Any]) -> list[Fault]:
+def _faults(served: ServedKind, rules: KindRules, thing: Mapping[str, Any]) -> list[FieldError]:
     if served.schema is not None:
-        faults = list(metadata_rules.faults_of(thing["metadata"], rules.name_fault))
+        faults = list(metadata_rules.metadata_faults(thing["metadata"], rules.name_fault))
         faults += served.schema.validate(thing)
         return faults + (list(scale_faults(served.scale, thing)) if served.scale is not None else [])
     return [*_metadata_faults(rules, thing), *rules.faults(thing)]
 
 
-def _metadata_faults(rules: Rules, thing: Mapping[str, Any]) -> list[Fault]:
+def _metadata_faults(rules: KindRules, thing: Mapping[str, Any]) -> list[FieldError]:
     """The faults in the metadata of a built-in kind."""
     metadata = thing["metadata"]
-    return [*metadata_rules.faults_of(metadata, rules.name_fault), *metadata_rules.finalizer_faults(metadata)]
+    return [*metadata_rules.metadata_faults(metadata, rules.name_fault), *metadata_rules.finalizer_faults(metadata)]
 
 
-def _raise_if_any(served: Served, thing: Mapping[str, Any], faults: list[Fault]) -> None:
+def _raise_if_any(served: ServedKind, thing: Mapping[str, Any], faults: list[FieldError]) -> None:
     if faults:
         raise errors.invalid(served, thing["metadata"].get("name") or "", faults)
 
 
-def _writable_part(served: Served, thing: Json, old: Json, subresource: str) -> Json:
+def _writable_part(served: ServedKind, thing: Json, old: Json, subresource: str) -> Json:
     """The old object with the parts of the update that its subresource may write."""
     match subresource:
         case "status":
@@ -191,13 +193,13 @@ def _with_new_metadata(thing: Json, old: Json) -> Json:
     return wanted
 
 
-def _is_new_generation(served: Served, thing: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+def _is_new_generation(served: ServedKind, thing: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     """Whether anything differs besides metadata and, for kinds with that subresource, status."""
     outside = {"metadata", "apiVersion"} | ({"status"} if "status" in served.subresources else set())
     return any(thing.get(part) != old.get(part) for part in {*thing, *old} - outside)
 
 
-def title(served: Served, author: Author) -> Json:
+def entry_header(served: ServedKind, author: FieldManager) -> Json:
     """The author's managedFields entry, without the fields."""
     entry = {
         "manager": author.manager or "unknown",

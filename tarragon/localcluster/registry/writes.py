@@ -11,15 +11,15 @@ from typing import Generic, TypeVar
 from tarragon.base.clock import Clock
 from tarragon.client.errors import ApiError
 from tarragon.client.port import DeleteOptions
-from tarragon.kube.codec import decode, timestamp
+from tarragon.kube.codec import decode, format_time
 from tarragon.localcluster.admission.quota import Quotas
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import FieldValidation, Json, WriteOptions
-from tarragon.localcluster.kinds.resource import Served
-from tarragon.localcluster.registry.strategy import Author
+from tarragon.localcluster.kinds.resource import ServedKind
+from tarragon.localcluster.registry.strategy import FieldManager
 from tarragon.localcluster.storage.database import WriteFailedError
-from tarragon.localcluster.storage.history import Change, ObjectKey, Stored
-from tarragon.localcluster.storage.objects import encoded, in_version
+from tarragon.localcluster.storage.history import Change, ObjectKey, StoredObject
+from tarragon.localcluster.storage.objects import encode_in_version, encode_stored
 from tarragon.localcluster.storage.store import Store
 
 T = TypeVar("T")
@@ -36,14 +36,14 @@ _MAX_OBJECT_BYTES = 3 * 2**19
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Generic[T]):
+class WriteDecision(Generic[T]):
     """The outcome of a write: the changes to store, none if nothing changes, and the answer."""
 
     changes: Sequence[Change]
     answer: T
 
 
-class Writes:
+class WriteTransaction:
     """What all writes share: running decisions, and building changes."""
 
     def __init__(self, store: Store, quotas: Quotas, clock: Clock) -> None:
@@ -51,7 +51,7 @@ class Writes:
         self._quotas = quotas
         self._clock = clock
 
-    async def run(self, decide: Callable[[], Decision[T]], options: WriteOptions) -> T:
+    async def run(self, decide: Callable[[], WriteDecision[T]], options: WriteOptions) -> T:
         """Decide a write, store it with the new counts of quotas, and return the answer.
 
         Raises what `decide` raises, 403 for what a quota does not allow, and 507 if the disk rejects the write. An
@@ -78,49 +78,51 @@ class Writes:
     def now(self) -> dt.datetime:
         return self._clock.now()
 
-    def author(self, options: WriteOptions, subresource: str = "") -> Author:
-        return Author(manager=options.field_manager, now=timestamp(self.now()), subresource=subresource)
+    def field_manager(self, options: WriteOptions, subresource: str = "") -> FieldManager:
+        return FieldManager(manager=options.field_manager, now=format_time(self.now()), subresource=subresource)
 
-    def latest(self, served: Served, key: ObjectKey) -> Stored:
+    def latest(self, served: ServedKind, key: ObjectKey) -> StoredObject:
         """Raises NotFound."""
-        stored = self.store.latest(served.shelf, key)
+        stored = self.store.pending_state(served.storage_name, key)
         if stored is None:
             raise errors.not_found(served, key[1])
         return stored
 
     def change(
-        self, served: Served, thing: Mapping[str, object], before: Stored | None, options: WriteOptions
+        self, served: ServedKind, thing: Mapping[str, object], before: StoredObject | None, options: WriteOptions
     ) -> Change:
         """The change to the next revision of an object. A dry run keeps the revision."""
         return self._change(served, dict(thing), before, options, is_gone=False)
 
-    def removal(self, served: Served, thing: Mapping[str, object], before: Stored, options: WriteOptions) -> Change:
+    def removal(
+        self, served: ServedKind, thing: Mapping[str, object], before: StoredObject, options: WriteOptions
+    ) -> Change:
         """The change that removes an object. `thing` is its last state."""
         return self._change(served, dict(thing), before, options, is_gone=True)
 
     def _change(
-        self, served: Served, thing: Json, before: Stored | None, options: WriteOptions, *, is_gone: bool
+        self, served: ServedKind, thing: Json, before: StoredObject | None, options: WriteOptions, *, is_gone: bool
     ) -> Change:
         if (view := served.view) is not None:
-            served, thing = view.of, view.kept(thing)
+            served, thing = view.of, view.to_stored(thing)
         metadata = thing["metadata"]
         key = (str(metadata.get("namespace") or ""), str(metadata["name"]))
         unchanged = before.revision if before is not None else 0
         revision = unchanged if options.dry_run else self.store.next_revision()
-        body = encoded(served, thing, revision)
+        body = encode_stored(served, thing, revision)
         if len(body) > _MAX_OBJECT_BYTES and not is_gone:
             raise errors.too_large_to_store()
-        state = self.store.stored(served.full_name, key, revision, thing, body)
+        state = self.store.new_revision(served.full_name, key, revision, thing, body)
         return Change(served.full_name, key, before, state, is_gone)
 
     async def _wait_for_queued(self) -> None:
-        if not await self.store.settled():
+        if not await self.store.wait_for_queued():
             raise errors.insufficient_storage("a write that this one depends on has failed")
 
 
-def opened(stored: Stored, served: Served) -> Json:
+def decode_stored(stored: StoredObject, served: ServedKind) -> Json:
     """Decode a stored object in a served version. The result is new, so the caller may change it."""
-    thing: Json = decode(in_version(stored.body, served), dict)
+    thing: Json = decode(encode_in_version(stored.body, served), dict)
     return thing
 
 
@@ -149,7 +151,7 @@ def new_uid() -> str:
     return f"{drawn[:8]}-{drawn[8:12]}-4{drawn[13:16]}-{variant}{drawn[17:20]}-{drawn[20:]}"
 
 
-def name_for(metadata: Json) -> None:
+def generate_name(metadata: Json) -> None:
     """Generate, in place, the name of an object that has only a generateName."""
     prefix = metadata.get("generateName")
     if prefix and not metadata.get("name"):
@@ -163,9 +165,9 @@ def _random_letter() -> str:
     return _SUFFIX_LETTERS[drawn % len(_SUFFIX_LETTERS)]
 
 
-def warnings_for(served: Served, unknown: Sequence[str], options: WriteOptions) -> tuple[str, ...]:
+def field_warnings(served: ServedKind, unknown: Sequence[str], options: WriteOptions) -> tuple[str, ...]:
     """Warnings about unknown and duplicate fields. Raises BadRequest under strict validation."""
-    warnings = [*options.doubles, *(f'unknown field "{path}"' for path in unknown)]
+    warnings = [*options.duplicate_fields, *(f'unknown field "{path}"' for path in unknown)]
     if warnings and options.field_validation is FieldValidation.STRICT:
-        raise errors.not_handled(served, f"strict decoding error: {', '.join(warnings)}")
+        raise errors.cannot_decode(served, f"strict decoding error: {', '.join(warnings)}")
     return tuple(warnings) if options.field_validation is FieldValidation.WARN else ()

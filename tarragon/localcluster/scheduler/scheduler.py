@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from msgspec import to_builtins
 
 from tarragon.base.clock import Clock
-from tarragon.base.resources import Resources, minus, total
+from tarragon.base.resources import Resources, add_resources, subtract
 from tarragon.client.errors import ApiError
-from tarragon.client.port import Cluster
-from tarragon.kube.codec import timestamp
+from tarragon.client.port import Client
+from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES, PODS, Node, Pod, PodCondition
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.events import Recorder
-from tarragon.localcluster.fit import obstacles, offered, verdict, wanted
+from tarragon.localcluster.fit import filter_reasons, node_allocatable, requests_of_pod, unschedulable_message
 
-NAME = "default-scheduler"
+DEFAULT_SCHEDULER = "default-scheduler"
 
 Bind = Callable[[Pod, str], Awaitable[None]]
 """Binds a pod to a node. Raises ApiError if the pod was changed or deleted."""
@@ -44,27 +44,27 @@ class Scheduler:
     topology spread constraints are ignored. Pods with another `schedulerName` only count as allocated resources.
     """
 
-    def __init__(self, cluster: Cluster, bind: Bind, clock: Clock, jitter: random.Random) -> None:
+    def __init__(self, cluster: Client, bind: Bind, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
         self._bind = bind
         self._clock = clock
-        self._recorder = Recorder(cluster, clock, NAME)
+        self._recorder = Recorder(cluster, clock, DEFAULT_SCHEDULER)
         self._pods = logged_cache(cluster, PODS, clock, jitter)
         self._nodes = logged_cache(cluster, NODES, clock, jitter)
         self._allocations: dict[Key, _Allocation] = {}
         self._allocated: dict[str, Resources] = {}
         self._pending: dict[Key, Pod] = {}
         self._changed = asyncio.Event()
-        self._pods.subscribe(self._follow_pod)
-        self._nodes.subscribe(lambda _key, _old, _new: self._changed.set())
+        self._pods.add_event_handler(self._follow_pod)
+        self._nodes.add_event_handler(lambda _key, _old, _new: self._changed.set())
 
     async def run(self) -> None:
         """Schedule pods until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pods.run())
             tasks.create_task(self._nodes.run())
-            await self._pods.synced()
-            await self._nodes.synced()
+            await self._pods.wait_for_sync()
+            await self._nodes.wait_for_sync()
             while True:
                 self._changed.clear()
                 if not await self._schedule_all():
@@ -88,8 +88,8 @@ class Scheduler:
             self._allocate(key, None)
         elif pod.spec.node_name:
             self._pending.pop(key, None)
-            self._allocate(key, _Allocation(pod.spec.node_name, wanted(pod)))
-        elif pod.metadata.is_ending or (pod.spec.scheduler_name or NAME) != NAME:
+            self._allocate(key, _Allocation(pod.spec.node_name, requests_of_pod(pod)))
+        elif pod.metadata.is_being_deleted or (pod.spec.scheduler_name or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
             self._pending.pop(key, None)
         elif key not in self._allocations:
             # A pod with an allocation is being bound, and the watch has not delivered the binding yet.
@@ -98,10 +98,12 @@ class Scheduler:
     def _allocate(self, key: Key, allocation: _Allocation | None) -> None:
         before = self._allocations.pop(key, None)
         if before is not None:
-            self._allocated[before.node] = minus(self._allocated[before.node], before.wanted)
+            self._allocated[before.node] = subtract(self._allocated[before.node], before.wanted)
         if allocation is not None:
             self._allocations[key] = allocation
-            self._allocated[allocation.node] = total([self._allocated.get(allocation.node, {}), allocation.wanted])
+            self._allocated[allocation.node] = add_resources(
+                [self._allocated.get(allocation.node, {}), allocation.wanted]
+            )
 
     async def _schedule_all(self) -> bool:
         """Try to schedule every pending pod. False if a write failed, so that the caller must retry."""
@@ -125,20 +127,20 @@ class Scheduler:
     async def _schedule(self, key: Key, pod: Pod) -> None:
         reasons: list[str] = []
         for node in self._nodes_in_order():
-            free = minus(offered(node), self._allocated.get(node.metadata.name, {}))
-            reasons_here = obstacles(pod, node, free)
+            free = subtract(node_allocatable(node), self._allocated.get(node.metadata.name, {}))
+            reasons_here = filter_reasons(pod, node, free)
             if not reasons_here:
                 await self._bind_pod(key, pod, node.metadata.name)
                 return
             reasons += reasons_here
-        await self._report_unschedulable(pod, verdict(len(self._nodes.objects), reasons))
+        await self._report_unschedulable(pod, unschedulable_message(len(self._nodes.objects), reasons))
 
     def _nodes_in_order(self) -> list[Node]:
         return [node for _, node in sorted(self._nodes.objects.items())]
 
     async def _bind_pod(self, key: Key, pod: Pod, node: str) -> None:
         del self._pending[key]
-        self._allocate(key, _Allocation(node, wanted(pod)))
+        self._allocate(key, _Allocation(node, requests_of_pod(pod)))
         try:
             await self._bind(pod, node)
         except ApiError:
@@ -146,7 +148,9 @@ class Scheduler:
             self._update(key, self._pods.objects.get(key))
             raise
         message = f"Successfully assigned {key} to {node}"
-        await self._recorder.tell(Event(about=_reference(pod), type="Normal", reason="Scheduled", message=message))
+        await self._recorder.record(
+            Event(involved_object=_reference(pod), type="Normal", reason="Scheduled", message=message)
+        )
 
     async def _report_unschedulable(self, pod: Pod, message: str) -> None:
         """Write the condition and the event, unless the condition already has this message."""
@@ -166,14 +170,14 @@ class Scheduler:
             "status": {"conditions": [_encoded_condition(each) for each in [*others, condition]]},
         }
         await self._cluster.patch(PODS, pod.metadata.key, change, subresource="status")
-        event = Event(about=_reference(pod), type="Warning", reason="FailedScheduling", message=message)
-        await self._recorder.tell(event)
+        event = Event(involved_object=_reference(pod), type="Warning", reason="FailedScheduling", message=message)
+        await self._recorder.record(event)
 
 
 def _encoded_condition(condition: PodCondition) -> dict[str, object]:
     fields: dict[str, object] = to_builtins(condition)
     if condition.last_transition_time is not None:
-        fields["lastTransitionTime"] = timestamp(condition.last_transition_time)
+        fields["lastTransitionTime"] = format_time(condition.last_transition_time)
     return fields
 
 

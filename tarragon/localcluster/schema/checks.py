@@ -11,16 +11,16 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tarragon.kube.codec import encode, moment
+from tarragon.kube.codec import encode, parse_time
 from tarragon.localcluster.schema.field_errors import (
-    Fault,
+    FieldError,
     duplicate,
     invalid_value,
-    shown,
+    quoted,
     unsupported,
 )
 
-Check = Callable[[str, Any], Iterator[Fault]]
+ValueCheck = Callable[[str, Any], Iterator[FieldError]]
 """Yields the faults of the value at a path. Values of types that the check does not concern have none."""
 
 _TYPE_NAMES: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", list: "array", dict: "object"}
@@ -37,7 +37,7 @@ def type_name(value: Any) -> str:
     return _TYPE_NAMES[type(value)]
 
 
-def checks_of(openapi: Mapping[str, Any]) -> Iterator[Check]:
+def checks_of(openapi: Mapping[str, Any]) -> Iterator[ValueCheck]:
     """The checks of a schema for its own value, without nested ones."""
     for keyword, make in _FACTORIES.items():
         limit = openapi.get(keyword)
@@ -45,113 +45,113 @@ def checks_of(openapi: Mapping[str, Any]) -> Iterator[Check]:
             yield make(limit, openapi)
 
 
-def _minimum(limit: Any, openapi: Mapping[str, Any]) -> Check:
+def _minimum(limit: Any, openapi: Mapping[str, Any]) -> ValueCheck:
     is_exclusive = bool(openapi.get("exclusiveMinimum"))
-    words = f"should be greater than {'' if is_exclusive else 'or equal to '}{shown(limit)}"
+    words = f"should be greater than {'' if is_exclusive else 'or equal to '}{quoted(limit)}"
     return _of_numbers(lambda value: value > limit if is_exclusive else value >= limit, words)
 
 
-def _maximum(limit: Any, openapi: Mapping[str, Any]) -> Check:
+def _maximum(limit: Any, openapi: Mapping[str, Any]) -> ValueCheck:
     is_exclusive = bool(openapi.get("exclusiveMaximum"))
-    words = f"should be less than {'' if is_exclusive else 'or equal to '}{shown(limit)}"
+    words = f"should be less than {'' if is_exclusive else 'or equal to '}{quoted(limit)}"
     return _of_numbers(lambda value: value < limit if is_exclusive else value <= limit, words)
 
 
-def _multiple_of(limit: Any, _: Mapping[str, Any]) -> Check:
+def _multiple_of(limit: Any, _: Mapping[str, Any]) -> ValueCheck:
     def fits(value: float) -> bool:
         quotient = value / limit
         return math.isclose(quotient, round(quotient), abs_tol=1e-9)
 
-    return _of_numbers(fits, f"should be a multiple of {shown(limit)}")
+    return _of_numbers(fits, f"should be a multiple of {quoted(limit)}")
 
 
-def _of_numbers(fits: Callable[[float], bool], words: str) -> Check:
-    def check(path: str, value: Any) -> Iterator[Fault]:
+def _of_numbers(fits: Callable[[float], bool], words: str) -> ValueCheck:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         if isinstance(value, int | float) and not isinstance(value, bool) and not fits(value):
             yield invalid_value(path, value, f"{path} in body {words}")
 
     return check
 
 
-def _min_length(limit: Any, _: Mapping[str, Any]) -> Check:
-    def check(path: str, value: Any) -> Iterator[Fault]:
+def _min_length(limit: Any, _: Mapping[str, Any]) -> ValueCheck:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         if isinstance(value, str) and len(value) < limit:
             yield invalid_value(path, value, f"{path} in body should be at least {limit} chars long")
 
     return check
 
 
-def _max_length(limit: Any, _: Mapping[str, Any]) -> Check:
-    def check(path: str, value: Any) -> Iterator[Fault]:
+def _max_length(limit: Any, _: Mapping[str, Any]) -> ValueCheck:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         if isinstance(value, str) and len(value) > limit:
-            yield Fault(path, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+            yield FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
 
     return check
 
 
-def _pattern(limit: Any, _: Mapping[str, Any]) -> Check:
+def _pattern(limit: Any, _: Mapping[str, Any]) -> ValueCheck:
     expression = re.compile(str(limit))
 
-    def check(path: str, value: Any) -> Iterator[Fault]:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         if isinstance(value, str) and expression.search(value) is None:
             yield invalid_value(path, value, f"{path} in body should match '{limit}'")
 
     return check
 
 
-def _format(limit: Any, _: Mapping[str, Any]) -> Check:
+def _format(limit: Any, _: Mapping[str, Any]) -> ValueCheck:
     fits = _FORMATS.get(str(limit))
 
-    def check(path: str, value: Any) -> Iterator[Fault]:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         if fits is not None and isinstance(value, str) and not fits(value):
-            yield invalid_value(path, value, f"{path} in body must be of type {limit}: {shown(value)}")
+            yield invalid_value(path, value, f"{path} in body must be of type {limit}: {quoted(value)}")
 
     return check
 
 
-def _enum(limit: Any, _: Mapping[str, Any]) -> Check:
+def _enum(limit: Any, _: Mapping[str, Any]) -> ValueCheck:
     allowed = {encode(one) for one in limit}
 
-    def check(path: str, value: Any) -> Iterator[Fault]:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         if encode(value) not in allowed:
             yield unsupported(path, value, limit)
 
     return check
 
 
-def _min_items(limit: Any, _: Mapping[str, Any]) -> Check:
-    def check(path: str, value: Any) -> Iterator[Fault]:
+def _min_items(limit: Any, _: Mapping[str, Any]) -> ValueCheck:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         if isinstance(value, list) and len(value) < limit:
             yield invalid_value(path, len(value), f"{path} in body should have at least {limit} items")
 
     return check
 
 
-def _max_items(limit: Any, _: Mapping[str, Any]) -> Check:
-    def check(path: str, value: Any) -> Iterator[Fault]:
+def _max_items(limit: Any, _: Mapping[str, Any]) -> ValueCheck:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         if isinstance(value, list) and len(value) > limit:
-            yield Fault(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} items")
+            yield FieldError(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} items")
 
     return check
 
 
-def _min_properties(limit: Any, _: Mapping[str, Any]) -> Check:
-    def check(path: str, value: Any) -> Iterator[Fault]:
+def _min_properties(limit: Any, _: Mapping[str, Any]) -> ValueCheck:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         if isinstance(value, Mapping) and len(value) < limit:
             yield invalid_value(path, len(value), f"{path} in body should have at least {limit} properties")
 
     return check
 
 
-def _max_properties(limit: Any, _: Mapping[str, Any]) -> Check:
-    def check(path: str, value: Any) -> Iterator[Fault]:
+def _max_properties(limit: Any, _: Mapping[str, Any]) -> ValueCheck:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         if isinstance(value, Mapping) and len(value) > limit:
-            yield Fault(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} items")
+            yield FieldError(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} items")
 
     return check
 
 
-def _list_type(limit: Any, openapi: Mapping[str, Any]) -> Check:
+def _list_type(limit: Any, openapi: Mapping[str, Any]) -> ValueCheck:
     """Elements of a set are unique, and elements of a map have unique keys."""
     keys = list(openapi.get("x-kubernetes-list-map-keys") or ())
 
@@ -160,7 +160,7 @@ def _list_type(limit: Any, openapi: Mapping[str, Any]) -> Check:
             return {key: element.get(key) for key in keys}
         return element
 
-    def check(path: str, value: Any) -> Iterator[Fault]:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         if limit not in {"set", "map"} or not isinstance(value, list):
             return
         seen: set[bytes] = set()
@@ -173,7 +173,7 @@ def _list_type(limit: Any, openapi: Mapping[str, Any]) -> Check:
     return check
 
 
-_FACTORIES: Mapping[str, Callable[[Any, Mapping[str, Any]], Check]] = {
+_FACTORIES: Mapping[str, Callable[[Any, Mapping[str, Any]], ValueCheck]] = {
     "minimum": _minimum,
     "maximum": _maximum,
     "multipleOf": _multiple_of,
@@ -204,7 +204,7 @@ def _without_error(parse: Callable[[str], Any]) -> Callable[[str], bool]:
 def _parsed_time(text: str) -> None:
     if not _DATE_TIME.fullmatch(text):
         raise ValueError(text)
-    moment(text.upper().replace(" ", "T"))
+    parse_time(text.upper().replace(" ", "T"))
 
 
 _FORMATS: Mapping[str, Callable[[str], bool]] = {

@@ -12,7 +12,7 @@ _MAX_QUOTED = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FieldError:
     """One fault of a field: a cause in `details.causes` of an Invalid."""
 
     field: str
@@ -22,37 +22,37 @@ class Fault:
     def __str__(self) -> str:
         return f"{self.field}: {self.message}"
 
-    def under(self, path: str) -> Fault:
+    def under(self, path: str) -> FieldError:
         """The same fault in an object that is nested at `path`."""
-        return Fault(f"{path}.{self.field}" if self.field else path, self.reason, self.message)
+        return FieldError(f"{path}.{self.field}" if self.field else path, self.reason, self.message)
 
 
-def shown(value: Any) -> str:
+def quoted(value: Any) -> str:
     """A user's value as errors quote it, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "..."
 
 
-def invalid_value(field: str, value: Any, message: str) -> Fault:
-    return Fault(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {message}")
+def invalid_value(field: str, value: Any, message: str) -> FieldError:
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {quoted(value)}: {message}")
 
 
-def required(field: str, message: str = "") -> Fault:
-    return Fault(field, "FieldValueRequired", f"Required value: {message}" if message else "Required value")
+def required(field: str, message: str = "") -> FieldError:
+    return FieldError(field, "FieldValueRequired", f"Required value: {message}" if message else "Required value")
 
 
-def duplicate(field: str, value: Any) -> Fault:
-    return Fault(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+def duplicate(field: str, value: Any) -> FieldError:
+    return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {quoted(value)}")
 
 
-def not_found_value(field: str, value: Any) -> Fault:
-    return Fault(field, "FieldValueNotFound", f"Not found: {shown(value)}")
+def not_found_value(field: str, value: Any) -> FieldError:
+    return FieldError(field, "FieldValueNotFound", f"Not found: {quoted(value)}")
 
 
-def unsupported(field: str, value: Any, supported: Sequence[Any]) -> Fault:
-    words = ", ".join(shown(one) for one in supported)
-    return Fault(field, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {words}")
+def unsupported(field: str, value: Any, supported: Sequence[Any]) -> FieldError:
+    words = ", ".join(quoted(one) for one in supported)
+    return FieldError(field, "FieldValueNotSupported", f"Unsupported value: {quoted(value)}: supported values: {words}")
 
 
-def forbidden_value(field: str, message: str) -> Fault:
-    return Fault(field, "FieldValueForbidden", f"Forbidden: {message}")
+def forbidden_value(field: str, message: str) -> FieldError:
+    return FieldError(field, "FieldValueForbidden", f"Forbidden: {message}")

@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-from tarragon.base.quantity import milli
+from tarragon.base.quantity import parse_milli
 
 _PARTS = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([A-Za-z]*))")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -21,7 +21,7 @@ def canonical(text: str) -> str:
 
     Raises ValueError for text that is not a quantity.
     """
-    milli(text)
+    parse_milli(text)
     match = _PARTS.fullmatch(text.strip())
     assert match is not None  # noqa: S101 - it is a quantity
     number, exponent, suffix = match[1], match[2], match[3] or ""

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.schema.checks import Check, checks_of, type_name
-from tarragon.localcluster.schema.field_errors import Fault, required
+from tarragon.localcluster.schema.checks import ValueCheck, checks_of, type_name
+from tarragon.localcluster.schema.field_errors import FieldError, required
 
 _OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 """The fields of every whole object, whether its schema declares them or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Node:
+class SchemaNode:
     """One node of a schema. `types` is empty if any type is allowed. `default` is encoded, None without a default.
 
     `prunes` and `defaults` say whether there is anything to do here or below, so that most of an object is skipped.
@@ -27,19 +27,19 @@ class Node:
 
     types: tuple[str, ...] = ()
     is_nullable: bool = False
-    properties: Mapping[str, Node]
-    additional: Node | None = None
-    items: Node | None = None
+    properties: Mapping[str, SchemaNode]
+    additional: SchemaNode | None = None
+    items: SchemaNode | None = None
     preserves: bool = False
     is_whole_object: bool = False
     default: bytes | None = None
     required: tuple[str, ...] = ()
-    checks: tuple[Check, ...] = ()
+    checks: tuple[ValueCheck, ...] = ()
     prunes: bool = False
     defaults: bool = False
 
 
-class Schema:
+class StructuralSchema:
     """A compiled schema of a whole object."""
 
     def __init__(self, openapi: Mapping[str, Any]) -> None:
@@ -55,12 +55,12 @@ class Schema:
         """Fill in defaults in place, and drop nulls that are not allowed."""
         _default(self._root, thing)
 
-    def validate(self, thing: Mapping[str, Any]) -> list[Fault]:
+    def validate(self, thing: Mapping[str, Any]) -> list[FieldError]:
         """All faults, with their paths."""
         return list(_validate(self._root, thing, ""))
 
 
-def _compiled(openapi: Mapping[str, Any]) -> Node:
+def _compiled(openapi: Mapping[str, Any]) -> SchemaNode:
     properties = {name: _compiled(child) for name, child in (openapi.get("properties") or {}).items()}
     additional, items = openapi.get("additionalProperties"), openapi.get("items")
     extra = _compiled(additional) if isinstance(additional, Mapping) else None
@@ -68,7 +68,7 @@ def _compiled(openapi: Mapping[str, Any]) -> Node:
     children = [*properties.values(), *(child for child in (extra, element) if child is not None)]
     preserves = bool(openapi.get("x-kubernetes-preserve-unknown-fields")) or additional is True
     is_object = openapi.get("type") == "object"
-    return Node(
+    return SchemaNode(
         types=_types(openapi),
         is_nullable=bool(openapi.get("nullable")),
         properties=properties,
@@ -92,7 +92,7 @@ def _types(openapi: Mapping[str, Any]) -> tuple[str, ...]:
     return (kind,) if isinstance(kind, str) and kind else ()
 
 
-def _prune(node: Node, value: Any, path: str, unknown: list[str]) -> None:
+def _prune(node: SchemaNode, value: Any, path: str, unknown: list[str]) -> None:
     if isinstance(value, dict):
         _prune_object(node, value, path, unknown)
     elif isinstance(value, list) and node.items is not None and node.items.prunes:
@@ -100,7 +100,7 @@ def _prune(node: Node, value: Any, path: str, unknown: list[str]) -> None:
             _prune(node.items, element, f"{path}[{index}]", unknown)
 
 
-def _prune_object(node: Node, value: dict[str, Any], path: str, unknown: list[str]) -> None:
+def _prune_object(node: SchemaNode, value: dict[str, Any], path: str, unknown: list[str]) -> None:
     for name in list(value):
         if node.is_whole_object and name in _OBJECT_FIELDS:
             continue  # a schema may mention metadata, but a CRD does not define its content
@@ -114,7 +114,7 @@ def _prune_object(node: Node, value: dict[str, Any], path: str, unknown: list[st
             unknown.append(below)
 
 
-def _default(node: Node, value: Any) -> None:
+def _default(node: SchemaNode, value: Any) -> None:
     if isinstance(value, dict):
         for name, child in node.properties.items():
             _default_property(child, value, name)
@@ -126,7 +126,7 @@ def _default(node: Node, value: Any) -> None:
             _default(node.items, element)
 
 
-def _default_property(child: Node, parent: dict[str, Any], name: str) -> None:
+def _default_property(child: SchemaNode, parent: dict[str, Any], name: str) -> None:
     if parent.get(name) is None and not (child.is_nullable and name in parent):
         if child.default is not None:
             parent[name] = decode(child.default, object)
@@ -136,13 +136,13 @@ def _default_property(child: Node, parent: dict[str, Any], name: str) -> None:
         _default(child, parent[name])
 
 
-def _validate(node: Node, value: Any, path: str) -> Iterator[Fault]:
+def _validate(node: SchemaNode, value: Any, path: str) -> Iterator[FieldError]:
     if value is None and node.is_nullable:
         return
     if node.types and not _is_of_type(value, node.types):
         found = type_name(value)
         words = f'Invalid value: "{found}": {path} in body must be of type {",".join(node.types)}: "{found}"'
-        yield Fault(path, "FieldValueTypeInvalid", words)
+        yield FieldError(path, "FieldValueTypeInvalid", words)
         return
     for check in node.checks:
         yield from check(path, value)
@@ -153,7 +153,7 @@ def _validate(node: Node, value: Any, path: str) -> Iterator[Fault]:
             yield from _validate(node.items, element, f"{path}[{index}]")
 
 
-def _validate_object(node: Node, value: Mapping[str, Any], path: str) -> Iterator[Fault]:
+def _validate_object(node: SchemaNode, value: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     prefix = f"{path}." if path else ""
     for name in node.required:
         if name not in value:
@@ -169,9 +169,9 @@ def _is_of_type(value: Any, types: tuple[str, ...]) -> bool:
     return found in types or (found == "integer" and "number" in types)
 
 
-def _junctions(openapi: Mapping[str, Any]) -> Iterator[Check]:
+def _junctions(openapi: Mapping[str, Any]) -> Iterator[ValueCheck]:
     """allOf, anyOf, oneOf and not, whose branches only validate."""
-    branches: dict[str, list[Node]] = {
+    branches: dict[str, list[SchemaNode]] = {
         word: [_compiled(branch) for branch in openapi.get(word) or ()] for word in ("allOf", "anyOf", "oneOf")
     }
     if branches["allOf"]:
@@ -184,8 +184,8 @@ def _junctions(openapi: Mapping[str, Any]) -> Iterator[Check]:
         yield _none_of(_compiled(openapi["not"]))
 
 
-def _all_of(branches: list[Node]) -> Check:
-    def check(path: str, value: Any) -> Iterator[Fault]:
+def _all_of(branches: list[SchemaNode]) -> ValueCheck:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         faults = [fault for branch in branches for fault in _validate(branch, value, path)]
         if faults:
             yield _unmet(f'"{path}" must validate all the schemas (allOf)')
@@ -194,13 +194,13 @@ def _all_of(branches: list[Node]) -> Check:
     return check
 
 
-def _any_of(branches: list[Node]) -> Check:
+def _any_of(branches: list[SchemaNode]) -> ValueCheck:
     return _counting(
         branches, lambda valid: valid > 0, lambda path, _: f'"{path}" must validate at least one schema (anyOf)'
     )
 
 
-def _one_of(branches: list[Node]) -> Check:
+def _one_of(branches: list[SchemaNode]) -> ValueCheck:
     def words(path: str, valid: int) -> str:
         found = f"Found {valid} valid alternatives" if valid else "Found none valid"
         return f'"{path}" must validate one and only one schema (oneOf). {found}'
@@ -208,8 +208,8 @@ def _one_of(branches: list[Node]) -> Check:
     return _counting(branches, lambda valid: valid == 1, words)
 
 
-def _counting(branches: list[Node], fits: Callable[[int], bool], words: Callable[[str, int], str]) -> Check:
-    def check(path: str, value: Any) -> Iterator[Fault]:
+def _counting(branches: list[SchemaNode], fits: Callable[[int], bool], words: Callable[[str, int], str]) -> ValueCheck:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         faults = [list(_validate(branch, value, path)) for branch in branches]
         valid = sum(not some for some in faults)
         if not fits(valid):
@@ -220,14 +220,14 @@ def _counting(branches: list[Node], fits: Callable[[int], bool], words: Callable
     return check
 
 
-def _none_of(branch: Node) -> Check:
-    def check(path: str, value: Any) -> Iterator[Fault]:
+def _none_of(branch: SchemaNode) -> ValueCheck:
+    def check(path: str, value: Any) -> Iterator[FieldError]:
         if not any(_validate(branch, value, path)):
             yield _unmet(f'"{path}" must not validate the schema (not)')
 
     return check
 
 
-def _unmet(message: str) -> Fault:
+def _unmet(message: str) -> FieldError:
     """The fault of a junction. The server names no field, which Go prints as `<nil>`."""
-    return Fault("<nil>", "FieldValueInvalid", f'Invalid value: "": {message}')
+    return FieldError("<nil>", "FieldValueInvalid", f'Invalid value: "": {message}')

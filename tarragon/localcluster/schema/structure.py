@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, invalid_value, required, unsupported
+from tarragon.localcluster.schema.field_errors import FieldError, forbidden_value, invalid_value, required, unsupported
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _JUNCTIONS = ("allOf", "anyOf", "oneOf")
 
 
-def structural_faults(openapi: Any, path: str) -> Iterator[Fault]:
+def structural_faults(openapi: Any, path: str) -> Iterator[FieldError]:
     """Yields everything that keeps a schema from being structural."""
     if not isinstance(openapi, Mapping):
         yield invalid_value(path, openapi, "must be a schema")
@@ -27,7 +27,7 @@ def structural_faults(openapi: Any, path: str) -> Iterator[Fault]:
         yield from _branch_faults(branch, below)
 
 
-def metadata_faults(openapi: Any, path: str) -> Iterator[Fault]:
+def metadata_faults(openapi: Any, path: str) -> Iterator[FieldError]:
     """The server defines metadata: a schema may say that it is an object, and restrict its name and generateName."""
     properties = openapi.get("properties") if isinstance(openapi, Mapping) else None
     metadata = properties.get("metadata") if isinstance(properties, Mapping) else None
@@ -41,7 +41,7 @@ def metadata_faults(openapi: Any, path: str) -> Iterator[Fault]:
         )
 
 
-def _type_faults(openapi: Mapping[str, Any], path: str) -> Iterator[Fault]:
+def _type_faults(openapi: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     kind = openapi.get("type")
     is_free = openapi.get("x-kubernetes-preserve-unknown-fields") or openapi.get("x-kubernetes-int-or-string")
     if not kind and not is_free:
@@ -52,7 +52,7 @@ def _type_faults(openapi: Mapping[str, Any], path: str) -> Iterator[Fault]:
         yield required(f"{path}.items", "must be specified")
 
 
-def _keyword_faults(openapi: Mapping[str, Any], path: str) -> Iterator[Fault]:
+def _keyword_faults(openapi: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     for keywords, is_valid in _KEYWORDS.items():
         for keyword in keywords.split():
             if openapi.get(keyword) is not None and not is_valid(openapi[keyword]):
@@ -67,7 +67,7 @@ def _keyword_faults(openapi: Mapping[str, Any], path: str) -> Iterator[Fault]:
         yield invalid_value(f"{path}.pattern", pattern, words)
 
 
-def _branch_faults(openapi: Any, path: str) -> Iterator[Fault]:
+def _branch_faults(openapi: Any, path: str) -> Iterator[FieldError]:
     """A branch of a junction needs no types, because it only validates."""
     if not isinstance(openapi, Mapping):
         yield invalid_value(path, openapi, "must be a schema")

@@ -8,7 +8,7 @@ from typing import Any
 RULES = "x-kubernetes-validations"
 
 
-def warnings_of(definition: Mapping[str, Any]) -> tuple[str, ...]:
+def unenforced_warnings(definition: Mapping[str, Any]) -> tuple[str, ...]:
     """One warning for each version whose schema has CEL rules."""
     versions = (definition.get("spec") or {}).get("versions") or ()
     return tuple(

@@ -10,24 +10,24 @@ from typing import Any
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import AlreadyExists, NotFound
-from tarragon.client.port import Cluster, Selection
+from tarragon.client.port import Client, Selector
 from tarragon.kube.core import ENDPOINTS
-from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Resource, Struct
+from tarragon.kube.meta import Key, ObjectMeta, PartialObject, PartialObjectMetadata, Resource
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import Worklist
-from tarragon.localcluster.services.endpoints import HEADLESS
+from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.services.endpoints import HEADLESS_LABEL
 
 Json = dict[str, Any]
 
-SLICES = Resource(
-    group="discovery.k8s.io", version="v1", plural="endpointslices", kind="EndpointSlice", model=AnyObject
+ENDPOINT_SLICES = Resource(
+    group="discovery.k8s.io", version="v1", plural="endpointslices", kind="EndpointSlice", model=PartialObjectMetadata
 )
-SERVICE = "kubernetes.io/service-name"
-MANAGER = "endpointslice.kubernetes.io/managed-by"
-OURS = "endpointslicemirroring-controller.k8s.io"
+SERVICE_NAME_LABEL = "kubernetes.io/service-name"
+MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
+MIRRORING_CONTROLLER = "endpointslicemirroring-controller.k8s.io"
 
 
-class _Endpoints(Struct, frozen=True):
+class _Endpoints(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     subsets: tuple[Json, ...] = ()
 
@@ -38,14 +38,14 @@ class EndpointSliceController:
     Headless Services get no slices: jobs have thousands of them, and each pod would cost more writes.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
+    def __init__(self, cluster: Client, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
         self._endpoints = logged_cache(
-            cluster, ENDPOINTS.reading(_Endpoints), clock, jitter, Selection(labels=f"!{HEADLESS}")
+            cluster, ENDPOINTS.with_model(_Endpoints), clock, jitter, Selector(label_selector=f"!{HEADLESS_LABEL}")
         )
         self._slice_counts: dict[Key, int] = {}
-        self._workqueue: Worklist[Key] = Worklist(clock, jitter)
-        self._endpoints.subscribe(self._on_change)
+        self._workqueue: WorkQueue[Key] = WorkQueue(clock, jitter)
+        self._endpoints.add_event_handler(self._on_change)
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
@@ -61,7 +61,7 @@ class EndpointSliceController:
 
     async def _reconcile(self, key: Key) -> None:
         endpoints = self._endpoints.objects.get(key)
-        if endpoints is None or endpoints.metadata.is_ending:
+        if endpoints is None or endpoints.metadata.is_being_deleted:
             return
         slices = list(_slices(endpoints))
         for body in slices:
@@ -73,16 +73,16 @@ class EndpointSliceController:
     async def _write(self, body: Json) -> None:
         metadata = body["metadata"]
         try:
-            await self._cluster.create(SLICES, body)
+            await self._cluster.create(ENDPOINT_SLICES, body)
         except AlreadyExists:
             content = {name: body[name] for name in ("endpoints", "ports")}
             change = {"metadata": {"ownerReferences": metadata["ownerReferences"]}, **content}
-            await self._cluster.patch(SLICES, Key(metadata["namespace"], metadata["name"]), change)
+            await self._cluster.patch(ENDPOINT_SLICES, Key(metadata["namespace"], metadata["name"]), change)
 
     async def _delete(self, key: Key, numbers: Sequence[int]) -> None:
         for number in numbers:
             with suppress(NotFound):
-                await self._cluster.delete(SLICES, Key(key.namespace, _name(key, number)))
+                await self._cluster.delete(ENDPOINT_SLICES, Key(key.namespace, _name(key, number)))
 
 
 def _slices(endpoints: _Endpoints) -> Iterator[Json]:
@@ -98,12 +98,12 @@ def _slices(endpoints: _Endpoints) -> Iterator[Json]:
     }
     for number, subset in enumerate(endpoints.subsets or ({},)):
         yield {
-            "apiVersion": SLICES.api_version,
-            "kind": SLICES.kind,
+            "apiVersion": ENDPOINT_SLICES.api_version,
+            "kind": ENDPOINT_SLICES.kind,
             "metadata": {
                 "name": _name(metadata.key, number),
                 "namespace": metadata.namespace,
-                "labels": {SERVICE: metadata.name, MANAGER: OURS},
+                "labels": {SERVICE_NAME_LABEL: metadata.name, MANAGED_BY_LABEL: MIRRORING_CONTROLLER},
                 "ownerReferences": [owner],
             },
             "addressType": "IPv4",

@@ -10,23 +10,23 @@ from typing import Any
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import AlreadyExists, NotFound
-from tarragon.client.informer.cache_reader import Index
-from tarragon.client.port import Cluster
+from tarragon.client.informer.cache_reader import KeyIndex
+from tarragon.client.port import Client
 from tarragon.kube.core import ENDPOINTS, PODS, SERVICES, Pod, Service, ServicePort
-from tarragon.kube.meta import Key, ObjectMeta, Struct
+from tarragon.kube.meta import Key, ObjectMeta, PartialObject
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import Worklist
-from tarragon.localcluster.services.selectors import Selectors, Term, terms
+from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.services.selectors import LabelTerm, SelectorIndex, label_terms
 
 LocalPort = Callable[[Key, int], int | None]
 """The local port that a Service's port was translated to; None if no pod refers to that port of the Service."""
 
-HEADLESS = "service.kubernetes.io/headless"
+HEADLESS_LABEL = "service.kubernetes.io/headless"
 
 _LOCALHOST = "127.0.0.1"
 
 
-class _Endpoints(Struct, frozen=True):
+class _Endpoints(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     subsets: tuple[dict[str, Any], ...] = ()
 
@@ -34,19 +34,19 @@ class _Endpoints(Struct, frozen=True):
 class EndpointsController:
     """Writes the Endpoints of Services. All pods share one IP address, so a Service has one: ready if any pod is."""
 
-    def __init__(self, cluster: Cluster, local_port: LocalPort, clock: Clock, jitter: random.Random) -> None:
+    def __init__(self, cluster: Client, local_port: LocalPort, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
         self._local_port = local_port
         self._services = logged_cache(cluster, SERVICES, clock, jitter)
         self._pods = logged_cache(cluster, PODS, clock, jitter)
-        self._endpoints = logged_cache(cluster, ENDPOINTS.reading(_Endpoints), clock, jitter)
-        self._selectors = Selectors()
-        self._pods_by_label = Index(
-            self._pods, lambda pod: map(_label_key, terms(pod.metadata.namespace, pod.metadata.labels))
+        self._endpoints = logged_cache(cluster, ENDPOINTS.with_model(_Endpoints), clock, jitter)
+        self._selectors = SelectorIndex()
+        self._pods_by_label = KeyIndex(
+            self._pods, lambda pod: map(_label_key, label_terms(pod.metadata.namespace, pod.metadata.labels))
         )
-        self._workqueue: Worklist[Key] = Worklist(clock, jitter)
-        self._services.subscribe(self._on_service)
-        self._pods.subscribe(self._on_pod)
+        self._workqueue: WorkQueue[Key] = WorkQueue(clock, jitter)
+        self._services.add_event_handler(self._on_service)
+        self._pods.add_event_handler(self._on_pod)
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
@@ -55,7 +55,7 @@ class EndpointsController:
             for cache in caches:
                 tasks.create_task(cache.run())
             for cache in caches:
-                await cache.synced()
+                await cache.wait_for_sync()
             tasks.create_task(self._workqueue.run(self._reconcile))
 
     def _on_service(self, key: Key, _old: Service | None, new: Service | None) -> None:
@@ -67,14 +67,14 @@ class EndpointsController:
         if before == after:
             return
         for state in filter(None, (before, after)):
-            for service in self._selectors.selecting(key.namespace, state[0]):
+            for service in self._selectors.services_selecting(key.namespace, state[0]):
                 self._workqueue.add(service)
 
     async def _reconcile(self, key: Key) -> None:
         service = self._services.objects.get(key)
         if service is None:
             await self._delete(key)
-        elif service.spec.selector and not service.metadata.is_ending:
+        elif service.spec.selector and not service.metadata.is_being_deleted:
             await self._write(key, self._subsets(service))
 
     def _subsets(self, service: Service) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ class EndpointsController:
     def _selected(self, service: Service) -> list[Pod]:
         """The pods that a Service selects. The rarest of its labels is looked up first, so few pods are compared."""
         selector = service.spec.selector
-        rarest = min(map(_label_key, terms(service.metadata.namespace, selector)), key=self._pods_by_label.count)
+        rarest = min(map(_label_key, label_terms(service.metadata.namespace, selector)), key=self._pods_by_label.count)
         pods = (self._pods.objects[key] for key in sorted(self._pods_by_label.keys(rarest)))
         return [pod for pod in pods if selector.items() <= pod.metadata.labels.items()]
 
@@ -112,7 +112,7 @@ class EndpointsController:
     def _labels(self, key: Key) -> dict[str, str]:
         """The label of headless Services, by which proxies ignore their Endpoints."""
         service = self._services.objects.get(key)
-        return {HEADLESS: ""} if service is not None and service.spec.cluster_ip == "None" else {}
+        return {HEADLESS_LABEL: ""} if service is not None and service.spec.cluster_ip == "None" else {}
 
     async def _create(self, key: Key, body: dict[str, Any]) -> None:
         try:
@@ -132,7 +132,7 @@ def _relevant_state(pod: Pod | None) -> tuple[dict[str, str], bool, bool] | None
 
 
 def _is_reachable(pod: Pod) -> bool:
-    return bool(pod.status.pod_ip) and not pod.is_finished and not pod.metadata.is_ending
+    return bool(pod.status.pod_ip) and not pod.is_finished and not pod.metadata.is_being_deleted
 
 
 def _is_ready(pod: Pod) -> bool:
@@ -140,7 +140,7 @@ def _is_ready(pod: Pod) -> bool:
     return ready is not None and ready.status == "True"
 
 
-def _label_key(term: Term) -> str:
+def _label_key(term: LabelTerm) -> str:
     return "/".join(term)
 
 

@@ -12,7 +12,7 @@ _DIAL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class HostPort:
     """An IP address and a port."""
 
     host: str
@@ -22,21 +22,21 @@ class Place:
         return f"{self.host}:{self.port}"
 
 
-Backends = Callable[[], Sequence[Place]]
+Backends = Callable[[], Sequence[HostPort]]
 """Returns the current backends for each new connection. The first one that accepts gets the connection."""
 
 
-class Door:
+class TcpForwarder:
     """A listening socket, from `open` to `close`, which also closes the accepted connections."""
 
-    def __init__(self, place: Place, backends: Backends) -> None:
-        self.place = place
+    def __init__(self, place: HostPort, backends: Backends) -> None:
+        self.address = place
         self._backends = backends
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def open(cls, place: Place, backends: Backends) -> Door:
+    async def open(cls, place: HostPort, backends: Backends) -> TcpForwarder:
         """Start to listen. Raises OSError."""
         door = cls(place, backends)
         # If this task is cancelled while the server starts, the socket must be closed here.
@@ -78,7 +78,7 @@ class Door:
             backend_writer.transport.abort()
 
 
-async def is_answered(backends: Sequence[Place]) -> bool:
+async def accepts_connections(backends: Sequence[HostPort]) -> bool:
     """Whether one of the backends accepts connections."""
     connection = await _connect(backends)
     if connection is None:
@@ -87,7 +87,7 @@ async def is_answered(backends: Sequence[Place]) -> bool:
     return True
 
 
-async def _connect(backends: Sequence[Place]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+async def _connect(backends: Sequence[HostPort]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
     for place in backends:
         with suppress(OSError):
             async with asyncio.timeout(_DIAL_SECONDS):

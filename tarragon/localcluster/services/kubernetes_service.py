@@ -9,29 +9,29 @@ from typing import Any
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import AlreadyExists, NotFound
-from tarragon.client.port import Cluster, Selection
+from tarragon.client.port import Client, Selector
 from tarragon.kube.core import ENDPOINTS, SERVICES
-from tarragon.kube.meta import AnyObject, Key, Resource
+from tarragon.kube.meta import Key, PartialObjectMetadata, Resource
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import Worklist
+from tarragon.localcluster.controllers.workqueue import WorkQueue
 
 KEY = Key("default", "kubernetes")
 _PORT = 443
 _LABELS = {"component": "apiserver", "provider": "kubernetes"}
 
 
-class KubernetesService:
+class KubernetesServiceController:
     """Creates the Service, again after it is deleted. `port` is the port of the API server."""
 
-    def __init__(self, cluster: Cluster, port: int, clock: Clock, jitter: random.Random) -> None:
+    def __init__(self, cluster: Client, port: int, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
         self._port = port
-        selection = Selection(namespace=KEY.namespace, fields=f"metadata.name={KEY.name}")
-        kinds = (SERVICES.reading(AnyObject), ENDPOINTS)
+        selection = Selector(namespace=KEY.namespace, field_selector=f"metadata.name={KEY.name}")
+        kinds = (SERVICES.with_model(PartialObjectMetadata), ENDPOINTS)
         self._caches = [logged_cache(cluster, kind, clock, jitter, selection) for kind in kinds]
-        self._workqueue: Worklist[str] = Worklist(clock, jitter)
+        self._workqueue: WorkQueue[str] = WorkQueue(clock, jitter)
         for cache in self._caches:
-            cache.subscribe(lambda _key, _old, new: None if new else self._workqueue.add(KEY.name))
+            cache.add_event_handler(lambda _key, _old, new: None if new else self._workqueue.add(KEY.name))
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
@@ -43,12 +43,12 @@ class KubernetesService:
 
     async def _reconcile(self, _: str) -> None:
         port = {"name": "https", "port": _PORT, "protocol": "TCP", "targetPort": self._port}
-        await self._create_or_patch(SERVICES.reading(AnyObject), {"spec": {"ports": [port]}})
+        await self._create_or_patch(SERVICES.with_model(PartialObjectMetadata), {"spec": {"ports": [port]}})
         address = {"ip": "127.0.0.1"}
         ports = [{"name": "https", "port": self._port, "protocol": "TCP"}]
         await self._create_or_patch(ENDPOINTS, {"subsets": [{"addresses": [address], "ports": ports}]})
 
-    async def _create_or_patch(self, resource: Resource[AnyObject], content: dict[str, Any]) -> None:
+    async def _create_or_patch(self, resource: Resource[PartialObjectMetadata], content: dict[str, Any]) -> None:
         metadata = {"name": KEY.name, "namespace": KEY.namespace}
         labels = _LABELS if resource.kind == SERVICES.kind else {}
         try:

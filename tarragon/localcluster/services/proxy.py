@@ -15,21 +15,21 @@ from typing import Any
 import msgspec
 
 from tarragon.base.clock import Clock
-from tarragon.client.port import Cluster, Selection
+from tarragon.client.port import Client, Selector
 from tarragon.kube.core import ENDPOINTS, SERVICES
 from tarragon.kube.event import Event, ObjectReference
-from tarragon.kube.meta import Key, ObjectMeta, Struct
+from tarragon.kube.meta import Key, ObjectMeta, PartialObject
 from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.events import Recorder
-from tarragon.localcluster.controllers.workqueue import Worklist
-from tarragon.localcluster.services.endpoints import HEADLESS
-from tarragon.localcluster.services.forwarding import Door, Place, is_answered
+from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.services.endpoints import HEADLESS_LABEL
+from tarragon.localcluster.services.forwarding import HostPort, TcpForwarder, accepts_connections
 
 _LOCALHOST = "127.0.0.1"
 _RETRY_SECONDS = 1.0
 
 
-class _Port(Struct, frozen=True):
+class _Port(PartialObject, frozen=True):
     name: str = ""
     port: int = 0
     protocol: str = "TCP"
@@ -37,22 +37,22 @@ class _Port(Struct, frozen=True):
     node_port: int = 0
 
 
-class _Spec(Struct, frozen=True):
+class _Spec(PartialObject, frozen=True):
     selector: dict[str, str] = {}
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
     ports: list[_Port] = []
 
 
-class _Service(Struct, frozen=True):
+class _Service(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()
 
     @property
     def has_address(self) -> bool:
-        return self.spec.cluster_ip not in {"", "None"} and not self.metadata.is_ending
+        return self.spec.cluster_ip not in {"", "None"} and not self.metadata.is_being_deleted
 
 
-class _Endpoints(Struct, frozen=True):
+class _Endpoints(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     subsets: tuple[dict[str, Any], ...] = ()
 
@@ -60,17 +60,17 @@ class _Endpoints(Struct, frozen=True):
 class ServiceProxy:
     """Listens for Services with a cluster IP. Headless Services, of which jobs have thousands, are not even watched."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
-        with_address = Selection(fields="spec.clusterIP!=None")
-        self._services = logged_cache(cluster, SERVICES.reading(_Service), clock, jitter, with_address)
-        with_cluster_ip = Selection(labels=f"!{HEADLESS}")
-        self._endpoints = logged_cache(cluster, ENDPOINTS.reading(_Endpoints), clock, jitter, with_cluster_ip)
-        self._workqueue: Worklist[Key] = Worklist(clock, jitter)
+    def __init__(self, cluster: Client, clock: Clock, jitter: random.Random) -> None:
+        with_address = Selector(field_selector="spec.clusterIP!=None")
+        self._services = logged_cache(cluster, SERVICES.with_model(_Service), clock, jitter, with_address)
+        with_cluster_ip = Selector(label_selector=f"!{HEADLESS_LABEL}")
+        self._endpoints = logged_cache(cluster, ENDPOINTS.with_model(_Endpoints), clock, jitter, with_cluster_ip)
+        self._workqueue: WorkQueue[Key] = WorkQueue(clock, jitter)
         self._recorder = Recorder(cluster, clock, "service-proxy")
-        self._listeners: dict[Key, dict[Place, Door]] = {}
-        self._reported: set[tuple[str, Place]] = set()
-        self._services.subscribe(self._on_service)
-        self._endpoints.subscribe(lambda key, _old, _new: self._enqueue(key))
+        self._listeners: dict[Key, dict[HostPort, TcpForwarder]] = {}
+        self._reported: set[tuple[str, HostPort]] = set()
+        self._services.add_event_handler(self._on_service)
+        self._endpoints.add_event_handler(lambda key, _old, _new: self._enqueue(key))
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
@@ -79,7 +79,7 @@ class ServiceProxy:
                 for cache in (self._services, self._endpoints):
                     tasks.create_task(cache.run())
                 for cache in (self._services, self._endpoints):
-                    await cache.synced()
+                    await cache.wait_for_sync()
                 tasks.create_task(self._workqueue.run(self._reconcile))
         finally:
             listeners = [listener for each in self._listeners.values() for listener in each.values()]
@@ -110,46 +110,46 @@ class ServiceProxy:
             del self._listeners[key]
         return _RETRY_SECONDS if has_failed else None
 
-    def _desired(self, service: _Service) -> Iterator[tuple[Place, _Port]]:
+    def _desired(self, service: _Service) -> Iterator[tuple[HostPort, _Port]]:
         for port in service.spec.ports:
             if port.protocol == "TCP" and self._backends(service.metadata.key, port):
-                yield Place(service.spec.cluster_ip, port.port), port
+                yield HostPort(service.spec.cluster_ip, port.port), port
                 if port.node_port:
-                    yield Place(_LOCALHOST, port.node_port), port
+                    yield HostPort(_LOCALHOST, port.node_port), port
                 yield from ((endpoint, port) for endpoint in self._translated(service, port))
 
-    def _translated(self, service: _Service, port: _Port) -> list[Place]:
+    def _translated(self, service: _Service, port: _Port) -> list[HostPort]:
         """The translated addresses of a port: pods that refer to the Service connect there, not to its target port."""
         if not service.spec.selector or not isinstance(port.target_port, int):
             return []
         addresses = self._backends(service.metadata.key, port)
         return [endpoint for endpoint in addresses if endpoint.port != port.target_port]
 
-    def _backends(self, key: Key, port: _Port) -> Sequence[Place]:
+    def _backends(self, key: Key, port: _Port) -> Sequence[HostPort]:
         """The addresses of ready pods: first the translated port, then the target port. Programs listen on either."""
         endpoints = self._endpoints.objects.get(key)
-        found: list[Place] = []
+        found: list[HostPort] = []
         for subset in endpoints.subsets if endpoints is not None else ():
             numbers = [each["port"] for each in subset.get("ports") or () if (each.get("name") or "") == port.name]
             targets = [port.target_port] if isinstance(port.target_port, int) and port.target_port else []
             hosts = [address["ip"] for address in subset.get("addresses") or ()]
-            found += [Place(host, number) for number in (*numbers, *targets) for host in hosts if numbers]
+            found += [HostPort(host, number) for number in (*numbers, *targets) for host in hosts if numbers]
         return list(dict.fromkeys(found))
 
-    async def _listen(self, service: _Service, endpoint: Place, port: _Port) -> bool:
+    async def _listen(self, service: _Service, endpoint: HostPort, port: _Port) -> bool:
         key = service.metadata.key
 
-        def backends() -> Sequence[Place]:
+        def backends() -> Sequence[HostPort]:
             # The port may have a new name or target since the socket was opened.
             now = dict(self._desired(self._services.objects.get(key, service))).get(endpoint, port)
             return [each for each in self._backends(key, now) if each != endpoint]
 
         pod_has_port = any(each.port == endpoint.port for each in self._backends(key, port))
-        if pod_has_port and not await is_answered(backends()):
+        if pod_has_port and not await accepts_connections(backends()):
             # A program that has just started may need the port; if it already listens there, nothing is to do.
-            return await is_answered([endpoint])
+            return await accepts_connections([endpoint])
         try:
-            listener = await Door.open(endpoint, backends)
+            listener = await TcpForwarder.open(endpoint, backends)
         except OSError as error:
             if error.errno == errno.EADDRINUSE and pod_has_port:
                 return True  # the pod itself listens on all addresses
@@ -158,7 +158,7 @@ class ServiceProxy:
         self._listeners[key][endpoint] = listener
         return True
 
-    async def _report(self, service: _Service, endpoint: Place, error: OSError) -> None:
+    async def _report(self, service: _Service, endpoint: HostPort, error: OSError) -> None:
         """Record an event, once for each Service, address and port."""
         report_key = (service.metadata.uid, endpoint)
         if report_key in self._reported:
@@ -167,7 +167,9 @@ class ServiceProxy:
         why = _REASONS.get(error.errno or 0, f"{error.strerror or error}")
         about = ObjectReference(api_version="v1", kind="Service", key=service.metadata.key, uid=service.metadata.uid)
         message = f"cannot listen on {endpoint}: {why}. The name of this service in manifests still works"
-        await self._recorder.tell(Event(about=about, type="Warning", reason="AddressNotServed", message=message))
+        await self._recorder.record(
+            Event(involved_object=about, type="Warning", reason="AddressNotServed", message=message)
+        )
 
 
 _REASONS: Mapping[int, str] = {

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 
 from tarragon.kube.meta import Key
 
-Term = tuple[str, str, str]
+LabelTerm = tuple[str, str, str]
 """A namespace, a label name and a label value."""
 
 
-def terms(namespace: str, labels: Mapping[str, str]) -> Iterator[Term]:
+def label_terms(namespace: str, labels: Mapping[str, str]) -> Iterator[LabelTerm]:
     return ((namespace, name, value) for name, value in labels.items())
 
 
-class Selectors:
+class SelectorIndex:
     """Indexes each selector by one of its terms: the term that the fewest selectors had when it was added.
 
     That is the replica index in a job of a thousand replicas, and the job name in a thousand jobs of one replica, so
@@ -23,9 +23,9 @@ class Selectors:
 
     def __init__(self) -> None:
         self._selectors: dict[Key, Mapping[str, str]] = {}
-        self._index_term: dict[Key, Term] = {}
-        self._keys_by_term: dict[Term, set[Key]] = {}
-        self._term_counts: dict[Term, int] = {}
+        self._index_term: dict[Key, LabelTerm] = {}
+        self._keys_by_term: dict[LabelTerm, set[Key]] = {}
+        self._term_counts: dict[LabelTerm, int] = {}
 
     def set(self, key: Key, selector: Mapping[str, str]) -> None:
         """Add or replace the selector of a Service. An empty selector selects nothing."""
@@ -34,7 +34,7 @@ class Selectors:
         self.remove(key)
         if not selector:
             return
-        own_terms = list(terms(key.namespace, selector))
+        own_terms = list(label_terms(key.namespace, selector))
         rarest = min(own_terms, key=lambda term: (self._term_counts.get(term, 0), term))
         for term in own_terms:
             self._term_counts[term] = self._term_counts.get(term, 0) + 1
@@ -46,7 +46,7 @@ class Selectors:
         selector = self._selectors.pop(key, None)
         if selector is None:
             return
-        for term in terms(key.namespace, selector):
+        for term in label_terms(key.namespace, selector):
             self._term_counts[term] -= 1
             if not self._term_counts[term]:
                 del self._term_counts[term]
@@ -55,7 +55,7 @@ class Selectors:
         if not self._keys_by_term[index_term]:
             del self._keys_by_term[index_term]
 
-    def selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Key]:
+    def services_selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Key]:
         """The Services that select a pod with these labels, in no particular order."""
-        candidates = (key for term in terms(namespace, labels) for key in self._keys_by_term.get(term, ()))
+        candidates = (key for term in label_terms(namespace, labels) for key in self._keys_by_term.get(term, ()))
         return [key for key in candidates if self._selectors[key].items() <= labels.items()]

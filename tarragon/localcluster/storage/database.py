@@ -58,11 +58,11 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class HistoryRow:
     """One revision of one object. `written` is wall time in seconds; a deletion holds the object's last state."""
 
     revision: int
-    is_gone: bool
+    is_deletion: bool
     kind: str
     namespace: str
     name: str
@@ -87,7 +87,7 @@ class Database:
 
         Raises TarragonError with a message for users.
         """
-        refuse_network_file_system(path)
+        reject_network_file_system(path)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -110,18 +110,18 @@ class Database:
         with _user_errors(self.path):
             return int(self._connection.execute("SELECT value FROM meta WHERE name = 'compacted'").fetchone()[0])
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[HistoryRow]:
         """All rows of the history, in order of revision."""
         with _user_errors(self.path):
             for row in self._connection.execute("SELECT * FROM history ORDER BY revision"):
-                yield Row(row[0], bool(row[1]), *row[2:])
+                yield HistoryRow(row[0], bool(row[1]), *row[2:])
 
-    def living(self) -> set[int]:
+    def current_revisions(self) -> set[int]:
         """The current revisions of all existing objects."""
         with _user_errors(self.path):
             return {row[0] for row in self._connection.execute("SELECT revision FROM current")}
 
-    def append(self, rows: Sequence[Row]) -> None:
+    def append(self, rows: Sequence[HistoryRow]) -> None:
         """Store all rows or none; they are durable when the method returns. Raises WriteFailedError.
 
         Many rows go into one statement, because every statement releases the interpreter lock and must acquire it
@@ -133,14 +133,22 @@ class Database:
                 flat = [
                     value
                     for row in some
-                    for value in (row.revision, row.is_gone, row.kind, row.namespace, row.name, row.written, row.body)
+                    for value in (
+                        row.revision,
+                        row.is_deletion,
+                        row.kind,
+                        row.namespace,
+                        row.name,
+                        row.written,
+                        row.body,
+                    )
                 ]
                 connection.execute(f"INSERT INTO history VALUES {values}", flat)  # noqa: S608 - only question marks
             latest = {(row.kind, row.namespace, row.name): row for row in rows}.values()
-            self._set_current([row for row in latest if not row.is_gone])
-            self._drop_current([row for row in latest if row.is_gone])
+            self._set_current([row for row in latest if not row.is_deletion])
+            self._drop_current([row for row in latest if row.is_deletion])
 
-    def forget(self, revisions: Sequence[int], compacted: int) -> None:
+    def compact(self, revisions: Sequence[int], compacted: int) -> None:
         """Drop old revisions, and record `compacted`. Raises WriteFailedError."""
         with self._transaction() as connection:
             for some in _slices(revisions):
@@ -154,13 +162,13 @@ class Database:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.close()
 
-    def _set_current(self, rows: Sequence[Row]) -> None:
+    def _set_current(self, rows: Sequence[HistoryRow]) -> None:
         for some in _slices(rows):
             values = ",".join(["(?,?,?,?)"] * len(some))
             flat = [value for row in some for value in (row.kind, row.namespace, row.name, row.revision)]
             self._connection.execute(f"REPLACE INTO current VALUES {values}", flat)  # noqa: S608 - as above
 
-    def _drop_current(self, rows: Sequence[Row]) -> None:
+    def _drop_current(self, rows: Sequence[HistoryRow]) -> None:
         for some in _slices(rows):
             values = ",".join(["(?,?,?)"] * len(some))
             flat = [value for row in some for value in (row.kind, row.namespace, row.name)]
@@ -182,7 +190,7 @@ class Database:
             raise WriteFailedError(f"{self.path}: {error}") from error
 
 
-class Reading:
+class DatabaseReader:
     """The file opened read-only while no server runs."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, folder: Path | None) -> None:
@@ -191,7 +199,7 @@ class Reading:
         self._folder = folder
 
     @classmethod
-    def open(cls, path: Path) -> Reading:
+    def open(cls, path: Path) -> DatabaseReader:
         """Open the file. Raises TarragonError if it does not exist, is locked by a server, is corrupt or newer.
 
         A file in a read-only folder is read from a copy: to read a log that a crash has left, SQLite must write into
@@ -251,7 +259,7 @@ def network_file_system(path: Path, mounts: str) -> str:
     return kind if _NETWORK_FILE_SYSTEMS.fullmatch(kind) else ""
 
 
-def refuse_network_file_system(path: Path) -> None:
+def reject_network_file_system(path: Path) -> None:
     """Raise TarragonError if `path` is on a network file system, where locks and shared memory are not reliable."""
     if not sys.platform.startswith("linux") or not _MOUNTS.exists():
         return
@@ -354,11 +362,11 @@ def _corrupt(path: Path, why: str) -> TarragonError:
     return TarragonError(
         f"the store {path} is corrupt",
         why=why,
-        remedy=f"nothing was deleted; to start with an empty store, move this one away: {moving_away(path)}",
+        remedy=f"nothing was deleted; to start with an empty store, move this one away: {move_away_command(path)}",
     )
 
 
-def moving_away(path: Path) -> str:
+def move_away_command(path: Path) -> str:
     """The shell command that moves a store and its SQLite logs into another folder."""
     return f"mkdir {path}.broken && mv {path} {path}-* {path}.broken/"
 

@@ -5,7 +5,7 @@ The positions of the cuts decide only how much is shared: joined, the pieces are
 
 from __future__ import annotations
 
-Held = bytes | tuple[bytes, ...]
+EncodedPieces = bytes | tuple[bytes, ...]
 """All bytes, or pieces: up to the revision, other metadata, two for each managedFields entry, spec, status."""
 
 _VERSION = b'"resourceVersion":"'
@@ -20,21 +20,21 @@ _MAX_INTERNED_BYTES = 8 * 1024
 _MAX_INTERNED = 1024
 
 
-def whole(held: Held) -> bytes:
+def join_pieces(held: EncodedPieces) -> bytes:
     return held if isinstance(held, bytes) else b"".join(held)
 
 
-def length(held: Held) -> int:
+def total_bytes(held: EncodedPieces) -> int:
     return len(held) if isinstance(held, bytes) else sum(map(len, held))
 
 
-class Cutter:
+class ObjectInterner:
     """Cuts objects and interns the pieces of their managedFields, which are equal in objects of one template."""
 
     def __init__(self) -> None:
         self._interned: dict[bytes, bytes] = {}
 
-    def cut(self, body: bytes, before: Held = b"") -> Held:
+    def intern(self, body: bytes, before: EncodedPieces = b"") -> EncodedPieces:
         """Cut an object. `before` is its previous revision, with which it shares equal pieces."""
         version = body.find(_VERSION)
         if len(body) < _MIN_BYTES or version < 0:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.kinds.resource import ServedKind
 
 Json = dict[str, Any]
 
@@ -21,7 +21,7 @@ _MAX_VERSION = str(2**64 - 1)
 _LEADING_FIELDS = ("name", "generateName", "namespace", "uid", "resourceVersion")
 
 
-def encoded(served: Served, thing: Mapping[str, Any], revision: int) -> bytes:
+def encode_stored(served: ServedKind, thing: Mapping[str, Any], revision: int) -> bytes:
     """The bytes to store: in the storage version, with the given revision (0 for no revision)."""
     metadata = thing["metadata"]
     head = {name: metadata[name] for name in _LEADING_FIELDS[:-1] if metadata.get(name)}
@@ -38,10 +38,10 @@ def encoded(served: Served, thing: Mapping[str, Any], revision: int) -> bytes:
     return encode(ordered)
 
 
-def in_version(body: bytes, served: Served) -> bytes:
+def encode_in_version(body: bytes, served: ServedKind) -> bytes:
     """The object in the requested version. Only apiVersion is rewritten (conversion None), except for views."""
     if served.view is not None:
-        return encode(served.view.shown(decode(body, dict)))
+        return encode(served.view.from_stored(decode(body, dict)))
     if not served.is_custom:
         return body
     if _is_older_than_its_schema(body, served):
@@ -51,13 +51,13 @@ def in_version(body: bytes, served: Served) -> bytes:
     return body if body[len(_OPENING) : end] == wanted else b"%b%b%b" % (_OPENING, wanted, body[end:])
 
 
-def has_kept_its_shape(body: bytes, served: Served) -> bool:
+def has_current_shape(body: bytes, served: ServedKind) -> bool:
     """Whether a read returns the bytes that are stored. If not, any write of the object stores its new shape."""
     return not _is_older_than_its_schema(body, served) or _reshaped(body, served) == body
 
 
-def _is_older_than_its_schema(body: bytes, served: Served) -> bool:
-    return served.is_custom and bool(served.reshaped_since) and _revision(body) < served.reshaped_since
+def _is_older_than_its_schema(body: bytes, served: ServedKind) -> bool:
+    return served.is_custom and bool(served.schema_changed_at) and _revision(body) < served.schema_changed_at
 
 
 def _revision(body: bytes) -> int:
@@ -68,7 +68,7 @@ def _revision(body: bytes) -> int:
     return int(body[start : body.index(b'"', start)])
 
 
-def _reshaped(body: bytes, served: Served) -> bytes:
+def _reshaped(body: bytes, served: ServedKind) -> bytes:
     """Prune and default the object, as kube-apiserver does when it reads an object stored under an older schema."""
     thing = decode(body, dict)
     if served.schema is not None:
@@ -77,13 +77,13 @@ def _reshaped(body: bytes, served: Served) -> bytes:
     return encode(thing)
 
 
-def in_list(body: bytes, served: Served) -> bytes:
+def encode_list_item(body: bytes, served: ServedKind) -> bytes:
     """The object as an item of a list. As in kube-apiserver, items of built-in kinds have no apiVersion and kind."""
-    converted = in_version(body, served)
+    converted = encode_in_version(body, served)
     return converted if served.is_custom else b"{" + converted[converted.index(_AFTER_KIND) + 1 :]
 
 
-def version_of(text: str) -> int | None:
+def parse_resource_version(text: str) -> int | None:
     """The number of a resourceVersion, None if Go's strconv.ParseUint rejects the text."""
     if not (text.isascii() and text.isdigit()):
         return None
@@ -92,17 +92,17 @@ def version_of(text: str) -> int | None:
     return int(digits) if len(digits) <= len(_MAX_VERSION) and int(digits) <= int(_MAX_VERSION) else None
 
 
-def moved(body: bytes, old: int, new: int) -> bytes:
+def with_revision(body: bytes, old: int, new: int) -> bytes:
     """The bytes with another revision."""
     return body.replace(b'"resourceVersion":"%d"' % old, b'"resourceVersion":"%d"' % new, 1)
 
 
-def is_same(left: Any, right: Any) -> bool:
+def json_equal(left: Any, right: Any) -> bool:
     """Whether two JSON values are equal. Python's == would hold for 1 and true."""
     if left != right:
         return False
     if isinstance(left, dict):
-        return all(is_same(value, right[name]) for name, value in left.items())
+        return all(json_equal(value, right[name]) for name, value in left.items())
     if isinstance(left, list):
-        return all(is_same(one, other) for one, other in zip(left, right, strict=True))
+        return all(json_equal(one, other) for one, other in zip(left, right, strict=True))
     return isinstance(left, bool) == isinstance(right, bool)

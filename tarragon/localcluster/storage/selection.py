@@ -7,17 +7,17 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from tarragon.kube.codec import decode
-from tarragon.kube.selectors import everything, field_paths, field_selector, label_selector
+from tarragon.kube.selectors import field_paths, matches_everything, parse_field_selector, parse_label_selector
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.storage.history import Stored
+from tarragon.localcluster.storage.history import StoredObject
 
-Matcher = Callable[[Stored], bool]
+Matcher = Callable[[StoredObject], bool]
 
 _NAME = "metadata.name"
 _NAMESPACE = "metadata.namespace"
 _NO_LABELS: Mapping[str, str] = {}
 
-FIELDS: Mapping[str, tuple[str, ...]] = {
+SELECTABLE_FIELDS: Mapping[str, tuple[str, ...]] = {
     "pods": (
         "spec.nodeName",
         "spec.restartPolicy",
@@ -49,12 +49,12 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """The field selectors of each kind besides name and namespace, as in kube-apiserver."""
 
-_STEPS = {kind: tuple(tuple(path.split(".")) for path in paths) for kind, paths in FIELDS.items()}
+_STEPS = {kind: tuple(tuple(path.split(".")) for path in paths) for kind, paths in SELECTABLE_FIELDS.items()}
 _BOOLEANS = frozenset({("spec", "hostNetwork"), ("spec", "unschedulable")})
 """Fields that read as false when they are absent."""
 
 
-def index(kind: str, thing: Mapping[str, Any]) -> tuple[Mapping[str, str], tuple[str, ...]]:
+def index_entry(kind: str, thing: Mapping[str, Any]) -> tuple[Mapping[str, str], tuple[str, ...]]:
     """An object's labels, and the values of its kind's selectable fields as text, in the order of FIELDS.
 
     Values are interned, because most of them are equal in thousands of objects.
@@ -70,22 +70,22 @@ def matcher(kind: str, labels: str, fields: str, further: Collection[str] = ()) 
     `further` are more fields that may be selected; they are not indexed but read from each object. Raises BadRequest
     for a selector that cannot be parsed and for fields that are not supported.
     """
-    paths = FIELDS.get(kind, ())
+    paths = SELECTABLE_FIELDS.get(kind, ())
     try:
-        by_labels = label_selector(labels)
-        by_fields = field_selector(fields)
+        by_labels = parse_label_selector(labels)
+        by_fields = parse_field_selector(fields)
         used_paths = field_paths(fields)
     except ValueError as error:
         raise errors.bad_request(str(error)) from error
     for path in sorted(used_paths):
         if path not in {_NAME, _NAMESPACE, *paths, *further}:
             raise errors.bad_request(f"field label not supported: {path}")
-    if by_fields is everything:
+    if by_fields is matches_everything:
         return lambda stored: by_labels(stored.labels)
 
     unindexed = {path: tuple(path.split(".")) for path in used_paths if path in further}
 
-    def selects(stored: Stored) -> bool:
+    def selects(stored: StoredObject) -> bool:
         texts = dict(zip(paths, stored.fields, strict=True))
         if unindexed:
             thing = decode(stored.body, dict)

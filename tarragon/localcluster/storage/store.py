@@ -20,10 +20,10 @@ import msgspec
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.kube.codec import decode
-from tarragon.localcluster.storage.database import Database, Row, WriteFailedError, moving_away
-from tarragon.localcluster.storage.history import Change, ObjectKey, Shelf, Stored
-from tarragon.localcluster.storage.interning import Cutter
-from tarragon.localcluster.storage.writer import Forgetting, Job, Writer
+from tarragon.localcluster.storage.database import Database, HistoryRow, WriteFailedError, move_away_command
+from tarragon.localcluster.storage.history import Change, ObjectKey, StoredObject, WatchCache
+from tarragon.localcluster.storage.interning import ObjectInterner
+from tarragon.localcluster.storage.writer import Compaction, WriteBatch, Writer
 
 Json = dict[str, Any]
 Indexer = Callable[[str, Json], tuple[Mapping[str, str], tuple[str, ...]]]
@@ -33,7 +33,7 @@ _COMPACTION_BATCH = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class HistoryWindow:
     """How much history is kept for watches: the changes of the last `seconds`, but at most `revisions` of them.
 
     If their size exceeds `size` bytes in total, the oldest changes are dropped.
@@ -41,24 +41,24 @@ class Window:
 
     seconds: float = 300
     revisions: int = 50_000
-    size: int = 2**28
+    bytes: int = 2**28
 
 
-DEFAULT_WINDOW = Window()
+DEFAULT_WINDOW = HistoryWindow()
 
 
 class Store:
     """All objects of a cluster. Only the thread of its event loop may use it; a writer thread writes to disk."""
 
-    def __init__(self, database: Database, clock: Clock, indexer: Indexer, window: Window) -> None:
-        self.applied: Callable[[Change], None] = _ignore
+    def __init__(self, database: Database, clock: Clock, indexer: Indexer, window: HistoryWindow) -> None:
+        self.on_commit: Callable[[Change], None] = _ignore
         """Called with every committed change, in order, before its write is answered and watches wake up."""
         self._database = database
         self._clock = clock
         self._indexer = indexer
         self._window = window
-        self._cutter = Cutter()
-        self._shelves: dict[str, Shelf] = {}
+        self._cutter = ObjectInterner()
+        self._shelves: dict[str, WatchCache] = {}
         self._queued: dict[tuple[str, ObjectKey], tuple[Change, asyncio.Future[None]]] = {}
         self._compacted = database.compacted
         self._committed = self._compacted
@@ -70,7 +70,7 @@ class Store:
         self._is_closed = False
 
     @classmethod
-    async def open(cls, path: Path, clock: Clock, indexer: Indexer, window: Window = DEFAULT_WINDOW) -> Store:
+    async def open(cls, path: Path, clock: Clock, indexer: Indexer, window: HistoryWindow = DEFAULT_WINDOW) -> Store:
         """Open the store, creating it if needed. Raises TarragonError with a message for users.
 
         The first revision of a new store is the current time in milliseconds. A client that still has a version of a
@@ -93,44 +93,44 @@ class Store:
         return self._committed
 
     @property
-    def oldest(self) -> int:
+    def oldest_revision(self) -> int:
         """The oldest revision at which a watch can start: all changes after it are kept."""
         return self._compacted
 
-    def shelf(self, kind: str) -> Shelf:
+    def watch_cache(self, kind: str) -> WatchCache:
         """The committed objects of a kind and their recent changes; created empty for a kind without objects."""
         shelf = self._shelves.get(kind)
         if shelf is None:
-            shelf = self._shelves[kind] = Shelf()
+            shelf = self._shelves[kind] = WatchCache()
         return shelf
 
-    def shelves(self) -> Sequence[Shelf]:
+    def watch_caches(self) -> Sequence[WatchCache]:
         """The shelves of all kinds that have or had objects."""
         return list(self._shelves.values())
 
-    def latest(self, kind: str, key: ObjectKey) -> Stored | None:
+    def pending_state(self, kind: str, key: ObjectKey) -> StoredObject | None:
         """The object after all queued writes are committed; a new write must be decided on top of this state."""
         queued = self._queued.get((kind, key))
         if queued is None:
-            return self.shelf(kind).objects.get(key)
-        return None if queued[0].is_gone else queued[0].state
+            return self.watch_cache(kind).objects.get(key)
+        return None if queued[0].is_deletion else queued[0].state
 
-    def latest_of(self, kind: str) -> list[Stored]:
+    def pending_states(self, kind: str) -> list[StoredObject]:
         """All objects of a kind after all queued writes are committed."""
-        objects = dict(self.shelf(kind).objects)
+        objects = dict(self.watch_cache(kind).objects)
         for (other, key), (change, _) in self._queued.items():
             if other == kind:
-                if change.is_gone:
+                if change.is_deletion:
                     objects.pop(key, None)
                 else:
                     objects[key] = change.state
         return list(objects.values())
 
-    async def settled(self) -> bool:
+    async def wait_for_queued(self) -> bool:
         """Wait for all writes that are queued now. False if one failed, so that the caller must decide again.
 
-        A request that is answered from `latest` without a write (a conflict, an unchanged object) must wait for this,
-        because an answer must not show a write that may still fail.
+        A request that is answered from `pending_state` without a write (a conflict, an unchanged object) must wait for
+        this, because an answer must not show a write that may still fail.
         """
         if not self._queued:
             return True
@@ -143,14 +143,14 @@ class Store:
         self._assigned += 1
         return self._assigned
 
-    def stored(self, kind: str, key: ObjectKey, revision: int, thing: Json, body: bytes) -> Stored:
+    def new_revision(self, kind: str, key: ObjectKey, revision: int, thing: Json, body: bytes) -> StoredObject:
         """A revision of an object for a Change. `body` is `thing`, encoded with that revision."""
         labels, fields = self._indexer(kind, thing)
         written = self._clock.now().timestamp()
-        before = self.latest(kind, key)
+        before = self.pending_state(kind, key)
         if before is None:
-            return Stored(key, revision, self._cutter.cut(body), labels, fields, written)
-        return self._interned(Stored(key, revision, body, labels, fields, written), before)
+            return StoredObject(key, revision, self._cutter.intern(body), labels, fields, written)
+        return self._interned(StoredObject(key, revision, body, labels, fields, written), before)
 
     async def commit(self, changes: Sequence[Change]) -> None:
         """Write changes as one transaction, in order of their revisions.
@@ -163,7 +163,7 @@ class Store:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for change in changes:
             self._queued[change.kind, change.key] = (change, done)
-        self._writer.add(Job(self._epoch, [_row(change) for change in changes], changes, done))
+        self._writer.add(WriteBatch(self._epoch, [_row(change) for change in changes], changes, done))
         await asyncio.shield(done)
 
     async def compact(self) -> None:
@@ -171,16 +171,16 @@ class Store:
         until = self._outdated()
         if until <= self._compacted and not self._orphans:
             return
-        superseded = (shelf.superseded(until) for shelf in self._shelves.values())
+        superseded = (shelf.droppable_revisions(until) for shelf in self._shelves.values())
         forgotten = [*self._orphans, *itertools.chain.from_iterable(superseded)]
         # Memory first, so that no watch relies on rows that are being deleted. What a failed write leaves on disk is
         # found at the next start.
         self._compacted, self._orphans = max(until, self._compacted), []
         for shelf in self._shelves.values():
-            shelf.forget(self._compacted)
+            shelf.drop_changes(self._compacted)
         for start in range(0, max(1, len(forgotten)), _COMPACTION_BATCH):
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._writer.add(Forgetting(forgotten[start : start + _COMPACTION_BATCH], self._compacted, done))
+            self._writer.add(Compaction(forgotten[start : start + _COMPACTION_BATCH], self._compacted, done))
             await asyncio.shield(done)
 
     async def close(self) -> None:
@@ -195,13 +195,13 @@ class Store:
     def _outdated(self) -> int:
         """The newest revision that is outside the window."""
         horizon = self._clock.now().timestamp() - self._window.seconds
-        by_age = max((shelf.newest_before(horizon) for shelf in self._shelves.values()), default=0)
+        by_age = max((shelf.newest_revision_before(horizon) for shelf in self._shelves.values()), default=0)
         return min(max(by_age, self._committed - self._window.revisions, self._outside_size()), self._committed)
 
     def _outside_size(self) -> int:
         """The newest revision that must go to bring the history down to the size of the window, 0 if none must."""
-        sizes = [pair for shelf in self._shelves.values() for pair in shelf.sizes()]
-        left = self._window.size - sum(size for _, size in sizes)
+        sizes = [pair for shelf in self._shelves.values() for pair in shelf.change_sizes()]
+        left = self._window.bytes - sum(size for _, size in sizes)
         if left >= 0:
             return 0
         for revision, size in sorted(sizes):
@@ -211,8 +211,8 @@ class Store:
         return self._committed
 
     def _load(self) -> None:
-        living = self._database.living()
-        before: dict[tuple[str, ObjectKey], Stored] = {}
+        living = self._database.current_revisions()
+        before: dict[tuple[str, ObjectKey], StoredObject] = {}
         needed = set(living)
         old: list[int] = []
         for row in self._database.rows():
@@ -222,19 +222,19 @@ class Store:
             is_remembered = row.revision > self._compacted
             if is_remembered and previous is not None:
                 needed.add(previous.revision)
-            change = Change(row.kind, key, previous, state, row.is_gone)
+            change = Change(row.kind, key, previous, state, row.is_deletion)
             if is_remembered:
-                self.shelf(row.kind).remember(change)
+                self.watch_cache(row.kind).append_change(change)
             else:
                 old.append(row.revision)
             if is_remembered or row.revision in living:
-                self.shelf(row.kind).apply(change)
-            if not row.is_gone:
+                self.watch_cache(row.kind).apply(change)
+            if not row.is_deletion:
                 before[row.kind, key] = state
             self._committed = max(self._committed, row.revision)
         self._orphans = [revision for revision in old if revision not in needed]
 
-    def _read(self, row: Row) -> Stored:
+    def _read(self, row: HistoryRow) -> StoredObject:
         key = (row.namespace, row.name)
         try:
             labels, fields = self._indexer(row.kind, decode(row.body, Json))
@@ -243,24 +243,24 @@ class Store:
                 f"the store {self._database.path} is corrupt",
                 why=f"revision {row.revision} ({row.kind} {row.namespace}/{row.name}) is not readable: {error}",
                 remedy="nothing was deleted; to start with an empty store, move this one away: "
-                f"{moving_away(self._database.path)}",
+                f"{move_away_command(self._database.path)}",
             ) from error
-        return Stored(key, row.revision, row.body, labels, fields, row.written)
+        return StoredObject(key, row.revision, row.body, labels, fields, row.written)
 
-    def _interned(self, state: Stored, before: Stored | None) -> Stored:
+    def _interned(self, state: StoredObject, before: StoredObject | None) -> StoredObject:
         """The same revision, sharing memory with the revision before it and with other objects."""
         if before is None:
-            return replace(state, held=self._cutter.cut(state.body))
-        return Stored(
+            return replace(state, encoded=self._cutter.intern(state.body))
+        return StoredObject(
             before.key,
             state.revision,
-            self._cutter.cut(state.body, before.held),
+            self._cutter.intern(state.body, before.encoded),
             before.labels if before.labels == state.labels else state.labels,
             before.fields if before.fields == state.fields else state.fields,
-            state.written,
+            state.written_at,
         )
 
-    def _finish(self, jobs: Sequence[Job], error: WriteFailedError | None) -> None:
+    def _finish(self, jobs: Sequence[WriteBatch], error: WriteFailedError | None) -> None:
         """Publish finished jobs. Called in the event loop, in order of the commits."""
         if error is not None and jobs[-1].epoch == self._epoch:
             # Writes queued since then were decided on top of writes that never happened: the writer fails them too.
@@ -277,10 +277,10 @@ class Store:
             self._shelves[kind].wake()
 
     def _apply(self, change: Change) -> None:
-        shelf = self.shelf(change.kind)
+        shelf = self.watch_cache(change.kind)
         shelf.apply(change)
-        shelf.remember(change)
-        self.applied(change)
+        shelf.append_change(change)
+        self.on_commit(change)
         self._committed = change.state.revision
         queued = self._queued.get((change.kind, change.key))
         if queued is not None and queued[0] is change:
@@ -291,13 +291,13 @@ def _ignore(_: Change) -> None:
     pass
 
 
-def _row(change: Change) -> Row:
-    return Row(
+def _row(change: Change) -> HistoryRow:
+    return HistoryRow(
         revision=change.state.revision,
-        is_gone=change.is_gone,
+        is_deletion=change.is_deletion,
         kind=change.kind,
         namespace=change.key[0],
         name=change.key[1],
-        written=change.state.written,
+        written=change.state.written_at,
         body=change.state.body,
     )

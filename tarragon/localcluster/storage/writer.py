@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tarragon.localcluster.storage.database import Database, Row, WriteFailedError
+from tarragon.localcluster.storage.database import Database, HistoryRow, WriteFailedError
 from tarragon.localcluster.storage.history import Change
 
 _MAX_BATCH = 2_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class WriteBatch:
     """Changes to commit, and the future to complete afterwards.
 
     `epoch` counts the failed commits that were known when the changes were decided. Changes of a failed epoch were
@@ -22,7 +22,7 @@ class Job:
     """
 
     epoch: int
-    rows: Sequence[Row]
+    rows: Sequence[HistoryRow]
     changes: Sequence[Change]
     done: asyncio.Future[None]
 
@@ -31,7 +31,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Forgetting:
+class Compaction:
     """Old revisions to drop. No write depends on them."""
 
     revisions: Sequence[int]
@@ -42,11 +42,13 @@ class Forgetting:
 class Writer:
     """Starts its thread on construction. `finish` is called in the event loop, in the order of the commits."""
 
-    def __init__(self, database: Database, finish: Callable[[Sequence[Job], WriteFailedError | None], None]) -> None:
+    def __init__(
+        self, database: Database, finish: Callable[[Sequence[WriteBatch], WriteFailedError | None], None]
+    ) -> None:
         self._database = database
         self._loop = asyncio.get_running_loop()
         self._finish = finish
-        self._work: list[Job | Forgetting] = []
+        self._work: list[WriteBatch | Compaction] = []
         self._failure: WriteFailedError | None = None
         self._failed_epoch = -1
         self._is_closing = False
@@ -54,7 +56,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
 
-    def add(self, work: Job | Forgetting) -> None:
+    def add(self, work: WriteBatch | Compaction) -> None:
         with self._wakeup:
             self._work.append(work)
             self._wakeup.notify()
@@ -68,20 +70,20 @@ class Writer:
 
     def _run(self) -> None:
         while work := self._next():
-            jobs = [one for one in work if isinstance(one, Job)]
+            jobs = [one for one in work if isinstance(one, WriteBatch)]
             self._commit(jobs)
             for one in work:
-                if isinstance(one, Forgetting):
+                if isinstance(one, Compaction):
                     self._forget(one)
 
-    def _next(self) -> list[Job | Forgetting]:
+    def _next(self) -> list[WriteBatch | Compaction]:
         with self._wakeup:
             while not self._work and not self._is_closing:
                 self._wakeup.wait()
             work, self._work = self._work[:_MAX_BATCH], self._work[_MAX_BATCH:]
             return work
 
-    def _commit(self, jobs: Sequence[Job]) -> None:
+    def _commit(self, jobs: Sequence[WriteBatch]) -> None:
         stale = [job for job in jobs if job.epoch <= self._failed_epoch]
         if stale:
             self._loop.call_soon_threadsafe(self._finish, stale, self._failure)
@@ -96,10 +98,10 @@ class Writer:
         else:
             self._loop.call_soon_threadsafe(self._finish, current, None)
 
-    def _forget(self, forgetting: Forgetting) -> None:
+    def _forget(self, forgetting: Compaction) -> None:
         failure: WriteFailedError | None = None
         try:
-            self._database.forget(forgetting.revisions, forgetting.compacted)
+            self._database.compact(forgetting.revisions, forgetting.compacted)
         except WriteFailedError as error:
             failure = error
         self._loop.call_soon_threadsafe(_finish, forgetting.done, failure)

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tarragon.localcluster.tables.tables import WIDE, Cell, Column
+from tarragon.localcluster.tables.tables import WIDE, Cell, TableColumn
 
 Object = Mapping[str, Any]
 
@@ -65,5 +65,5 @@ def joined(texts: Iterable[Any], limit: int = 0) -> str:
     return ",".join(items) or NONE
 
 
-def wide(name: str, cell: Cell) -> Column:
-    return Column(name, cell, priority=WIDE)
+def wide(name: str, cell: Cell) -> TableColumn:
+    return TableColumn(name, cell, priority=WIDE)

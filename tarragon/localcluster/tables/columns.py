@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from tarragon.localcluster.kinds import event_forms
-from tarragon.localcluster.kinds.registry import Served
+from tarragon.localcluster.kinds.registry import ServedKind
 from tarragon.localcluster.tables.cells import NONE, Object, at, joined, number, pairs, size, text, wide
 from tarragon.localcluster.tables.pod_columns import POD_COLUMNS
-from tarragon.localcluster.tables.tables import AGE, NAME, WIDE, Cell, Column, custom_columns, since
+from tarragon.localcluster.tables.tables import AGE, NAME, WIDE, Cell, TableColumn, custom_columns, since
 from tarragon.localcluster.tables.workload_columns import WORKLOAD_COLUMNS
 
 _MAX_SHOWN = 3
 """The number of addresses or ports in a cell."""
 
 
-def columns_of(served: Served) -> Sequence[Column]:
+def columns_of(served: ServedKind) -> Sequence[TableColumn]:
     """The columns of a kind; name and age for kinds without an entry."""
     if served.is_custom:
         return custom_columns(served.printer_columns)
     if served.view is not None:
-        return _of_events(_BUILT_IN[served.shelf])
+        return _of_events(_BUILT_IN[served.storage_name])
     return _BUILT_IN.get(served.full_name, (NAME, AGE))
 
 
@@ -163,37 +163,39 @@ def _bound_role(binding: Object, _: dt.datetime) -> str:
     return f"{at(binding, 'roleRef', 'kind')}/{at(binding, 'roleRef', 'name')}"
 
 
-def _of_events(columns: Sequence[Column]) -> Sequence[Column]:
+def _of_events(columns: Sequence[TableColumn]) -> Sequence[TableColumn]:
     """Those of the core group's events, for the other form."""
 
     def of_other_form(cell: Cell) -> Cell:
-        return lambda event, now: cell(event_forms.kept(dict(event)), now)
+        return lambda event, now: cell(event_forms.to_core_group(dict(event)), now)
 
-    return tuple(Column(one.name, of_other_form(one.cell), type=one.type, priority=one.priority) for one in columns)
+    return tuple(
+        TableColumn(one.name, of_other_form(one.cell), type=one.type, priority=one.priority) for one in columns
+    )
 
 
-_CREATED_AT = Column("Created At", text("metadata", "creationTimestamp"), type="date")
-_BINDING = (NAME, Column("Role", _bound_role), AGE)
+_CREATED_AT = TableColumn("Created At", text("metadata", "creationTimestamp"), type="date")
+_BINDING = (NAME, TableColumn("Role", _bound_role), AGE)
 
-_BUILT_IN: Mapping[str, Sequence[Column]] = MappingProxyType(
+_BUILT_IN: Mapping[str, Sequence[TableColumn]] = MappingProxyType(
     {
         **WORKLOAD_COLUMNS,
         "pods": POD_COLUMNS,
         "services": (
             NAME,
-            Column("Type", text("spec", "type", missing="ClusterIP")),
-            Column("Cluster-IP", _service_address),
-            Column("External-IP", _external_address),
-            Column("Port(s)", _service_ports),
+            TableColumn("Type", text("spec", "type", missing="ClusterIP")),
+            TableColumn("Cluster-IP", _service_address),
+            TableColumn("External-IP", _external_address),
+            TableColumn("Port(s)", _service_ports),
             AGE,
             wide("Selector", pairs("spec", "selector")),
         ),
         "nodes": (
             NAME,
-            Column("Status", _node_status),
-            Column("Roles", _node_roles),
+            TableColumn("Status", _node_status),
+            TableColumn("Roles", _node_roles),
             AGE,
-            Column("Version", text("status", "nodeInfo", "kubeletVersion", missing="")),
+            TableColumn("Version", text("status", "nodeInfo", "kubeletVersion", missing="")),
             wide("Internal-IP", _node_address("InternalIP")),
             wide("External-IP", _node_address("ExternalIP")),
             wide("OS-Image", text("status", "nodeInfo", "osImage", missing="<unknown>")),
@@ -201,71 +203,76 @@ _BUILT_IN: Mapping[str, Sequence[Column]] = MappingProxyType(
             wide("Container-Runtime", text("status", "nodeInfo", "containerRuntimeVersion", missing="<unknown>")),
         ),
         "events": (
-            Column("Last Seen", _event_last),
-            Column("Type", text("type", missing="")),
-            Column("Reason", text("reason", missing="")),
-            Column("Object", _event_object),
+            TableColumn("Last Seen", _event_last),
+            TableColumn("Type", text("type", missing="")),
+            TableColumn("Reason", text("reason", missing="")),
+            TableColumn("Object", _event_object),
             wide("Subobject", text("involvedObject", "fieldPath", missing="")),
             wide("Source", _event_source),
-            Column("Message", _event_message),
+            TableColumn("Message", _event_message),
             wide("First Seen", _event_first),
-            Column("Count", _event_count, type="integer", priority=WIDE),
+            TableColumn("Count", _event_count, type="integer", priority=WIDE),
             wide("Name", text("metadata", "name")),
         ),
-        "configmaps": (NAME, Column("Data", size("data", "binaryData")), AGE),
-        "secrets": (NAME, Column("Type", text("type", missing="Opaque")), Column("Data", size("data")), AGE),
-        "serviceaccounts": (NAME, Column("Secrets", size("secrets")), AGE),
-        "namespaces": (NAME, Column("Status", text("status", "phase", missing="Active")), AGE),
+        "configmaps": (NAME, TableColumn("Data", size("data", "binaryData")), AGE),
+        "secrets": (NAME, TableColumn("Type", text("type", missing="Opaque")), TableColumn("Data", size("data")), AGE),
+        "serviceaccounts": (NAME, TableColumn("Secrets", size("secrets")), AGE),
+        "namespaces": (NAME, TableColumn("Status", text("status", "phase", missing="Active")), AGE),
         "persistentvolumeclaims": (
             NAME,
-            Column("Status", _claim_status),
-            Column("Volume", text("spec", "volumeName", missing="")),
-            Column("Capacity", text("status", "capacity", "storage", missing="")),
-            Column("Access Modes", _access_modes("status", "accessModes")),
-            Column("StorageClass", text("spec", "storageClassName", missing="")),
-            Column("VolumeAttributesClass", text("spec", "volumeAttributesClassName", missing="<unset>")),
+            TableColumn("Status", _claim_status),
+            TableColumn("Volume", text("spec", "volumeName", missing="")),
+            TableColumn("Capacity", text("status", "capacity", "storage", missing="")),
+            TableColumn("Access Modes", _access_modes("status", "accessModes")),
+            TableColumn("StorageClass", text("spec", "storageClassName", missing="")),
+            TableColumn("VolumeAttributesClass", text("spec", "volumeAttributesClassName", missing="<unset>")),
             AGE,
             wide("VolumeMode", text("spec", "volumeMode", missing="<unset>")),
         ),
         "persistentvolumes": (
             NAME,
-            Column("Capacity", text("spec", "capacity", "storage", missing="")),
-            Column("Access Modes", _access_modes("spec", "accessModes")),
-            Column("Reclaim Policy", text("spec", "persistentVolumeReclaimPolicy", missing="")),
-            Column("Status", _claim_status),
-            Column("Claim", _claim_of_volume),
-            Column("StorageClass", text("spec", "storageClassName", missing="")),
-            Column("VolumeAttributesClass", text("spec", "volumeAttributesClassName", missing="<unset>")),
-            Column("Reason", text("status", "reason", missing="")),
+            TableColumn("Capacity", text("spec", "capacity", "storage", missing="")),
+            TableColumn("Access Modes", _access_modes("spec", "accessModes")),
+            TableColumn("Reclaim Policy", text("spec", "persistentVolumeReclaimPolicy", missing="")),
+            TableColumn("Status", _claim_status),
+            TableColumn("Claim", _claim_of_volume),
+            TableColumn("StorageClass", text("spec", "storageClassName", missing="")),
+            TableColumn("VolumeAttributesClass", text("spec", "volumeAttributesClassName", missing="<unset>")),
+            TableColumn("Reason", text("status", "reason", missing="")),
             AGE,
             wide("VolumeMode", text("spec", "volumeMode", missing="<unset>")),
         ),
         "storageclasses.storage.k8s.io": (
             NAME,
-            Column("Provisioner", text("provisioner", missing="")),
-            Column("ReclaimPolicy", text("reclaimPolicy", missing="Delete")),
-            Column("VolumeBindingMode", text("volumeBindingMode", missing="Immediate")),
-            Column("AllowVolumeExpansion", text("allowVolumeExpansion", missing="false")),
+            TableColumn("Provisioner", text("provisioner", missing="")),
+            TableColumn("ReclaimPolicy", text("reclaimPolicy", missing="Delete")),
+            TableColumn("VolumeBindingMode", text("volumeBindingMode", missing="Immediate")),
+            TableColumn("AllowVolumeExpansion", text("allowVolumeExpansion", missing="false")),
             AGE,
         ),
-        "endpoints": (NAME, Column("Endpoints", _endpoint_addresses), AGE),
+        "endpoints": (NAME, TableColumn("Endpoints", _endpoint_addresses), AGE),
         "endpointslices.discovery.k8s.io": (
             NAME,
-            Column("AddressType", text("addressType")),
-            Column("Ports", _slice_ports),
-            Column("Endpoints", _slice_addresses),
+            TableColumn("AddressType", text("addressType")),
+            TableColumn("Ports", _slice_ports),
+            TableColumn("Endpoints", _slice_addresses),
             AGE,
         ),
-        "leases.coordination.k8s.io": (NAME, Column("Holder", text("spec", "holderIdentity", missing="")), AGE),
+        "leases.coordination.k8s.io": (NAME, TableColumn("Holder", text("spec", "holderIdentity", missing="")), AGE),
         "customresourcedefinitions.apiextensions.k8s.io": (NAME, _CREATED_AT),
         "priorityclasses.scheduling.k8s.io": (
             NAME,
-            Column("Value", number("value"), type="integer"),
-            Column("Global-Default", text("globalDefault", missing="false")),
+            TableColumn("Value", number("value"), type="integer"),
+            TableColumn("Global-Default", text("globalDefault", missing="false")),
             AGE,
-            Column("PreemptionPolicy", text("preemptionPolicy", missing="PreemptLowerPriority")),
+            TableColumn("PreemptionPolicy", text("preemptionPolicy", missing="PreemptLowerPriority")),
         ),
-        "resourcequotas": (NAME, Column("Request", _quota("requests")), Column("Limit", _quota("limits")), AGE),
+        "resourcequotas": (
+            NAME,
+            TableColumn("Request", _quota("requests")),
+            TableColumn("Limit", _quota("limits")),
+            AGE,
+        ),
         "roles.rbac.authorization.k8s.io": (NAME, _CREATED_AT),
         "clusterroles.rbac.authorization.k8s.io": (NAME, _CREATED_AT),
         "rolebindings.rbac.authorization.k8s.io": _BINDING,
@@ -275,8 +282,8 @@ _BUILT_IN: Mapping[str, Sequence[Column]] = MappingProxyType(
 
 SCALE_COLUMNS = (
     NAME,
-    Column("Desired", number("spec", "replicas"), type="integer"),
-    Column("Available", number("status", "replicas"), type="integer"),
+    TableColumn("Desired", number("spec", "replicas"), type="integer"),
+    TableColumn("Available", number("status", "replicas"), type="integer"),
     AGE,
 )
 """The columns of autoscaling/v1 Scale, which is only a subresource here."""

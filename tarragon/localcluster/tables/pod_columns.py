@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tarragon.kube.codec import moment
+from tarragon.kube.codec import parse_time
 from tarragon.localcluster.tables.cells import text, wide
-from tarragon.localcluster.tables.tables import AGE, NAME, Column, duration
+from tarragon.localcluster.tables.tables import AGE, NAME, TableColumn, duration
 
 Status = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class PodSummary:
     """The state of a pod. As in kubectl, `restarts` counts init containers during initialization, later the others."""
 
     ready: int
     containers: int
-    word: str
+    status: str
     restarts: int
     last_restart: dt.datetime | None
 
@@ -36,7 +36,7 @@ class _GroupSummary:
     is_running: bool = False
 
 
-def summary(pod: Mapping[str, Any]) -> Summary:
+def summary(pod: Mapping[str, Any]) -> PodSummary:
     """Summarize a pod as `kubectl get` does."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     sidecars = _sidecars(spec)
@@ -51,10 +51,10 @@ def summary(pod: Mapping[str, Any]) -> Summary:
         shown = _with_sidecars(main, status, sidecars)
         if word == "Completed" and main.is_running:
             word = "Running" if _condition(status, "Ready") else "NotReady"
-    return Summary(
+    return PodSummary(
         ready=ready,
         containers=len(spec.get("containers") or []) + len(sidecars),
-        word=_deletion_word(pod) or word or _phase_word(status),
+        status=_deletion_word(pod) or word or _phase_word(status),
         restarts=shown.restarts,
         last_restart=shown.last_restart,
     )
@@ -153,7 +153,7 @@ def _restarts(statuses: Sequence[Status]) -> int:
 
 def _last_restart(statuses: Sequence[Status]) -> dt.datetime | None:
     ends = (((each.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for each in statuses)
-    return max((moment(str(end)) for end in ends if end), default=None)
+    return max((parse_time(str(end)) for end in ends if end), default=None)
 
 
 def _condition(status: Status, kind: str) -> bool:
@@ -169,7 +169,7 @@ def _ready(pod: Mapping[str, Any], _: dt.datetime) -> str:
 
 
 def _state(pod: Mapping[str, Any], _: dt.datetime) -> str:
-    return summary(pod).word
+    return summary(pod).status
 
 
 def _restarted(pod: Mapping[str, Any], now: dt.datetime) -> str:
@@ -187,11 +187,11 @@ def _gates(pod: Mapping[str, Any], _: dt.datetime) -> str:
     return f"{sum(_condition(status, str(gate.get('conditionType'))) for gate in gates)}/{len(gates)}"
 
 
-POD_COLUMNS: Sequence[Column] = (
+POD_COLUMNS: Sequence[TableColumn] = (
     NAME,
-    Column("Ready", _ready, description="The number of ready containers, and of all containers."),
-    Column("Status", _state, description="The status of the pod in one word."),
-    Column(
+    TableColumn("Ready", _ready, description="The number of ready containers, and of all containers."),
+    TableColumn("Status", _state, description="The status of the pod in one word."),
+    TableColumn(
         "Restarts",
         _restarted,
         description="Restarts of the containers, and the time since the last one.",

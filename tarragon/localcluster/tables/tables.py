@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tarragon.kube.codec import encode, moment
+from tarragon.kube.codec import encode, parse_time
 from tarragon.localcluster.api.jsonpath import BadPath, find
 from tarragon.localcluster.kinds.registry import PrinterColumn
 
@@ -19,7 +19,7 @@ WIDE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column. `name` is the heading, which kubectl prints in capitals."""
 
     name: str
@@ -41,7 +41,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class TableOptions:
     """The Table that a client requests: its version, and how much of the object comes with each row."""
 
     version: Literal["v1", "v1beta1"] = "v1"
@@ -49,9 +49,9 @@ class Shape:
 
 
 def table(
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     objects: Sequence[Mapping[str, Any]],
-    shape: Shape,
+    shape: TableOptions,
     now: dt.datetime,
 ) -> dict[str, Any]:
     """The Table without list metadata, which the caller adds."""
@@ -76,7 +76,7 @@ def metadata_only(value: Mapping[str, Any], version: str) -> dict[str, Any]:
     }
 
 
-def _cell_value(column: Column, value: Mapping[str, Any], now: dt.datetime) -> Any:
+def _cell_value(column: TableColumn, value: Mapping[str, Any], now: dt.datetime) -> Any:
     """A malformed object is shown as `<invalid>`, so that users still see the others and can repair it."""
     try:
         return column.cell(value, now)
@@ -84,7 +84,7 @@ def _cell_value(column: Column, value: Mapping[str, Any], now: dt.datetime) -> A
         return "<invalid>"
 
 
-def _attached(value: Mapping[str, Any], shape: Shape) -> Any:
+def _attached(value: Mapping[str, Any], shape: TableOptions) -> Any:
     match shape.include:
         case "None":
             return None
@@ -105,18 +105,18 @@ def age_of(value: Mapping[str, Any], now: dt.datetime) -> str:
     return since((value.get("metadata") or {}).get("creationTimestamp"), now)
 
 
-NAME = Column("Name", name_of, format="name", description="Name must be unique within a namespace.")
-AGE = Column("Age", age_of, description="The time since the object was created.")
+NAME = TableColumn("Name", name_of, format="name", description="Name must be unique within a namespace.")
+AGE = TableColumn("Age", age_of, description="The time since the object was created.")
 
 
-def custom_columns(columns: Sequence[PrinterColumn]) -> list[Column]:
+def custom_columns(columns: Sequence[PrinterColumn]) -> list[TableColumn]:
     """The columns of a custom kind: its name, then those of its CRD, or its age if the CRD has none."""
     if not columns:
         return [NAME, AGE]
     return [NAME, *(_custom_column(column) for column in columns)]
 
 
-def _custom_column(column: PrinterColumn) -> Column:
+def _custom_column(column: PrinterColumn) -> TableColumn:
     def cell(value: Mapping[str, Any], now: dt.datetime) -> Any:
         try:
             found = find(column.json_path, value)
@@ -124,7 +124,7 @@ def _custom_column(column: PrinterColumn) -> Column:
             return None
         return _as_type(column.type, found[0], now) if found else None
 
-    return Column(column.name, cell, column.type, column.format, column.priority, column.description)
+    return TableColumn(column.name, cell, column.type, column.format, column.priority, column.description)
 
 
 def _as_type(kind: str, value: Any, now: dt.datetime) -> Any:
@@ -157,7 +157,7 @@ def since(timestamp: Any, now: dt.datetime) -> str:
     if not timestamp:
         return "<unknown>"
     try:
-        return duration(now - moment(str(timestamp)))
+        return duration(now - parse_time(str(timestamp)))
     except ValueError:
         return "<invalid>"
 

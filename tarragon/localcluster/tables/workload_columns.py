@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from tarragon.kube.codec import moment
+from tarragon.kube.codec import parse_time
 from tarragon.localcluster.tables.cells import NONE, Object, at, number, wide
-from tarragon.localcluster.tables.tables import AGE, NAME, Cell, Column, duration
+from tarragon.localcluster.tables.tables import AGE, NAME, Cell, TableColumn, duration
 
 
-def _count(name: str, *path: str) -> Column:
-    return Column(name, number(*path), type="integer")
+def _count(name: str, *path: str) -> TableColumn:
+    return TableColumn(name, number(*path), type="integer")
 
 
-def _ready(wanted: Sequence[str], ready: Sequence[str]) -> Column:
+def _ready(wanted: Sequence[str], ready: Sequence[str]) -> TableColumn:
     def cell(value: Object, _: dt.datetime) -> str:
         return f"{at(value, *ready) or 0}/{at(value, *wanted) or 0}"
 
-    return Column("Ready", cell)
+    return TableColumn("Ready", cell)
 
 
-def _containers(*spec: str) -> tuple[Column, Column]:
+def _containers(*spec: str) -> tuple[TableColumn, TableColumn]:
     def of(field: str) -> Cell:
         def cell(value: Object, _: dt.datetime) -> str:
             return ",".join(str(one.get(field) or "") for one in at(value, *spec, "containers") or ())
@@ -33,7 +33,7 @@ def _containers(*spec: str) -> tuple[Column, Column]:
     return wide("Containers", of("name")), wide("Images", of("image"))
 
 
-def _selector(*path: str) -> Column:
+def _selector(*path: str) -> TableColumn:
     def cell(value: Object, _: dt.datetime) -> str:
         return selector_text(at(value, *path))
 
@@ -72,12 +72,12 @@ def _job_duration(job: Object, now: dt.datetime) -> str:
     began, ended = at(job, "status", "startTime"), at(job, "status", "completionTime")
     if not began:
         return ""
-    return duration((moment(ended) if ended else now) - moment(began))
+    return duration((parse_time(ended) if ended else now) - parse_time(began))
 
 
 _TEMPLATE = ("spec", "template", "spec")
 
-WORKLOAD_COLUMNS: Mapping[str, Sequence[Column]] = MappingProxyType(
+WORKLOAD_COLUMNS: Mapping[str, Sequence[TableColumn]] = MappingProxyType(
     {
         "deployments.apps": (
             NAME,
@@ -99,9 +99,9 @@ WORKLOAD_COLUMNS: Mapping[str, Sequence[Column]] = MappingProxyType(
         ),
         "jobs.batch": (
             NAME,
-            Column("Status", _job_status),
-            Column("Completions", _completions),
-            Column("Duration", _job_duration),
+            TableColumn("Status", _job_status),
+            TableColumn("Completions", _completions),
+            TableColumn("Duration", _job_duration),
             AGE,
             *_containers(*_TEMPLATE),
             _selector("spec", "selector"),

@@ -6,10 +6,10 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tarragon.base.quantity import milli
+from tarragon.base.quantity import parse_milli
 from tarragon.localcluster.schema import names
 from tarragon.localcluster.schema.field_errors import (
-    Fault,
+    FieldError,
     duplicate,
     forbidden_value,
     invalid_value,
@@ -38,20 +38,20 @@ def update_secret(secret: Json, _: Mapping[str, Any]) -> None:
     prepare_secret(secret)
 
 
-def secret_faults(secret: Mapping[str, Any]) -> Iterator[Fault]:
+def secret_faults(secret: Mapping[str, Any]) -> Iterator[FieldError]:
     if secret.get("type") == _TOKEN_TYPE and not (secret["metadata"].get("annotations") or {}).get(_ACCOUNT):
         yield required(f"metadata.annotations[{_ACCOUNT}]")
     yield from _key_faults("data", secret.get("data") or {})
     yield from _size_faults("data", secret.get("data") or {})
 
 
-def secret_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+def secret_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     if new.get("type") != old.get("type"):
         yield invalid_value("type", new.get("type"), "field is immutable")
     yield from _immutability_faults(new, old, ("data",))
 
 
-def config_map_faults(config_map: Mapping[str, Any]) -> Iterator[Fault]:
+def config_map_faults(config_map: Mapping[str, Any]) -> Iterator[FieldError]:
     data, binary = config_map.get("data") or {}, config_map.get("binaryData") or {}
     yield from _key_faults("data", data)
     for key in data:
@@ -61,7 +61,7 @@ def config_map_faults(config_map: Mapping[str, Any]) -> Iterator[Fault]:
     yield from _size_faults("", {**data, **binary})
 
 
-def config_map_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+def config_map_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     yield from _immutability_faults(new, old, ("data", "binaryData"))
 
 
@@ -89,7 +89,7 @@ def default_claim(claim: Json, _: Mapping[str, Any]) -> None:
     claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
 
-def claim_faults(claim: Mapping[str, Any]) -> Iterator[Fault]:
+def claim_faults(claim: Mapping[str, Any]) -> Iterator[FieldError]:
     spec = claim["spec"]
     modes = spec.get("accessModes") or []
     if not modes:
@@ -100,11 +100,11 @@ def claim_faults(claim: Mapping[str, Any]) -> Iterator[Fault]:
     storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     if not storage:
         yield required("spec.resources[storage]")
-    elif milli(storage) <= 0:
+    elif parse_milli(storage) <= 0:
         yield invalid_value("spec.resources[storage]", storage, "must be greater than zero")
 
 
-def claim_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+def claim_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     """Faults of changes to the spec: only the requests, and the volume's name if it is not set, may change."""
 
     def immutable(claim: Mapping[str, Any]) -> Json:
@@ -133,12 +133,12 @@ def prepare_storage_class(storage_class: Json) -> None:
     storage_class.setdefault("volumeBindingMode", "Immediate")
 
 
-def storage_class_faults(storage_class: Mapping[str, Any]) -> Iterator[Fault]:
+def storage_class_faults(storage_class: Mapping[str, Any]) -> Iterator[FieldError]:
     if not storage_class.get("provisioner"):
         yield required("provisioner")
 
 
-def lease_faults(lease: Mapping[str, Any]) -> Iterator[Fault]:
+def lease_faults(lease: Mapping[str, Any]) -> Iterator[FieldError]:
     spec = lease.get("spec") or {}
     if spec.get("leaseDurationSeconds") is not None and spec["leaseDurationSeconds"] <= 0:
         yield invalid_value("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0")
@@ -152,7 +152,7 @@ def prepare_priority_class(priority: Json) -> None:
     priority.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
-def priority_class_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+def priority_class_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     for field, path in (("value", "value"), ("preemptionPolicy", "preemptionPolicy")):
         if new.get(field) != old.get(field):
             yield forbidden_value(path, "may not be changed in an update.")
@@ -166,7 +166,7 @@ def prepare_node(node: Json) -> None:
     node.setdefault("spec", {})
 
 
-def node_faults(node: Mapping[str, Any]) -> Iterator[Fault]:
+def node_faults(node: Mapping[str, Any]) -> Iterator[FieldError]:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate((node.get("spec") or {}).get("taints") or ()):
         path = f"spec.taints[{index}]"
@@ -187,18 +187,20 @@ def _label_namespace(namespace: Json) -> None:
     metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata.get("name", "")}
 
 
-def _key_faults(path: str, data: Mapping[str, str]) -> Iterator[Fault]:
+def _key_faults(path: str, data: Mapping[str, str]) -> Iterator[FieldError]:
     for key in data:
         if words := names.config_key(key):
             yield invalid_value(f"{path}[{key}]", key, words)
 
 
-def _size_faults(path: str, data: Mapping[str, str]) -> Iterator[Fault]:
+def _size_faults(path: str, data: Mapping[str, str]) -> Iterator[FieldError]:
     if sum(len(value) for value in data.values()) > _MAX_DATA_BYTES:
-        yield Fault(path, "FieldValueTooLong", f"Too long: may not be more than {_MAX_DATA_BYTES} bytes")
+        yield FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {_MAX_DATA_BYTES} bytes")
 
 
-def _immutability_faults(new: Mapping[str, Any], old: Mapping[str, Any], fields: tuple[str, ...]) -> Iterator[Fault]:
+def _immutability_faults(
+    new: Mapping[str, Any], old: Mapping[str, Any], fields: tuple[str, ...]
+) -> Iterator[FieldError]:
     if not old.get("immutable"):
         return
     words = "field is immutable when `immutable` is set"

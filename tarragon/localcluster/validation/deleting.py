@@ -6,11 +6,11 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-from tarragon.base.times import later
+from tarragon.base.times import add_seconds
 from tarragon.client.port import DeleteOptions
-from tarragon.kube.codec import moment, timestamp
+from tarragon.kube.codec import format_time, parse_time
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.kinds.resource import ServedKind
 
 Json = dict[str, Any]
 
@@ -22,7 +22,7 @@ _EMPTIED_FIRST = frozenset({"namespaces", "customresourcedefinitions.apiextensio
 """Kinds that stay until their content is deleted. A delete sets only their deletionTimestamp."""
 
 
-def refuse_precondition(served: Served, thing: Mapping[str, Any], options: DeleteOptions) -> None:
+def check_preconditions(served: ServedKind, thing: Mapping[str, Any], options: DeleteOptions) -> None:
     """Raise Conflict if the object does not have the uid and resourceVersion of the precondition."""
     metadata = thing["metadata"]
     for name, required, found, hint in (
@@ -39,7 +39,7 @@ def refuse_precondition(served: Served, thing: Mapping[str, Any], options: Delet
             raise errors.precondition(served, metadata["name"], words)
 
 
-def marked(served: Served, thing: Json, options: DeleteOptions, now: dt.datetime) -> Json:
+def mark_deleted(served: ServedKind, thing: Json, options: DeleteOptions, now: dt.datetime) -> Json:
     """The object marked as deleted; equal to `thing` if an earlier delete has marked it in the same way.
 
     Raises Forbidden for namespaces that must not be deleted.
@@ -55,14 +55,14 @@ def marked(served: Served, thing: Json, options: DeleteOptions, now: dt.datetime
     if served.full_name == "pods":
         _set_grace(metadata, _pod_grace(thing, options), now)
     elif not metadata.get("deletionTimestamp"):
-        metadata["deletionTimestamp"] = timestamp(now)
+        metadata["deletionTimestamp"] = format_time(now)
         if served.full_name not in _EMPTIED_FIRST:
             metadata["deletionGracePeriodSeconds"] = 0
             _increment_generation(metadata)
     return result
 
 
-def is_gone(thing: Mapping[str, Any]) -> bool:
+def can_be_removed(thing: Mapping[str, Any]) -> bool:
     """Whether an object that is marked as deleted can be removed: no finalizer or grace period keeps it."""
     metadata = thing["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
@@ -74,10 +74,10 @@ def is_gone(thing: Mapping[str, Any]) -> bool:
 
 def _set_finalizers(metadata: Json, options: DeleteOptions) -> None:
     """Set the finalizer that tells the garbage collector what to do with the dependents first."""
-    if options.propagation is None:
+    if options.propagation_policy is None:
         return
     kept = [one for one in metadata.get("finalizers") or () if one not in {ORPHAN, FOREGROUND}]
-    match options.propagation:
+    match options.propagation_policy:
         case "Orphan":
             kept.append(ORPHAN)
         case "Foreground":
@@ -95,22 +95,22 @@ def _pod_grace(pod: Mapping[str, Any], options: DeleteOptions) -> int:
     spec = pod["spec"]
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in _FINISHED:
         return 0
-    if options.grace_seconds is not None:
-        return max(0, options.grace_seconds)
+    if options.grace_period_seconds is not None:
+        return max(0, options.grace_period_seconds)
     return int(spec.get("terminationGracePeriodSeconds") or 0)
 
 
 def _set_grace(metadata: Json, grace: int, now: dt.datetime) -> None:
     """Set the grace period. A second delete may shorten it, but never extend it."""
     if not metadata.get("deletionTimestamp"):
-        metadata["deletionTimestamp"] = timestamp(later(now, grace))
+        metadata["deletionTimestamp"] = format_time(add_seconds(now, grace))
         metadata["deletionGracePeriodSeconds"] = grace
         _increment_generation(metadata)
         return
     before = int(metadata.get("deletionGracePeriodSeconds") or 0)
     if grace < before:
-        begun = later(moment(metadata["deletionTimestamp"]), -before)
-        metadata["deletionTimestamp"] = timestamp(max(now, later(begun, grace)))
+        begun = add_seconds(parse_time(metadata["deletionTimestamp"]), -before)
+        metadata["deletionTimestamp"] = format_time(max(now, add_seconds(begun, grace)))
         metadata["deletionGracePeriodSeconds"] = grace
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tarragon.localcluster.schema.field_errors import Fault, invalid_value, required
+from tarragon.localcluster.schema.field_errors import FieldError, invalid_value, required
 
 Json = dict[str, Any]
 
@@ -25,7 +25,7 @@ def prepare(event: Json) -> None:
     event.setdefault("source", {})
 
 
-def faults(event: Mapping[str, Any]) -> Iterator[Fault]:
+def faults(event: Mapping[str, Any]) -> Iterator[FieldError]:
     namespace = event["metadata"].get("namespace", "")
     about = (event.get("involvedObject") or {}).get("namespace") or ""
     if (about and about != namespace) or (not about and namespace not in {"default", "kube-system"}):
@@ -37,7 +37,7 @@ def prepare_new_form(event: Json) -> None:
     event.setdefault("deprecatedSource", {})
 
 
-def new_form_faults(event: Mapping[str, Any]) -> Iterator[Fault]:
+def new_form_faults(event: Mapping[str, Any]) -> Iterator[FieldError]:
     """Faults of any event. One from the core group has no `eventTime`, and fewer rules."""
     namespace = event["metadata"].get("namespace", "")
     about = (event.get("regarding") or {}).get("namespace") or ""
@@ -54,7 +54,7 @@ def new_form_faults(event: Mapping[str, Any]) -> Iterator[Fault]:
         yield invalid_value("message", "", f"can have at most {_MAX_NOTE} characters")
 
 
-def creation_faults(event: Mapping[str, Any]) -> Iterator[Fault]:
+def creation_faults(event: Mapping[str, Any]) -> Iterator[FieldError]:
     if not event.get("eventTime"):
         yield required("eventTime")
     for field, core_name in _DEPRECATED_FIELDS:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, invalid_value, required, unsupported
+from tarragon.localcluster.schema.field_errors import FieldError, forbidden_value, invalid_value, required, unsupported
 from tarragon.localcluster.validation.templates import (
     count_faults,
     default_template,
     immutable_faults,
     selector_faults,
+    selector_mismatch_faults,
     template_faults,
-    unmatched_faults,
 )
 
 Json = dict[str, Any]
@@ -70,10 +70,10 @@ def _select_by_uid(job: Json) -> None:
     spec.setdefault("selector", {}).setdefault("matchLabels", {})[UID_LABEL] = uid
 
 
-def job_faults(job: Mapping[str, Any]) -> Iterator[Fault]:
+def job_faults(job: Mapping[str, Any]) -> Iterator[FieldError]:
     spec = job["spec"]
     yield from selector_faults("spec.selector", spec.get("selector"))
-    yield from unmatched_faults(spec.get("selector"), spec["template"])
+    yield from selector_mismatch_faults(spec.get("selector"), spec["template"])
     yield from count_faults(
         spec,
         *("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"),
@@ -95,7 +95,7 @@ def job_faults(job: Mapping[str, Any]) -> Iterator[Fault]:
     yield from template_faults("spec.template", spec["template"], ("Always", *_POLICIES))
 
 
-def _unsupported_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+def _unsupported_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     """Reject what the embedded job controller would ignore."""
     for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
         if spec.get(field) is not None:
@@ -105,7 +105,7 @@ def _unsupported_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
             yield unsupported(f"spec.podFailurePolicy.rules[{index}].action", rule.get("action", ""), _ACTIONS)
 
 
-def job_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+def job_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     before, after = old["spec"], new["spec"]
     if after["completionMode"] != "Indexed" or after.get("completions") != after["parallelism"]:
         yield from immutable_faults("spec.completions", after.get("completions"), before.get("completions"))

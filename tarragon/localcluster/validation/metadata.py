@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tarragon.localcluster.schema import names
-from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, invalid_value, required
+from tarragon.localcluster.schema.field_errors import FieldError, forbidden_value, invalid_value, required
 
 Json = dict[str, Any]
 
@@ -15,7 +15,7 @@ _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-def faults_of(metadata: Mapping[str, Any], name_fault: Callable[[str], str]) -> Iterator[Fault]:
+def metadata_faults(metadata: Mapping[str, Any], name_fault: Callable[[str], str]) -> Iterator[FieldError]:
     """Faults in the metadata of a new or changed object."""
     name = metadata.get("name") or ""
     if not name:
@@ -34,7 +34,7 @@ def faults_of(metadata: Mapping[str, Any], name_fault: Callable[[str], str]) -> 
             yield invalid_value(f"metadata.finalizers[{index}]", finalizer, words)
 
 
-def finalizer_faults(metadata: Mapping[str, Any]) -> Iterator[Fault]:
+def finalizer_faults(metadata: Mapping[str, Any]) -> Iterator[FieldError]:
     """Faults of finalizers in built-in kinds, which are stricter than custom ones."""
     for index, finalizer in enumerate(metadata.get("finalizers") or ()):
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
@@ -42,7 +42,7 @@ def finalizer_faults(metadata: Mapping[str, Any]) -> Iterator[Fault]:
             yield invalid_value(f"metadata.finalizers[{index}]", finalizer, words)
 
 
-def carried_over(new: Json, old: Mapping[str, Any]) -> None:
+def restore_server_fields(new: Json, old: Mapping[str, Any]) -> None:
     """Restore, in place, the fields in the metadata of an update that only the server sets."""
     if not new.get("uid"):
         new["uid"] = old["uid"]
@@ -57,7 +57,7 @@ def carried_over(new: Json, old: Mapping[str, Any]) -> None:
         new["deletionGracePeriodSeconds"] = old["deletionGracePeriodSeconds"]
 
 
-def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     """Faults of changes to immutable metadata."""
     for field in _IMMUTABLE:
         if new.get(field) != old.get(field):
@@ -73,17 +73,17 @@ def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fa
             )
 
 
-def _annotation_faults(annotations: Mapping[str, str]) -> Iterator[Fault]:
+def _annotation_faults(annotations: Mapping[str, str]) -> Iterator[FieldError]:
     for key in annotations:
         if words := names.qualified(key.lower()):
             yield invalid_value("metadata.annotations", key, words)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > _MAX_ANNOTATION_BYTES:
         message = f"Too long: may not be more than {_MAX_ANNOTATION_BYTES} bytes"
-        yield Fault("metadata.annotations", "FieldValueTooLong", message)
+        yield FieldError("metadata.annotations", "FieldValueTooLong", message)
 
 
-def _owner_faults(owners: list[Mapping[str, Any]] | tuple[()]) -> Iterator[Fault]:
+def _owner_faults(owners: list[Mapping[str, Any]] | tuple[()]) -> Iterator[FieldError]:
     for field, words in (("apiVersion", "version"), ("kind", "kind"), ("name", "name"), ("uid", "uid")):
         if any(not owner.get(field) for owner in owners):
             yield invalid_value(f"metadata.ownerReferences.{field}", "", f"{words} must not be empty")

@@ -9,17 +9,17 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tarragon.base.quantity import milli
-from tarragon.localcluster.kinds.shape import fit, shape_of
+from tarragon.base.quantity import parse_milli
+from tarragon.localcluster.kinds.shape import decode_in_place, go_type_of
 from tarragon.localcluster.schema import names
 from tarragon.localcluster.schema.field_errors import (
-    Fault,
+    FieldError,
     duplicate,
     forbidden_value,
     invalid_value,
     not_found_value,
+    quoted,
     required,
-    shown,
     unsupported,
 )
 from tarragon.localcluster.validation import probes, resources, tolerations, volumes
@@ -43,15 +43,15 @@ def prepare_create(pod: Json) -> None:
     """Fill in defaults and the first status."""
     spec = pod.setdefault("spec", {})
     _default_spec(spec)
-    tolerations.tolerate_trouble(spec)
-    pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec)}
+    tolerations.add_default_tolerations(spec)
+    pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
 
 
 def prepare_update(pod: Json, _: Mapping[str, Any]) -> None:
     _default_spec(pod.setdefault("spec", {}))
 
 
-def faults(pod: Mapping[str, Any]) -> Iterator[Fault]:
+def faults(pod: Mapping[str, Any]) -> Iterator[FieldError]:
     spec = pod["spec"]
     volume_names = [volume.get("name", "") for volume in spec.get("volumes") or ()]
     yield from _name_faults("spec.volumes", volume_names)
@@ -74,7 +74,7 @@ def faults(pod: Mapping[str, Any]) -> Iterator[Fault]:
     yield from _spec_value_faults(spec)
 
 
-def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     """Faults of an update. Only images, the deadline (downwards) and tolerations (additions) of a spec may change."""
     before, after = old["spec"], new["spec"]
     for field in ("containers", "initContainers"):
@@ -90,7 +90,7 @@ def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fa
         yield forbidden_value("spec", f"{_CHANGEABLE_FIELDS}\n  changed: {', '.join(changed)}")
 
 
-def quality_of_service(spec: Mapping[str, Any]) -> str:
+def qos_class(spec: Mapping[str, Any]) -> str:
     """The QoS class, Guaranteed, Burstable or BestEffort, from the CPU and memory of all containers."""
     has_requests, has_limits, is_guaranteed = False, False, True
     for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
@@ -148,7 +148,7 @@ def _default_source(source: Json) -> None:
         source["resourceFieldRef"].setdefault("divisor", "0")
 
 
-def _container_faults(path: str, containers: list[Json], volume_names: set[str]) -> Iterator[Fault]:
+def _container_faults(path: str, containers: list[Json], volume_names: set[str]) -> Iterator[FieldError]:
     yield from _name_faults(path, [container.get("name", "") for container in containers])
     for index, container in enumerate(containers):
         place = f"{path}[{index}]"
@@ -168,19 +168,21 @@ def _container_faults(path: str, containers: list[Json], volume_names: set[str])
         yield from resources.faults(f"{place}.resources", container["resources"])
 
 
-def _handler_faults(spec: Mapping[str, Any], containers: list[Json], init_containers: list[Json]) -> Iterator[Fault]:
+def _handler_faults(
+    spec: Mapping[str, Any], containers: list[Json], init_containers: list[Json]
+) -> Iterator[FieldError]:
     grace = spec["terminationGracePeriodSeconds"]
     for index, container in enumerate(containers):
         yield from probes.faults(f"spec.containers[{index}]", container, grace)
         if container.get("restartPolicy") is not None:
             yield forbidden_value(f"spec.containers[{index}].restartPolicy", "may not be set for non-init containers")
     for index, container in enumerate(init_containers):
-        yield from probes.start_faults(f"spec.initContainers[{index}]", container)
+        yield from probes.init_container_faults(f"spec.initContainers[{index}]", container)
         if container.get("restartPolicy") == "Always":
             yield from probes.faults(f"spec.initContainers[{index}]", container, grace)
 
 
-def _name_faults(path: str, found: list[str]) -> Iterator[Fault]:
+def _name_faults(path: str, found: list[str]) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, name in enumerate(found):
         if not name:
@@ -192,14 +194,14 @@ def _name_faults(path: str, found: list[str]) -> Iterator[Fault]:
         seen.add(name)
 
 
-def _shared_name_faults(path: str, init_containers: list[Json], containers: list[Json]) -> Iterator[Fault]:
+def _shared_name_faults(path: str, init_containers: list[Json], containers: list[Json]) -> Iterator[FieldError]:
     taken = {container.get("name") for container in containers}
     for index, container in enumerate(init_containers):
         if container.get("name") and container["name"] in taken:
             yield duplicate(f"{path}[{index}].name", container["name"])
 
 
-def _port_faults(path: str, ports: list[Json] | tuple[()]) -> Iterator[Fault]:
+def _port_faults(path: str, ports: list[Json] | tuple[()]) -> Iterator[FieldError]:
     taken: set[str] = set()
     for index, port in enumerate(ports):
         name = port.get("name") or ""
@@ -218,7 +220,7 @@ def _port_faults(path: str, ports: list[Json] | tuple[()]) -> Iterator[Fault]:
             yield unsupported(f"{path}[{index}].protocol", port["protocol"], _PROTOCOLS)
 
 
-def _env_faults(path: str, variables: list[Json] | tuple[()]) -> Iterator[Fault]:
+def _env_faults(path: str, variables: list[Json] | tuple[()]) -> Iterator[FieldError]:
     for index, variable in enumerate(variables):
         name = variable.get("name")
         if not name:
@@ -237,7 +239,7 @@ def _env_faults(path: str, variables: list[Json] | tuple[()]) -> Iterator[Fault]
             yield invalid_value(f"{path}[{index}].valueFrom", "", words)
 
 
-def _mount_faults(path: str, mounts: list[Json] | tuple[()], volume_names: set[str]) -> Iterator[Fault]:
+def _mount_faults(path: str, mounts: list[Json] | tuple[()], volume_names: set[str]) -> Iterator[FieldError]:
     taken: set[str] = set()
     for index, mount in enumerate(mounts):
         if not mount.get("name"):
@@ -252,7 +254,7 @@ def _mount_faults(path: str, mounts: list[Json] | tuple[()], volume_names: set[s
         taken.add(mount_path or "")
 
 
-def _spec_value_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+def _spec_value_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and deadline < 1:
         yield invalid_value("spec.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
@@ -262,7 +264,7 @@ def _spec_value_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
     yield from _name_value_faults(spec)
 
 
-def _name_value_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+def _name_value_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     for field in ("hostname", "subdomain"):
         if spec.get(field) and (words := names.label(spec[field])):
             yield invalid_value(f"spec.{field}", spec[field], words)
@@ -276,7 +278,7 @@ def _name_value_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
             yield invalid_value("spec.nodeSelector", value, words)
 
 
-def _deadline_faults(new: int | None, old: int | None) -> Iterator[Fault]:
+def _deadline_faults(new: int | None, old: int | None) -> Iterator[FieldError]:
     if old is not None and new is None:
         words = "must not update from a positive integer to nil value"
         yield invalid_value("spec.activeDeadlineSeconds", "null", words)
@@ -284,7 +286,7 @@ def _deadline_faults(new: int | None, old: int | None) -> Iterator[Fault]:
         yield invalid_value("spec.activeDeadlineSeconds", new, "must be less than or equal to previous value")
 
 
-def _toleration_faults(after: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[Fault]:
+def _toleration_faults(after: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[FieldError]:
     kept = after.get("tolerations") or []
     if any(toleration not in kept for toleration in before.get("tolerations") or ()):
         yield forbidden_value(
@@ -308,10 +310,10 @@ def _immutable_part(spec: Mapping[str, Any]) -> Json:
 
 def _normalized(pod: Mapping[str, Any]) -> Json:
     """The spec of a stored pod as it would be stored today: an earlier version may have had other defaults."""
-    shape = shape_of("", "v1", "Pod")
+    shape = go_type_of("", "v1", "Pod")
     normalized = copy.deepcopy(dict(pod))
     if shape is not None:
-        fit(shape, normalized)
+        decode_in_place(shape, normalized)
     _default_spec(normalized["spec"])
     spec: Json = normalized["spec"]
     return spec
@@ -327,10 +329,12 @@ def _differences(path: str, before: Any, after: Any) -> Iterator[str]:
             if old != new:
                 yield from _differences(f"{path}[{index}]", old, new)
     else:
-        yield f"{path} from {shown(before)} to {shown(after)}"
+        yield f"{path} from {quoted(before)} to {quoted(after)}"
 
 
 def _compute_amounts(amounts: Mapping[str, Any] | None) -> dict[str, int]:
     return {
-        name: milli(amount) for name, amount in (amounts or {}).items() if name in {"cpu", "memory"} and milli(amount)
+        name: parse_milli(amount)
+        for name, amount in (amounts or {}).items()
+        if name in {"cpu", "memory"} and parse_milli(amount)
     }

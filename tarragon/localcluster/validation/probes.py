@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tarragon.localcluster.schema import names
-from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, invalid_value, required, unsupported
+from tarragon.localcluster.schema.field_errors import FieldError, forbidden_value, invalid_value, required, unsupported
 
 Json = dict[str, Any]
 
@@ -35,7 +35,7 @@ def default_handlers(container: Json) -> None:
         _default_handler((container.get("lifecycle") or {}).get(name) or {})
 
 
-def faults(path: str, container: Mapping[str, Any], grace: int) -> Iterator[Fault]:
+def faults(path: str, container: Mapping[str, Any], grace: int) -> Iterator[FieldError]:
     """Faults of a container's probes and hooks. `grace` is the pod's grace period in seconds."""
     for name in PROBES:
         probe = container.get(name)
@@ -49,7 +49,7 @@ def faults(path: str, container: Mapping[str, Any], grace: int) -> Iterator[Faul
             yield from _sleep_faults(f"{path}.lifecycle.{name}.sleep", hook, grace)
 
 
-def start_faults(path: str, container: Mapping[str, Any]) -> Iterator[Fault]:
+def init_container_faults(path: str, container: Mapping[str, Any]) -> Iterator[FieldError]:
     """Faults of an init container. Only a sidecar (restartPolicy Always) may have probes and hooks."""
     policy = container.get("restartPolicy")
     if policy is not None and policy != "Always":
@@ -61,14 +61,14 @@ def start_faults(path: str, container: Mapping[str, Any]) -> Iterator[Fault]:
             yield forbidden_value(f"{path}.{name}", "may not be set for init containers without restartPolicy=Always")
 
 
-def _probe_faults(path: str, probe: Mapping[str, Any]) -> Iterator[Fault]:
+def _probe_faults(path: str, probe: Mapping[str, Any]) -> Iterator[FieldError]:
     yield from _handler_faults(path, probe, _PROBE_HANDLERS)
     for field in ("initialDelaySeconds", *(field for field, _ in _PROBE_DEFAULTS)):
         if probe.get(field, 0) < 0:
             yield invalid_value(f"{path}.{field}", probe[field], "must be greater than or equal to 0")
 
 
-def _value_faults(path: str, name: str, probe: Mapping[str, Any]) -> Iterator[Fault]:
+def _value_faults(path: str, name: str, probe: Mapping[str, Any]) -> Iterator[FieldError]:
     """Faults of fields that only some probes may set."""
     grace = probe.get("terminationGracePeriodSeconds")
     if name == "readinessProbe":
@@ -81,7 +81,7 @@ def _value_faults(path: str, name: str, probe: Mapping[str, Any]) -> Iterator[Fa
         yield invalid_value(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
 
 
-def _handler_faults(path: str, parent: Mapping[str, Any], allowed: Sequence[str]) -> Iterator[Fault]:
+def _handler_faults(path: str, parent: Mapping[str, Any], allowed: Sequence[str]) -> Iterator[FieldError]:
     handlers = [name for name in allowed if parent.get(name) is not None]
     if not handlers:
         yield required(path, "must specify a handler type")
@@ -96,7 +96,7 @@ def _handler_faults(path: str, parent: Mapping[str, Any], allowed: Sequence[str]
             yield from _port_faults(f"{path}.{name}.port", parent[name].get("port", 0))
 
 
-def _request_faults(path: str, request: Mapping[str, Any]) -> Iterator[Fault]:
+def _request_faults(path: str, request: Mapping[str, Any]) -> Iterator[FieldError]:
     if not request.get("path"):
         yield required(f"{path}.path")
     yield from _port_faults(f"{path}.port", request.get("port", 0))
@@ -107,13 +107,13 @@ def _request_faults(path: str, request: Mapping[str, Any]) -> Iterator[Fault]:
             yield invalid_value(f"{path}.httpHeaders", header.get("name", ""), _HEADER_MESSAGE)
 
 
-def _sleep_faults(path: str, hook: Mapping[str, Any], grace: int) -> Iterator[Fault]:
+def _sleep_faults(path: str, hook: Mapping[str, Any], grace: int) -> Iterator[FieldError]:
     if hook.get("sleep") is not None and not 0 < (seconds := hook["sleep"].get("seconds", 0)) <= grace:
         words = f"must be greater than 0 and less than terminationGracePeriodSeconds ({grace})"
         yield invalid_value(path, seconds, words)
 
 
-def _port_faults(path: str, port: int | str) -> Iterator[Fault]:
+def _port_faults(path: str, port: int | str) -> Iterator[FieldError]:
     if isinstance(port, str):
         yield from (invalid_value(path, port, words) for words in names.port_name(port))
     elif not 0 < port <= _LARGEST_PORT:

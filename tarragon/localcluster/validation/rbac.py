@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tarragon.localcluster.schema import names
-from tarragon.localcluster.schema.field_errors import Fault, invalid_value, required, shown, unsupported
+from tarragon.localcluster.schema.field_errors import FieldError, invalid_value, quoted, required, unsupported
 
 Json = dict[str, Any]
 
@@ -28,12 +28,12 @@ def prepare_binding(binding: Json) -> None:
     default_binding(binding)
 
 
-def role_faults(role: Mapping[str, Any]) -> Iterator[Fault]:
+def role_faults(role: Mapping[str, Any]) -> Iterator[FieldError]:
     for index, rule in enumerate(role.get("rules") or ()):
         yield from _rule_faults(f"rules[{index}]", rule, is_namespaced=True)
 
 
-def cluster_role_faults(role: Mapping[str, Any]) -> Iterator[Fault]:
+def cluster_role_faults(role: Mapping[str, Any]) -> Iterator[FieldError]:
     for index, rule in enumerate(role.get("rules") or ()):
         yield from _rule_faults(f"rules[{index}]", rule, is_namespaced=False)
     aggregation = role.get("aggregationRule")
@@ -41,27 +41,27 @@ def cluster_role_faults(role: Mapping[str, Any]) -> Iterator[Fault]:
         yield from _aggregation_faults(aggregation.get("clusterRoleSelectors") or ())
 
 
-def binding_faults(binding: Mapping[str, Any]) -> Iterator[Fault]:
+def binding_faults(binding: Mapping[str, Any]) -> Iterator[FieldError]:
     yield from _reference_faults(binding.get("roleRef") or {}, ("Role", "ClusterRole"))
     for index, subject in enumerate(binding.get("subjects") or ()):
         yield from _subject_faults(f"subjects[{index}]", subject, is_namespaced=True)
 
 
-def cluster_binding_faults(binding: Mapping[str, Any]) -> Iterator[Fault]:
+def cluster_binding_faults(binding: Mapping[str, Any]) -> Iterator[FieldError]:
     yield from _reference_faults(binding.get("roleRef") or {}, ("ClusterRole",))
     for index, subject in enumerate(binding.get("subjects") or ()):
         yield from _subject_faults(f"subjects[{index}]", subject, is_namespaced=False)
 
 
-def binding_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+def binding_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     if new.get("roleRef") != old.get("roleRef"):
         reference = new.get("roleRef") or {}
         fields = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
-        told = ", ".join(f"{shown_as}:{shown(reference.get(field, ''))}" for shown_as, field in fields)
+        told = ", ".join(f"{shown_as}:{quoted(reference.get(field, ''))}" for shown_as, field in fields)
         yield _invalid("roleRef", f"rbac.RoleRef{{{told}}}", "cannot change roleRef")
 
 
-def _rule_faults(path: str, rule: Mapping[str, Any], *, is_namespaced: bool) -> Iterator[Fault]:
+def _rule_faults(path: str, rule: Mapping[str, Any], *, is_namespaced: bool) -> Iterator[FieldError]:
     if not rule.get("verbs"):
         yield required(f"{path}.verbs", "verbs must contain at least one value")
     if urls := rule.get("nonResourceURLs"):
@@ -78,16 +78,16 @@ def _rule_faults(path: str, rule: Mapping[str, Any], *, is_namespaced: bool) -> 
         yield required(f"{path}.resources", "resource rules must supply at least one resource")
 
 
-def _invalid(field: str, printed: str, words: str) -> Fault:
+def _invalid(field: str, printed: str, words: str) -> FieldError:
     """Of a value that a real server prints as Go has it."""
-    return Fault(field, "FieldValueInvalid", f"Invalid value: {printed}: {words}")
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {printed}: {words}")
 
 
 def _listed(texts: list[str]) -> str:
-    return f"[]string{{{', '.join(map(shown, texts))}}}"
+    return f"[]string{{{', '.join(map(quoted, texts))}}}"
 
 
-def _aggregation_faults(selectors: Any) -> Iterator[Fault]:
+def _aggregation_faults(selectors: Any) -> Iterator[FieldError]:
     path = "aggregationRule.clusterRoleSelectors"
     if not selectors:
         yield required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil")
@@ -98,7 +98,7 @@ def _aggregation_faults(selectors: Any) -> Iterator[Fault]:
                 yield invalid_value(f"{place}.operator", expression.get("operator"), "not a valid selector operator")
 
 
-def _reference_faults(reference: Mapping[str, Any], kinds: tuple[str, ...]) -> Iterator[Fault]:
+def _reference_faults(reference: Mapping[str, Any], kinds: tuple[str, ...]) -> Iterator[FieldError]:
     if reference.get("apiGroup") != GROUP:
         yield unsupported("roleRef.apiGroup", reference.get("apiGroup", ""), (GROUP,))
     if reference.get("kind") not in kinds:
@@ -109,7 +109,7 @@ def _reference_faults(reference: Mapping[str, Any], kinds: tuple[str, ...]) -> I
         yield invalid_value("roleRef.name", reference["name"], words)
 
 
-def _subject_faults(path: str, subject: Mapping[str, Any], *, is_namespaced: bool) -> Iterator[Fault]:
+def _subject_faults(path: str, subject: Mapping[str, Any], *, is_namespaced: bool) -> Iterator[FieldError]:
     kind, name, group = subject.get("kind", ""), subject.get("name", ""), subject.get("apiGroup", "")
     if not name:
         yield required(f"{path}.name")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tarragon.localcluster.kinds.resource import ScalePaths
-from tarragon.localcluster.schema.field_errors import Fault, invalid_value
+from tarragon.localcluster.schema.field_errors import FieldError, invalid_value
 
 _MAX_REPLICAS = 2**31 - 1
 _GO_TYPES: Mapping[type, str] = {
@@ -22,7 +22,7 @@ _GO_TYPES: Mapping[type, str] = {
 }
 
 
-def scale_faults(paths: ScalePaths, thing: Mapping[str, Any]) -> Iterator[Fault]:
+def scale_faults(paths: ScalePaths, thing: Mapping[str, Any]) -> Iterator[FieldError]:
     """Faults of the replicas in spec and status, and of the selector."""
     for path in (paths.spec_replicas, paths.status_replicas):
         yield from _replica_faults(path, thing)
@@ -30,7 +30,7 @@ def scale_faults(paths: ScalePaths, thing: Mapping[str, Any]) -> Iterator[Fault]
         yield from _value_at(paths.label_selector, thing, str, "string", '""')[1]
 
 
-def _replica_faults(path: tuple[str, ...], thing: Mapping[str, Any]) -> Iterator[Fault]:
+def _replica_faults(path: tuple[str, ...], thing: Mapping[str, Any]) -> Iterator[FieldError]:
     value, faults = _value_at(path, thing, int, "int64", "0")
     yield from faults
     if isinstance(value, int) and value < 0:
@@ -39,7 +39,7 @@ def _replica_faults(path: tuple[str, ...], thing: Mapping[str, Any]) -> Iterator
         yield invalid_value(_field_path(path), value, f"should be less than or equal to {_MAX_REPLICAS}")
 
 
-def _value_at(path: tuple[str, ...], thing: Any, kind: type, name: str, zero: str) -> tuple[Any, list[Fault]]:
+def _value_at(path: tuple[str, ...], thing: Any, kind: type, name: str, zero: str) -> tuple[Any, list[FieldError]]:
     """The value at a path, None if it is missing, and the fault that keeps it from being read."""
     for step in path:
         if type(thing) is not dict:
@@ -52,11 +52,11 @@ def _value_at(path: tuple[str, ...], thing: Any, kind: type, name: str, zero: st
     return thing, []
 
 
-def _unreadable(path: tuple[str, ...], value: Any, wanted: str, zero: str) -> Fault:
+def _unreadable(path: tuple[str, ...], value: Any, wanted: str, zero: str) -> FieldError:
     found = _GO_TYPES.get(type(value), "<nil>")
     field = _field_path(path)
     words = f"{field} accessor error: {_go_text(value)} is of the type {found}, expected {wanted}"
-    return Fault(field, "FieldValueInvalid", f"Invalid value: {zero}: {words}")
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {zero}: {words}")
 
 
 def _field_path(path: tuple[str, ...]) -> str:

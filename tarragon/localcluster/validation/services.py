@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tarragon.localcluster.schema import names
-from tarragon.localcluster.schema.field_errors import Fault, duplicate, invalid_value, required, unsupported
+from tarragon.localcluster.schema.field_errors import FieldError, duplicate, invalid_value, required, unsupported
 
 Json = dict[str, Any]
 
@@ -74,7 +74,7 @@ def _drop_addresses(spec: Json, old: Mapping[str, Any]) -> None:
             spec.pop(field, None)
 
 
-def service_faults(service: Mapping[str, Any]) -> Iterator[Fault]:
+def service_faults(service: Mapping[str, Any]) -> Iterator[FieldError]:
     spec = service["spec"]
     ports = spec.get("ports") or []
     if not ports and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
@@ -94,7 +94,7 @@ def service_faults(service: Mapping[str, Any]) -> Iterator[Fault]:
             taken.add(key)
 
 
-def service_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+def service_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     if "ExternalName" in {new["spec"].get("type"), old["spec"].get("type")}:
         return
     before, after = old["spec"].get("clusterIP", ""), new["spec"].get("clusterIP", "")
@@ -102,7 +102,7 @@ def service_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Ite
         yield invalid_value("spec.clusterIPs[0]", [after], "may not change once set")
 
 
-def _service_port_faults(path: str, port: Mapping[str, Any], *, is_alone: bool) -> Iterator[Fault]:
+def _service_port_faults(path: str, port: Mapping[str, Any], *, is_alone: bool) -> Iterator[FieldError]:
     if not port.get("name"):
         if not is_alone:
             yield required(f"{path}.name")
@@ -118,7 +118,7 @@ def _service_port_faults(path: str, port: Mapping[str, Any], *, is_alone: bool) 
         yield unsupported(f"{path}.protocol", port["protocol"], _PROTOCOLS)
 
 
-def _selector_faults(selector: Mapping[str, str]) -> Iterator[Fault]:
+def _selector_faults(selector: Mapping[str, str]) -> Iterator[FieldError]:
     for key, value in selector.items():
         for text, words in ((key, names.qualified(key)), (value, names.label_value(value))):
             if words:
@@ -135,7 +135,7 @@ def default_slice(endpoint_slice: Json, _: Mapping[str, Any]) -> None:
         port.setdefault("protocol", "TCP")
 
 
-def slice_faults(endpoint_slice: Mapping[str, Any]) -> Iterator[Fault]:
+def slice_faults(endpoint_slice: Mapping[str, Any]) -> Iterator[FieldError]:
     kind = endpoint_slice.get("addressType")
     if not kind:
         yield required("addressType")
@@ -146,6 +146,6 @@ def slice_faults(endpoint_slice: Mapping[str, Any]) -> Iterator[Fault]:
             yield required(f"endpoints[{index}].addresses", "must contain at least 1 address")
 
 
-def slice_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+def slice_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     if new.get("addressType") != old.get("addressType"):
         yield invalid_value("addressType", new.get("addressType"), "field is immutable")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tarragon.kube.selectors import from_match_labels
+from tarragon.kube.selectors import label_selector_as_predicate
 from tarragon.localcluster.schema import names
-from tarragon.localcluster.schema.field_errors import Fault, invalid_value, required, unsupported
+from tarragon.localcluster.schema.field_errors import FieldError, invalid_value, required, unsupported
 from tarragon.localcluster.validation import pods
 
 Json = dict[str, Any]
@@ -31,7 +31,7 @@ def default_template(template: Json) -> None:
         del spec["enableServiceLinks"]
 
 
-def template_faults(path: str, template: Mapping[str, Any], policies: Sequence[str]) -> Iterator[Fault]:
+def template_faults(path: str, template: Mapping[str, Any], policies: Sequence[str]) -> Iterator[FieldError]:
     """Faults of a pod template. `policies` are the restart policies that the kind allows."""
     labels = (template.get("metadata") or {}).get("labels") or {}
     for key, value in labels.items():
@@ -46,7 +46,7 @@ def template_faults(path: str, template: Mapping[str, Any], policies: Sequence[s
         yield unsupported(f"{path}.spec.restartPolicy", policy, policies)
 
 
-def selector_faults(path: str, selector: Mapping[str, Any] | None) -> Iterator[Fault]:
+def selector_faults(path: str, selector: Mapping[str, Any] | None) -> Iterator[FieldError]:
     if selector is None:
         yield required(path)
         return
@@ -63,23 +63,23 @@ def selector_faults(path: str, selector: Mapping[str, Any] | None) -> Iterator[F
             yield invalid_value(f"{place}.key", expression.get("key", ""), words)
 
 
-def unmatched_faults(selector: Mapping[str, Any] | None, template: Mapping[str, Any]) -> Iterator[Fault]:
+def selector_mismatch_faults(selector: Mapping[str, Any] | None, template: Mapping[str, Any]) -> Iterator[FieldError]:
     """Faults of a selector that does not match the template: its controller would create pods without end."""
     if not selector or any(True for _ in selector_faults("", selector)):
         return
     labels = (template.get("metadata") or {}).get("labels") or {}
-    if not from_match_labels(selector)(labels):
+    if not label_selector_as_predicate(selector)(labels):
         yield invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
 
 
-def count_faults(spec: Mapping[str, Any], *fields: str) -> Iterator[Fault]:
+def count_faults(spec: Mapping[str, Any], *fields: str) -> Iterator[FieldError]:
     for field in fields:
         value = spec.get(field)
         if value is not None and value < 0:
             yield invalid_value(f"spec.{field}", value, "must be greater than or equal to 0")
 
 
-def share_faults(path: str, value: Any) -> Iterator[Fault]:
+def int_or_percent_faults(path: str, value: Any) -> Iterator[FieldError]:
     """Faults of a number or percentage of pods: `2`, `25%`."""
     if isinstance(value, int):
         if value < 0:
@@ -92,6 +92,6 @@ def share_faults(path: str, value: Any) -> Iterator[Fault]:
         yield invalid_value(path, value, words)
 
 
-def immutable_faults(path: str, new: Any, old: Any) -> Iterator[Fault]:
+def immutable_faults(path: str, new: Any, old: Any) -> Iterator[FieldError]:
     if new != old:
         yield invalid_value(path, new, "field is immutable")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tarragon.localcluster.schema import names
-from tarragon.localcluster.schema.field_errors import Fault, invalid_value, unsupported
+from tarragon.localcluster.schema.field_errors import FieldError, invalid_value, unsupported
 
 Json = dict[str, Any]
 
@@ -16,7 +16,7 @@ _OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def tolerate_trouble(spec: Json) -> None:
+def add_default_tolerations(spec: Json) -> None:
     """Tolerate an unready or unreachable node for five minutes by default, as DefaultTolerationSeconds does."""
     own = list(spec.get("tolerations") or ())
     for key in _TAINTS:
@@ -31,7 +31,7 @@ def tolerate_trouble(spec: Json) -> None:
             spec["tolerations"] = [*(spec.get("tolerations") or ()), toleration]
 
 
-def faults(path: str, tolerations: Sequence[Json]) -> Iterator[Fault]:
+def faults(path: str, tolerations: Sequence[Json]) -> Iterator[FieldError]:
     for index, one in enumerate(tolerations):
         place, key, operator = f"{path}[{index}]", one.get("key") or "", one.get("operator") or ""
         if key and (words := names.qualified(key)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, invalid_value, required
+from tarragon.localcluster.schema.field_errors import FieldError, forbidden_value, invalid_value, required
 
 Json = dict[str, Any]
 
@@ -30,7 +30,7 @@ def default_volume(volume: Json) -> None:
             source["serviceAccountToken"].setdefault("expirationSeconds", _TOKEN_SECONDS)
 
 
-def faults(path: str, volumes: Sequence[Json]) -> Iterator[Fault]:
+def faults(path: str, volumes: Sequence[Json]) -> Iterator[FieldError]:
     for index, volume in enumerate(volumes):
         place = f"{path}[{index}]"
         sources = [name for name in volume if name != "name"]
@@ -46,7 +46,7 @@ def faults(path: str, volumes: Sequence[Json]) -> Iterator[Fault]:
             yield required(f"{place}.hostPath.path")
 
 
-def _token_faults(path: str, token: Json) -> Iterator[Fault]:
+def _token_faults(path: str, token: Json) -> Iterator[FieldError]:
     field, seconds = f"{path}.expirationSeconds", token["expirationSeconds"]
     if seconds < _MIN_TOKEN_SECONDS:
         yield invalid_value(field, seconds, "may not specify a duration less than 10 minutes")

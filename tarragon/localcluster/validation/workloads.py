@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, invalid_value, unsupported
+from tarragon.localcluster.schema.field_errors import FieldError, forbidden_value, invalid_value, unsupported
 from tarragon.localcluster.validation.templates import (
     count_faults,
     default_template,
     immutable_faults,
+    int_or_percent_faults,
     selector_faults,
-    share_faults,
+    selector_mismatch_faults,
     template_faults,
-    unmatched_faults,
 )
 
 Json = dict[str, Any]
@@ -44,7 +44,7 @@ def default_deployment(deployment: Json, _: Mapping[str, Any]) -> None:
     default_template(spec.setdefault("template", {}))
 
 
-def deployment_faults(deployment: Mapping[str, Any]) -> Iterator[Fault]:
+def deployment_faults(deployment: Mapping[str, Any]) -> Iterator[FieldError]:
     spec = deployment["spec"]
     yield from _kept_pods_faults(spec, "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     deadline, min_ready = spec["progressDeadlineSeconds"], spec.get("minReadySeconds") or 0
@@ -53,7 +53,7 @@ def deployment_faults(deployment: Mapping[str, Any]) -> Iterator[Fault]:
     yield from _strategy_faults(spec["strategy"])
 
 
-def _strategy_faults(strategy: Mapping[str, Any]) -> Iterator[Fault]:
+def _strategy_faults(strategy: Mapping[str, Any]) -> Iterator[FieldError]:
     rolling = strategy.get("rollingUpdate")
     if strategy["type"] == "Recreate":
         if rolling is not None:
@@ -65,9 +65,9 @@ def _strategy_faults(strategy: Mapping[str, Any]) -> Iterator[Fault]:
         yield from _rolling_faults("spec.strategy.rollingUpdate", rolling or {})
 
 
-def _rolling_faults(path: str, rolling: Mapping[str, Any]) -> Iterator[Fault]:
+def _rolling_faults(path: str, rolling: Mapping[str, Any]) -> Iterator[FieldError]:
     for field in ("maxUnavailable", "maxSurge"):
-        yield from share_faults(f"{path}.{field}", rolling.get(field))
+        yield from int_or_percent_faults(f"{path}.{field}", rolling.get(field))
     if all(str(rolling.get(field)) in {"0", "0%"} for field in ("maxUnavailable", "maxSurge")):
         yield invalid_value(f"{path}.maxUnavailable", rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0")
 
@@ -86,16 +86,16 @@ def default_replica_set(replica_set: Json, _: Mapping[str, Any]) -> None:
     default_template(spec.setdefault("template", {}))
 
 
-def replica_set_faults(replica_set: Mapping[str, Any]) -> Iterator[Fault]:
+def replica_set_faults(replica_set: Mapping[str, Any]) -> Iterator[FieldError]:
     yield from _kept_pods_faults(replica_set["spec"], "replicas", "minReadySeconds")
 
 
-def selector_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+def selector_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     yield from immutable_faults("spec.selector", new["spec"].get("selector"), old["spec"].get("selector"))
 
 
-def _kept_pods_faults(spec: Mapping[str, Any], *counts: str) -> Iterator[Fault]:
+def _kept_pods_faults(spec: Mapping[str, Any], *counts: str) -> Iterator[FieldError]:
     yield from count_faults(spec, *counts)
     yield from selector_faults("spec.selector", spec.get("selector"))
-    yield from unmatched_faults(spec.get("selector"), spec["template"])
+    yield from selector_mismatch_faults(spec.get("selector"), spec["template"])
     yield from template_faults("spec.template", spec["template"], _ALWAYS)

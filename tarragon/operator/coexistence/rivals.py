@@ -15,11 +15,11 @@ from types import MappingProxyType
 
 import msgspec
 
-from tarragon.kube.codec import moment
+from tarragon.kube.codec import parse_time
 from tarragon.kube.core import ENDPOINTS, LEASES, Container
-from tarragon.kube.meta import ObjectMeta, Resource, Struct
+from tarragon.kube.meta import ObjectMeta, PartialObject, Resource
 
-FRESH_SECONDS = 60.0
+LOCK_EXPIRY_SECONDS = 60.0
 """A lock renewed within this time is held. Holders renew every few seconds, but clocks differ."""
 
 TRAINING_OPERATOR = "training-operator"
@@ -58,25 +58,25 @@ _LEADER = "control-plane.alpha.kubernetes.io/leader"
 _SCHEME = "--enable-scheme"
 
 
-class LockSpec(Struct, frozen=True):
+class LeaderElectionLockSpec(PartialObject, frozen=True):
     """The spec of a Lease."""
 
     holder_identity: str | None = None
     renew_time: str | None = None
 
 
-class Lock(Struct, frozen=True):
+class LeaderElectionLock(PartialObject, frozen=True):
     """A leader election lock: a Lease, or an Endpoints object with an annotation."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: LockSpec = LockSpec()
+    spec: LeaderElectionLockSpec = LeaderElectionLockSpec()
 
     @property
-    def held_by(self) -> str:
+    def holder(self) -> str:
         return self.spec.holder_identity or str(self._leader_annotation.get("holderIdentity") or "")
 
     @property
-    def renewed(self) -> str:
+    def renewed_at(self) -> str:
         return self.spec.renew_time or str(self._leader_annotation.get("renewTime") or "")
 
     @property
@@ -93,44 +93,44 @@ class _Container(Container, frozen=True):
     args: list[str] | None = None
 
 
-class _PodSpec(Struct, frozen=True):
+class _PodSpec(PartialObject, frozen=True):
     containers: list[_Container] = []
 
 
-class _Template(Struct, frozen=True):
+class _Template(PartialObject, frozen=True):
     spec: _PodSpec = _PodSpec()
 
 
-class _DeploymentSpec(Struct, frozen=True):
+class _DeploymentSpec(PartialObject, frozen=True):
     template: _Template = _Template()
 
 
-class _DeploymentStatus(Struct, frozen=True):
+class _DeploymentStatus(PartialObject, frozen=True):
     available_replicas: int = msgspec.field(default=0, name="availableReplicas")
 
 
-class Deployment(Struct, frozen=True):
+class OperatorDeployment(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: _DeploymentSpec = _DeploymentSpec()
     status: _DeploymentStatus = _DeploymentStatus()
 
 
-LEASE_LOCKS = LEASES.reading(Lock)
-ENDPOINTS_LOCKS = ENDPOINTS.reading(Lock)
-DEPLOYMENTS = Resource(group="apps", version="v1", plural="deployments", kind="Deployment", model=Deployment)
+LEASE_LOCKS = LEASES.with_model(LeaderElectionLock)
+ENDPOINTS_LOCKS = ENDPOINTS.with_model(LeaderElectionLock)
+DEPLOYMENTS = Resource(group="apps", version="v1", plural="deployments", kind="Deployment", model=OperatorDeployment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ClusterState:
     """Locks and Deployments found in the cluster."""
 
-    leases: Sequence[Lock] = ()
-    endpoints: Sequence[Lock] = ()
-    deployments: Sequence[Deployment] = ()
+    leases: Sequence[LeaderElectionLock] = ()
+    endpoints: Sequence[LeaderElectionLock] = ()
+    deployments: Sequence[OperatorDeployment] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rival:
+class OtherOperator:
     """A detected operator; `evidence` names the lock or Deployment that it was detected by."""
 
     program: str
@@ -141,7 +141,7 @@ class Rival:
         return f"{self.program} ({self.evidence})"
 
 
-def rivals(found: Found, before: Found, now: dt.datetime) -> list[Rival]:
+def detect_operators(found: ClusterState, before: ClusterState, now: dt.datetime) -> list[OtherOperator]:
     """Detect running operators. A lock renewed since the previous check (`before`) is held, whatever the clocks say."""
     return [
         *_of_locks("Lease", found.leases, before.leases, now),
@@ -150,7 +150,7 @@ def rivals(found: Found, before: Found, now: dt.datetime) -> list[Rival]:
     ]
 
 
-def left_to(seen: Sequence[Rival]) -> dict[str, str]:
+def operators_by_kind(seen: Sequence[OtherOperator]) -> dict[str, str]:
     """Descriptions of the operators that manage each kind."""
     by_kind: dict[str, list[str]] = {}
     for rival in seen:
@@ -159,30 +159,32 @@ def left_to(seen: Sequence[Rival]) -> dict[str, str]:
     return {kind: ", ".join(descriptions) for kind, descriptions in by_kind.items()}
 
 
-def _of_locks(kind: str, locks: Sequence[Lock], before: Sequence[Lock], now: dt.datetime) -> Iterator[Rival]:
-    renewed_before = {lock.metadata.uid: lock.renewed for lock in before}
+def _of_locks(
+    kind: str, locks: Sequence[LeaderElectionLock], before: Sequence[LeaderElectionLock], now: dt.datetime
+) -> Iterator[OtherOperator]:
+    renewed_before = {lock.metadata.uid: lock.renewed_at for lock in before}
     for lock in locks:
         program = LOCKS.get(lock.metadata.name)
-        if program is None or not lock.held_by or not lock.renewed:
+        if program is None or not lock.holder or not lock.renewed_at:
             continue
-        if renewed_before.get(lock.metadata.uid, lock.renewed) == lock.renewed and not _is_fresh(lock, now):
+        if renewed_before.get(lock.metadata.uid, lock.renewed_at) == lock.renewed_at and not _is_fresh(lock, now):
             continue
-        yield Rival(
+        yield OtherOperator(
             program=program,
             kinds=_KINDS[program],
-            evidence=f"{kind} {lock.metadata.key}, held by {lock.held_by}",
+            evidence=f"{kind} {lock.metadata.key}, held by {lock.holder}",
         )
 
 
-def _is_fresh(lock: Lock, now: dt.datetime) -> bool:
+def _is_fresh(lock: LeaderElectionLock, now: dt.datetime) -> bool:
     try:
-        renewed = moment(lock.renewed)
+        renewed = parse_time(lock.renewed_at)
     except ValueError:
         return False
-    return abs((now - renewed).total_seconds()) < FRESH_SECONDS
+    return abs((now - renewed).total_seconds()) < LOCK_EXPIRY_SECONDS
 
 
-def _of_deployments(deployments: Sequence[Deployment]) -> Iterator[Rival]:
+def _of_deployments(deployments: Sequence[OperatorDeployment]) -> Iterator[OtherOperator]:
     for deployment in deployments:
         if deployment.status.available_replicas < 1:
             continue
@@ -192,7 +194,7 @@ def _of_deployments(deployments: Sequence[Deployment]) -> Iterator[Rival]:
         program = next((_PROGRAMS[name] for name in [*names, deployment.metadata.name] if name in _PROGRAMS), None)
         kinds = _KINDS[program] & _schemes(containers) if program is not None else frozenset()
         if program is not None and kinds:
-            yield Rival(program=program, kinds=kinds, evidence=f"Deployment {deployment.metadata.key}")
+            yield OtherOperator(program=program, kinds=kinds, evidence=f"Deployment {deployment.metadata.key}")
 
 
 def _image_name(image: str) -> str:

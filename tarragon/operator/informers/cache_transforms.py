@@ -11,23 +11,23 @@ from sys import intern
 
 from msgspec.structs import force_setattr, replace
 
-from tarragon.frameworks.recognition import LAST_APPLIED
-from tarragon.job.leaving import CHECKPOINT, LEAVING
+from tarragon.frameworks.recognition import LAST_APPLIED_ANNOTATION
+from tarragon.job.leaving import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import (
     Container,
     ContainerState,
+    ContainerStateRunning,
     ContainerStatus,
     Pod,
     PodCondition,
     PodSpec,
     PodStatus,
-    Running,
     Service,
     ServiceSpec,
 )
-from tarragon.kube.meta import NULL, CustomObject, Json, ObjectMeta, OwnerReference
+from tarragon.kube.meta import RAW_NULL, CustomObject, Json, ObjectMeta, OwnerReference
 from tarragon.plan.objects.generation_label import ROUND_ANNOTATION
 from tarragon.plan.objects.placement import REQUIRED
 
@@ -38,19 +38,19 @@ _HEALTHY_CONDITIONS = frozenset(
 )
 """Pod conditions that are dropped while they are True."""
 
-_OUR_ANNOTATIONS = (ROUND_ANNOTATION, LEAVING, CHECKPOINT)
+_OUR_ANNOTATIONS = (ROUND_ANNOTATION, EVICTION_TIME_ANNOTATION, CHECKPOINT_REQUEST_ANNOTATION)
 
 # Shared empty values: one per pod would take more memory than the rest of a healthy pod.
 _EMPTY_MAP: dict[str, str] = {}
 _NO_FINALIZERS: list[str] = []
 _NO_CONDITIONS: list[PodCondition] = []
 _NO_STATUSES: list[ContainerStatus] = []
-_RUNNING = ContainerState(running=Running())
+_RUNNING = ContainerState(running=ContainerStateRunning())
 _NO_LAST_STATE = ContainerState()
 _NO_SERVICE_SPEC = ServiceSpec()
 
 
-class KeptPod(Pod, frozen=True):
+class CachedPod(Pod, frozen=True):
     """A pod without its containers' commands and most annotations. Labels stay because pod affinity selects by them."""
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class KeptPod(Pod, frozen=True):
         force_setattr(self, "status", _pod_status(self.status))
 
 
-class KeptService(Service, frozen=True):
+class CachedService(Service, frozen=True):
     """A service reduced to its metadata."""
 
     def __post_init__(self) -> None:
@@ -67,15 +67,17 @@ class KeptService(Service, frozen=True):
         force_setattr(self, "spec", _NO_SERVICE_SPEC)
 
 
-class KeptJob(CustomObject, frozen=True):
+class CachedJob(CustomObject, frozen=True):
     """A job; its managed fields and last-applied configuration are dropped once it is marked, which needs them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         metadata = self.metadata
         if GENERATION_ANNOTATION in metadata.annotations:
-            annotations = {name: value for name, value in metadata.annotations.items() if name != LAST_APPLIED}
-            force_setattr(self, "metadata", replace(metadata, annotations=annotations, raw_managed_fields=NULL))
+            annotations = {
+                name: value for name, value in metadata.annotations.items() if name != LAST_APPLIED_ANNOTATION
+            }
+            force_setattr(self, "metadata", replace(metadata, annotations=annotations, raw_managed_fields=RAW_NULL))
 
 
 def _metadata(metadata: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:

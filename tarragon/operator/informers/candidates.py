@@ -6,18 +6,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Dialect, Framework
-from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaGroup, ReplicaType, TrainingJob
-from tarragon.job.status import Admission, JobStatus, Wait
+from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaSpec, ReplicaType, TrainingJob
+from tarragon.job.status import Admission, JobStatus, WaitReason
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
-from tarragon.plan.input.decode_and_validate import Intake
-from tarragon.plan.lifecycle.displacement import Nodes, is_unsettled
-from tarragon.plan.nodes.left_to_kube_scheduler import is_left
-from tarragon.plan.objects.desired import is_ours, is_placed_by
-from tarragon.plan.objects.settings import Settings
-from tarragon.plan.reconcile.adoption import is_nowhere
-from tarragon.plan.reconcile.invalid_spec import last_good
-from tarragon.plan.reconcile.managed_by import is_left_to_others
+from tarragon.plan.input.decode_and_validate import DecodedJob
+from tarragon.plan.lifecycle.displacement import NodesByKey, may_have_displaced_replicas
+from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
+from tarragon.plan.objects.desired import is_managed_by_tarragon, is_placed_by
+from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.plan.reconcile.adoption import has_unassigned_replicas
+from tarragon.plan.reconcile.invalid_spec import with_last_valid_spec
+from tarragon.plan.reconcile.managed_by import is_managed_by_other
 
 JobId = tuple[str, Key]
 
@@ -31,7 +31,7 @@ class Candidate:
     job: TrainingJob
     dialect: Dialect
     status: JobStatus
-    is_refused: bool = False
+    has_invalid_spec: bool = False
     """The spec is invalid, so `job` is the last valid form: it keeps its assignments and gets no new ones."""
 
     @property
@@ -49,14 +49,14 @@ class Candidate:
 
     @property
     def is_admitted(self) -> bool:
-        return self.admission is not None and self.admission.admitted is not None
+        return self.admission is not None and self.admission.admitted_at is not None
 
     @property
     def has_retry(self) -> bool:
-        return self.admission is not None and self.admission.retry is not None
+        return self.admission is not None and self.admission.backoff is not None
 
 
-class Those(Mapping[JobId, Candidate]):
+class CandidateIndex(Mapping[JobId, Candidate]):
     """An index of the candidates that satisfy a predicate, by id."""
 
     def __init__(self, predicate: Callable[[Candidate], bool]) -> None:
@@ -88,33 +88,35 @@ class Candidates:
     A candidate with an invalid spec is only in `all`: no decision is made about it, and it keeps its assignments.
     """
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: NodesByKey) -> None:
         self._nodes = nodes
-        self.all = Those(lambda _: True)
-        self.hindered = Those(is_hindered)
-        self.unrecorded = Those(is_unrecorded)
-        self.left = Those(lambda candidate: not candidate.is_refused and is_left(candidate.admission))
-        self.unsettled = Those(self._is_unsettled)
-        self._indexes = (self.all, self.hindered, self.unrecorded, self.left, self.unsettled)
+        self.all = CandidateIndex(lambda _: True)
+        self.start_blocked = CandidateIndex(is_start_blocked)
+        self.unrecorded = CandidateIndex(is_unrecorded)
+        self.left_to_kube_scheduler = CandidateIndex(
+            lambda candidate: not candidate.has_invalid_spec and is_left_to_kube_scheduler(candidate.admission)
+        )
+        self.displaced = CandidateIndex(self._is_unsettled)
+        self._indexes = (self.all, self.start_blocked, self.unrecorded, self.left_to_kube_scheduler, self.displaced)
         self._jobs_on: dict[str, set[JobId]] = {}
         self._by_name: dict[str, JobId] = {}
-        self.waits: dict[str, Wait] = {}
+        self.recorded_waits: dict[str, WaitReason] = {}
         """The recorded waits, by candidate name."""
 
     def put(self, candidate: Candidate) -> None:
         """Add or replace a candidate. With an invalid spec, it keeps the replica groups of its previous form."""
         previous = self.all.get(candidate.id)
-        if candidate.is_refused and previous is not None and previous.job.uid == candidate.job.uid:
-            candidate = replace(candidate, job=replace(candidate.job, groups=previous.job.groups))
+        if candidate.has_invalid_spec and previous is not None and previous.job.uid == candidate.job.uid:
+            candidate = replace(candidate, job=replace(candidate.job, replica_specs=previous.job.replica_specs))
         self._unindex_nodes(previous)
         for node in _nodes_of(candidate):
             self._jobs_on.setdefault(node, set()).add(candidate.id)
         self._by_name[candidate.name] = candidate.id
         wait = None if candidate.admission is None else candidate.admission.wait
         if wait is None:
-            self.waits.pop(candidate.name, None)
+            self.recorded_waits.pop(candidate.name, None)
         else:
-            self.waits[candidate.name] = wait
+            self.recorded_waits[candidate.name] = wait
         for index in self._indexes:
             index.put(candidate)
 
@@ -123,28 +125,33 @@ class Candidates:
         self._unindex_nodes(previous)
         if previous is not None:
             self._by_name.pop(previous.name, None)
-            self.waits.pop(previous.name, None)
+            self.recorded_waits.pop(previous.name, None)
         for index in self._indexes:
             index.drop(job)
 
-    def named(self, name: str) -> Candidate:
+    def by_name(self, name: str) -> Candidate:
         """The candidate of that `Candidate.name`."""
         return self.all[self._by_name[name]]
 
-    def on(self, node: str) -> Collection[JobId]:
+    def jobs_on(self, node: str) -> Collection[JobId]:
         """The jobs with replicas assigned to the node."""
         return frozenset(self._jobs_on.get(node, ()))
 
     def node_changed(self, node: str) -> None:
         """Check again whether the node's jobs have to move replicas."""
-        for job in self.on(node):
-            self.unsettled.put(self.all[job])
+        for job in self.jobs_on(node):
+            self.displaced.put(self.all[job])
 
     def _is_unsettled(self, candidate: Candidate) -> bool:
         admission = candidate.admission
-        if candidate.is_refused or admission is None or admission.admitted is None or is_left(admission):
+        if (
+            candidate.has_invalid_spec
+            or admission is None
+            or admission.admitted_at is None
+            or is_left_to_kube_scheduler(admission)
+        ):
             return False
-        return is_unsettled(candidate.status, admission, self._nodes)
+        return may_have_displaced_replicas(candidate.status, admission, self._nodes)
 
     def _unindex_nodes(self, previous: Candidate | None) -> None:
         if previous is None:
@@ -159,37 +166,39 @@ def _nodes_of(candidate: Candidate) -> Collection[str]:
     return set() if candidate.admission is None else set(candidate.admission.nodes.values())
 
 
-def is_hindered(candidate: Candidate) -> bool:
+def is_start_blocked(candidate: Candidate) -> bool:
     """Whether the job's pods cannot be created or bound, or an earlier attempt to start has failed."""
-    if candidate.is_refused or candidate.admission is None:
+    if candidate.has_invalid_spec or candidate.admission is None:
         return False
-    return candidate.status.obstacle is not None or candidate.has_retry
+    return candidate.status.blocker is not None or candidate.has_retry
 
 
 def is_unrecorded(candidate: Candidate) -> bool:
     """Whether the job may run without a recorded admission, or have a pod that another scheduler binds."""
-    return not candidate.is_refused and (candidate.admission is None or is_nowhere(candidate.admission))
+    return not candidate.has_invalid_spec and (
+        candidate.admission is None or has_unassigned_replicas(candidate.admission)
+    )
 
 
-def takes_part(obj: CustomObject, status: JobStatus) -> bool:
+def is_candidate(obj: CustomObject, status: JobStatus) -> bool:
     """Whether the job takes part in scheduling: it is marked, not being deleted, and not finished."""
     metadata = obj.metadata
-    if GENERATION_ANNOTATION not in metadata.annotations or metadata.is_ending:
+    if GENERATION_ANNOTATION not in metadata.annotations or metadata.is_being_deleted:
         return False
     return not status.phase.is_final
 
 
 def candidate_from(
-    framework: Framework, found: CustomObject, taken: Intake, status: JobStatus, settings: Settings
+    framework: Framework, found: CustomObject, taken: DecodedJob, status: JobStatus, settings: OperatorSettings
 ) -> Candidate | None:
     """The candidate; None for a job that is suspended, managed by another controller, or was never valid."""
-    last_valid = last_good(framework, found, taken)
+    last_valid = with_last_valid_spec(framework, found, taken)
     if last_valid.job is None or last_valid.dialect is None or last_valid.job.run_policy.suspend:
         return None
     # The last valid form of a job does not record which controller manages it.
-    if last_valid.problems and is_left_to_others(found.spec):
+    if last_valid.problems and is_managed_by_other(found.spec):
         return None
-    if not is_ours(last_valid.job) or not is_placed_by(last_valid.job, settings.scheduler):
+    if not is_managed_by_tarragon(last_valid.job) or not is_placed_by(last_valid.job, settings.scheduler_name):
         return None
     return Candidate(
         framework=framework,
@@ -197,32 +206,32 @@ def candidate_from(
         job=last_valid.job,
         dialect=last_valid.dialect,
         status=status,
-        is_refused=bool(last_valid.problems),
+        has_invalid_spec=bool(last_valid.problems),
     )
 
 
-def replicas_of(candidate: Candidate, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod]]:
+def pods_by_replica(candidate: Candidate, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod]]:
     """Pair the job's pods with their replicas, leaving out pods whose names do not identify a replica."""
     for pod in pods:
-        replica = candidate.dialect.names.replica(candidate.job, pod.metadata.name)
+        replica = candidate.dialect.names.replica_of(candidate.job, pod.metadata.name)
         if replica is not None:
             yield replica, pod
 
 
-def least_and_wish(job: TrainingJob, group: ReplicaGroup) -> tuple[int, int]:
+def min_and_requested(job: TrainingJob, group: ReplicaSpec) -> tuple[int, int]:
     """The minimum and the requested number of replicas; the chief replica is always included."""
     chief = job.chief
     floor = 1 if chief is not None and chief.type is group.type else 0
-    wish = max(group.wish, floor)
-    if job.elastic is None or group.type is not ReplicaType.WORKER:
+    wish = max(group.replicas, floor)
+    if job.elastic_policy is None or group.type is not ReplicaType.WORKER:
         return wish, wish
-    wish = min(max(wish, job.elastic.minimum), job.elastic.maximum)
-    return min(job.elastic.minimum, wish), wish
+    wish = min(max(wish, job.elastic_policy.min_replicas), job.elastic_policy.max_replicas)
+    return min(job.elastic_policy.min_replicas, wish), wish
 
 
-def most(job: TrainingJob, group: ReplicaGroup) -> int:
+def max_replicas(job: TrainingJob, group: ReplicaSpec) -> int:
     """The number of replicas up to which the group may grow into idle capacity; at least the requested number."""
-    _, wish = least_and_wish(job, group)
-    if job.elastic is None or group.type is not ReplicaType.WORKER:
+    _, wish = min_and_requested(job, group)
+    if job.elastic_policy is None or group.type is not ReplicaType.WORKER:
         return wish
-    return max(wish, job.elastic.maximum)
+    return max(wish, job.elastic_policy.max_replicas)

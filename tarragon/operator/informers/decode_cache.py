@@ -10,14 +10,14 @@ import msgspec
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.phase import Phase
 from tarragon.kube.codec import decode
-from tarragon.kube.meta import CustomObject, Key, Struct
-from tarragon.plan.input.decode_and_validate import Intake, intake
+from tarragon.kube.meta import CustomObject, Key, PartialObject
+from tarragon.plan.input.decode_and_validate import DecodedJob, decode_and_validate
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     of: CustomObject
-    taken: Intake
+    taken: DecodedJob
 
     def holds_for(self, job: CustomObject) -> bool:
         """Whether everything that decoding reads is unchanged; a change of the status does not matter."""
@@ -31,38 +31,38 @@ class _Entry:
         )
 
 
-class Readings:
+class DecodeCache:
     """Decoded manifests of unfinished jobs. Finished jobs, of which there may be many, need no decisions."""
 
     def __init__(self, frameworks: Mapping[str, Framework]) -> None:
         self._frameworks = frameworks
         self._entries: dict[tuple[str, Key], _Entry] = {}
 
-    def of(self, kind: str, job: CustomObject) -> Intake:
+    def decoded(self, kind: str, job: CustomObject) -> DecodedJob:
         key = kind, job.metadata.key
         cached = self._entries.get(key)
         if cached is not None and cached.holds_for(job):
             return cached.taken
-        taken = intake(self._frameworks[kind], job)
-        if not is_over(job):
+        taken = decode_and_validate(self._frameworks[kind], job)
+        if not is_finished(job):
             self._entries[key] = _Entry(job, taken)
         return taken
 
-    def changed(self, kind: str, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
+    def on_job_change(self, kind: str, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
         """Handler for changes in the job cache."""
-        if new is None or is_over(new):
+        if new is None or is_finished(new):
             self._entries.pop((kind, key), None)
 
 
-class _TarragonStatus(Struct, frozen=True):
+class _TarragonStatus(PartialObject, frozen=True):
     state: str = ""
 
 
-class _Status(Struct, frozen=True):
+class _Status(PartialObject, frozen=True):
     tarragon: _TarragonStatus = _TarragonStatus()
 
 
-def is_over(job: CustomObject) -> bool:
+def is_finished(job: CustomObject) -> bool:
     try:
         status: _Status | None = decode(bytes(job.raw_status), _Status | None)  # type: ignore[arg-type]
     except msgspec.DecodeError:

@@ -11,21 +11,21 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import AlreadyExists, ApiError
-from tarragon.client.informer.cache_reader import Live
+from tarragon.client.informer.cache_reader import CacheReader
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
-from tarragon.operator.informers.cache_transforms import KeptPod
-from tarragon.operator.queue.refused_writes import is_refusal
+from tarragon.operator.informers.cache_transforms import CachedPod
+from tarragon.operator.queue.refused_writes import is_rejected_by_server
 
 JobId = tuple[str, Key]
 
-LATEST_SECONDS = 60.0
+EXPECTATION_SECONDS = 60.0
 """Seconds for which a pod may still appear after an inconclusive answer: kube-apiserver's default request timeout."""
 
 log = structlog.get_logger(__name__)
 
-Place = tuple[Key, str]
+PodOnNode = tuple[Key, str]
 """A pod's key and its node: one pod may be requested twice, before and after its replica moves to another node."""
 
 
@@ -38,21 +38,21 @@ class _Request:
     """When the expectation expires, in the clock's monotonic seconds; None while the request is in flight."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> PodOnNode:
         return self.pod.metadata.key, self.pod.spec.node_name
 
 
-class Unmade:
+class Expectations:
     """Expected pods by job, which is found by the owner reference. An expectation ends when the cache shows the pod."""
 
-    def __init__(self, pods: Live[Pod], clock: Clock) -> None:
+    def __init__(self, pods: CacheReader[Pod], clock: Clock) -> None:
         self._pods = pods
         self._clock = clock
-        self._requests: dict[JobId, dict[Place, _Request]] = {}
+        self._requests: dict[JobId, dict[PodOnNode, _Request]] = {}
         self._handlers: list[Callable[[JobId], None]] = []
-        pods.subscribe(self._pod_changed)
+        pods.add_event_handler(self._pod_changed)
 
-    def of(self, job: JobId) -> Sequence[Pod]:
+    def pods_of(self, job: JobId) -> Sequence[Pod]:
         """The job's expected pods, as they were requested."""
         return [request.pod for request in self._requests.get(job, {}).values()]
 
@@ -61,9 +61,9 @@ class Unmade:
         self._handlers.append(handler)
 
     @contextmanager
-    def making(self, body: Mapping[str, object]) -> Iterator[None]:
+    def expect_create(self, body: Mapping[str, object]) -> Iterator[None]:
         """Context for a create request of a pod. A pod without a node is ignored: it holds no resources until bound."""
-        pod = decode(encode(body), KeptPod)
+        pod = decode(encode(body), CachedPod)
         job = _job_of(pod) if pod.spec.node_name else None
         if job is None:
             yield
@@ -83,7 +83,7 @@ class Unmade:
                 self._log_inconclusive(job, request)
             raise
         finally:
-            request.until = self._clock.monotonic() + LATEST_SECONDS
+            request.until = self._clock.monotonic() + EXPECTATION_SECONDS
             if not is_refused:
                 self._expiry_known(job, request)
             elif earlier is None:
@@ -93,7 +93,7 @@ class Unmade:
                 request.until = earlier.until or request.until
                 self._expiry_known(job, request)
 
-    def give_up(self) -> None:
+    def drop_expired(self) -> None:
         """Drop expired expectations."""
         now = self._clock.monotonic()
         expired = [(job, request) for job, request in self._all() if request.until is not None and request.until <= now]
@@ -102,7 +102,7 @@ class Unmade:
             log.info("the pod did not appear: its resources are no longer reserved", **_log_fields(job, request))
 
     @property
-    def pause(self) -> float | None:
+    def seconds_to_next_expiry(self) -> float | None:
         """Seconds until the next expectation expires; None if none does."""
         ends = [request.until for _, request in self._all() if request.until is not None]
         return max(0.0, min(ends) - self._clock.monotonic()) if ends else None
@@ -130,7 +130,9 @@ class Unmade:
         if requests.get(request.place) is request and all(each.until is None for each in requests.values()):
             fields = _log_fields(job, request)
             log.warning(
-                "no answer: the pod may still appear; its resources stay reserved", seconds=LATEST_SECONDS, **fields
+                "no answer: the pod may still appear; its resources stay reserved",
+                seconds=EXPECTATION_SECONDS,
+                **fields,
             )
 
     def _expiry_known(self, job: JobId, request: _Request) -> None:
@@ -155,7 +157,7 @@ def _is_refused(error: ApiError, request: _Request) -> bool:
     """Whether the server did not create the pod. AlreadyExists may be the answer to a request that was sent twice."""
     if isinstance(error, AlreadyExists):
         return bool(request.before)
-    return error.code < HTTPStatus.INTERNAL_SERVER_ERROR or is_refusal(error)
+    return error.code < HTTPStatus.INTERNAL_SERVER_ERROR or is_rejected_by_server(error)
 
 
 def _log_fields(job: JobId, request: _Request) -> Mapping[str, str]:
@@ -165,9 +167,9 @@ def _log_fields(job: JobId, request: _Request) -> Mapping[str, str]:
 
 
 def _job_of(pod: Pod) -> JobId | None:
-    owner = pod.metadata.controlled_by
+    owner = pod.metadata.controller_identity
     return None if owner is None else (owner.kind, owner.key)
 
 
 def _have_one_owner(pod: Pod, other: Pod) -> bool:
-    return pod.metadata.controlled_by == other.metadata.controlled_by
+    return pod.metadata.controller_identity == other.metadata.controller_identity

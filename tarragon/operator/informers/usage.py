@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from tarragon.base.resources import Resources
-from tarragon.client.informer.cache_reader import Live
+from tarragon.client.informer.cache_reader import CacheReader
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod, PodSpec
 from tarragon.kube.meta import Key
 from tarragon.plan.nodes.capacity import pod_request
 
 
-class Sums:
+class NodeSums:
     """Resource amounts by node."""
 
     def __init__(self) -> None:
@@ -27,13 +27,13 @@ class Sums:
     def on(self, node: str) -> Resources:
         return self._by_node.get(node, {})
 
-    def give(self, node: str, amounts: Resources) -> None:
+    def add(self, node: str, amounts: Resources) -> None:
         self._add(node, amounts, 1)
 
-    def take(self, node: str, amounts: Resources) -> None:
+    def subtract(self, node: str, amounts: Resources) -> None:
         self._add(node, amounts, -1)
 
-    def touched(self) -> set[str]:
+    def take_changed_nodes(self) -> set[str]:
         """The nodes whose amounts may have changed since the last call."""
         touched, self._changed_nodes = self._changed_nodes, set()
         return touched
@@ -50,45 +50,45 @@ class Sums:
             del self._by_node[node]
 
 
-class Usage:
+class PodUsage:
     """Resources held by pods. A terminating pod still holds its resources, a finished one does not."""
 
-    def __init__(self, pods: Live[Pod]) -> None:
-        self.held = Sums()
+    def __init__(self, pods: CacheReader[Pod]) -> None:
+        self.held = NodeSums()
         """Resources held on each node, in thousandths."""
-        self.ending = Sums()
+        self.terminating = NodeSums()
         """The part of `held` that belongs to terminating pods."""
-        pods.subscribe(self._pod_changed)
+        pods.add_event_handler(self._pod_changed)
 
     def _pod_changed(self, _: Key, old: Pod | None, new: Pod | None) -> None:
-        if old is not None and holds(old):
-            self._apply(old, Sums.take)
-        if new is not None and holds(new):
-            self._apply(new, Sums.give)
+        if old is not None and holds_resources(old):
+            self._apply(old, NodeSums.subtract)
+        if new is not None and holds_resources(new):
+            self._apply(new, NodeSums.add)
 
-    def _apply(self, pod: Pod, change: Callable[[Sums, str, Resources], None]) -> None:
-        amounts = request_of(pod)
-        change(self.held, seat(pod), amounts)
-        if pod.metadata.is_ending:
-            change(self.ending, seat(pod), amounts)
-
-
-def holds(pod: Pod) -> bool:
-    return bool(seat(pod)) and not pod.is_finished
+    def _apply(self, pod: Pod, change: Callable[[NodeSums, str, Resources], None]) -> None:
+        amounts = requests_of(pod)
+        change(self.held, node_of(pod), amounts)
+        if pod.metadata.is_being_deleted:
+            change(self.terminating, node_of(pod), amounts)
 
 
-def seat(pod: Pod) -> str:
+def holds_resources(pod: Pod) -> bool:
+    return bool(node_of(pod)) and not pod.is_finished
+
+
+def node_of(pod: Pod) -> str:
     """The pod's node or nominated node: capacity that kube-scheduler freed by preemption is reserved for the pod."""
     return pod.spec.node_name or pod.status.nominated_node_name
 
 
-def cleared_nodes(pod: Pod) -> Iterator[str]:
+def nominated_nodes(pod: Pod) -> Iterator[str]:
     """The node on which kube-scheduler preempts other pods for this pending pod."""
     if not pod.spec.node_name and pod.status.nominated_node_name and not pod.is_finished:
         yield pod.status.nominated_node_name
 
 
-def request_of(pod: Pod) -> Resources:
+def requests_of(pod: Pod) -> Resources:
     """The pod's resource requests, in thousandths."""
     return _request(encode(pod.spec))
 

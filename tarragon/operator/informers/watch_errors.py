@@ -7,11 +7,11 @@ from collections.abc import Callable
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.client.backoff import FIRST_PAUSE
+from tarragon.client.backoff import INITIAL_DELAY
 from tarragon.client.errors import Forbidden, NotFound
-from tarragon.client.informer.cache_reader import Recovery, Trouble
+from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
 
-AGAIN_SECONDS = 600.0
+REPEAT_SECONDS = 600.0
 """Seconds between repetitions: a permission that was withheld on purpose is refused twice a minute, for ever."""
 
 _NOT_INSTALLED = "not installed; its jobs are managed as soon as it is"
@@ -21,10 +21,10 @@ _UNREADABLE = "reading is forbidden: if installed, its jobs are managed once the
 log = structlog.get_logger(__name__)
 
 
-class Troubles:
+class WatchErrorLog:
     """Decides which errors of the caches are logged, and how."""
 
-    def __init__(self, clock: Clock, is_to_be_expected: Callable[[Trouble], bool] = lambda _: False) -> None:
+    def __init__(self, clock: Clock, is_to_be_expected: Callable[[CacheError], bool] = lambda _: False) -> None:
         """Expected errors are logged once, at level info."""
         self._clock = clock
         self._logged_at: dict[tuple[str, str], float] = {}
@@ -32,7 +32,7 @@ class Troubles:
         self._expected: set[tuple[str, str]] = set()
         self._failing: set[str] = set()
 
-    def tell(self, trouble: Trouble) -> None:
+    def log_error(self, trouble: CacheError) -> None:
         if not self._is_to_be_expected(trouble):
             self._log_unexpected(trouble)
             return
@@ -41,18 +41,18 @@ class Troubles:
             self._expected.add((trouble.resource, message))
             log.info(message, kind=trouble.resource)
 
-    def tell_end(self, recovery: Recovery) -> None:
+    def log_recovery(self, recovery: CacheRecovery) -> None:
         """Log a recovery if its error was logged; an error that comes and goes with the same text is logged once."""
         if recovery.resource in self._failing:
             self._failing.discard(recovery.resource)
             log.info("watch recovered", over=str(recovery))
 
-    def _log_unexpected(self, trouble: Trouble) -> None:
+    def _log_unexpected(self, trouble: CacheError) -> None:
         now = self._clock.monotonic()
-        self._logged_at = {error: at for error, at in self._logged_at.items() if now - at < AGAIN_SECONDS}
+        self._logged_at = {error: at for error, at in self._logged_at.items() if now - at < REPEAT_SECONDS}
         error = trouble.resource, str(trouble.error)
         # A short pause means that the error is the first one after a period without errors.
-        if error in self._logged_at and trouble.pause > FIRST_PAUSE:
+        if error in self._logged_at and trouble.retry_after > INITIAL_DELAY:
             log.debug("watch failed", trouble=str(trouble))
             return
         self._logged_at[error] = now

@@ -12,11 +12,11 @@ from aiohttp import web
 
 from tarragon.base.errors import TarragonError
 
-PLAIN = "text/plain; charset=utf-8"
+TEXT_PLAIN = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ListenAddress:
     """Where to listen. An empty host means every IPv4 and IPv6 interface; port 0 means any free port."""
 
     host: str
@@ -27,27 +27,27 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """An HTTP response."""
 
     status: int
     body: bytes
-    content_type: str = PLAIN
+    content_type: str = TEXT_PLAIN
 
 
-Routes = Mapping[str, Callable[[], Answer]]
+Routes = Mapping[str, Callable[[], HttpResponse]]
 """Handlers by path (`/healthz`). They run on the event loop, so a stuck loop fails the probe by not answering."""
 
 
-def verdict(faults: Sequence[str], status: int) -> Answer:
+def probe_response(faults: Sequence[str], status: int) -> HttpResponse:
     """200 and `ok` if there are no faults, else `status` and one line per fault."""
     if not faults:
-        return Answer(200, b"ok\n")
-    return Answer(status, "".join(f"{fault}\n" for fault in faults).encode())
+        return HttpResponse(200, b"ok\n")
+    return HttpResponse(status, "".join(f"{fault}\n" for fault in faults).encode())
 
 
 @asynccontextmanager
-async def serving(address: Address, routes: Routes) -> AsyncIterator[Address]:
+async def serving(address: ListenAddress, routes: Routes) -> AsyncIterator[ListenAddress]:
     """Serve until the end of the block. Yields the actual address; raises TarragonError if it cannot listen."""
     application = web.Application()
     for path, handler in routes.items():
@@ -60,12 +60,12 @@ async def serving(address: Address, routes: Routes) -> AsyncIterator[Address]:
             await site.start()
         except OSError as error:
             raise _cannot_listen(address, error) from error
-        yield Address(address.host, runner.addresses[0][1])
+        yield ListenAddress(address.host, runner.addresses[0][1])
     finally:
         await runner.cleanup()
 
 
-def _handler(handler: Callable[[], Answer]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _handler(handler: Callable[[], HttpResponse]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(_: web.Request) -> web.StreamResponse:
         response = handler()
         return web.Response(status=response.status, body=response.body, headers={"Content-Type": response.content_type})
@@ -73,7 +73,7 @@ def _handler(handler: Callable[[], Answer]) -> Callable[[web.Request], Awaitable
     return handle
 
 
-def _cannot_listen(address: Address, error: OSError) -> TarragonError:
+def _cannot_listen(address: ListenAddress, error: OSError) -> TarragonError:
     why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
     is_in_use = error.errno == errno.EADDRINUSE
     remedy = "`--listen HOST:PORT` chooses another address (port 0: any free port), `--listen off` none"

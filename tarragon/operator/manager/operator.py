@@ -12,39 +12,39 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.client.errors import ApiError, Unavailable
 from tarragon.client.leader_election import LeaseLost
-from tarragon.client.middleware.write_through import Learning
-from tarragon.client.port import Cluster
+from tarragon.client.middleware.write_through import WriteThroughClient
+from tarragon.client.port import Client
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.meta import CustomObject, Key
-from tarragon.operator.informers.informers import World
-from tarragon.operator.informers.watch_errors import Troubles
-from tarragon.operator.manager.startup_order import is_quiet
-from tarragon.operator.metrics.meter import Meter, Unmeasured
-from tarragon.operator.queue.wakeup import Bell
-from tarragon.operator.reconciler.apply import Means
-from tarragon.operator.reconciler.recorder import Recorder
+from tarragon.operator.informers.informers import Informers
+from tarragon.operator.informers.watch_errors import WatchErrorLog
+from tarragon.operator.manager.startup_order import seems_up_to_date
+from tarragon.operator.metrics.meter import Meter, NoMeter
+from tarragon.operator.queue.wakeup import WakeupSignal
+from tarragon.operator.reconciler.apply import ApplyContext
+from tarragon.operator.reconciler.recorder import EventRecorder
 from tarragon.operator.reconciler.watchdog import Watchdog
-from tarragon.operator.reconciler.worker import BUG, JobId, Worker
-from tarragon.operator.scheduler.config.published import Publishing
-from tarragon.operator.scheduler.cycle import Admitter, Conduct
-from tarragon.plan.config.published import Ways
+from tarragon.operator.reconciler.worker import UNEXPECTED_ERROR, JobId, Worker
+from tarragon.operator.scheduler.config.published import ConfigPublisher
+from tarragon.operator.scheduler.cycle import AdmissionConfig, GangScheduler
+from tarragon.plan.config.published import PublishedConfig
 from tarragon.plan.objects.podgroup_kinds import PodGroup
-from tarragon.plan.objects.settings import Settings
-from tarragon.scheduling.api.rules import DEFAULT_POLICY, Rules
-from tarragon.scheduling.policies import POLICIES, name_of
+from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.scheduling.api.rules import DEFAULT_POLICY, SchedulingRules
+from tarragon.scheduling.policies import POLICIES, policy_name
 from tarragon.scheduling.state.memory import Policy
 
-RULES_SECONDS = 5.0
+RULES_CHECK_SECONDS = 5.0
 """How often the scheduling rules are checked for changes."""
 RESYNC_SECONDS = 300.0
 """Resync period: every job is reconciled this often, which covers a wall clock that jumped past a deadline."""
-OWNED_PAUSE = 0.02
+POD_CHANGE_DELAY = 0.02
 """Seconds to wait after a change of a job's pods: changes come in bursts, one gang at a time."""
-QUIET_PAUSE = 0.001
+RESYNC_SPACING = 0.001
 """Seconds between resyncs of two unchanged jobs: ten thousand at once would delay urgent ones."""
-ROUND_PAUSE = 0.02
+CYCLE_DELAY = 0.02
 """Seconds to wait before a scheduling cycle, so that a burst of a thousand changes costs one cycle."""
 
 Owned = Pod | Service | PodGroup
@@ -52,22 +52,22 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class OperatorOptions:
     """The operator's options: everything but the cluster and the clock."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: OperatorSettings = field(default_factory=OperatorSettings)
     policy: Policy = POLICIES[DEFAULT_POLICY]
-    rules: Callable[[], Rules] = Rules
+    rules: Callable[[], SchedulingRules] = SchedulingRules
     """Called in each cycle and every RULES_SECONDS: the rules may be in a file that people edit."""
-    published_in: str = ""
+    publish_namespace: str = ""
     """The namespace to publish the policy and the rules in; empty to publish nothing."""
     frameworks: Sequence[Framework] = FRAMEWORKS
     seed: int | None = None
     """Seed of the backoff jitter."""
-    meter: Meter = field(default_factory=Unmeasured)
+    meter: Meter = field(default_factory=NoMeter)
 
 
-async def run(cluster: Cluster, clock: Clock, options: Options = Options()) -> None:
+async def run(cluster: Client, clock: Clock, options: OperatorOptions = OperatorOptions()) -> None:
     """Run an operator without leader election until cancelled."""
     await Operator(cluster, clock, options).run()
 
@@ -75,19 +75,21 @@ async def run(cluster: Cluster, clock: Clock, options: Options = Options()) -> N
 class Operator:
     """Caches follow the cluster at all times; jobs are reconciled and scheduled only while this operator leads."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, options: Options) -> None:
+    def __init__(self, cluster: Client, clock: Clock, options: OperatorOptions) -> None:
         self._clock = clock
         jitter = random.Random(options.seed)
-        self._informers = World(cluster, options.frameworks, clock, options.settings, jitter)
-        write_through = Learning(cluster, self._informers)
-        context = Means(cluster=write_through, clock=clock, recorder=Recorder(cluster, clock))
+        self._informers = Informers(cluster, options.frameworks, clock, options.settings, jitter)
+        write_through = WriteThroughClient(cluster, self._informers)
+        context = ApplyContext(cluster=write_through, clock=clock, recorder=EventRecorder(cluster, clock))
         self._worker = Worker(context, self._informers, options.meter)
-        config = Conduct(rules=options.rules, meter=options.meter)
+        config = AdmissionConfig(rules=options.rules, meter=options.meter)
         self._rules = options.rules
-        self._policy = name_of(options.policy)
-        self._publisher = Publishing(cluster, clock, options.published_in) if options.published_in else None
-        self._scheduler = Admitter(write_through, clock, self._informers, options.policy, config)
-        self._wakeup = Bell(clock)
+        self._policy = policy_name(options.policy)
+        self._publisher = (
+            ConfigPublisher(cluster, clock, options.publish_namespace) if options.publish_namespace else None
+        )
+        self._scheduler = GangScheduler(write_through, clock, self._informers, options.policy, config)
+        self._wakeup = WakeupSignal(clock)
         self._stopping = asyncio.Event()
         self._is_leading = False
         self._watchdog = Watchdog(clock)
@@ -98,35 +100,35 @@ class Operator:
     async def run(self) -> None:
         """Run without leader election."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.follow())
-            await self.synced()
+            tasks.create_task(self.run_caches())
+            await self.wait_for_sync()
             await self.lead()
 
-    async def follow(self) -> None:
+    async def run_caches(self) -> None:
         """Keep the caches up to date until cancelled; makes no decisions and no writes."""
-        troubles = Troubles(self._clock, self._informers.is_to_be_expected)
+        troubles = WatchErrorLog(self._clock, self._informers.is_expected_error)
         async with asyncio.TaskGroup() as tasks:
             for cache in self._informers.caches:
-                cache.on_trouble(troubles.tell)
-                cache.on_recovery(troubles.tell_end)
+                cache.on_error(troubles.log_error)
+                cache.on_recovery(troubles.log_recovery)
                 tasks.create_task(cache.run())
 
-    async def synced(self) -> None:
+    async def wait_for_sync(self) -> None:
         """Wait until all caches have synced."""
-        await self._informers.synced()
+        await self._informers.wait_for_sync()
 
     @property
-    def missing(self) -> Sequence[str]:
+    def unsynced_kinds(self) -> Sequence[str]:
         """The kinds whose caches have not synced yet."""
-        return self._informers.missing
+        return self._informers.unsynced_kinds
 
     async def lead(self) -> None:
         """Reconcile and schedule until `stop`, then finish the work in progress. Raises LeaseLost."""
         self._is_leading = True
         self._enqueue_all(self._informers.jobs)
-        self._wakeup.ring()
+        self._wakeup.set()
         self._worker.start()
-        self._meter.leads(True)
+        self._meter.leadership_changed(True)
         try:
             async with asyncio.TaskGroup() as tasks:
                 resync = tasks.create_task(self._resync())
@@ -138,51 +140,51 @@ class Operator:
                 watch_rules.cancel()
         finally:
             self._is_leading = False
-            self._meter.leads(False)
+            self._meter.leadership_changed(False)
 
     @property
     def is_leading(self) -> bool:
         """Whether `lead` is running, including the shutdown after `stop`."""
         return self._is_leading
 
-    def leave(self, left_to: Mapping[str, str]) -> None:
+    def leave_kinds_to(self, left_to: Mapping[str, str]) -> None:
         """Leave these kinds' jobs to other operators, by kind and description; all other kinds are managed again."""
-        kinds = {*left_to, *self._informers.settings.left_to}
-        self._informers.settings = replace(self._informers.settings, left_to=left_to)
+        kinds = {*left_to, *self._informers.settings.other_managers}
+        self._informers.settings = replace(self._informers.settings, other_managers=left_to)
         self._enqueue_all(kinds)
 
     @property
-    def stuck(self) -> Sequence[str]:
+    def restart_reasons(self) -> Sequence[str]:
         """Reasons to restart the process: work that made no progress for too long. Always empty on a standby."""
         if not self._is_leading:
             return []
-        return [*self._worker.stuck(), *self._watchdog.hanging()]
+        return [*self._worker.restart_reasons(), *self._watchdog.overdue()]
 
     def stop(self) -> None:
         """Start no more work."""
         self._stopping.set()
         self._worker.stop()
-        self._wakeup.ring_for_ever()
+        self._wakeup.shut_down()
 
     def _subscribe(self) -> None:
         for kind, cache in self._informers.jobs.items():
-            cache.subscribe(self._job_handler(kind))
-        self._informers.pods.subscribe(self._owned_changed)
-        self._informers.services.subscribe(self._owned_changed)
+            cache.add_event_handler(self._job_handler(kind))
+        self._informers.pods.add_event_handler(self._owned_changed)
+        self._informers.services.add_event_handler(self._owned_changed)
         for groups in self._informers.pod_groups:
-            groups.subscribe(self._owned_changed)
-        self._informers.verified.subscribe(lambda job: self._enqueue(job, 0.0))
+            groups.add_event_handler(self._owned_changed)
+        self._informers.accepted_admissions.subscribe(lambda job: self._enqueue(job, 0.0))
         # An expired expectation releases resources.
-        self._informers.unmade.subscribe(lambda _job: self._wakeup.ring())
-        for cache in (self._informers.nodes, *self._informers.optional):
-            cache.subscribe(lambda _key, _old, _new: self._wakeup.ring())
+        self._informers.expectations.subscribe(lambda _job: self._wakeup.set())
+        for cache in (self._informers.nodes, *self._informers.cluster_wide_caches):
+            cache.add_event_handler(lambda _key, _old, _new: self._wakeup.set())
         # If nodes cannot be read for too long, placement is left to kube-scheduler.
-        self._informers.nodes.on_trouble(lambda _: self._wakeup.ring())
+        self._informers.nodes.on_error(lambda _: self._wakeup.set())
 
     def _job_handler(self, kind: str) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
         def changed(key: Key, _: CustomObject | None, __: CustomObject | None) -> None:
             self._enqueue((kind, key), 0.0)
-            self._wakeup.ring()
+            self._wakeup.set()
 
         return changed
 
@@ -190,10 +192,10 @@ class Operator:
         current = new if new is not None else old
         job = self._informers.job_of(current.metadata) if current is not None else None
         if job is not None:
-            self._enqueue(job, OWNED_PAUSE)
+            self._enqueue(job, POD_CHANGE_DELAY)
         if isinstance(current, Pod):
             # Any pod changes the free capacity, whoever created it.
-            self._wakeup.ring()
+            self._wakeup.set()
 
     def _enqueue(self, job: JobId, delay: float) -> None:
         if self._is_leading:  # A new leader queues all jobs anyway.
@@ -202,15 +204,15 @@ class Operator:
     async def _run_cycles(self) -> None:
         pause: float | None = None
         while True:
-            await self._wakeup.heard(pause)
+            await self._wakeup.wait(pause)
             if self._stopping.is_set():
                 return
-            await self._clock.sleep(ROUND_PAUSE)
-            self._wakeup.silence()
+            await self._clock.sleep(CYCLE_DELAY)
+            self._wakeup.clear()
             started, failure = self._clock.monotonic(), ""
             try:
-                with self._watchdog.work("scheduling cycle"):
-                    pause = await self._scheduler.round()
+                with self._watchdog.track("scheduling cycle"):
+                    pause = await self._scheduler.run_cycle()
             except ApiError as error:
                 failure = type(error).__name__
                 log.warning("scheduling cycle failed", error=str(error))
@@ -218,26 +220,26 @@ class Operator:
             except LeaseLost:
                 raise
             except Exception:
-                failure = BUG
+                failure = UNEXPECTED_ERROR
                 log.exception("unexpected error in a scheduling cycle")
                 pause = 10.0
-            self._meter.decided(self._clock.monotonic() - started, failure)
+            self._meter.cycle_finished(self._clock.monotonic() - started, failure)
 
     async def _resync(self) -> None:
         while True:
             await self._clock.sleep(RESYNC_SECONDS)
             self._enqueue_all(self._informers.jobs)
-            self._wakeup.ring()
+            self._wakeup.set()
 
     async def _watch_rules(self) -> None:
         rules = self._rules()
         while True:
             if self._publisher is not None:
-                await self._publisher.tell(Ways(policy=self._policy, rules=rules))
-            await self._clock.sleep(RULES_SECONDS)
+                await self._publisher.publish(PublishedConfig(policy=self._policy, rules=rules))
+            await self._clock.sleep(RULES_CHECK_SECONDS)
             rules, previous = self._rules(), rules
             if rules != previous:
-                self._wakeup.ring()
+                self._wakeup.set()
 
     def _enqueue_all(self, kinds: Iterable[str]) -> None:
         """Queue all jobs of these kinds: changed ones at once, unchanged ones spread out so that they delay nothing."""
@@ -245,6 +247,6 @@ class Operator:
         for kind in kinds:
             cache = self._informers.jobs.get(kind)
             for key, job in cache.objects.items() if cache is not None else ():
-                is_unchanged = is_quiet(job, self._informers.pods_of(job))
-                delay += QUIET_PAUSE if is_unchanged else 0.0
+                is_unchanged = seems_up_to_date(job, self._informers.pods_of(job))
+                delay += RESYNC_SPACING if is_unchanged else 0.0
                 self._enqueue((kind, key), delay if is_unchanged else 0.0)

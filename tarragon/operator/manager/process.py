@@ -19,28 +19,28 @@ from types import FrameType, MappingProxyType
 import structlog
 
 from tarragon import __version__
-from tarragon.base.clock import Clock, within
-from tarragon.client.http.client import Http
-from tarragon.client.http.transport import Server
-from tarragon.client.leader_election import Lease, LeaseLost
-from tarragon.client.middleware.counted import Counted
-from tarragon.client.middleware.fenced import Fenced
-from tarragon.client.port import Cluster
+from tarragon.base.clock import Clock, with_timeout
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.transport import RestConfig
+from tarragon.client.leader_election import LeaderElector, LeaseLost
+from tarragon.client.middleware.counted import InstrumentedClient
+from tarragon.client.middleware.fenced import FencedClient
+from tarragon.client.port import Client
 from tarragon.kube.meta import Json
-from tarragon.operator.coexistence.watcher import Lookout
-from tarragon.operator.manager.health import Answer, Routes, serving, verdict
+from tarragon.operator.coexistence.watcher import CoexistenceWatcher
+from tarragon.operator.manager.health import HttpResponse, Routes, probe_response, serving
 from tarragon.operator.manager.operator import Operator
 from tarragon.operator.manager.settings import ProcessSettings
 from tarragon.operator.metrics.registry import CONTENT_TYPE, Metrics
-from tarragon.operator.scheduler.config.reload import RulesInFile
+from tarragon.operator.scheduler.config.reload import ReloadingRules
 
-WAITING_SECONDS = 30.0
+NOT_READY_LOG_SECONDS = 30.0
 """How often a process that is not ready logs what it waits for."""
 
-LONGEST_END = 20.0
+MAX_EXIT_SECONDS = 20.0
 """Seconds within which a process that has lost its lease must exit."""
 
-SIGNALLED = 128
+SIGNAL_EXIT_BASE = 128
 """Base of the exit codes for signals, as in shells."""
 
 NO_ROUTES: Routes = MappingProxyType({})
@@ -49,30 +49,30 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
+class ClusterClients:
     """Two clients of one cluster: lease renewals must not wait behind thousands of writes for a connection."""
 
-    cluster: Cluster
-    election: Cluster
+    operator: Client
+    leader_election: Client
 
 
 class Process:
     """Runs the operator with leader election and health endpoints until it is asked to stop."""
 
-    def __init__(self, clients: Doors, clock: Clock, settings: ProcessSettings) -> None:
+    def __init__(self, clients: ClusterClients, clock: Clock, settings: ProcessSettings) -> None:
         self._clock = clock
         self._settings = settings
         self._is_stopping = False
-        self.lease: Lease | None = None
-        cluster = clients.cluster
-        if settings.claim is not None:
+        self.lease: LeaderElector | None = None
+        cluster = clients.operator
+        if settings.lease_claim is not None:
             jitter = random.Random(settings.options.seed)
-            self.lease = Lease(clients.election, clock, settings.claim, jitter)
-            self.lease.on_trouble(lambda error: log.warning("lease request failed", trouble=str(error)))
-            self.lease.on_holder(self._holder_changed)
-            cluster = Fenced(cluster, self.lease)
+            self.lease = LeaderElector(clients.leader_election, clock, settings.lease_claim, jitter)
+            self.lease.on_error(lambda error: log.warning("lease request failed", trouble=str(error)))
+            self.lease.on_new_leader(self._holder_changed)
+            cluster = FencedClient(cluster, self.lease)
         self._operator = Operator(cluster, clock, settings.options)
-        self._coexistence = Lookout(clients.cluster, clock, self._on_other_operators)
+        self._coexistence = CoexistenceWatcher(clients.operator, clock, self._on_other_operators)
 
     @property
     def routes(self) -> Routes:
@@ -80,17 +80,17 @@ class Process:
         return MappingProxyType({"/healthz": self._healthz, "/livez": self._healthz, "/readyz": self._readyz})
 
     @property
-    def stuck(self) -> Sequence[str]:
+    def restart_reasons(self) -> Sequence[str]:
         """Reasons to restart this process, for the liveness probe."""
-        reasons = list(self._operator.stuck)
-        if self.lease is not None and -LONGEST_END > self.lease.seconds_left > -math.inf:
+        reasons = list(self._operator.restart_reasons)
+        if self.lease is not None and -MAX_EXIT_SECONDS > self.lease.seconds_left > -math.inf:
             reasons.append(f"the lease was lost {-self.lease.seconds_left:.0f} s ago, but the process has not exited")
         return reasons
 
     async def run(self, stopping: asyncio.Event, more: Routes = NO_ROUTES) -> None:
         """Run until `stopping` is set; `more` are additional routes. Raises LeaseLost, alone or in a group."""
         async with self._serving({**self.routes, **more}), asyncio.TaskGroup() as tasks:
-            follow = tasks.create_task(self._operator.follow())
+            follow = tasks.create_task(self._operator.run_caches())
             operator = tasks.create_task(self._run_operator())
             missing_log = tasks.create_task(self._log_missing())
             await stopping.wait()
@@ -100,7 +100,7 @@ class Process:
             follow.cancel()
 
     async def _run_operator(self) -> None:
-        await self._operator.synced()
+        await self._operator.wait_for_sync()
         gc.freeze()
         if self.lease is None:
             log.info("leading", lease="none")
@@ -109,13 +109,13 @@ class Process:
         log.info("ready, standing by", identity=self.lease.identity)
         await self.lease.acquire()
         async with asyncio.TaskGroup() as tasks:
-            renewal = tasks.create_task(self.lease.keep())
+            renewal = tasks.create_task(self.lease.renew())
             log.info("leading", identity=self.lease.identity)
             await self._lead()
             renewal.cancel()
 
     async def _lead(self) -> None:
-        await self._coexistence.first()
+        await self._coexistence.first_check()
         async with asyncio.TaskGroup() as tasks:
             coexistence = tasks.create_task(self._coexistence.run())
             await self._operator.lead()
@@ -129,7 +129,7 @@ class Process:
             log.warning("another operator is running: jobs of its kinds are left to it unless already ours", **left_to)
         else:
             log.info("no other operator is running any more: all jobs are managed here")
-        self._operator.leave(left_to)
+        self._operator.leave_kinds_to(left_to)
 
     async def _shut_down(self, operator: asyncio.Task[None]) -> None:
         """Finish the writes in progress, then release the lease."""
@@ -137,9 +137,9 @@ class Process:
         if self._operator.is_leading:
             log.info("stopping: finishing the writes in progress")
             try:
-                await within(self._clock, self._settings.grace, asyncio.shield(operator))
+                await with_timeout(self._clock, self._settings.shutdown_seconds, asyncio.shield(operator))
             except TimeoutError:
-                log.warning("stopping: the last writes did not finish in time", seconds=self._settings.grace)
+                log.warning("stopping: the last writes did not finish in time", seconds=self._settings.shutdown_seconds)
         operator.cancel()
         await asyncio.wait((operator,))
         if self.lease is not None:
@@ -148,9 +148,9 @@ class Process:
 
     async def _log_missing(self) -> None:
         while True:
-            await self._clock.sleep(WAITING_SECONDS)
-            if self._operator.missing:
-                log.warning("not ready: waiting for the first list", kinds=list(self._operator.missing))
+            await self._clock.sleep(NOT_READY_LOG_SECONDS)
+            if self._operator.unsynced_kinds:
+                log.warning("not ready: waiting for the first list", kinds=list(self._operator.unsynced_kinds))
 
     @asynccontextmanager
     async def _serving(self, routes: Routes) -> AsyncIterator[None]:
@@ -164,34 +164,37 @@ class Process:
     def _holder_changed(self, holder: str) -> None:
         log.info("lease holder changed", holder=holder or "none")
 
-    def _healthz(self) -> Answer:
-        return verdict(self.stuck, 500)
+    def _healthz(self) -> HttpResponse:
+        return probe_response(self.restart_reasons, 500)
 
-    def _readyz(self) -> Answer:
-        faults = [f"{kind}: not listed yet" for kind in self._operator.missing]
+    def _readyz(self) -> HttpResponse:
+        faults = [f"{kind}: not listed yet" for kind in self._operator.unsynced_kinds]
         if self._is_stopping:
             faults.append("stopping")
-        return verdict(faults, 503)
+        return probe_response(faults, 503)
 
 
-async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool:
+async def serve(server: RestConfig, clock: Clock, settings: ProcessSettings) -> bool:
     """Run the operator with metrics until SIGTERM or SIGINT. Returns False if it ended because the lease was lost."""
     # Full caches are about a million long-lived objects, so the garbage collector runs less often than by default.
     # The objects of the initial sync are exempt altogether (`gc.freeze`).
     gc.set_threshold(50_000, 20, 50)
     jitter = random.Random(settings.options.seed)
     metrics = Metrics(clock, __version__)
-    if isinstance(settings.options.rules, RulesInFile):
-        settings.options.rules.on_edit(metrics.queues_refused)
+    if isinstance(settings.options.rules, ReloadingRules):
+        settings.options.rules.on_edit(metrics.queues_file_checked)
     _log_settings(server, settings)
     try:
-        async with Http(server, jitter) as cluster, Http(server, jitter) as election:
-            clients = Doors(cluster=Counted(cluster, clock, metrics), election=Counted(election, clock, metrics))
+        async with HttpClient(server, jitter) as cluster, HttpClient(server, jitter) as election:
+            clients = ClusterClients(
+                operator=InstrumentedClient(cluster, clock, metrics),
+                leader_election=InstrumentedClient(election, clock, metrics),
+            )
             process = Process(clients, clock, replace(settings, options=replace(settings.options, meter=metrics)))
             if process.lease is not None:
-                cluster.guard(process.lease.check)
-            with asked_to_end() as stopping:
-                await process.run(stopping, {"/metrics": lambda: Answer(200, metrics.text(), CONTENT_TYPE)})
+                cluster.check_before_writes(process.lease.check)
+            with stop_on_signal() as stopping:
+                await process.run(stopping, {"/metrics": lambda: HttpResponse(200, metrics.render(), CONTENT_TYPE)})
     except* LeaseLost as lost:
         log.error("stopped: the lease is lost", reason=str(_cause(lost)))  # noqa: TRY400 - no bug, no traceback
         is_lost = True
@@ -200,7 +203,7 @@ async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool
     return not is_lost
 
 
-def _log_settings(server: Server, settings: ProcessSettings) -> None:
+def _log_settings(server: RestConfig, settings: ProcessSettings) -> None:
     """Log the settings that people look for first."""
     plan = settings.options.settings
     log.info(
@@ -209,7 +212,7 @@ def _log_settings(server: Server, settings: ProcessSettings) -> None:
         server=server.url,
         namespaces=list(plan.namespaces) or "all",
         placement=str(plan.placement),
-        lease=str(settings.claim.key) if settings.claim is not None else "none",
+        lease=str(settings.lease_claim.key) if settings.lease_claim is not None else "none",
     )
 
 
@@ -220,13 +223,13 @@ def _cause(error: BaseException) -> BaseException:
 
 
 @contextmanager
-def asked_to_end() -> Iterator[asyncio.Event]:
+def stop_on_signal() -> Iterator[asyncio.Event]:
     """Yields an event that the first SIGTERM or SIGINT sets; the second one exits at once."""
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     previous_handlers: dict[int, Json] = {}
 
     def exit_at_once(number: int, _: FrameType | None) -> None:
-        os._exit(SIGNALLED + number)
+        os._exit(SIGNAL_EXIT_BASE + number)
 
     def request_stop(*_: object) -> None:
         for each in previous_handlers:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tarragon.client.leader_election import Claim
-from tarragon.operator.manager.health import Address
-from tarragon.operator.manager.operator import Options
+from tarragon.client.leader_election import LeaseLock
+from tarragon.operator.manager.health import ListenAddress
+from tarragon.operator.manager.operator import OperatorOptions
 
-GRACE_SECONDS = 20.0
+SHUTDOWN_SECONDS = 20.0
 """Less than the pod's termination grace period of 30 s, so that the lease is released before the pod is killed."""
 
 
@@ -16,10 +16,10 @@ GRACE_SECONDS = 20.0
 class ProcessSettings:
     """Without a claim there is no leader election; without an address there are no HTTP endpoints."""
 
-    options: Options = field(default_factory=Options)
-    claim: Claim | None = None
-    listen: Address | None = None
-    grace: float = GRACE_SECONDS
+    options: OperatorOptions = field(default_factory=OperatorOptions)
+    lease_claim: LeaseLock | None = None
+    listen: ListenAddress | None = None
+    shutdown_seconds: float = SHUTDOWN_SECONDS
     """Seconds that writes in progress may take after a stop request."""
     adopt: bool = False
     """Also manage jobs of another running operator. The user must make sure that the other operator stops."""

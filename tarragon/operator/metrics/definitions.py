@@ -10,13 +10,13 @@ from typing import Literal
 
 from tarragon.job.phase import Phase
 from tarragon.plan.lifecycle.start_timeout import MOVED_TOO_OFTEN
-from tarragon.plan.status.creation_failures import NODE_AWAY, NODE_FULL, UNSCHEDULABLE
+from tarragon.plan.status.creation_failures import NODE_FULL, NODE_UNAVAILABLE, UNSCHEDULABLE
 from tarragon.plan.view.actions import NAME_TAKEN, REFUSED
 from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
     NEVER_FITS,
-    NODES_AWAY,
+    NODES_UNAVAILABLE,
     PREEMPTED,
     QUOTA_EXCEEDED,
     RESOURCES_RELEASING,
@@ -25,12 +25,12 @@ from tarragon.scheduling.api.decision import (
 
 NEW = "New"
 """The phase of a job without a status from the operator."""
-GONE = ""
+DELETED = ""
 PHASES = (NEW, "Waiting", "Starting", *(phase.value for phase in Phase if phase is not Phase.CREATED))
 OTHER = "Other"
-WAITS = (
+WAIT_CODES = (
     NEVER_FITS,
-    NODES_AWAY,
+    NODES_UNAVAILABLE,
     INSUFFICIENT_RESOURCES,
     BEHIND_OTHERS,
     RESOURCES_RELEASING,
@@ -41,7 +41,7 @@ WAITS = (
     NAME_TAKEN,
     UNSCHEDULABLE,
     NODE_FULL,
-    NODE_AWAY,
+    NODE_UNAVAILABLE,
     MOVED_TOO_OFTEN,
     OTHER,
 )
@@ -51,98 +51,102 @@ _LONG = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class MetricDefinition:
     """One metric. Prometheus adds the suffix `_total` to a counter's name."""
 
     name: str
     type: Literal["counter", "gauge", "histogram"]
-    text: str
+    help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = _SOON
 
 
-BUILD = Definition("tarragon_build_info", "gauge", "Always 1", ("version", "python"))
-LEADER = Definition("tarragon_is_leader", "gauge", "1 while this operator is the leader")
-JOBS = Definition("tarragon_jobs", "gauge", "Existing jobs, reported by the leader", ("kind", "phase"))
-WAITING = Definition(
+BUILD = MetricDefinition("tarragon_build_info", "gauge", "Always 1", ("version", "python"))
+LEADER = MetricDefinition("tarragon_is_leader", "gauge", "1 while this operator is the leader")
+JOBS = MetricDefinition("tarragon_jobs", "gauge", "Existing jobs, reported by the leader", ("kind", "phase"))
+WAITING = MetricDefinition(
     "tarragon_jobs_waiting", "gauge", "Jobs waiting for admission, by the code of their wait", ("kind", "code")
 )
-QUEUE_TIME = Definition(
+QUEUE_TIME = MetricDefinition(
     "tarragon_job_queue_seconds", "histogram", "Time from queueing a job to its admission", ("kind",), _LONG
 )
-START_TIME = Definition(
+START_TIME = MetricDefinition(
     "tarragon_job_start_seconds", "histogram", "Time from a job's admission to Running", ("kind",), _LONG
 )
-TURNS = {
-    "created": Definition("tarragon_jobs_created", "counter", "Jobs whose first status was written", ("kind",)),
-    "deleted": Definition("tarragon_jobs_deleted", "counter", "Deleted jobs", ("kind",)),
-    "succeeded": Definition("tarragon_jobs_succeeded", "counter", "Succeeded jobs", ("kind",)),
-    "failed": Definition("tarragon_jobs_failed", "counter", "Failed jobs", ("kind",)),
-    "restarted": Definition("tarragon_jobs_restarted", "counter", "Times a job restarted replicas", ("kind",)),
+PHASE_COUNTERS = {
+    "created": MetricDefinition("tarragon_jobs_created", "counter", "Jobs whose first status was written", ("kind",)),
+    "deleted": MetricDefinition("tarragon_jobs_deleted", "counter", "Deleted jobs", ("kind",)),
+    "succeeded": MetricDefinition("tarragon_jobs_succeeded", "counter", "Succeeded jobs", ("kind",)),
+    "failed": MetricDefinition("tarragon_jobs_failed", "counter", "Failed jobs", ("kind",)),
+    "restarted": MetricDefinition("tarragon_jobs_restarted", "counter", "Times a job restarted replicas", ("kind",)),
 }
-RECONCILES = Definition(
+RECONCILES = MetricDefinition(
     "tarragon_reconcile_seconds", "histogram", "Duration of a reconcile, including its writes", ("kind",)
 )
-ERRORS = Definition(
+ERRORS = MetricDefinition(
     "tarragon_reconcile_errors", "counter", "Reconciles that failed and are retried", ("kind", "reason")
 )
-ROUNDS = Definition(
+CYCLES = MetricDefinition(
     "tarragon_admission_round_seconds", "histogram", "Duration of a scheduling cycle, including its writes"
 )
-ROUND_ERRORS = Definition("tarragon_admission_errors", "counter", "Scheduling cycles that failed", ("reason",))
-DECIDED = Definition(
+CYCLE_ERRORS = MetricDefinition("tarragon_admission_errors", "counter", "Scheduling cycles that failed", ("reason",))
+DECISIONS = MetricDefinition(
     "tarragon_scheduler_decisions",
     "counter",
     "Scheduling decisions that were written; code: why the job waits, if it does",
     ("decision", "code"),
 )
-REFUSED_DECISIONS = Definition(
+REFUSED_DECISIONS = MetricDefinition(
     "tarragon_scheduler_refused_decisions",
     "counter",
     "Invalid policy decisions that were rejected; `policy`: cycles in which the policy itself failed",
     ("decision",),
 )
-REFUSED_ADMISSIONS = Definition(
+REFUSED_ADMISSIONS = MetricDefinition(
     "tarragon_admissions_refused",
     "counter",
     "Admissions in a job's status that the scheduler rejected because it could not have decided them",
 )
-QUEUES_REFUSED = Definition(
+QUEUES_REFUSED = MetricDefinition(
     "tarragon_queues_file_refused", "gauge", "1 while the queues file is invalid and the previous rules stay in effect"
 )
-DEPTH = Definition("tarragon_queue_depth", "gauge", "Jobs that are due for a reconcile")
-OLDEST = Definition("tarragon_queue_oldest_seconds", "gauge", "How long the oldest of these jobs has been due")
-RETRYING = Definition("tarragon_queue_retrying", "gauge", "Jobs whose last reconcile failed")
-CALLS = Definition(
+QUEUE_DEPTH = MetricDefinition("tarragon_queue_depth", "gauge", "Jobs that are due for a reconcile")
+QUEUE_AGE = MetricDefinition("tarragon_queue_oldest_seconds", "gauge", "How long the oldest of these jobs has been due")
+QUEUE_RETRYING = MetricDefinition("tarragon_queue_retrying", "gauge", "Jobs whose last reconcile failed")
+CALLS = MetricDefinition(
     "tarragon_api_call_seconds",
     "histogram",
     "API server calls other than watches; code 0: cancelled before the response",
     ("verb", "resource", "code"),
 )
-WATCHES = Definition("tarragon_watches_started", "counter", "Watches started", ("resource",))
-WATCH_ENDS = Definition(
+WATCHES = MetricDefinition("tarragon_watches_started", "counter", "Watches started", ("resource",))
+WATCH_ENDS = MetricDefinition(
     "tarragon_watches_ended", "counter", "Watches ended; code 200: without an error", ("resource", "code")
 )
-WATCH_EVENTS = Definition("tarragon_watch_events", "counter", "Watch events, including bookmarks", ("resource",))
-HELD = Definition("tarragon_cache_objects", "gauge", "Objects in the caches", ("resource",))
-TROUBLES = Definition(
+WATCH_EVENTS = MetricDefinition("tarragon_watch_events", "counter", "Watch events, including bookmarks", ("resource",))
+CACHED_OBJECTS = MetricDefinition("tarragon_cache_objects", "gauge", "Objects in the caches", ("resource",))
+CACHE_ERRORS = MetricDefinition(
     "tarragon_cache_troubles", "counter", "Failed lists and watches, and undecodable objects", ("resource",)
 )
 
 # The names of tf-operator 1.0, for existing dashboards.
-TF_LEADER = Definition("tf_operator_is_leader", "gauge", "As tarragon_is_leader")
-TF_TURNS = {
-    "created": Definition("tf_operator_jobs_created", "counter", "As tarragon_jobs_created_total, of TFJobs"),
-    "deleted": Definition("tf_operator_jobs_deleted", "counter", "As tarragon_jobs_deleted_total, of TFJobs"),
-    "succeeded": Definition("tf_operator_jobs_successful", "counter", "As tarragon_jobs_succeeded_total, of TFJobs"),
-    "failed": Definition("tf_operator_jobs_failed", "counter", "As tarragon_jobs_failed_total, of TFJobs"),
-    "restarted": Definition("tf_operator_jobs_restarted", "counter", "As tarragon_jobs_restarted_total, of TFJobs"),
+TF_LEADER = MetricDefinition("tf_operator_is_leader", "gauge", "As tarragon_is_leader")
+TF_PHASE_COUNTERS = {
+    "created": MetricDefinition("tf_operator_jobs_created", "counter", "As tarragon_jobs_created_total, of TFJobs"),
+    "deleted": MetricDefinition("tf_operator_jobs_deleted", "counter", "As tarragon_jobs_deleted_total, of TFJobs"),
+    "succeeded": MetricDefinition(
+        "tf_operator_jobs_successful", "counter", "As tarragon_jobs_succeeded_total, of TFJobs"
+    ),
+    "failed": MetricDefinition("tf_operator_jobs_failed", "counter", "As tarragon_jobs_failed_total, of TFJobs"),
+    "restarted": MetricDefinition(
+        "tf_operator_jobs_restarted", "counter", "As tarragon_jobs_restarted_total, of TFJobs"
+    ),
 }
 
 DEFINITIONS = (
-    *(JOBS, WAITING, QUEUE_TIME, START_TIME, *TURNS.values()),
-    *(RECONCILES, ERRORS, DEPTH, OLDEST, RETRYING, ROUNDS, ROUND_ERRORS, DECIDED, REFUSED_DECISIONS),
+    *(JOBS, WAITING, QUEUE_TIME, START_TIME, *PHASE_COUNTERS.values()),
+    *(RECONCILES, ERRORS, QUEUE_DEPTH, QUEUE_AGE, QUEUE_RETRYING, CYCLES, CYCLE_ERRORS, DECISIONS, REFUSED_DECISIONS),
     *(REFUSED_ADMISSIONS, QUEUES_REFUSED),
-    *(CALLS, WATCHES, WATCH_ENDS, WATCH_EVENTS, HELD, TROUBLES),
-    *(LEADER, BUILD, TF_LEADER, *TF_TURNS.values()),
+    *(CALLS, WATCHES, WATCH_ENDS, WATCH_EVENTS, CACHED_OBJECTS, CACHE_ERRORS),
+    *(LEADER, BUILD, TF_LEADER, *TF_PHASE_COUNTERS.values()),
 )

@@ -8,28 +8,28 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tarragon.operator.metrics.definitions import Definition
+from tarragon.operator.metrics.definitions import MetricDefinition
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # halves the number of series; `_created` is not used
 
 
-def counter(definition: Definition, registry: CollectorRegistry) -> Counter:
-    return Counter(definition.name, definition.text, definition.labels, registry=registry)
+def counter(definition: MetricDefinition, registry: CollectorRegistry) -> Counter:
+    return Counter(definition.name, definition.help, definition.labels, registry=registry)
 
 
-def gauge(definition: Definition, registry: CollectorRegistry) -> Gauge:
-    return Gauge(definition.name, definition.text, definition.labels, registry=registry)
+def gauge(definition: MetricDefinition, registry: CollectorRegistry) -> Gauge:
+    return Gauge(definition.name, definition.help, definition.labels, registry=registry)
 
 
-def histogram(definition: Definition, registry: CollectorRegistry) -> Histogram:
-    return Histogram(definition.name, definition.text, definition.labels, buckets=definition.buckets, registry=registry)
+def histogram(definition: MetricDefinition, registry: CollectorRegistry) -> Histogram:
+    return Histogram(definition.name, definition.help, definition.labels, buckets=definition.buckets, registry=registry)
 
 
-def family(definition: Definition) -> GaugeMetricFamily:
-    return GaugeMetricFamily(definition.name, definition.text, labels=definition.labels)
+def gauge_family(definition: MetricDefinition) -> GaugeMetricFamily:
+    return GaugeMetricFamily(definition.name, definition.help, labels=definition.labels)
 
 
-class Asked(Collector):
+class OnScrapeCollector(Collector):
     """A collector that computes its metrics at each scrape."""
 
     def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:

@@ -11,29 +11,29 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from tarragon.base.clock import Clock
-from tarragon.client.informer.cache_reader import Live
-from tarragon.job.encoding import read_status
+from tarragon.client.informer.cache_reader import CacheReader
+from tarragon.job.encoding import decode_status
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.kube.meta import CustomObject, JsonObject, Key
 from tarragon.operator.metrics.definitions import (
-    GONE,
+    DELETED,
     JOBS,
     NEW,
     OTHER,
+    PHASE_COUNTERS,
     PHASES,
     QUEUE_TIME,
     START_TIME,
-    TF_TURNS,
-    TURNS,
+    TF_PHASE_COUNTERS,
+    WAIT_CODES,
     WAITING,
-    WAITS,
 )
-from tarragon.operator.metrics.instruments import counter, family, histogram
+from tarragon.operator.metrics.instruments import counter, gauge_family, histogram
 from tarragon.plan.status.patch import status_of, tarragon_of
 
 
-class Census:
+class JobMetrics:
     """Collects job metrics. Only the leader reports them: with those of a standby, sums would be doubled."""
 
     def __init__(self, clock: Clock, registry: CollectorRegistry) -> None:
@@ -44,25 +44,25 @@ class Census:
         self._waits: Counter[tuple[str, str]] = Counter()
         self._queue_time = histogram(QUEUE_TIME, registry)
         self._start_time = histogram(START_TIME, registry)
-        self._transitions = {name: counter(definition, registry) for name, definition in TURNS.items()}
-        self._tf_transitions = {name: counter(definition, registry) for name, definition in TF_TURNS.items()}
+        self._transitions = {name: counter(definition, registry) for name, definition in PHASE_COUNTERS.items()}
+        self._tf_transitions = {name: counter(definition, registry) for name, definition in TF_PHASE_COUNTERS.items()}
 
-    def attach(self, jobs: Mapping[str, Live[CustomObject]]) -> None:
+    def attach(self, jobs: Mapping[str, CacheReader[CustomObject]]) -> None:
         """Subscribe to the job caches by kind; must be called before the caches run."""
         self._kinds = jobs.keys()
         for kind, cache in jobs.items():
-            cache.subscribe(partial(self._changed, kind))
+            cache.add_event_handler(partial(self._changed, kind))
 
-    def leads(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
+    def leadership_changed(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
         self._leads = acts
 
     def collect(self) -> Iterator[Metric]:
         """The current numbers of jobs by phase and of waiting jobs by code."""
-        jobs, waiting = family(JOBS), family(WAITING)
+        jobs, waiting = gauge_family(JOBS), gauge_family(WAITING)
         for kind in self._kinds if self._leads else ():
             for phase in PHASES:
                 jobs.add_metric((kind, phase), self._phases[kind, phase])
-            for code in WAITS:
+            for code in WAIT_CODES:
                 waiting.add_metric((kind, code), self._waits[kind, code])
         yield from (jobs, waiting)
 
@@ -77,15 +77,15 @@ class Census:
         if self._leads:
             self._count_transitions(kind, before.phase, after.phase)
             if old is not None and new is not None:
-                self._observe_times(kind, read_status(old.status), read_status(new.status))
+                self._observe_times(kind, decode_status(old.status), decode_status(new.status))
 
     def _count_transitions(self, kind: str, before: str, after: str) -> None:
         happened_by_transition = {
-            "created": before == NEW and after not in {NEW, GONE},
-            "deleted": after == GONE,
-            "succeeded": before not in {GONE, after} and after == Phase.SUCCEEDED,
-            "failed": before not in {GONE, after} and after == Phase.FAILED,
-            "restarted": before not in {GONE, after} and after == Phase.RESTARTING,
+            "created": before == NEW and after not in {NEW, DELETED},
+            "deleted": after == DELETED,
+            "succeeded": before not in {DELETED, after} and after == Phase.SUCCEEDED,
+            "failed": before not in {DELETED, after} and after == Phase.FAILED,
+            "restarted": before not in {DELETED, after} and after == Phase.RESTARTING,
         }
         for transition, happened in happened_by_transition.items():
             if happened:
@@ -96,19 +96,19 @@ class Census:
     def _observe_times(self, kind: str, before: JobStatus, after: JobStatus) -> None:
         """Observe queue and start times. A job that starts again after a restart or resumption is observed again."""
         admission = after.admission
-        if admission is None or admission.admitted is None:
+        if admission is None or admission.admitted_at is None:
             return
         if not before.is_admitted:
-            self._queue_time.labels(kind).observe((admission.admitted - admission.queued).total_seconds())
+            self._queue_time.labels(kind).observe((admission.admitted_at - admission.queued_at).total_seconds())
         if before.phase is Phase.CREATED and after.phase is Phase.RUNNING:
-            self._start_time.labels(kind).observe((self._clock.now() - admission.admitted).total_seconds())
+            self._start_time.labels(kind).observe((self._clock.now() - admission.admitted_at).total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
 class _CountedStatus:
     """The part of a job's status that is counted; decoding the whole status at each change would be expensive."""
 
-    phase: str = GONE
+    phase: str = DELETED
     wait: str = ""
     admitted: str = ""
 
@@ -124,7 +124,7 @@ def _counted_status(job: CustomObject | None) -> _CountedStatus:
     code = None if "admitted" in admission else _object_field(admission, "wait").get("code")
     return _CountedStatus(
         phase=state if state in PHASES else NEW,
-        wait="" if code is None else code if code in WAITS else OTHER,
+        wait="" if code is None else code if code in WAIT_CODES else OTHER,
         admitted=str(admission.get("admitted", "")),
     )
 

@@ -7,7 +7,7 @@ import asyncio
 from tarragon.base.clock import Clock
 
 
-class Bell:
+class WakeupSignal:
     """Stays set until it is silenced; can be set for good to end the loop."""
 
     def __init__(self, clock: Clock) -> None:
@@ -16,23 +16,23 @@ class Bell:
         self._has_ended = False
 
     @property
-    def has_ended(self) -> bool:
+    def is_shut_down(self) -> bool:
         """Whether the signal is set for good: the loop must start nothing more."""
         return self._has_ended
 
-    def ring(self) -> None:
-        """Wake the waiting loop; the signal stays set until `silence`."""
+    def set(self) -> None:
+        """Wake the waiting loop; the signal stays set until `clear`."""
         self._signal.set()
 
-    def ring_for_ever(self) -> None:
+    def shut_down(self) -> None:
         self._has_ended = True
         self._signal.set()
 
-    def silence(self) -> None:
+    def clear(self) -> None:
         if not self._has_ended:
             self._signal.clear()
 
-    async def heard(self, seconds: float | None) -> None:
+    async def wait(self, seconds: float | None) -> None:
         """Return when the signal is set, or after that many of the clock's seconds."""
         if self._signal.is_set():
             return

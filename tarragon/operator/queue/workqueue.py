@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K")
 
-FIRST_DELAY = 0.05
-LONGEST_DELAY = 300.0
-SOON = 2.0
+INITIAL_BACKOFF = 0.05
+MAX_BACKOFF = 300.0
+MAX_BACKOFF_IF_CHANGED = 2.0
 
 
 @dataclass(slots=True)
@@ -27,12 +27,12 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         return len(self._due)
 
-    def due(self, now: float) -> int:
+    def count_due(self, now: float) -> int:
         """Number of keys due at `now`. Looks at every key, so it is meant for metrics."""
         return sum(at <= now for at in self._due.values())
 
     @property
-    def retrying(self) -> int:
+    def count_retrying(self) -> int:
         """Number of keys whose last attempt failed."""
         return len(self._failures)
 
@@ -47,7 +47,7 @@ class WorkQueue(Generic[K]):
         self._sequence += 1
         heapq.heappush(self._order, (at, self._sequence, key))
 
-    def take(self, now: float) -> K | None:
+    def get(self, now: float) -> K | None:
         """The key that has been due longest, or None. Release it with `done` or `failed`."""
         while self._order and self._order[0][0] <= now:
             at, _, key = heapq.heappop(self._order)
@@ -62,18 +62,18 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
         self._release(key)
 
-    def failed(self, key: K, now: float, *, at_least: float = 0.0) -> float:
+    def requeue(self, key: K, now: float, *, at_least: float = 0.0) -> float:
         """Requeue after a delay that doubles with each consecutive failure, but soon if the key was added meanwhile.
 
         Returns the delay in seconds.
         """
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
-        longest = LONGEST_DELAY
+        longest = MAX_BACKOFF
         if self._requeue_at.pop(key, None) is not None:
             # The change may fix the failure, but may also be our own write: retry soon, not at once.
-            longest = SOON
-        delay = max(at_least, min(longest, FIRST_DELAY * 2.0 ** min(count, 20)))
+            longest = MAX_BACKOFF_IF_CHANGED
+        delay = max(at_least, min(longest, INITIAL_BACKOFF * 2.0 ** min(count, 20)))
         self._release(key)
         self.add(key, now + delay)
         return delay

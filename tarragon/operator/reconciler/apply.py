@@ -17,34 +17,34 @@ from tarragon.client.errors import (
     Forbidden,
     NotFound,
 )
-from tarragon.client.port import Cluster, DeleteOptions
+from tarragon.client.port import Client, DeleteOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.event import Event, ObjectReference
-from tarragon.kube.meta import AnyObject, CustomObject, Json, JsonObject, Key, OwnerReference, Resource
-from tarragon.operator.queue.concurrent_writes import all_of
-from tarragon.operator.queue.refused_writes import is_refusal
-from tarragon.operator.reconciler.recorder import Doing, Recorder, summary
-from tarragon.plan.view.actions import NAME_TAKEN, REFUSED, Create, Delete, Notice, Patch, Step
+from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerReference, PartialObjectMetadata, Resource
+from tarragon.operator.queue.concurrent_writes import run_all
+from tarragon.operator.queue.refused_writes import is_rejected_by_server
+from tarragon.operator.reconciler.recorder import EventRecorder, Operation, summary_event
+from tarragon.plan.view.actions import NAME_TAKEN, REFUSED, Actions, AnnotatePod, Create, Delete, Patch
 
-FIRST_BATCH = 4
-LARGEST_BATCH = 64
+INITIAL_BATCH = 4
+MAX_BATCH = 64
 """Creates start in small batches that double on success (slow start), as a quota that refuses one refuses all."""
 
 
-class Refused(Exception):
+class CreateRefused(Exception):
     """A quota, a policy or a foreign object prevents a create; the message is meant for the job's user.
 
     `reason` is REFUSED or NAME_TAKEN of `plan.view.actions`.
     """
 
     def __init__(self, create: Create, error: ApiError, reason: str = REFUSED) -> None:
-        super().__init__(f"{error}; {create.without}" if create.without else str(error))
+        super().__init__(f"{error}; {create.consequence}" if create.consequence else str(error))
         self.name: str = create.body["metadata"]["name"]
-        self.event = f"FailedCreate{create.resource.kind}"
+        self.event_reason = f"FailedCreate{create.resource.kind}"
         self.reason = reason
 
 
-class NotKept(ApiError):
+class StatusDropped(ApiError):
     """The API server accepted a status but dropped Tarragon's part: another operator's CRD is installed for the kind.
 
     Continuing would treat every job as never admitted and delete its pods.
@@ -60,31 +60,39 @@ class NotKept(ApiError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class ApplyContext:
     """The dependencies of `apply`."""
 
-    cluster: Cluster
+    cluster: Client
     clock: Clock
-    recorder: Recorder
+    recorder: EventRecorder
 
 
-async def apply(context: Means, framework: Resource[CustomObject], job: CustomObject, step: Step) -> Sequence[str]:
+async def apply(
+    context: ApplyContext, framework: Resource[CustomObject], job: CustomObject, step: Actions
+) -> Sequence[str]:
     """Performs the step's writes and returns the names of refused optional objects.
 
     Raises the first ApiError or Refused. Completed writes are not undone; the next reconcile sees them.
     """
     cluster, recorder = context.cluster, context.recorder
     key = job.metadata.key
-    if step.mark is not None:
-        await cluster.patch(framework, key, step.mark)
+    if step.metadata_patch is not None:
+        await cluster.patch(framework, key, step.metadata_patch)
         return ()
     about = ObjectReference(api_version=job.api_version, kind=job.kind, key=key, uid=job.metadata.uid)
-    if step.status is not None:
-        written = await cluster.patch(framework, key, step.status, subresource="status")
-        if step.status["status"].get("tarragon") and not is_kept(written):
-            error = NotKept(framework.full_name)
+    if step.status_patch is not None:
+        written = await cluster.patch(framework, key, step.status_patch, subresource="status")
+        if step.status_patch["status"].get("tarragon") and not has_our_status(written):
+            error = StatusDropped(framework.full_name)
             await recorder.record(
-                Event(about=about, type="Warning", reason="StatusNotKept", message=error.what, once=True)
+                Event(
+                    involved_object=about,
+                    type="Warning",
+                    reason="StatusNotKept",
+                    message=error.summary,
+                    is_lasting_state=True,
+                )
             )
             raise error
     result = _StepResult()
@@ -93,7 +101,7 @@ async def apply(context: Means, framework: Resource[CustomObject], job: CustomOb
         # are recorded concurrently, because no write depends on them.
         async with _concurrently(_record(recorder, step.events)):
             await _write(cluster, step, result)
-    except (ApiError, Refused) as error:
+    except (ApiError, CreateRefused) as error:
         await _record(recorder, [*_refusal_events(about, error), *result.events(about)])
         raise
     await _record(recorder, result.events(about))
@@ -113,24 +121,24 @@ async def _concurrently(work: Coroutine[None, None, None]) -> AsyncIterator[None
         await task
 
 
-async def _write(cluster: Cluster, step: Step, result: _StepResult) -> None:
-    await all_of(_notify(cluster, notice, result) for notice in step.notices)
-    await all_of(_delete(cluster, delete, result) for delete in step.deletes)
-    await all_of(_patch(cluster, patch) for patch in step.patches)
+async def _write(cluster: Client, step: Actions, result: _StepResult) -> None:
+    await run_all(_notify(cluster, notice, result) for notice in step.annotations)
+    await run_all(_delete(cluster, delete, result) for delete in step.deletes)
+    await run_all(_patch(cluster, patch) for patch in step.patches)
     await _create_all(cluster, step.creates, result)
 
 
-def is_kept(written: CustomObject) -> bool:
+def has_our_status(written: CustomObject) -> bool:
     """Whether the written status still has Tarragon's part."""
     return isinstance(written.status, dict) and bool(written.status.get("tarragon"))
 
 
-def _refusal_events(about: ObjectReference, error: ApiError | Refused) -> Iterator[Event]:
-    if isinstance(error, Refused):
-        yield Event(about=about, type="Warning", reason=error.event, message=str(error))
+def _refusal_events(about: ObjectReference, error: ApiError | CreateRefused) -> Iterator[Event]:
+    if isinstance(error, CreateRefused):
+        yield Event(involved_object=about, type="Warning", reason=error.event_reason, message=str(error))
 
 
-async def _record(recorder: Recorder, events: Iterable[Event]) -> None:
+async def _record(recorder: EventRecorder, events: Iterable[Event]) -> None:
     for event in events:
         await recorder.record(event)
 
@@ -139,13 +147,13 @@ class _StepResult:
     """Objects created and deleted in a step, by kind, and refused optional objects."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[Doing, str], list[str]] = {}
-        self._refused: list[Refused] = []
+        self._names: dict[tuple[Operation, str], list[str]] = {}
+        self._refused: list[CreateRefused] = []
 
-    def note(self, doing: Doing, resource: Resource[Json], name: str) -> None:
+    def note(self, doing: Operation, resource: Resource[Json], name: str) -> None:
         self._names.setdefault((doing, resource.kind), []).append(name)
 
-    def note_refused(self, refused: Refused) -> None:
+    def note_refused(self, refused: CreateRefused) -> None:
         """Record a refused optional object."""
         self._refused.append(refused)
 
@@ -158,32 +166,32 @@ class _StepResult:
             yield from _refusal_events(about, refused)
         for (doing, kind), names in self._names.items():
             # Natural order: worker-2 before worker-10.
-            yield summary(about, doing, kind, sorted(names, key=lambda name: (len(name), name)))
+            yield summary_event(about, doing, kind, sorted(names, key=lambda name: (len(name), name)))
 
 
-async def _notify(cluster: Cluster, notice: Notice, result: _StepResult) -> None:
+async def _notify(cluster: Client, notice: AnnotatePod, result: _StepResult) -> None:
     precondition = {"uid": notice.uid, "resourceVersion": notice.resource_version}
     patch = {"metadata": {**precondition, "annotations": dict(notice.annotations)}}
     try:
-        await cluster.patch(PODS.reading(AnyObject), notice.pod, patch)
+        await cluster.patch(PODS.with_model(PartialObjectMetadata), notice.pod, patch)
     except NotFound:
         return
     except Forbidden:
-        if notice.otherwise is not None:
-            await _delete(cluster, notice.otherwise, result)
+        if notice.fallback is not None:
+            await _delete(cluster, notice.fallback, result)
 
 
-async def _patch(cluster: Cluster, patch: Patch) -> None:
+async def _patch(cluster: Client, patch: Patch) -> None:
     with suppress(NotFound):  # the next reconcile creates it
         await cluster.patch(patch.resource, patch.key, patch.body)
 
 
-async def _delete(cluster: Cluster, delete: Delete, result: _StepResult) -> None:
+async def _delete(cluster: Client, delete: Delete, result: _StepResult) -> None:
     options = DeleteOptions(
         uid=delete.uid,
         resource_version=delete.resource_version,
-        propagation="Background",
-        grace_seconds=0 if delete.at_once else None,
+        propagation_policy="Background",
+        grace_period_seconds=0 if delete.force else None,
     )
     try:
         await cluster.delete(delete.resource, delete.key, options)
@@ -192,56 +200,56 @@ async def _delete(cluster: Cluster, delete: Delete, result: _StepResult) -> None
     result.note("Delete", delete.resource, delete.key.name)
 
 
-async def _create_all(cluster: Cluster, creates: Iterable[Create], result: _StepResult) -> None:
+async def _create_all(cluster: Client, creates: Iterable[Create], result: _StepResult) -> None:
     waiting = list(creates)
-    size = FIRST_BATCH
+    size = INITIAL_BATCH
     while waiting:
         number = _next_batch(waiting, size)
         batch, waiting = waiting[:number], waiting[number:]
-        await all_of(_create(cluster, create, result) for create in batch)
-        size = min(LARGEST_BATCH, size * 2)
+        await run_all(_create(cluster, create, result) for create in batch)
+        size = min(MAX_BATCH, size * 2)
 
 
 def _next_batch(waiting: Sequence[Create], most: int) -> int:
     """How many of the next creates may run concurrently."""
-    if waiting[0].alone:
+    if waiting[0].is_sequential:
         return 1
-    return next((number for number, create in enumerate(waiting[:most]) if create.alone), most)
+    return next((number for number, create in enumerate(waiting[:most]) if create.is_sequential), most)
 
 
-async def _create(cluster: Cluster, create: Create, result: _StepResult) -> None:
+async def _create(cluster: Client, create: Create, result: _StepResult) -> None:
     try:
         await _create_if_missing(cluster, create, result)
-    except Refused as refused:
-        if not create.may_be_refused:
+    except CreateRefused as refused:
+        if not create.is_optional:
             raise
         result.note_refused(refused)
 
 
-async def _create_if_missing(cluster: Cluster, create: Create, result: _StepResult) -> None:
+async def _create_if_missing(cluster: Client, create: Create, result: _StepResult) -> None:
     try:
         await cluster.create(create.resource, create.body)
     except AlreadyExists as error:
-        if create.is_surely_ours:
+        if create.has_unique_name:
             return
         metadata: JsonObject = create.body["metadata"]
         key = Key(metadata.get("namespace", ""), metadata["name"])
-        existing = await cluster.get(create.resource.reading(AnyObject), key)
+        existing = await cluster.get(create.resource.with_model(PartialObjectMetadata), key)
         owner = convert(metadata["ownerReferences"][0], OwnerReference).identity(key.namespace)
-        if existing.metadata.controlled_by != owner:
-            raise Refused(create, name_is_taken(create, error), NAME_TAKEN) from error
-        if existing.metadata.is_ending:
+        if existing.metadata.controller_identity != owner:
+            raise CreateRefused(create, name_conflict(create, error), NAME_TAKEN) from error
+        if existing.metadata.is_being_deleted:
             # The job's own object, being deleted: its name will be free soon.
-            raise name_is_taken(create, error) from error
+            raise name_conflict(create, error) from error
     except ApiError as error:
-        if is_refusal(error):
-            raise Refused(create, error) from error
+        if is_rejected_by_server(error):
+            raise CreateRefused(create, error) from error
         raise
     else:
         result.note("Create", create.resource, create.body["metadata"]["name"])
 
 
-def name_is_taken(create: Create, error: ApiError) -> Conflict:
+def name_conflict(create: Create, error: ApiError) -> Conflict:
     """The conflict with an object that belongs to another owner, or that is being deleted."""
     name = f"{create.resource.plural} {create.body['metadata']['name']}"
     return Conflict(

@@ -8,26 +8,26 @@ from typing import Literal
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import AlreadyExists, ApiError, NotFound
-from tarragon.client.port import Cluster
+from tarragon.client.port import Client
 from tarragon.kube import event as events
-from tarragon.kube.codec import timestamp
+from tarragon.kube.codec import format_time
 from tarragon.kube.core import EVENTS
 from tarragon.kube.event import MESSAGE_LIMIT, Event, ObjectReference
 from tarragon.kube.meta import Json, Key, Resource
 
-Doing = Literal["Create", "Delete"]
+Operation = Literal["Create", "Delete"]
 
-MOST_REMEMBERED = 4096
+MAX_CACHED_COUNTS = 4096
 """Maximum number of events whose counts are cached; older counts are read from the API server."""
 
 _COUNTED = Resource(group="", version="v1", plural="events", kind="Event", model=dict)
 _SUFFIX_LENGTH = len(" and 10000 more")
 
 
-class Recorder:
+class EventRecorder:
     """Writes events. A failed write (no permission, a quota, a busy server) is ignored: it must not fail the job."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, component: str = "tarragon") -> None:
+    def __init__(self, cluster: Client, clock: Clock, component: str = "tarragon") -> None:
         self._cluster = cluster
         self._clock = clock
         self._component = component
@@ -36,7 +36,7 @@ class Recorder:
     async def record(self, event: Event) -> None:
         """Create the event, or increment the count of an existing one. An event marked `once` is never incremented."""
         count = self._counts.get(event.name)
-        if count is not None and event.once:
+        if count is not None and event.is_lasting_state:
             return
         try:
             self._remember(event.name, await (self._create(event) if count is None else self._count(event, count + 1)))
@@ -45,12 +45,12 @@ class Recorder:
 
     async def _create(self, event: Event) -> int:
         try:
-            await self._cluster.create(EVENTS, events.body(event, self._clock.now(), self._component))
+            await self._cluster.create(EVENTS, events.event_object(event, self._clock.now(), self._component))
         except AlreadyExists:
             # A previous operator created it. The response to a patch has the count, so no read permission is needed.
             existing = await self._patch(event, {})
             count = int(existing.get("count") or 1)
-            return count if event.once else await self._count(event, count + 1)
+            return count if event.is_lasting_state else await self._count(event, count + 1)
         return 1
 
     async def _count(self, event: Event, count: int) -> int:
@@ -62,22 +62,22 @@ class Recorder:
         return count
 
     async def _patch(self, event: Event, change: dict[str, int]) -> dict[str, Json]:
-        key = Key(event.about.key.namespace or "default", event.name)
-        return await self._cluster.patch(_COUNTED, key, {**change, "lastTimestamp": timestamp(self._clock.now())})
+        key = Key(event.involved_object.key.namespace or "default", event.name)
+        return await self._cluster.patch(_COUNTED, key, {**change, "lastTimestamp": format_time(self._clock.now())})
 
     def _remember(self, name: str, count: int) -> None:
         self._counts[name] = count
         self._counts.move_to_end(name)
-        if len(self._counts) > MOST_REMEMBERED:
+        if len(self._counts) > MAX_CACHED_COUNTS:
             self._counts.popitem(last=False)
 
 
-def summary(about: ObjectReference, doing: Doing, kind: str, names: Sequence[str]) -> Event:
+def summary_event(about: ObjectReference, doing: Operation, kind: str, names: Sequence[str]) -> Event:
     """One event for all created or deleted objects of a kind; older operators write one event per pod."""
     kind_name = "Job" if kind == about.kind else kind
     prefix = f"{doing}d {kind_name.lower()}{'' if len(names) == 1 else 's'}: "
     return Event(
-        about=about,
+        involved_object=about,
         type="Normal",
         reason=f"Successful{doing}{kind_name}",
         message=prefix + _join_up_to_limit(prefix, names),

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from tarragon.client.errors import Conflict
-from tarragon.client.middleware.middleware import Passing
-from tarragon.client.port import Cluster
+from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.port import Client
 from tarragon.kube.meta import Json, Resource
 
 T = TypeVar("T")
 
 
-class WhileItStands(Passing):
+class SupersededGuard(DelegatingClient):
     """A create raises Conflict once `stands` says that the state the step was decided on has changed."""
 
-    def __init__(self, cluster: Cluster, stands: Callable[[], bool]) -> None:
+    def __init__(self, cluster: Client, stands: Callable[[], bool]) -> None:
         super().__init__(cluster)
         self._stands = stands
 

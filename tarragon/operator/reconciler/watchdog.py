@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from tarragon.base.clock import Clock
 
-LONGEST_WORK = 600.0
+MAX_WORK_SECONDS = 600.0
 """Seconds one piece of work may take: enough to write five hundred pods to a very slow API server."""
-LONGEST_PAUSE = 60.0
+MAX_IDLE_SECONDS = 60.0
 """Seconds in which no work starts although some is due and a worker is free."""
 
 
@@ -22,7 +22,7 @@ class Watchdog:
         self._last_start = clock.monotonic()
 
     @property
-    def at_work(self) -> int:
+    def in_progress(self) -> int:
         return len(self._started_at)
 
     def start(self) -> None:
@@ -30,7 +30,7 @@ class Watchdog:
         self._last_start = self._clock.monotonic()
 
     @contextmanager
-    def work(self, name: Hashable) -> Iterator[None]:
+    def track(self, name: Hashable) -> Iterator[None]:
         """Track a piece of work; at most one of each name at a time."""
         self._started_at[name] = self._last_start = self._clock.monotonic()
         try:
@@ -38,14 +38,14 @@ class Watchdog:
         finally:
             del self._started_at[name]
 
-    def hanging(self) -> Iterator[str]:
+    def overdue(self) -> Iterator[str]:
         """Work that exceeds LONGEST_WORK, as text."""
         now = self._clock.monotonic()
         for name, started in self._started_at.items():
-            if now - started > LONGEST_WORK:
+            if now - started > MAX_WORK_SECONDS:
                 yield f"{name}: running for {now - started:.0f} s"
 
-    def idle_since(self, due: float | None) -> float:
+    def idle_seconds(self, due: float | None) -> float:
         """Seconds since `due` in which no work started; 0 if nothing is due."""
         if due is None:
             return 0.0

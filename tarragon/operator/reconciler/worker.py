@@ -11,18 +11,18 @@ from structlog.contextvars import bind_contextvars
 from tarragon.client.errors import ApiError, Conflict
 from tarragon.client.leader_election import LeaseLost
 from tarragon.kube.meta import Key
-from tarragon.operator.informers.informers import World
+from tarragon.operator.informers.informers import Informers
 from tarragon.operator.metrics.meter import Meter
-from tarragon.operator.queue.wakeup import Bell
+from tarragon.operator.queue.wakeup import WakeupSignal
 from tarragon.operator.queue.workqueue import WorkQueue
-from tarragon.operator.reconciler.apply import Means
+from tarragon.operator.reconciler.apply import ApplyContext
 from tarragon.operator.reconciler.reconcile import reconcile
-from tarragon.operator.reconciler.watchdog import LONGEST_PAUSE, Watchdog
+from tarragon.operator.reconciler.watchdog import MAX_IDLE_SECONDS, Watchdog
 
-AT_WORK = 16
+MAX_CONCURRENT_RECONCILES = 16
 """Maximum number of concurrent reconciles."""
 
-BUG = "Bug"
+UNEXPECTED_ERROR = "Bug"
 """The `reason` label that counts errors other than the API server's."""
 
 JobId = tuple[str, Key]
@@ -32,19 +32,19 @@ log = structlog.get_logger(__name__)
 class Worker:
     """Reconciles queued jobs: call `start`, then `run`, which returns after `stop`."""
 
-    def __init__(self, context: Means, informers: World, meter: Meter) -> None:
+    def __init__(self, context: ApplyContext, informers: Informers, meter: Meter) -> None:
         self.queue: WorkQueue[JobId] = WorkQueue()
         self._context = context
         self._informers = informers
         self._meter = meter
         self._clock = context.clock
-        self._wakeup = Bell(context.clock)
+        self._wakeup = WakeupSignal(context.clock)
         self._watchdog = Watchdog(context.clock)
 
     def add(self, job: JobId, delay: float) -> None:
         """Queue the job to be reconciled after this many seconds."""
         self.queue.add(job, self._clock.monotonic() + delay)
-        self._wakeup.ring()
+        self._wakeup.set()
 
     def start(self) -> None:
         """Start to watch that due jobs are taken."""
@@ -52,18 +52,18 @@ class Worker:
 
     def stop(self) -> None:
         """Start no more reconciles."""
-        self._wakeup.ring_for_ever()
+        self._wakeup.shut_down()
 
-    def stuck(self) -> Sequence[str]:
+    def restart_reasons(self) -> Sequence[str]:
         """Reasons to restart the process: reconciles or a queue that made no progress for too long."""
-        reasons = [*self._watchdog.hanging()]
-        idle = self._watchdog.idle_since(self.queue.next_due())
-        if self._watchdog.at_work < AT_WORK and idle > LONGEST_PAUSE:
+        reasons = [*self._watchdog.overdue()]
+        idle = self._watchdog.idle_seconds(self.queue.next_due())
+        if self._watchdog.in_progress < MAX_CONCURRENT_RECONCILES and idle > MAX_IDLE_SECONDS:
             reasons.append(f"{len(self.queue)} jobs are queued but none was reconciled for {idle:.0f} s")
         return reasons
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
-        slots = asyncio.Semaphore(AT_WORK)
+        slots = asyncio.Semaphore(MAX_CONCURRENT_RECONCILES)
         while True:
             await slots.acquire()
             job = await self._next()
@@ -73,13 +73,13 @@ class Worker:
 
     async def _next(self) -> JobId | None:
         """The next due job; None after `stop`."""
-        while not self._wakeup.has_ended:
-            self._wakeup.silence()
-            job = self.queue.take(self._clock.monotonic())
+        while not self._wakeup.is_shut_down:
+            self._wakeup.clear()
+            job = self.queue.get(self._clock.monotonic())
             if job is not None:
                 return job
             due = self.queue.next_due()
-            await self._wakeup.heard(None if due is None else due - self._clock.monotonic())
+            await self._wakeup.wait(None if due is None else due - self._clock.monotonic())
         return None
 
     async def _reconcile(self, job: JobId, release: Callable[[], None]) -> None:
@@ -87,7 +87,7 @@ class Worker:
         started, failure = self._clock.monotonic(), ""
         self._bind_log_context(kind, key)
         try:
-            with self._watchdog.work(f"reconcile of {kind} {key}"):
+            with self._watchdog.track(f"reconcile of {kind} {key}"):
                 wake_at = await reconcile(self._context, self._informers, kind, key)
         except Conflict as error:
             # The cache is stale: the next event leads to a new decision.
@@ -101,7 +101,7 @@ class Worker:
             raise
         except Exception:
             # A bug that one job triggers must not stop the others.
-            failure = BUG
+            failure = UNEXPECTED_ERROR
             log.exception("unexpected error in a reconcile")
             self._retry(job, None)
         else:
@@ -109,9 +109,9 @@ class Worker:
             if wake_at is not None:
                 self.add(job, max(0.0, (wake_at - self._clock.now()).total_seconds()))
         finally:
-            self._meter.reconciled(kind, self._clock.monotonic() - started, failure)
+            self._meter.reconcile_finished(kind, self._clock.monotonic() - started, failure)
             release()
-            self._wakeup.ring()
+            self._wakeup.set()
 
     def _bind_log_context(self, kind: str, key: Key) -> None:
         """Bind the job's identity to every log line of this task."""
@@ -120,4 +120,4 @@ class Worker:
         bind_contextvars(kind=kind, namespace=key.namespace, job=key.name, uid=uid)
 
     def _retry(self, job: JobId, error: ApiError | None) -> None:
-        self.queue.failed(job, self._clock.monotonic(), at_least=error.retry_after if error else 0.0)
+        self.queue.requeue(job, self._clock.monotonic(), at_least=error.retry_after if error else 0.0)

@@ -18,53 +18,53 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class DecisionSummary:
     """A decision as the log shows it. `code` is the code of the job's wait; empty if the job does not wait."""
 
     decision: str
     code: str
     reason: str
     nodes: int
-    before: str
-    after: str
+    size_before: str
+    size_after: str
 
 
-def account_of(before: Admission | None, after: Admission) -> Account | None:
+def summarize(before: Admission | None, after: Admission) -> DecisionSummary | None:
     """Classify a change of an admission; None if only a wait's message changed or a wait or retry ended."""
     decision = _decision(before, after)
     code = "" if after.wait is None else after.wait.code
     if decision == WAIT and code in {_wait_code(before), ""}:
         return None
-    return Account(
+    return DecisionSummary(
         decision=decision,
         code=code,
-        reason=after.reason if decision in {GROW, SHRINK} else "" if after.wait is None else after.wait.message,
+        reason=after.resize_reason if decision in {GROW, SHRINK} else "" if after.wait is None else after.wait.message,
         nodes=len(set(after.nodes.values())),
-        before=_size_text({} if before is None else before.size),
-        after=_size_text(after.size),
+        size_before=_size_text({} if before is None else before.size),
+        size_after=_size_text(after.size),
     )
 
 
-def tell(candidate: Candidate, after: Admission, meter: Meter) -> None:
+def log_decision(candidate: Candidate, after: Admission, meter: Meter) -> None:
     """Log the decision and count it in the metrics."""
     kind, key = candidate.id
     job_fields = {"kind": kind, "namespace": key.namespace, "job": key.name, "uid": candidate.object.metadata.uid}
-    refused_before = None if candidate.admission is None else candidate.admission.refused
-    if after.refused is not None and after.refused != refused_before:
-        meter.refused_admission()
-        log.warning("an admission was refused", **job_fields, why=after.refused.message)
-    account = account_of(candidate.admission, after)
+    refused_before = None if candidate.admission is None else candidate.admission.discarded
+    if after.discarded is not None and after.discarded != refused_before:
+        meter.admission_rejected()
+        log.warning("an admission was refused", **job_fields, why=after.discarded.message)
+    account = summarize(candidate.admission, after)
     if account is None:
         return
-    meter.told(account.decision, account.code)
+    meter.decision_written(account.decision, account.code)
     outcome = {"code": account.code, "reason": account.reason, "nodes": account.nodes}
-    sizes = {"before": account.before, "after": account.after}
+    sizes = {"before": account.size_before, "after": account.size_after}
     log.info("scheduling decision", **job_fields, decision=account.decision, **outcome, **sizes)
 
 
 def _decision(before: Admission | None, after: Admission) -> str:
-    was_admitted = before is not None and before.admitted is not None
-    if after.admitted is None:
+    was_admitted = before is not None and before.admitted_at is not None
+    if after.admitted_at is None:
         return EVICT if was_admitted else WAIT
     if before is None or not was_admitted:
         return START
@@ -79,4 +79,4 @@ def _wait_code(admission: Admission | None) -> str:
 
 
 def _size_text(size: Mapping[ReplicaType, int]) -> str:
-    return ", ".join(f"{number} {kind.word}" for kind, number in size.items() if number)
+    return ", ".join(f"{number} {kind.lower_name}" for kind, number in size.items() if number)

@@ -17,64 +17,66 @@ from dataclasses import replace
 
 from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, RefusedAdmission
-from tarragon.operator.informers.candidates import Candidate, Candidates, JobId, replicas_of
-from tarragon.operator.informers.informers import World
-from tarragon.operator.informers.verified_admissions import Known
-from tarragon.operator.scheduler.admission.faults import Faults
-from tarragon.operator.scheduler.admission.maintenance import Decided
+from tarragon.job.status import Admission, DiscardedAdmission
+from tarragon.operator.informers.candidates import Candidate, Candidates, JobId, pods_by_replica
+from tarragon.operator.informers.informers import Informers
+from tarragon.operator.informers.verified_admissions import AcceptedAdmission
+from tarragon.operator.scheduler.admission.faults import JobErrors
+from tarragon.operator.scheduler.admission.maintenance import AdmissionUpdate
 from tarragon.operator.scheduler.admission.update import queued_since
-from tarragon.operator.scheduler.snapshot.snapshot_builder import Picture
+from tarragon.operator.scheduler.snapshot.snapshot_builder import SnapshotBuilder
 from tarragon.scheduling.api.snapshot import RunningGang
-from tarragon.scheduling.cycle.admission_claims import Claim, Claims
+from tarragon.scheduling.cycle.admission_claims import AdmissionClaim, AdmissionVerifier
 
-NOT_UNDERSTOOD = "its spec is invalid, so it cannot get new assignments"
+INVALID_SPEC = "its spec is invalid, so it cannot get new assignments"
 
 
-class Claimants:
+class PendingAdmissions:
     """Admissions that await verification. Until then, snapshots contain each job's last accepted admission."""
 
-    def __init__(self, informers: World, candidates: Candidates, snapshot_builder: Picture, faults: Faults) -> None:
+    def __init__(
+        self, informers: Informers, candidates: Candidates, snapshot_builder: SnapshotBuilder, faults: JobErrors
+    ) -> None:
         self._informers = informers
         self._candidates = candidates
         self._snapshot_builder = snapshot_builder
         self._faults = faults
         self._pending: dict[JobId, Admission] = {}
 
-    def taken_in(self, candidate: Candidate) -> Candidate:
-        """The candidate with its accepted admission; an unverified admission is queued for `refused`."""
+    def with_accepted_admission(self, candidate: Candidate) -> Candidate:
+        """The candidate with its accepted admission; an unverified admission is queued for `verify_all`."""
         job, uid, admission = candidate.id, candidate.object.metadata.uid, candidate.admission
-        accepted = self._informers.verified.known(job, uid)
+        accepted = self._informers.accepted_admissions.get(job, uid)
         self._pending.pop(job, None)
         if admission is None or not candidate.is_admitted:
-            self._informers.verified.verify(job, candidate.object, admission, {})
+            self._informers.accepted_admissions.accept(job, candidate.object, admission, {})
             return candidate
-        if not self._informers.places_gangs or self._is_accepted(candidate, admission, accepted):
+        if not self._informers.can_place_pods or self._is_accepted(candidate, admission, accepted):
             self._verify(candidate, admission, accepted)
             return candidate
-        if accepted is None and candidate.is_refused:
+        if accepted is None and candidate.has_invalid_spec:
             # Its replicas' requests are unknown; the admission is verified once the spec is valid again.
-            self._informers.verified.pass_over(job, candidate.object)
+            self._informers.accepted_admissions.accept_undecided(job, candidate.object)
             return candidate
-        self._informers.verified.suspect(job)
+        self._informers.accepted_admissions.revoke(job)
         self._pending[job] = admission
-        return _with_admission(candidate, None if accepted is None else accepted.sound)
+        return _with_admission(candidate, None if accepted is None else accepted.fully_accepted)
 
     def drop(self, job: JobId) -> None:
         """The job is no longer a candidate."""
         self._pending.pop(job, None)
 
-    def refused(self, now: dt.datetime) -> list[Decided]:
+    def verify_all(self, now: dt.datetime) -> list[AdmissionUpdate]:
         """Verify all pending admissions: accept the possible ones, and return the others with what replaces them."""
         if not self._pending:
             return []
-        claims = Claims(self._snapshot_builder.snapshot((), now))
-        rejected: list[Decided] = []
+        claims = AdmissionVerifier(self._snapshot_builder.build((), now))
+        rejected: list[AdmissionUpdate] = []
         for job in sorted(self._pending, key=self._creation_order):
             candidate, admission = self._candidates.all[job], self._pending[job]
             why: str | None = None
             is_checked = False
-            with self._faults.of(job, "verify its admission"):
+            with self._faults.isolate_job(job, "verify its admission"):
                 why = self._why_impossible(claims, candidate, admission)
                 is_checked = True
             if why is None:
@@ -85,50 +87,56 @@ class Claimants:
                 rejected.append((candidate, _rejected(candidate, why, now)))
         return rejected
 
-    def _is_accepted(self, candidate: Candidate, admission: Admission, accepted: Known | None) -> bool:
+    def _is_accepted(self, candidate: Candidate, admission: Admission, accepted: AcceptedAdmission | None) -> bool:
         if accepted is None:
-            pods = [*self._informers.pods_of(candidate.object), *self._informers.unmade.of(candidate.id)]
-            return any(True for _ in replicas_of(candidate, pods))
-        return accepted.covers(admission, candidate.status.finished)
+            pods = [*self._informers.pods_of(candidate.object), *self._informers.expectations.pods_of(candidate.id)]
+            return any(True for _ in pods_by_replica(candidate, pods))
+        return accepted.covers(admission, candidate.status.succeeded_replicas)
 
-    def _why_impossible(self, claims: Claims, candidate: Candidate, admission: Admission) -> str | None:
-        if candidate.is_refused:
-            return NOT_UNDERSTOOD
-        accepted = self._informers.verified.known(candidate.id, candidate.object.metadata.uid)
+    def _why_impossible(self, claims: AdmissionVerifier, candidate: Candidate, admission: Admission) -> str | None:
+        if candidate.has_invalid_spec:
+            return INVALID_SPEC
+        accepted = self._informers.accepted_admissions.get(candidate.id, candidate.object.metadata.uid)
         # A finished replica holds no resources, but being finished does not entitle a replica to an assignment.
-        finished = candidate.status.finished
+        finished = candidate.status.succeeded_replicas
         if accepted is not None:
-            finished &= accepted.unasked(finished).keys()
+            finished &= accepted.initially_finished(finished).keys()
         gang = RunningGang(
             name=candidate.name,
             demands=self._snapshot_builder.demands(candidate),
             nodes=admission.nodes,
-            elastic=False,
+            is_elastic=False,
             finished=finished & admission.nodes.keys(),
             queue=candidate.job.key.namespace,
         )
-        accepted_places = {} if accepted is None else {**accepted.places, **accepted.places_of(admission)}
+        accepted_places = (
+            {} if accepted is None else {**accepted.assignments, **accepted.accepted_assignments(admission)}
+        )
         has_run = accepted is None and _has_run(candidate)
-        return claims.impossible(Claim(gang=gang, size=admission.size, known=accepted_places, has_run=has_run))
+        return claims.rejection(
+            AdmissionClaim(gang=gang, size=admission.size, accepted=accepted_places, had_pods=has_run)
+        )
 
     def _accept(self, candidate: Candidate, admission: Admission) -> None:
-        accepted = self._informers.verified.known(candidate.id, candidate.object.metadata.uid)
+        accepted = self._informers.accepted_admissions.get(candidate.id, candidate.object.metadata.uid)
         accepted_candidate = _with_admission(candidate, admission)
         self._candidates.put(accepted_candidate)
         self._snapshot_builder.job_changed(candidate.id)
         self._verify(accepted_candidate, admission, accepted)
 
-    def _verify(self, candidate: Candidate, admission: Admission, accepted: Known | None) -> None:
+    def _verify(self, candidate: Candidate, admission: Admission, accepted: AcceptedAdmission | None) -> None:
         places = admission.nodes
-        if candidate.status.finished:
-            accepted_places: Mapping[Replica, str] = {} if accepted is None else accepted.places_of(admission)
+        if candidate.status.succeeded_replicas:
+            accepted_places: Mapping[Replica, str] = (
+                {} if accepted is None else accepted.accepted_assignments(admission)
+            )
             # A finished replica holds no resources, so its assignment was not verified.
             places = {
                 replica: node
                 for replica, node in places.items()
-                if replica not in candidate.status.finished or replica in accepted_places
+                if replica not in candidate.status.succeeded_replicas or replica in accepted_places
             }
-        self._informers.verified.verify(candidate.id, candidate.object, admission, places)
+        self._informers.accepted_admissions.accept(candidate.id, candidate.object, admission, places)
 
     def _creation_order(self, job: JobId) -> tuple[bool, dt.datetime | None, JobId]:
         """Sort key: oldest job first. The creation timestamp cannot be forged through the status."""
@@ -142,11 +150,13 @@ def _with_admission(candidate: Candidate, admission: Admission | None) -> Candid
 
 def _has_run(candidate: Candidate) -> bool:
     status = candidate.status
-    return status.phase in {Phase.RUNNING, Phase.RESTARTING} or any(record.uid for record in status.restarts.values())
+    return status.phase in {Phase.RUNNING, Phase.RESTARTING} or any(
+        record.pod_uid for record in status.restarts.values()
+    )
 
 
 def _rejected(candidate: Candidate, why: str, now: dt.datetime) -> Admission:
     """The last accepted admission, or a new place in the queue, with the reason of the rejection."""
-    before = candidate.admission or Admission(queued=queued_since(candidate, now))
+    before = candidate.admission or Admission(queued_at=queued_since(candidate, now))
     message = f"the admission in the job's status was ignored because the scheduler could not have decided it: {why}"
-    return replace(before, refused=RefusedAdmission(at=now, message=message))
+    return replace(before, discarded=DiscardedAdmission(at=now, message=message))

@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from tarragon.base import quantity
 from tarragon.base.errors import Problem
 from tarragon.kube.meta import Json
-from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 
 FAIR, PREEMPT, NAMESPACES = "fair", "preempt", "namespaces"
 WEIGHT, QUOTA = "weight", "quota"
@@ -27,27 +27,27 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuesFile:
+class QueueFile:
     """A decoded queue file. `rules` has defaults for missing fields and may be used only if there are no problems."""
 
-    rules: Rules = field(default_factory=Rules)
+    rules: SchedulingRules = field(default_factory=SchedulingRules)
     problems: Sequence[Problem] = ()
 
 
-def read(document: Json) -> QueuesFile:
+def decode_queue_file(document: Json) -> QueueFile:
     """Decode a queue file; the result lists all its problems. An empty file is valid."""
     problems: list[Problem] = []
     fields = _fields(document, "", (FAIR, PREEMPT, NAMESPACES), problems)
-    defaults = Rules()
-    rules = Rules(
-        is_fair=_boolean(fields, FAIR, problems, default=defaults.is_fair),
-        preempts=_boolean(fields, PREEMPT, problems, default=defaults.preempts),
+    defaults = SchedulingRules()
+    rules = SchedulingRules(
+        is_fair_share=_boolean(fields, FAIR, problems, default=defaults.is_fair_share),
+        is_preemption_enabled=_boolean(fields, PREEMPT, problems, default=defaults.is_preemption_enabled),
         queues=_queues(fields.get(NAMESPACES), problems),
     )
-    return QueuesFile(rules=rules, problems=problems)
+    return QueueFile(rules=rules, problems=problems)
 
 
-def _queues(value: Json, problems: list[Problem]) -> dict[str, Queue]:
+def _queues(value: Json, problems: list[Problem]) -> dict[str, QueueRules]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -56,7 +56,7 @@ def _queues(value: Json, problems: list[Problem]) -> dict[str, Queue]:
     return {str(name): _queue(str(name), entry, problems) for name, entry in value.items()}
 
 
-def _queue(name: str, value: Json, problems: list[Problem]) -> Queue:
+def _queue(name: str, value: Json, problems: list[Problem]) -> QueueRules:
     path = f"{NAMESPACES}.{name}"
     if not _NAMESPACE.fullmatch(name):
         problems.append(
@@ -67,7 +67,7 @@ def _queue(name: str, value: Json, problems: list[Problem]) -> Queue:
     if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight <= _MAX_WEIGHT:
         problems.append(Problem(f"{path}.{WEIGHT}", f"must be a number greater than 0, not {weight!r}"))
         weight = 1
-    return Queue(weight=float(weight), quota=_quota(fields.get(QUOTA), f"{path}.{QUOTA}", problems))
+    return QueueRules(weight=float(weight), quota=_quota(fields.get(QUOTA), f"{path}.{QUOTA}", problems))
 
 
 def _quota(value: Json, path: str, problems: list[Problem]) -> dict[str, int]:
@@ -91,7 +91,7 @@ def _amount(value: Json) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
     try:
-        return quantity.milli(value)
+        return quantity.parse_milli(value)
     except ValueError:
         return None
 

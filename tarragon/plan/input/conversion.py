@@ -9,7 +9,7 @@ from tarragon.base.errors import Problem
 from tarragon.frameworks.catalog import FRAMEWORKS, framework_of
 from tarragon.frameworks.plugin import Framework, Manifest
 from tarragon.frameworks.tensorflow.conversion.converting import convert
-from tarragon.plan.input.decode_and_validate import Intake, intake
+from tarragon.plan.input.decode_and_validate import DecodedJob, decode_and_validate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +23,14 @@ class Conversion:
     warnings: Sequence[Problem] = ()
 
 
-def converted(framework: Framework, found: Manifest, target: str) -> Conversion:
+def convert_manifest(framework: Framework, found: Manifest, target: str) -> Conversion:
     """Convert a manifest to the dialect with the name `target`."""
-    decoded_source = intake(framework, found)
+    decoded_source = decode_and_validate(framework, found)
     if decoded_source.dialect is None or decoded_source.problems:
         return Conversion(source="", manifest={}, problems=decoded_source.problems)
     source = decoded_source.dialect.name
     conversion = convert(found, source, target)
-    decoded_target = intake(_framework_for(conversion.manifest), conversion.manifest)
+    decoded_target = decode_and_validate(_framework_for(conversion.manifest), conversion.manifest)
     return Conversion(
         source=source,
         manifest=conversion.manifest,
@@ -38,8 +38,8 @@ def converted(framework: Framework, found: Manifest, target: str) -> Conversion:
         losses=[loss.problem for loss in conversion.losses],
         warnings=[
             *decoded_source.warnings,
-            *decoded_source.unsupported,
-            *(_kept_field(problem) for problem in decoded_source.unknown),
+            *decoded_source.unsupported_features,
+            *(_kept_field(problem) for problem in decoded_source.unknown_fields),
         ],
     )
 
@@ -48,7 +48,7 @@ def _framework_for(manifest: Manifest) -> Framework:
     return framework_of(manifest.get("apiVersion"), manifest.get("kind")) or FRAMEWORKS[0]
 
 
-def _target_faults(decoded_target: Intake, target: str) -> Sequence[Problem]:
+def _target_faults(decoded_target: DecodedJob, target: str) -> Sequence[Problem]:
     if decoded_target.problems or decoded_target.dialect is None or decoded_target.dialect.name == target:
         return decoded_target.problems
     return [

@@ -10,17 +10,17 @@ from tarragon.frameworks.plugin import Dialect, Framework, Manifest, Rule
 from tarragon.frameworks.recognition import dialect_of
 from tarragon.job.model import GENERATION_ANNOTATION, TrainingJob
 from tarragon.job.tensorboard import with_tensorboard
-from tarragon.kube.codec import timestamp
-from tarragon.kube.meta import CustomObject, Json, ManagedField
-from tarragon.kube.reader import joined
+from tarragon.kube.codec import format_time
+from tarragon.kube.meta import CustomObject, Json, ManagedFieldsEntry
+from tarragon.kube.reader import join_path
 
-MOST_PROBLEMS = 8
-LONGEST_PROBLEM = 300
+MAX_PROBLEMS = 8
+MAX_PROBLEM_LENGTH = 300
 _TAIL_LENGTH = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Intake:
+class DecodedJob:
     """The result of decoding and validating a manifest.
 
     `job` is None if there are problems. `dialect` is None if the generation annotation names an unknown generation.
@@ -29,68 +29,70 @@ class Intake:
     job: TrainingJob | None
     dialect: Dialect | None
     problems: Sequence[Problem] = ()
-    unknown: Sequence[Problem] = ()
+    unknown_fields: Sequence[Problem] = ()
     """Unknown fields: the command line rejects them; the operator runs the job and reports them in a condition."""
-    unsupported: Sequence[Problem] = ()
+    unsupported_features: Sequence[Problem] = ()
     """Features that Tarragon does not support yet: the command line rejects them; the operator starts no such job."""
     warnings: Sequence[Problem] = ()
-    guess: TrainingJob | None = None
+    partial_job: TrainingJob | None = None
     """The job decoded in spite of problems; only fields without problems may be used."""
 
     @property
-    def refusals(self) -> Sequence[Problem]:
+    def rejections(self) -> Sequence[Problem]:
         """Problems and unsupported features; only the latter for a path with both, as fixing the other won't help."""
-        paths = {problem.path for problem in self.unsupported}
-        return [*(problem for problem in self.problems if problem.path not in paths), *self.unsupported]
+        paths = {problem.path for problem in self.unsupported_features}
+        return [*(problem for problem in self.problems if problem.path not in paths), *self.unsupported_features]
 
     @property
     def all_problems(self) -> Sequence[Problem]:
         """All problems for which the command line rejects a manifest."""
-        return [*self.refusals, *self.unknown]
+        return [*self.rejections, *self.unknown_fields]
 
 
-def intake(framework: Framework, found: Manifest | CustomObject) -> Intake:
+def decode_and_validate(framework: Framework, found: Manifest | CustomObject) -> DecodedJob:
     """Decode and validate a manifest or object. Never raises, whatever its content."""
     manifest = manifest_of(found) if isinstance(found, CustomObject) else found
     dialect = dialect_of(framework, manifest)
     if isinstance(dialect, Problem):
-        return Intake(job=None, dialect=None, problems=(dialect,))
-    if isinstance(found, CustomObject) and (fault := found.spec_fault):
-        return Intake(job=None, dialect=dialect, problems=(Problem("spec", fault),))
+        return DecodedJob(job=None, dialect=None, problems=(dialect,))
+    if isinstance(found, CustomObject) and (fault := found.spec_error):
+        return DecodedJob(job=None, dialect=dialect, problems=(Problem("spec", fault),))
     if manifest is found and (problems := list(_unpaired_surrogates("", found))):
-        return Intake(job=None, dialect=dialect, problems=tuple(problems))
-    reading = dialect.read(manifest)
+        return DecodedJob(job=None, dialect=dialect, problems=tuple(problems))
+    reading = dialect.decode(manifest)
     candidate = with_tensorboard(reading.job, framework.main_container) if reading.job is not None else None
     problems = list(_outermost(reading.problems))
     warnings = list(reading.warnings)
     unsupported: Sequence[Problem] = ()
     if candidate is not None:
         problems += _not_covered(_violations([*framework.rules, *dialect.rules], candidate), problems)
-        warnings += _not_covered(_violations(framework.cautions, candidate), problems)
-        unsupported = tuple(_violations(framework.unsupported, candidate))
-    return Intake(
+        warnings += _not_covered(_violations(framework.warning_rules, candidate), problems)
+        unsupported = tuple(_violations(framework.unsupported_rules, candidate))
+    return DecodedJob(
         job=None if problems else candidate,
         dialect=dialect,
         problems=tuple(dict.fromkeys(problems)),
-        unknown=tuple(dict.fromkeys(reading.unknown)),
-        unsupported=unsupported,
+        unknown_fields=tuple(dict.fromkeys(reading.unknown)),
+        unsupported_features=unsupported,
         warnings=tuple(dict.fromkeys(warnings)),
-        guess=candidate,
+        partial_job=candidate,
     )
 
 
-def words(problems: Sequence[Problem]) -> str:
+def join_problems(problems: Sequence[Problem]) -> str:
     """Join problems for a condition's message: at most MOST_PROBLEMS, each shortened."""
-    shown = "; ".join(map(brief, problems[:MOST_PROBLEMS]))
-    more = len(problems) - MOST_PROBLEMS
+    shown = "; ".join(map(shorten_problem, problems[:MAX_PROBLEMS]))
+    more = len(problems) - MAX_PROBLEMS
     return f"{shown}; and {more} more" if more > 0 else shown
 
 
-def brief(problem: Problem) -> str:
+def shorten_problem(problem: Problem) -> str:
     """Return a problem's text, shortened in the middle: a value may be very long; path and remedy are at the ends."""
     text = str(problem)
     return (
-        text if len(text) <= LONGEST_PROBLEM else f"{text[: LONGEST_PROBLEM - _TAIL_LENGTH - 1]}…{text[-_TAIL_LENGTH:]}"
+        text
+        if len(text) <= MAX_PROBLEM_LENGTH
+        else f"{text[: MAX_PROBLEM_LENGTH - _TAIL_LENGTH - 1]}…{text[-_TAIL_LENGTH:]}"
     )
 
 
@@ -105,20 +107,20 @@ def manifest_of(found: CustomObject) -> Manifest:
         "annotations": metadata.annotations,
     }
     if metadata.creation_timestamp is not None:
-        fields["creationTimestamp"] = timestamp(metadata.creation_timestamp)
+        fields["creationTimestamp"] = format_time(metadata.creation_timestamp)
     if GENERATION_ANNOTATION not in metadata.annotations:
         fields["managedFields"] = [_managed_fields_entry(entry) for entry in metadata.managed_fields]
     return {"apiVersion": found.api_version, "kind": found.kind, "metadata": fields, "spec": found.spec}
 
 
-def _managed_fields_entry(entry: ManagedField) -> dict[str, Json]:
+def _managed_fields_entry(entry: ManagedFieldsEntry) -> dict[str, Json]:
     fields: dict[str, Json] = {
         "manager": entry.manager,
         "operation": entry.operation,
         "apiVersion": entry.api_version,
         "fieldsV1": entry.fields_v1,
     }
-    return fields if entry.time is None else {**fields, "time": timestamp(entry.time)}
+    return fields if entry.time is None else {**fields, "time": format_time(entry.time)}
 
 
 def _unpaired_surrogates(path: str, value: Json) -> Iterator[Problem]:
@@ -132,7 +134,7 @@ def _unpaired_surrogates(path: str, value: Json) -> Iterator[Problem]:
         case dict():
             for name, child in value.items():
                 faults = list(_unpaired_surrogates(path, name))
-                yield from faults or _unpaired_surrogates(joined(path, str(name)), child)
+                yield from faults or _unpaired_surrogates(join_path(path, str(name)), child)
         case list():
             for index, child in enumerate(value):
                 yield from _unpaired_surrogates(f"{path}[{index}]", child)

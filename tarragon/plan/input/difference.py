@@ -7,34 +7,34 @@ from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Framework, Manifest
-from tarragon.frameworks.tensorflow.conversion.comparing import comparable
+from tarragon.frameworks.tensorflow.conversion.comparing import normalized_for_diff
 from tarragon.frameworks.tensorflow.conversion.converting import convert
-from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.input.decode_and_validate import decode_and_validate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ManifestDiff:
     """The live job and the new manifest, both in the generation of the new one but with their own apiVersion.
 
-    `untold` lists what the live job has and the new generation can't express; `doubts` the warnings that only the live
-    job causes.
+    `untold` lists what the live job has and the new generation can't express; `live_only_warnings` the warnings that
+    only the live job causes.
     """
 
     before: Manifest
     after: Manifest
     live_generation: str
     generation: str
-    untold: Sequence[Problem] = ()
-    doubts: Sequence[Problem] = ()
+    inexpressible: Sequence[Problem] = ()
+    live_only_warnings: Sequence[Problem] = ()
 
     @property
-    def is_none(self) -> bool:
-        return self.before == self.after and self.live_generation == self.generation and not self.untold
+    def is_empty(self) -> bool:
+        return self.before == self.after and self.live_generation == self.generation and not self.inexpressible
 
 
-def difference(framework: Framework, live: Manifest, new: Manifest) -> Difference | None:
+def diff_manifests(framework: Framework, live: Manifest, new: Manifest) -> ManifestDiff | None:
     """Compare the live job with `new`, which must have no problems. None if the live job can't be decoded."""
-    live_decoded, new_decoded = intake(framework, live), intake(framework, new)
+    live_decoded, new_decoded = decode_and_validate(framework, live), decode_and_validate(framework, new)
     if live_decoded.dialect is None or new_decoded.dialect is None or live_decoded.problems:
         return None
     untold: Sequence[Problem] = ()
@@ -45,12 +45,12 @@ def difference(framework: Framework, live: Manifest, new: Manifest) -> Differenc
             "metadata": {**conversion.manifest["metadata"], "uid": live["metadata"].get("uid", "")},
         }
         untold = [loss.problem for loss in conversion.losses]
-    before, after = comparable(live, new, new_decoded.dialect.name)
-    return Difference(
+    before, after = normalized_for_diff(live, new, new_decoded.dialect.name)
+    return ManifestDiff(
         before={**before, "apiVersion": live_decoded.dialect.api_version},
         after=after,
         live_generation=live_decoded.dialect.name,
         generation=new_decoded.dialect.name,
-        untold=untold,
-        doubts=[doubt for doubt in live_decoded.warnings if doubt not in new_decoded.warnings],
+        inexpressible=untold,
+        live_only_warnings=[doubt for doubt in live_decoded.warnings if doubt not in new_decoded.warnings],
     )

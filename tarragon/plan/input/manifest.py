@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.catalog import framework_of, kinds, misspelled
-from tarragon.frameworks.otherkinds import other_kind
+from tarragon.frameworks.catalog import framework_of, kinds, misspelled_kind
+from tarragon.frameworks.otherkinds import unsupported_kind_problem
 from tarragon.frameworks.plugin import Framework, Manifest
 from tarragon.kube.meta import Json
-from tarragon.kube.reader import Notes, Reader, described, suggestion
+from tarragon.kube.reader import CollectedProblems, FieldReader, describe_value, suggestion
 from tarragon.kube.yamltext import YamlDocument, read_yaml
 
 COMPANIONS = ("ConfigMap", "PersistentVolumeClaim", "Secret", "Service", "ServiceAccount")
@@ -18,13 +18,13 @@ COMPANIONS = ("ConfigMap", "PersistentVolumeClaim", "Secret", "Service", "Servic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class ManifestObject:
     """One object of a manifest file. `framework` is None if the object is not a job."""
 
     manifest: Manifest
     framework: Framework | None
     source: YamlDocument
-    root: str = ""
+    path: str = ""
     """The object's path in its YAML document: empty, or that of an item of a List."""
 
     @property
@@ -34,38 +34,38 @@ class Document:
         fields = metadata if isinstance(metadata, dict) else {}
         return f"{self.manifest.get('kind')} {fields.get('name') or fields.get('generateName') or '(without a name)'}"
 
-    def placed(self, problem: Problem) -> Problem:
+    def with_line(self, problem: Problem) -> Problem:
         """Return the problem with the line that it concerns: `line 12: spec.…`."""
-        line = self.source.line_of(".".join(filter(None, (self.root, problem.path))))
+        line = self.source.line_of(".".join(filter(None, (self.path, problem.path))))
         return Problem(
             f"line {line}: {problem.path}" if problem.path else f"line {line}", problem.message, problem.remedy
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Documents:
+class ManifestFile:
     """The objects of a manifest file; incomplete if there are problems."""
 
-    jobs: Sequence[Document] = ()
-    others: Sequence[Document] = ()
+    jobs: Sequence[ManifestObject] = ()
+    companions: Sequence[ManifestObject] = ()
     problems: Sequence[Problem] = ()
 
 
-def read_manifest(text: str) -> Documents:
-    """Read a manifest file. Never raises. The jobs are not validated here but by `intake`."""
+def read_manifest(text: str) -> ManifestFile:
+    """Read a manifest file. Never raises. The jobs are not validated here but by `decode_and_validate`."""
     parsed, problems = read_yaml(text)
     documents = [document for source in parsed for document in _documents_of(source, problems)]
     if not documents and not problems:
         problems.append(Problem("", "the manifest is empty", f"add a {' or a '.join(kinds())}"))
     problems += _duplicates(documents)
-    return Documents(
+    return ManifestFile(
         jobs=tuple(document for document in documents if document.framework is not None),
-        others=tuple(document for document in documents if document.framework is None),
+        companions=tuple(document for document in documents if document.framework is None),
         problems=tuple(problems),
     )
 
 
-def only_job(documents: Documents) -> Document | Problem:
+def only_job(documents: ManifestFile) -> ManifestObject | Problem:
     """Return the only job, for commands that take exactly one, or the problem that there is none or several."""
     match documents.jobs:
         case [job]:
@@ -73,48 +73,48 @@ def only_job(documents: Documents) -> Document | Problem:
         case []:
             return Problem("", "there is no job in the manifest", f"add a {kinds()[0]}")
         case jobs:
-            names = ", ".join(f"{job.name} in line {job.source.line_of(job.root)}" for job in jobs)
+            names = ", ".join(f"{job.name} in line {job.source.line_of(job.path)}" for job in jobs)
             return Problem("", f"there are {len(jobs)} jobs in the manifest: {names}", "keep only one of them")
 
 
-def _documents_of(source: YamlDocument, problems: list[Problem]) -> Iterator[Document]:
+def _documents_of(source: YamlDocument, problems: list[Problem]) -> Iterator[ManifestObject]:
     if _field(source.value, "kind") != "List":
         yield from _document_of(source, source.value, "", problems)
         return
-    notes = Notes()
-    for item in Reader(source.value, "", notes).field("items").items():
+    notes = CollectedProblems()
+    for item in FieldReader(source.value, "", notes).field("items").items():
         yield from _document_of(source, item.value, item.path, problems)
     problems += notes.problems
 
 
-def _document_of(source: YamlDocument, value: Json, root: str, problems: list[Problem]) -> Iterator[Document]:
+def _document_of(source: YamlDocument, value: Json, root: str, problems: list[Problem]) -> Iterator[ManifestObject]:
     line = f"line {source.line_of(root)}"
     if not isinstance(value, dict):
-        problems.append(Problem(line, f"must be a Kubernetes object, not {described(value)}"))
+        problems.append(Problem(line, f"must be a Kubernetes object, not {describe_value(value)}"))
         return
-    document = Document(
-        manifest=value, framework=framework_of(value.get("apiVersion"), value.get("kind")), source=source, root=root
+    document = ManifestObject(
+        manifest=value, framework=framework_of(value.get("apiVersion"), value.get("kind")), source=source, path=root
     )
     problems_found = list(_object_problems(document))
-    problems += [document.placed(problem) for problem in problems_found]
+    problems += [document.with_line(problem) for problem in problems_found]
     if not problems_found:
         yield document
 
 
-def _object_problems(document: Document) -> Iterator[Problem]:
+def _object_problems(document: ManifestObject) -> Iterator[Problem]:
     """Yield the problems of fields that every object has. The metadata of jobs is validated with the jobs."""
     manifest = document.manifest
-    notes = Notes()
-    reader = Reader(manifest, "", notes)
+    notes = CollectedProblems()
+    reader = FieldReader(manifest, "", notes)
     for name in ("apiVersion", "kind"):
         if reader.field(name).is_missing:
-            reader.field(name).problem("is missing")
-        reader.field(name).text()
+            reader.field(name).add_problem("is missing")
+        reader.field(name).string()
     if notes.problems:
         yield from notes.problems
         return
     # Known other kinds come first: TrainJob resembles TFJob, but is no misspelling of it.
-    kind_problem = other_kind(manifest["apiVersion"], manifest["kind"]) or misspelled(
+    kind_problem = unsupported_kind_problem(manifest["apiVersion"], manifest["kind"]) or misspelled_kind(
         manifest["apiVersion"], manifest["kind"]
     )
     if kind_problem is not None:
@@ -123,20 +123,20 @@ def _object_problems(document: Document) -> Iterator[Problem]:
         yield from _companion_problems(reader)
 
 
-def _companion_problems(reader: Reader) -> Iterator[Problem]:
+def _companion_problems(reader: FieldReader) -> Iterator[Problem]:
     kind, version = reader.value["kind"], reader.value["apiVersion"]
     if kind not in COMPANIONS:
         known_kinds = [*kinds(), *COMPANIONS]
         remedy = suggestion(kind, known_kinds) or f"besides jobs, a manifest may contain {', '.join(COMPANIONS)}"
         yield Problem("kind", f"{kind} is neither a job nor a kind that may accompany one", remedy)
     elif version != "v1":
-        yield Problem("apiVersion", f"must be v1 for a {kind}, not {described(version)}", "write v1")
+        yield Problem("apiVersion", f"must be v1 for a {kind}, not {describe_value(version)}", "write v1")
     elif not isinstance(_field(_field(reader.value, "metadata"), "name"), str):
         yield Problem("metadata.name", "is missing", f"give the {kind} a name")
 
 
-def _duplicates(documents: Sequence[Document]) -> Iterator[Problem]:
-    seen: dict[tuple[str, str, str], Document] = {}
+def _duplicates(documents: Sequence[ManifestObject]) -> Iterator[Problem]:
+    seen: dict[tuple[str, str, str], ManifestObject] = {}
     for document in documents:
         metadata = document.manifest.get("metadata")
         name, namespace = _field(metadata, "name"), _field(metadata, "namespace")
@@ -144,8 +144,8 @@ def _duplicates(documents: Sequence[Document]) -> Iterator[Problem]:
             continue
         identity = (document.manifest["kind"], str(namespace or ""), name)
         if identity in seen:
-            first = seen[identity].source.line_of(seen[identity].root)
-            yield document.placed(
+            first = seen[identity].source.line_of(seen[identity].path)
+            yield document.with_line(
                 Problem("", f"{document.name} is already defined in line {first}", "rename one of them")
             )
         seen.setdefault(identity, document)

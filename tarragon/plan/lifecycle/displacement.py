@@ -6,49 +6,52 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tarragon.base.times import later
+from tarragon.base.times import add_seconds
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
-from tarragon.job.status import NOWHERE, Admission, JobStatus, RestartRecord
+from tarragon.job.status import UNASSIGNED, Admission, JobStatus, RestartRecord
 from tarragon.kube.core import Node, Pod, PodSpec, Toleration
 from tarragon.kube.meta import Key
 from tarragon.plan.nodes.capacity import pod_spec
-from tarragon.plan.nodes.predicates import away, refusal
+from tarragon.plan.nodes.predicates import infeasible_reason, unavailable_reason
 
-LOST_SECONDS = 300.0
+DEFAULT_TOLERATION_SECONDS = 300.0
 """Kubernetes' default toleration for a node that is not ready, for pods that do not set tolerationSeconds."""
-SPARE_SECONDS = 60.0
+TOLERATION_MARGIN_SECONDS = 60.0
 """Added to the toleration: where Kubernetes evicts pods of lost nodes, it has done so by then."""
-SHUNNED_SECONDS = 300.0
+AVOID_NODE_SECONDS = 300.0
 """How long a job avoids a node that has rejected one of its pods, if other nodes are feasible."""
 
-Nodes = Mapping[Key, Node]
+NodesByKey = Mapping[Key, Node]
 
 _LOST = frozenset({"", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 
-class Doors:
+class NodeFilter:
     """Checks whether nodes accept new pods of a job's replica types. Each result is cached by type and node."""
 
-    def __init__(self, job: TrainingJob, nodes: Nodes, is_cleared: Callable[[str], bool]) -> None:
+    def __init__(self, job: TrainingJob, nodes: NodesByKey, is_cleared: Callable[[str], bool]) -> None:
         self._nodes = nodes
         self._is_cleared = is_cleared
-        self._specs = {group.type: pod_spec(group.template) for group in job.groups}
+        self._specs = {group.type: pod_spec(group.template) for group in job.replica_specs}
         self._reasons: dict[tuple[ReplicaType, str], str] = {}
 
-    def why_closed(self, kind: ReplicaType, node: str) -> str:
+    def rejection_reason(self, kind: ReplicaType, node: str) -> str:
         """Return why no pod of that type can start on the node now; empty if one can."""
         key = (kind, node)
         if key not in self._reasons:
             self._reasons[key] = self._find_reason(kind, node)
         return self._reasons[key]
 
-    def stay(self, kind: ReplicaType) -> float | None:
+    def toleration_seconds(self, kind: ReplicaType) -> float | None:
         """Return how many seconds pods of the type stay on a node that is not ready; None means forever."""
         spec = self._specs.get(kind, PodSpec())
         seconds = [each.toleration_seconds for each in spec.tolerations if _tolerates_lost_nodes(each)]
         if None in seconds:
             return None
-        return max([float(each) for each in seconds if each is not None], default=LOST_SECONDS) + SPARE_SECONDS
+        return (
+            max([float(each) for each in seconds if each is not None], default=DEFAULT_TOLERATION_SECONDS)
+            + TOLERATION_MARGIN_SECONDS
+        )
 
     def _find_reason(self, kind: ReplicaType, node: str) -> str:
         found = self._nodes.get(Key("", node))
@@ -58,12 +61,18 @@ class Doors:
             return f"kube-scheduler preempts pods on node {node} for a more urgent pod"
         if kind not in self._specs:
             return ""
-        reason = refusal(self._specs[kind], found)
-        return f"node {node} {away(found)}" if reason and away(found) else f"node {node}: {reason}" if reason else ""
+        reason = infeasible_reason(self._specs[kind], found)
+        return (
+            f"node {node} {unavailable_reason(found)}"
+            if reason and unavailable_reason(found)
+            else f"node {node}: {reason}"
+            if reason
+            else ""
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Household:
+class AdmittedGang:
     """An admitted gang with its live pods, and all nodes."""
 
     job: TrainingJob
@@ -71,59 +80,69 @@ class Household:
     admission: Admission
     pods: Mapping[Replica, Pod]
     """Pods that have not finished and are not being deleted."""
-    nodes: Nodes
-    is_cleared: Callable[[str], bool] = lambda _: False
+    nodes: NodesByKey
+    is_being_preempted: Callable[[str], bool] = lambda _: False
 
 
-def is_unsettled(status: JobStatus, admission: Admission, nodes: Nodes) -> bool:
+def may_have_displaced_replicas(status: JobStatus, admission: Admission, nodes: NodesByKey) -> bool:
     """Whether some replica of the gang may be displaced: a fast check that is run for thousands of gangs."""
-    if status.obstacle is not None:
+    if status.blocker is not None:
         return True
     assigned = (nodes.get(Key("", name)) for name in set(admission.nodes.values()))
-    return any(node is None or away(node) for node in assigned)
+    return any(node is None or unavailable_reason(node) for node in assigned)
 
 
-def homeless(gang: Household, now: dt.datetime) -> frozenset[Replica]:
+def displaced_replicas(gang: AdmittedGang, now: dt.datetime) -> frozenset[Replica]:
     """Return the displaced replicas: their node is gone or not ready for too long, or would reject their next pod."""
-    node_filter = Doors(gang.job, gang.nodes, gang.is_cleared)
+    node_filter = NodeFilter(gang.job, gang.nodes, gang.is_being_preempted)
     return frozenset(
         replica
         for replica, node in gang.admission.nodes.items()
-        if replica not in gang.status.finished and _is_displaced(gang, node_filter, (replica, node), now)
+        if replica not in gang.status.succeeded_replicas and _is_displaced(gang, node_filter, (replica, node), now)
     )
 
 
-def given_up_at(gang: Household, now: dt.datetime) -> dt.datetime | None:
+def next_displacement_at(gang: AdmittedGang, now: dt.datetime) -> dt.datetime | None:
     """Return when the next pod will have exceeded its toleration for a node that is not ready; None if none will."""
-    node_filter = Doors(gang.job, gang.nodes, gang.is_cleared)
+    node_filter = NodeFilter(gang.job, gang.nodes, gang.is_being_preempted)
     times = (
         _toleration_ends_at(gang, node_filter, replica, node)
         for replica, node in gang.admission.nodes.items()
-        if replica not in gang.status.finished
+        if replica not in gang.status.succeeded_replicas
     )
     return min((at for at in times if at is not None and at > now), default=None)
 
 
-def shunned(status: JobStatus, now: dt.datetime) -> frozenset[str]:
+def avoided_nodes(status: JobStatus, now: dt.datetime) -> frozenset[str]:
     """Return the nodes that have rejected a pod of the job within the last SHUNNED_SECONDS."""
     return frozenset(
-        record.refused_by
+        record.rejected_by_node
         for record in status.restarts.values()
-        if record.refused_by and record.at is not None and (now - record.at).total_seconds() < SHUNNED_SECONDS
+        if record.rejected_by_node
+        and record.ended_at is not None
+        and (now - record.ended_at).total_seconds() < AVOID_NODE_SECONDS
     )
 
 
-def is_refused(record: RestartRecord | None, node: str, admission: Admission) -> bool:
+def was_rejected_by_node(record: RestartRecord | None, node: str, admission: Admission) -> bool:
     """Whether the node has rejected the replica's pod since the gang was admitted. Records have whole seconds."""
-    if record is None or not node or record.refused_by != node or record.at is None or admission.admitted is None:
+    if (
+        record is None
+        or not node
+        or record.rejected_by_node != node
+        or record.ended_at is None
+        or admission.admitted_at is None
+    ):
         return False
-    return record.at >= admission.admitted.replace(microsecond=0)
+    return record.ended_at >= admission.admitted_at.replace(microsecond=0)
 
 
-def closed(node_filter: Doors, missing: Mapping[Replica, str]) -> Iterator[tuple[Replica, str]]:
+def replicas_on_rejecting_nodes(
+    node_filter: NodeFilter, missing: Mapping[Replica, str]
+) -> Iterator[tuple[Replica, str]]:
     """Yield the replicas without a pod whose node accepts none now, with the reason."""
     for replica, node in missing.items():
-        reason = node_filter.why_closed(replica.type, node) if node != NOWHERE else ""
+        reason = node_filter.rejection_reason(replica.type, node) if node != UNASSIGNED else ""
         if reason:
             yield replica, reason
 
@@ -132,7 +151,9 @@ def _tolerates_lost_nodes(toleration: Toleration) -> bool:
     return toleration.key in _LOST and toleration.effect in {"", "NoExecute"}
 
 
-def _is_displaced(gang: Household, node_filter: Doors, assignment: tuple[Replica, str], now: dt.datetime) -> bool:
+def _is_displaced(
+    gang: AdmittedGang, node_filter: NodeFilter, assignment: tuple[Replica, str], now: dt.datetime
+) -> bool:
     replica, node = assignment
     if Key("", node) not in gang.nodes:
         return True
@@ -140,14 +161,14 @@ def _is_displaced(gang: Household, node_filter: Doors, assignment: tuple[Replica
     if pod is not None and pod.spec.node_name in {"", node}:
         at = _toleration_ends_at(gang, node_filter, replica, node)
         return at is not None and at <= now
-    if is_refused(gang.status.restarts.get(replica), node, gang.admission):
+    if was_rejected_by_node(gang.status.restarts.get(replica), node, gang.admission):
         return True
-    return bool(node_filter.why_closed(replica.type, node))
+    return bool(node_filter.rejection_reason(replica.type, node))
 
 
-def _toleration_ends_at(gang: Household, node_filter: Doors, replica: Replica, node: str) -> dt.datetime | None:
+def _toleration_ends_at(gang: AdmittedGang, node_filter: NodeFilter, replica: Replica, node: str) -> dt.datetime | None:
     node_object = gang.nodes.get(Key("", node))
     if node_object is None or node_object.is_ready:
         return None
-    since, stay = node_object.ready_since, node_filter.stay(replica.type)
-    return None if since is None or stay is None else later(since, stay)
+    since, stay = node_object.ready_since, node_filter.toleration_seconds(replica.type)
+    return None if since is None or stay is None else add_seconds(since, stay)

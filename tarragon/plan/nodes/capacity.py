@@ -7,25 +7,25 @@ from functools import lru_cache
 
 import msgspec
 
-from tarragon.base.quantity import milli
-from tarragon.base.resources import CPU, PODS, largest, total
-from tarragon.job.model import ReplicaGroup
+from tarragon.base.quantity import parse_milli
+from tarragon.base.resources import CPU, PODS, add_resources, maximum
+from tarragon.job.model import ReplicaSpec
 from tarragon.kube.core import Container, Node, PodSpec, ResourceRequirements
 from tarragon.kube.meta import JsonObject
-from tarragon.plan.nodes.predicates import lasting_refusal
-from tarragon.plan.nodes.storage import Reach
+from tarragon.plan.nodes.predicates import permanent_infeasible_reason
+from tarragon.plan.nodes.storage import VolumeTopology
 
 ONE_POD = {PODS: 1000}
 ONE_PORT = 1000
-HOST_PORT = "host-port:"
+HOST_PORT_PREFIX = "host-port:"
 """The prefix of the pseudo-resource of a host port: each node has one of each port number."""
-MOST_TOLD = 3
+MAX_LISTED = 3
 """How many nodes and reasons are listed when no node is eligible for a pod."""
 
-Amounts = Mapping[str, str | int | float]
+Quantities = Mapping[str, str | int | float]
 
 
-def group_request(group: ReplicaGroup) -> Mapping[str, int]:
+def group_request(group: ReplicaSpec) -> Mapping[str, int]:
     """Return the requests of each pod of a group. On the host network its service port counts, even if not declared."""
     requests = template_request(group.template)
     return {**requests, **_port(group.port, "TCP")} if pod_spec(group.template).host_network else requests
@@ -51,13 +51,13 @@ def pod_request(spec: PodSpec) -> Mapping[str, int]:
     peak: Mapping[str, int] = {}
     for container in spec.init_containers:
         request = _container_request(container)
-        peak = largest(peak, total([sidecars, request]))
+        peak = maximum(peak, add_resources([sidecars, request]))
         if container.restart_policy == "Always":
-            sidecars = total([sidecars, request])
-    running = total([sidecars, *(_container_request(container) for container in spec.containers)])
-    container_requests = largest(running, peak)
+            sidecars = add_resources([sidecars, request])
+    running = add_resources([sidecars, *(_container_request(container) for container in spec.containers)])
+    container_requests = maximum(running, peak)
     requests = {**_amounts(spec.resources.limits), **container_requests, **_amounts(spec.resources.requests)}
-    return {**total([requests, _amounts(spec.overhead), ONE_POD]), **_host_ports(spec)}
+    return {**add_resources([requests, _amounts(spec.overhead), ONE_POD]), **_host_ports(spec)}
 
 
 def node_capacity(node: Node) -> Mapping[str, int]:
@@ -65,7 +65,9 @@ def node_capacity(node: Node) -> Mapping[str, int]:
     return _amounts(node.status.allocatable or node.status.capacity)
 
 
-def eligible_nodes(template: JsonObject, nodes: Iterable[Node], reaches: Sequence[Reach] = ()) -> frozenset[str]:
+def eligible_nodes(
+    template: JsonObject, nodes: Iterable[Node], reaches: Sequence[VolumeTopology] = ()
+) -> frozenset[str]:
     """Return the nodes that accept pods of this template and can use its volumes, whatever is free there.
 
     Nodes that are temporarily unavailable are included: the scheduler excludes them when it assigns nodes.
@@ -74,23 +76,23 @@ def eligible_nodes(template: JsonObject, nodes: Iterable[Node], reaches: Sequenc
     return frozenset(
         node.metadata.name
         for node in nodes
-        if lasting_refusal(spec, node) is None and all(reach.includes(node) for reach in reaches)
+        if permanent_infeasible_reason(spec, node) is None and all(reach.matches(node) for reach in reaches)
     )
 
 
-def why_nowhere(template: JsonObject, nodes: Iterable[Node]) -> str:
+def no_eligible_node_message(template: JsonObject, nodes: Iterable[Node]) -> str:
     """Return why no node is eligible for a template, grouped by reason: `nodes a, b: it has no label disk=ssd`."""
     spec = pod_spec(template)
     node_names_by_reason: dict[str, list[str]] = {}
     for node in nodes:
-        reason = lasting_refusal(spec, node) or "the pod's volumes are not available there"
+        reason = permanent_infeasible_reason(spec, node) or "the pod's volumes are not available there"
         node_names_by_reason.setdefault(reason, []).append(node.metadata.name)
     groups = sorted(node_names_by_reason.items(), key=lambda group: -len(group[1]))
-    return "; ".join(f"{_node_list(names)}: {reason}" for reason, names in groups[:MOST_TOLD])
+    return "; ".join(f"{_node_list(names)}: {reason}" for reason, names in groups[:MAX_LISTED])
 
 
 def _node_list(names: Sequence[str]) -> str:
-    if len(names) > MOST_TOLD:
+    if len(names) > MAX_LISTED:
         return f"{len(names)} nodes"
     return f"node{'s' if len(names) > 1 else ''} {', '.join(sorted(names))}"
 
@@ -109,7 +111,7 @@ def _host_ports(spec: PodSpec) -> dict[str, int]:
 
 
 def _port(number: int, protocol: str) -> dict[str, int]:
-    return {f"{HOST_PORT}{number}" if protocol == "TCP" else f"{HOST_PORT}{number}:{protocol}": ONE_PORT}
+    return {f"{HOST_PORT_PREFIX}{number}" if protocol == "TCP" else f"{HOST_PORT_PREFIX}{number}:{protocol}": ONE_PORT}
 
 
 def _container_request(container: Container) -> Mapping[str, int]:
@@ -120,7 +122,7 @@ def _requests(resources: ResourceRequirements) -> Mapping[str, int]:
     return _amounts({**resources.limits, **resources.requests})
 
 
-def _amounts(quantities: Amounts) -> dict[str, int]:
+def _amounts(quantities: Quantities) -> dict[str, int]:
     return {name: _milli(quantity) if name == CPU else _whole(quantity) for name, quantity in quantities.items()}
 
 
@@ -133,6 +135,6 @@ def _whole(quantity: str | float) -> int:
 def _milli(quantity: str | float) -> int:
     """Return the quantity in thousandths; 0 if it is invalid or negative, as pods of other owners may be."""
     try:
-        return max(0, milli(quantity))
+        return max(0, parse_milli(quantity))
     except ValueError:
         return 0

@@ -13,22 +13,24 @@ from dataclasses import replace
 from tarragon.job.model import ReplicaType
 from tarragon.job.status import Admission
 
-LEFT = "LeftToKubeScheduler"
+LEFT_TO_KUBE_SCHEDULER = "LeftToKubeScheduler"
 """The reason of the condition Admitted of such a job."""
-WORDS = "kube-scheduler places {total} replicas one by one: the operator can't see all nodes and pods"
+LEFT_MESSAGE = "kube-scheduler places {total} replicas one by one: the operator can't see all nodes and pods"
 
 
-def is_left(admission: Admission | None) -> bool:
+def is_left_to_kube_scheduler(admission: Admission | None) -> bool:
     """Whether the admission is left to kube-scheduler: it has fewer nodes than replicas."""
     return (
-        admission is not None and admission.admitted is not None and len(admission.nodes) < sum(admission.size.values())
+        admission is not None
+        and admission.admitted_at is not None
+        and len(admission.nodes) < sum(admission.size.values())
     )
 
 
-def left(before: Admission, requested: Mapping[ReplicaType, int], now: dt.datetime) -> Admission:
+def leave_to_kube_scheduler(before: Admission, requested: Mapping[ReplicaType, int], now: dt.datetime) -> Admission:
     """Return an admission without nodes at the requested size. Nodes that are already assigned are kept."""
     size = {kind: count for kind, count in requested.items() if count}
-    if before.admitted is None:
-        return Admission(queued=before.queued, admitted=now, size=size)
+    if before.admitted_at is None:
+        return Admission(queued_at=before.queued_at, admitted_at=now, size=size)
     nodes = {replica: node for replica, node in before.nodes.items() if replica.index < size.get(replica.type, 0)}
     return replace(before, size=size, nodes=nodes)

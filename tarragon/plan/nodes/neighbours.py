@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from tarragon.kube.affinity import affinity
+from tarragon.kube.affinity import decode_affinity
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
-from tarragon.plan.nodes.affinity_terms import Labels, Pair, Term, repelled
+from tarragon.plan.nodes.affinity_terms import LabelPair, Labels, PodTerm, anti_affinity_terms
 
 K = TypeVar("K", bound=Hashable)
 
 
-class ByLabel(Generic[K]):
+class LabelIndex(Generic[K]):
     """An index of keys by label. A label name is indexed when it is queried for the first time."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class ByLabel(Generic[K]):
                 if not by_value[labels[name]]:
                     del by_value[labels[name]]
 
-    def having(self, choices: Iterable[Pair]) -> Iterable[K]:
+    def with_any_label(self, choices: Iterable[LabelPair]) -> Iterable[K]:
         """Return the keys that have one of these labels; all keys if `choices` is empty."""
         pairs = list(choices)
         if not pairs:
@@ -56,61 +56,61 @@ class ByLabel(Generic[K]):
         return self._index[name]
 
 
-class Neighbours:
+class PodIndex:
     """The bound pods that have not finished, indexed by label. Every change is reported by `put` or `drop`."""
 
     def __init__(self, pods: Iterable[Pod] = ()) -> None:
         self._pods: dict[Key, Pod] = {}
-        self._by_label: ByLabel[Key] = ByLabel()
-        self._anti_affinity: dict[Pair | None, dict[Key, list[Term]]] = {}
+        self._by_label: LabelIndex[Key] = LabelIndex()
+        self._anti_affinity: dict[LabelPair | None, dict[Key, list[PodTerm]]] = {}
         """Required anti-affinity terms by a label that the repelled pods have; None if they may have any labels."""
         for pod in pods:
             self.put(pod)
 
     def put(self, pod: Pod) -> None:
         key = pod.metadata.key
-        if not is_neighbour(pod):
+        if not is_placed(pod):
             self.drop(key)
             return
         self.drop(key)
         self._pods[key] = pod
         self._by_label.put(key, pod.metadata.labels)
-        for term in keeps_off(pod):
-            for choice in term.choices or (None,):
+        for term in required_anti_affinity(pod):
+            for choice in term.required_labels or (None,):
                 self._anti_affinity.setdefault(choice, {}).setdefault(key, []).append(term)
 
     def drop(self, key: Key) -> None:
         pod = self._pods.pop(key, None)
         self._by_label.drop(key)
-        for term in () if pod is None else keeps_off(pod):
-            for choice in term.choices or (None,):
+        for term in () if pod is None else required_anti_affinity(pod):
+            for choice in term.required_labels or (None,):
                 self._anti_affinity.get(choice, {}).pop(key, None)
                 if not self._anti_affinity.get(choice, True):
                     del self._anti_affinity[choice]
 
-    def selected(self, terms: Iterable[Term]) -> Iterator[Pod]:
+    def selected(self, terms: Iterable[PodTerm]) -> Iterator[Pod]:
         """Yield the pods that all of the terms select."""
         all_terms = list(terms)
-        smallest_choice = min((term.choices for term in all_terms if term.choices), key=len, default=())
-        for key in self._by_label.having(smallest_choice):
+        smallest_choice = min((term.required_labels for term in all_terms if term.required_labels), key=len, default=())
+        for key in self._by_label.with_any_label(smallest_choice):
             pod = self._pods[key]
             if all(term.matches(key.namespace, pod.metadata.labels) for term in all_terms):
                 yield pod
 
-    def repelling(self, namespace: str, labels: Labels) -> Iterator[tuple[Pod, Term]]:
+    def repelling(self, namespace: str, labels: Labels) -> Iterator[tuple[Pod, PodTerm]]:
         """Yield the pods whose required anti-affinity selects such a pod, with the term."""
         for choice in (None, *labels.items()):
             for key, terms in self._anti_affinity.get(choice, {}).items():
                 yield from ((self._pods[key], term) for term in terms if term.matches(namespace, labels))
 
 
-def is_neighbour(pod: Pod | None) -> bool:
+def is_placed(pod: Pod | None) -> bool:
     """Whether affinity terms of other pods can refer to the pod: it is bound and has not finished."""
     return pod is not None and bool(pod.spec.node_name) and not pod.is_finished
 
 
-def keeps_off(pod: Pod) -> tuple[Term, ...]:
+def required_anti_affinity(pod: Pod) -> tuple[PodTerm, ...]:
     """Return the terms of the pod's required anti-affinity."""
     if pod.spec.affinity is None:
         return ()
-    return repelled(affinity(pod.spec.affinity), pod.metadata.namespace, pod.metadata.labels)
+    return anti_affinity_terms(decode_affinity(pod.spec.affinity), pod.metadata.namespace, pod.metadata.labels)

@@ -22,22 +22,22 @@ SOFT_EFFECT = "PreferNoSchedule"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
-def away(node: Node) -> str:
+def unavailable_reason(node: Node) -> str:
     """Return why the node accepts no new pods for now (cordoned, not ready); empty if it does."""
     if node.spec.unschedulable:
         return f"is cordoned (kubectl uncordon {node.metadata.name})"
     return "" if node.is_ready else "is not ready"
 
 
-def refusal(spec: PodSpec, node: Node) -> str | None:
+def infeasible_reason(spec: PodSpec, node: Node) -> str | None:
     """Return a short reason why the pod can't run on the node, or None."""
     return _first_reason(spec, node, _RULES)
 
 
-def lasting_refusal(spec: PodSpec, node: Node) -> str | None:
+def permanent_infeasible_reason(spec: PodSpec, node: Node) -> str | None:
     """Return why the pod can't run on the node even when the node is available again, or None."""
-    if not away(node):
-        return refusal(spec, node)
+    if not unavailable_reason(node):
+        return infeasible_reason(spec, node)
     permanent_taints = [taint for taint in node.spec.taints if not taint.key.startswith(_TRANSIENT_TAINT_PREFIX)]
     available = replace(node, spec=replace(node.spec, unschedulable=False, taints=permanent_taints))
     return _first_reason(spec, available, [rule for rule in _RULES if rule is not _is_not_ready])
@@ -51,35 +51,35 @@ def _first_reason(spec: PodSpec, node: Node, rules: Iterable[Callable[[PodSpec, 
     return None
 
 
-def is_wanted(spec: PodSpec, node: Node) -> bool:
+def matches_node_selection(spec: PodSpec, node: Node) -> bool:
     """Whether the node matches the pod's node selector and required node affinity."""
     return _lacks_label(spec, node) is None and _fails_node_affinity(spec, node) is None
 
 
-def is_tolerated(spec: PodSpec, node: Node) -> bool:
+def tolerates_taints(spec: PodSpec, node: Node) -> bool:
     return _has_untolerated_taint(spec, node) is None
 
 
-def unwelcome(spec: PodSpec, node: Node) -> int:
+def untolerated_soft_taints(spec: PodSpec, node: Node) -> int:
     """Return the number of PreferNoSchedule taints of the node that the pod does not tolerate."""
     soft_taints = (taint for taint in node.spec.taints if taint.effect == SOFT_EFFECT)
     return sum(not any(_tolerates(toleration, taint) for toleration in spec.tolerations) for taint in soft_taints)
 
 
-def required_of_nodes(spec: PodSpec) -> JsonObject:
+def required_node_affinity(spec: PodSpec) -> JsonObject:
     """Return the pod's required node affinity; empty if it has none."""
     return _as_map(
         _as_map(_as_map(spec.affinity).get("nodeAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution")
     )
 
 
-def is_selected(selector: JsonObject, node: Node) -> bool:
+def matches_node_selector(selector: JsonObject, node: Node) -> bool:
     """Whether a node selector matches the node: one of its terms must match."""
     terms = [_as_map(term) for term in _as_list(selector.get("nodeSelectorTerms"))]
-    return any(is_matched(term, node) for term in terms)
+    return any(matches_node_selector_term(term, node) for term in terms)
 
 
-def is_matched(term: JsonObject, node: Node) -> bool:
+def matches_node_selector_term(term: JsonObject, node: Node) -> bool:
     """Whether all expressions of a node selector term match the node; an empty term matches no node."""
     expressions = [_as_map(each) for each in _as_list(term.get("matchExpressions"))]
     fields = [_as_map(each) for each in _as_list(term.get("matchFields"))]
@@ -114,10 +114,10 @@ def _lacks_label(spec: PodSpec, node: Node) -> str | None:
 
 
 def _fails_node_affinity(spec: PodSpec, node: Node) -> str | None:
-    required = required_of_nodes(spec)
+    required = required_node_affinity(spec)
     if not required:
         return None
-    return None if is_selected(required, node) else "it does not match the required node affinity"
+    return None if matches_node_selector(required, node) else "it does not match the required node affinity"
 
 
 _RULES = (_names_another_node, _is_not_ready, _has_untolerated_taint, _lacks_label, _fails_node_affinity)

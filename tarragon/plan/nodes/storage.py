@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tarragon.base.quantity import milli
+from tarragon.base.quantity import parse_milli
 from tarragon.kube.core import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from tarragon.kube.meta import Json, JsonObject, Key
-from tarragon.plan.nodes.affinity_terms import asks_unknown_namespaces
-from tarragon.plan.nodes.predicates import is_selected
+from tarragon.plan.nodes.affinity_terms import selects_namespaces_by_label
+from tarragon.plan.nodes.predicates import matches_node_selector
 
-NOT_PROVISIONED = "kubernetes.io/no-provisioner"
-FIRST_CONSUMER = "WaitForFirstConsumer"
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class VolumeCache:
     """The cached volumes, claims and storage classes. Kinds that the operator may not read are empty."""
 
     claims: Mapping[Key, PersistentVolumeClaim] = field(default_factory=dict)
@@ -25,16 +25,16 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class VolumeTopology:
     """The nodes on which one claim can be used: those that at least one selector matches; None matches all."""
 
     selectors: Sequence[JsonObject | None]
 
-    def includes(self, node: Node) -> bool:
-        return any(selector is None or is_selected(selector, node) for selector in self.selectors)
+    def matches(self, node: Node) -> bool:
+        return any(selector is None or matches_node_selector(selector, node) for selector in self.selectors)
 
 
-def waits_for_a_scheduler(template: JsonObject, namespace: str, storage: Storage) -> bool:
+def needs_kube_scheduler(template: JsonObject, namespace: str, storage: VolumeCache) -> bool:
     """Whether kube-scheduler has to bind the pod, so that it can't be created with nodeName.
 
     That is so for pods with:
@@ -47,7 +47,7 @@ def waits_for_a_scheduler(template: JsonObject, namespace: str, storage: Storage
     spec = template.get("spec", {})
     if spec.get("resourceClaims") or spec.get("schedulingGates") or spec.get("runtimeClassName"):
         return True
-    if spec.get("affinity") and asks_unknown_namespaces(spec["affinity"]):
+    if spec.get("affinity") and selects_namespaces_by_label(spec["affinity"]):
         return True
     if any("ephemeral" in volume for volume in spec.get("volumes", [])):
         return True
@@ -63,23 +63,27 @@ def claim_names(template: JsonObject) -> Iterator[str]:
             yield name
 
 
-def reaches(template: JsonObject, namespace: str, storage: Storage) -> Sequence[Reach]:
+def volume_topologies(template: JsonObject, namespace: str, storage: VolumeCache) -> Sequence[VolumeTopology]:
     """Return where the claims of a template can be used; a node must be included in all of them."""
     claims = (storage.claims.get(Key(namespace, name)) for name in claim_names(template))
     return [reach for claim in claims if claim is not None and (reach := _reach(claim, storage)) is not None]
 
 
-def _reach(claim: PersistentVolumeClaim, storage: Storage) -> Reach | None:
+def _reach(claim: PersistentVolumeClaim, storage: VolumeCache) -> VolumeTopology | None:
     """Return where the claim can be used; None if no node is known to be excluded."""
     if claim.is_bound:
         volume = storage.volumes.get(Key("", claim.spec.volume_name))
-        return None if volume is None else Reach([_selector(volume)])
+        return None if volume is None else VolumeTopology([_selector(volume)])
     storage_class = storage.classes.get(Key("", claim.spec.storage_class_name))
-    if storage_class is None or storage_class.volume_binding_mode != FIRST_CONSUMER:
+    if storage_class is None or storage_class.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
         return None
-    if storage_class.provisioner == NOT_PROVISIONED:
-        return Reach([_selector(volume) for volume in storage.volumes.values() if _can_bind(volume, claim)])
-    return Reach([_topology_selector(storage_class.allowed_topologies)]) if storage_class.allowed_topologies else None
+    if storage_class.provisioner == NO_PROVISIONER:
+        return VolumeTopology([_selector(volume) for volume in storage.volumes.values() if _can_bind(volume, claim)])
+    return (
+        VolumeTopology([_topology_selector(storage_class.allowed_topologies)])
+        if storage_class.allowed_topologies
+        else None
+    )
 
 
 def _selector(volume: PersistentVolume) -> JsonObject | None:
@@ -101,7 +105,7 @@ def _can_bind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 def _storage_size(amounts: Mapping[str, str | int | float]) -> int:
     try:
-        return milli(amounts.get("storage", 0))
+        return parse_milli(amounts.get("storage", 0))
     except ValueError:
         return 0
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 ACCELERATORS, SERVER_FILE = "accelerators", "grpcServerFilePath"
 VOLUMES, ENV = "volumes", "envVars"
 NAME, HOST_PATH, MOUNT_PATH, VALUE = "name", "hostPath", "mountPath", "value"
-OTHER_NAME = "{name}-accelerator"
+FALLBACK_VOLUME_NAME = "{name}-accelerator"
 """The name of the added volume if the pod has another volume of the configured name."""
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
@@ -55,7 +55,7 @@ class ControllerConfig:
 # ------------------------------------------------------------------------------------------------------------- the pods
 
 
-def equipped(spec: JsonObject, main: str, accelerators: Mapping[str, Accelerator]) -> JsonObject:
+def with_accelerators(spec: JsonObject, main: str, accelerators: Mapping[str, Accelerator]) -> JsonObject:
     """Return the pod spec with what its main container's accelerators add. Existing mounts and variables are kept."""
     container = main_container({"spec": spec}, main)
     if container is None or not accelerators:
@@ -84,7 +84,7 @@ def _mounted(spec: JsonObject, container: JsonObject, volume: HostVolume) -> tup
     host_volume: JsonObject = {NAME: volume.name, "hostPath": {"path": volume.host_path}}
     same_name = next((each for each in volumes if each.get(NAME) == volume.name), None)
     if same_name is not None and (same_name.get("hostPath") or {}).get("path") != volume.host_path:
-        host_volume = {**host_volume, NAME: OTHER_NAME.format(name=volume.name)}
+        host_volume = {**host_volume, NAME: FALLBACK_VOLUME_NAME.format(name=volume.name)}
     if all(each.get(NAME) != host_volume[NAME] for each in volumes):
         spec = {**spec, "volumes": [*volumes, host_volume]}
     return spec, {**container, "volumeMounts": [*mounts, {NAME: host_volume[NAME], MOUNT_PATH: volume.mount_path}]}
@@ -100,7 +100,7 @@ def _with_env(container: JsonObject, env: Mapping[str, str]) -> JsonObject:
 # ------------------------------------------------------------------------------------------------------------- the file
 
 
-def read(document: Json) -> ControllerConfig:
+def decode_controller_config(document: Json) -> ControllerConfig:
     """Decode a controller config file; the result lists all its problems."""
     if document is None:
         return ControllerConfig()

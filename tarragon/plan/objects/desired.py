@@ -5,40 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tarragon.frameworks.plugin import Dialect, Framework, Size, Wiring
-from tarragon.job.annotations import restarts_together
-from tarragon.job.leaving import CHECKPOINT, LEAVING
-from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaGroup, RestartPolicy, TrainingJob
+from tarragon.frameworks.plugin import Dialect, DiscoveryConfig, Framework, GangSize
+from tarragon.job.annotations import restarts_as_gang
+from tarragon.job.leaving import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
+from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaSpec, RestartPolicy, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.podtemplate import main_container
-from tarragon.plan.nodes.storage import Storage, waits_for_a_scheduler
+from tarragon.plan.nodes.storage import VolumeCache, needs_kube_scheduler
 from tarragon.plan.objects import logs
-from tarragon.plan.objects.accelerators import equipped
+from tarragon.plan.objects.accelerators import with_accelerators
 from tarragon.plan.objects.generation_label import ROUND_ANNOTATION
-from tarragon.plan.objects.logs import Speaker
-from tarragon.plan.objects.placement import Placement, by_affinity, directly
-from tarragon.plan.objects.podgroup_kinds import kind_for, marked
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.objects.logs import LogSource
+from tarragon.plan.objects.placement import Placement, with_node_affinity, with_node_name
+from tarragon.plan.objects.podgroup_kinds import pod_group_kind, with_pod_group
+from tarragon.plan.objects.settings import OperatorSettings
 
 TCP = "TCP"
 
-OWN_NAMES = frozenset({"", "kubeflow.org/training-operator", "tarragon.dev/tarragon"})
+OWN_MANAGED_BY = frozenset({"", "kubeflow.org/training-operator", "tarragon.dev/tarragon"})
 """Values of managedBy that Tarragon handles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blueprint:
+class JobBlueprint:
     """Everything that is needed to build the objects of one job."""
 
     framework: Framework
     dialect: Dialect
     job: TrainingJob
-    size: Size
-    settings: Settings
+    size: GangSize
+    settings: OperatorSettings
     nodes: Mapping[Replica, str] = field(default_factory=dict)
     """The assigned node of each replica; kube-scheduler places replicas without one."""
-    storage: Storage = field(default_factory=Storage)
-    round: int = 0
+    storage: VolumeCache = field(default_factory=VolumeCache)
+    gang_round: int = 0
     """The gang round: how often the gang was restarted. Each pod is annotated with it."""
 
     @property
@@ -46,74 +46,74 @@ class Blueprint:
         return self.dialect.port_name or self.framework.port_name
 
 
-def service_names(plan: Blueprint) -> Iterator[tuple[str, Replica]]:
+def replica_service_names(plan: JobBlueprint) -> Iterator[tuple[str, Replica]]:
     """Yield service name and replica for all replicas that may ever resolve each other's names."""
     size = plan.framework.service_size(plan.job, plan.size)
-    for replica in in_start_order(plan.framework, plan.job, plan.job.replicas(size)):
+    for replica in in_start_order(plan.framework, plan.job, plan.job.replicas_of_size(size)):
         yield plan.dialect.names.service(plan.job, replica), replica
 
 
-def services(plan: Blueprint, replicas: Iterable[Replica]) -> Iterator[JsonObject]:
+def build_services(plan: JobBlueprint, replicas: Iterable[Replica]) -> Iterator[JsonObject]:
     """Yield the replicas' services. They publish addresses of pods that are not ready: replicas wait for each other."""
     for replica in replicas:
-        group = plan.job.group(replica.type)
+        group = plan.job.replica_spec(replica.type)
         if group is not None:
             yield _service(plan, replica, group)
 
 
-def config_maps(plan: Blueprint) -> list[JsonObject]:
+def build_config_maps(plan: JobBlueprint) -> list[JsonObject]:
     """Return the ConfigMaps that the pods need; they are created before the pods."""
-    return [_mounted(plan, body) for body in plan.framework.objects(plan.job)]
+    return [_mounted(plan, body) for body in plan.framework.config_maps(plan.job)]
 
 
-def scripts_of_logs(plan: Blueprint) -> Iterator[JsonObject]:
+def build_log_config_maps(plan: JobBlueprint) -> Iterator[JsonObject]:
     """Yield the ConfigMap with the log scripts if the job logs JSON. The pods run without it."""
-    if logs.are_json(plan.job, plan.settings.logs):
+    if logs.logs_json(plan.job, plan.settings.log_format):
         yield _mounted(plan, logs.config_map(plan.job))
 
 
-def _mounted(plan: Blueprint, body: JsonObject) -> JsonObject:
-    return {**body, "metadata": metadata(plan, body["metadata"]["name"], plan.dialect.selector(plan.job), {})}
+def _mounted(plan: JobBlueprint, body: JsonObject) -> JsonObject:
+    return {**body, "metadata": build_metadata(plan, body["metadata"]["name"], plan.dialect.selector(plan.job), {})}
 
 
-def pods(plan: Blueprint, replicas: Iterable[Replica]) -> Iterator[JsonObject]:
+def build_pods(plan: JobBlueprint, replicas: Iterable[Replica]) -> Iterator[JsonObject]:
     """Yield the pods of these replicas only: of ten thousand pods, one may be missing."""
-    wire = plan.dialect.wire(plan.job, plan.size, plan.settings.cluster_domain)
-    kind = kind_for(plan.job, plan.settings.pod_groups)
+    wire = plan.dialect.discovery_config(plan.job, plan.size, plan.settings.cluster_domain)
+    kind = pod_group_kind(plan.job, plan.settings.pod_groups)
     for replica in replicas:
-        group = plan.job.group(replica.type)
+        group = plan.job.replica_spec(replica.type)
         if group is not None:
             body = _pod(plan, replica, group, wire)
-            yield body if kind is None else marked(body, kind, plan.job, replica)
+            yield body if kind is None else with_pod_group(body, kind, plan.job, replica)
 
 
 def in_start_order(framework: Framework, job: TrainingJob, replicas: Iterable[Replica]) -> Iterator[Replica]:
     """Yield the replicas in start order: types that others wait for come first."""
     order = {kind: position for position, kind in enumerate(framework.start_order)}
-    rest = {group.type: len(order) + position for position, group in enumerate(job.groups)}
+    rest = {group.type: len(order) + position for position, group in enumerate(job.replica_specs)}
     yield from sorted(replicas, key=lambda replica: (order.get(replica.type, rest[replica.type]), replica.index))
 
 
-def is_ours(job: TrainingJob) -> bool:
+def is_managed_by_tarragon(job: TrainingJob) -> bool:
     """Whether managedBy leaves the job to Tarragon."""
-    return job.run_policy.managed_by in OWN_NAMES
+    return job.run_policy.managed_by in OWN_MANAGED_BY
 
 
 def is_placed_by(job: TrainingJob, scheduler: str) -> bool:
     """Whether the scheduler places the job, because no template names another one. Such a job waits for admission."""
     return all(
         group.template.get("spec", {}).get("schedulerName", scheduler) == scheduler
-        for group in job.groups
-        if group.wish
+        for group in job.replica_specs
+        if group.replicas
     )
 
 
-def _service(plan: Blueprint, replica: Replica, group: ReplicaGroup) -> JsonObject:
+def _service(plan: JobBlueprint, replica: Replica, group: ReplicaSpec) -> JsonObject:
     labels = plan.dialect.labels(plan.job, replica)
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(plan, plan.dialect.names.service(plan.job, replica), labels, {}),
+        "metadata": build_metadata(plan, plan.dialect.names.service(plan.job, replica), labels, {}),
         "spec": {
             **({} if plan.dialect.has_cluster_ips else {"clusterIP": "None"}),
             "publishNotReadyAddresses": True,
@@ -123,7 +123,7 @@ def _service(plan: Blueprint, replica: Replica, group: ReplicaGroup) -> JsonObje
     }
 
 
-def _service_ports(plan: Blueprint, group: ReplicaGroup) -> list[Json]:
+def _service_ports(plan: JobBlueprint, group: ReplicaSpec) -> list[Json]:
     """Return the replica's own port first, then all other named ports of its main container."""
     container = main_container(group.template, plan.framework.main_container) or {}
     own = plan.port_name
@@ -136,7 +136,7 @@ def _service_ports(plan: Blueprint, group: ReplicaGroup) -> list[Json]:
 
 
 def _pod(
-    plan: Blueprint, replica: Replica, group: ReplicaGroup, wire: Callable[[Replica], Wiring | None]
+    plan: JobBlueprint, replica: Replica, group: ReplicaSpec, wire: Callable[[Replica], DiscoveryConfig | None]
 ) -> JsonObject:
     spec = _placed(plan, group, plan.nodes.get(replica))
     template_metadata = group.template.get("metadata", {})
@@ -145,14 +145,14 @@ def _pod(
     if spec.get("initContainers"):
         spec["initContainers"] = [_with_termination_message(container) for container in spec["initContainers"]]
     spec["containers"] = _containers(plan, group, wire(replica))
-    equipped_spec = equipped(spec, plan.framework.main_container, plan.settings.accelerators)
+    equipped_spec = with_accelerators(spec, plan.framework.main_container, plan.settings.accelerators)
     name = plan.dialect.names.pod(plan.job, replica)
     annotations = _annotations(plan, template_metadata.get("annotations", {}))
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": metadata(plan, name, labels, annotations),
-        "spec": _with_json_logs(plan, equipped_spec, Speaker(job=plan.job, replica=replica, pod=name)),
+        "metadata": build_metadata(plan, name, labels, annotations),
+        "spec": _with_json_logs(plan, equipped_spec, LogSource(job=plan.job, replica=replica, pod=name)),
     }
 
 
@@ -161,7 +161,7 @@ def pod_labels(framework: Framework, dialect: Dialect, job: TrainingJob, replica
 
     Pods of an adopted job have the labels of all API generations, as its existing Services select by any of them.
     """
-    group = job.group(replica.type)
+    group = job.replica_spec(replica.type)
     template_labels = {} if group is None else group.template.get("metadata", {}).get("labels", {})
     if job.annotations.get(ADOPT_ANNOTATION) != "true":
         return {**template_labels, **dialect.labels(job, replica)}
@@ -170,52 +170,52 @@ def pod_labels(framework: Framework, dialect: Dialect, job: TrainingJob, replica
     return {**template_labels, **all_labels, **dialect.labels(job, replica)}
 
 
-def _annotations(plan: Blueprint, template_annotations: Mapping[str, str]) -> dict[str, str]:
+def _annotations(plan: JobBlueprint, template_annotations: Mapping[str, str]) -> dict[str, str]:
     """Return the pod's annotations without our own, which a template that was copied from a pod may contain."""
     annotations = {
         name: value
         for name, value in template_annotations.items()
-        if name not in {ROUND_ANNOTATION, LEAVING, CHECKPOINT}
+        if name not in {ROUND_ANNOTATION, EVICTION_TIME_ANNOTATION, CHECKPOINT_REQUEST_ANNOTATION}
     }
-    return {**annotations, ROUND_ANNOTATION: str(plan.round)} if plan.round else annotations
+    return {**annotations, ROUND_ANNOTATION: str(plan.gang_round)} if plan.gang_round else annotations
 
 
-def _placed(plan: Blueprint, group: ReplicaGroup, node: str | None) -> dict[str, Json]:
+def _placed(plan: JobBlueprint, group: ReplicaSpec, node: str | None) -> dict[str, Json]:
     spec = group.template.get("spec", {})
     if spec.get("hostNetwork"):
         # Without this, the pod would use its node's resolver, which does not know the other replicas.
         spec = {"dnsPolicy": "ClusterFirstWithHostNet", **spec}
-    must_be_bound = waits_for_a_scheduler(group.template, plan.job.key.namespace, plan.storage)
+    must_be_bound = needs_kube_scheduler(group.template, plan.job.key.namespace, plan.storage)
     if node is not None and plan.settings.placement is Placement.DIRECT and not must_be_bound:
-        return dict(directly(spec, node))
-    placed = dict(spec if node is None else by_affinity(spec, node))
-    if placed.get("schedulerName") == plan.settings.scheduler:
+        return dict(with_node_name(spec, node))
+    placed = dict(spec if node is None else with_node_affinity(spec, node))
+    if placed.get("schedulerName") == plan.settings.scheduler_name:
         # The default scheduler binds this pod: no scheduler of our name exists for single pods.
         del placed["schedulerName"]
     return placed
 
 
-def _restart_policy(job: TrainingJob, replica: Replica, group: ReplicaGroup) -> str:
+def _restart_policy(job: TrainingJob, replica: Replica, group: ReplicaSpec) -> str:
     """Return the pods' restartPolicy: Never where the exit code decides or the gang restarts together.
 
     The operator must see the end of these pods; in-place restarts by the kubelet would hide it.
     """
-    is_exit_code_policy = job.policy_of(replica) is RestartPolicy.EXIT_CODE
-    return RestartPolicy.NEVER.value if is_exit_code_policy or restarts_together(job) else group.restart_policy_of_pods
+    is_exit_code_policy = job.restart_policy_of(replica) is RestartPolicy.EXIT_CODE
+    return RestartPolicy.NEVER.value if is_exit_code_policy or restarts_as_gang(job) else group.pod_restart_policy
 
 
-def _containers(plan: Blueprint, group: ReplicaGroup, wiring: Wiring | None) -> list[JsonObject]:
+def _containers(plan: JobBlueprint, group: ReplicaSpec, wiring: DiscoveryConfig | None) -> list[JsonObject]:
     containers: list[JsonObject] = group.template.get("spec", {}).get("containers", [])
     main = main_container(group.template, plan.framework.main_container)
     with_ports = (_with_port(container, plan, group) if container is main else container for container in containers)
     return [_wired(_with_termination_message(container), wiring) for container in with_ports]
 
 
-def _with_json_logs(plan: Blueprint, spec: JsonObject, speaker: Speaker) -> JsonObject:
+def _with_json_logs(plan: JobBlueprint, spec: JsonObject, speaker: LogSource) -> JsonObject:
     main = main_container({"spec": spec}, plan.framework.main_container)
-    if main is None or not logs.are_json(plan.job, plan.settings.logs):
+    if main is None or not logs.logs_json(plan.job, plan.settings.log_format):
         return spec
-    return logs.with_json(spec, main["name"], speaker)
+    return logs.with_json_logs(spec, main["name"], speaker)
 
 
 def _with_termination_message(container: JsonObject) -> JsonObject:
@@ -223,14 +223,14 @@ def _with_termination_message(container: JsonObject) -> JsonObject:
     return {"terminationMessagePolicy": "FallbackToLogsOnError", **container}
 
 
-def _with_port(container: JsonObject, plan: Blueprint, group: ReplicaGroup) -> JsonObject:
+def _with_port(container: JsonObject, plan: JobBlueprint, group: ReplicaSpec) -> JsonObject:
     ports = container.get("ports", [])
     if any(port.get("name") == plan.port_name for port in ports):
         return container
     return {**container, "ports": [*ports, {"name": plan.port_name, "containerPort": group.port}]}
 
 
-def _wired(container: JsonObject, wiring: Wiring | None) -> JsonObject:
+def _wired(container: JsonObject, wiring: DiscoveryConfig | None) -> JsonObject:
     """Return the container with the framework's command and variables.
 
     Our variables come first, so that the user's may refer to them, and replace the user's of the same name.
@@ -243,7 +243,9 @@ def _wired(container: JsonObject, wiring: Wiring | None) -> JsonObject:
     return {**container, "env": [*({"name": name, "value": value} for name, value in wiring.env.items()), *user_env]}
 
 
-def metadata(plan: Blueprint, name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> JsonObject:
+def build_metadata(
+    plan: JobBlueprint, name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> JsonObject:
     job = plan.job
     owner = {
         "apiVersion": plan.framework.resource.api_version,

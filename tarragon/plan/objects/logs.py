@@ -13,17 +13,17 @@ from functools import cache
 from hashlib import sha256
 from importlib import resources
 
-from tarragon.job.annotations import LOGS
+from tarragon.job.annotations import LOGS_ANNOTATION
 from tarragon.job.model import Replica, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 
 VOLUME = "tarragon-logs"
-FOLDER = "/tarragon-logs"
-FIELDS = "TARRAGON_LOG_FIELDS"
-ENDING = "TARRAGON_LOG_ENDING"
+MOUNT_PATH = "/tarragon-logs"
+FIELDS_VARIABLE = "TARRAGON_LOG_FIELDS"
+TERMINATION_PATH_VARIABLE = "TARRAGON_LOG_ENDING"
 PYTHONPATH = "PYTHONPATH"
 SCRIPTS = ("json_logs.py", "json_lines.py", "json_logging.py", "sitecustomize.py")
-LONGEST_JOB_NAME = 200
+MAX_JOB_NAME_LENGTH = 200
 
 _WRAPPER = (
     'for python in python3 python; do if "$python" -E -S "$0" </dev/null >/dev/null 2>&1; '
@@ -32,7 +32,7 @@ _WRAPPER = (
 """Runs the script ($0) with the first Python that can run it; without one, runs the command as it is."""
 
 
-class Form(StrEnum):
+class LogFormat(StrEnum):
     """The log format of replicas."""
 
     JSON = "json"
@@ -40,7 +40,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Speaker:
+class LogSource:
     """The replica whose lines are logged."""
 
     job: TrainingJob
@@ -53,17 +53,17 @@ class Speaker:
             "job": self.job.key.name,
             "namespace": self.job.key.namespace,
             "pod": self.pod,
-            "replica_type": self.replica.type.word,
+            "replica_type": self.replica.type.lower_name,
             "replica_index": self.replica.index,
             "runtime_id": self.job.runtime_id or _digest(self.job.uid)[:4],
             "uid": self.job.uid,
         }
 
 
-def are_json(job: TrainingJob, default: Form) -> bool:
+def logs_json(job: TrainingJob, default: LogFormat) -> bool:
     """Whether the job logs JSON: by its annotation, else by the operator's default."""
-    log_format = job.annotations.get(LOGS, "")
-    return (Form(log_format) if log_format in {*Form} else default) is Form.JSON
+    log_format = job.annotations.get(LOGS_ANNOTATION, "")
+    return (LogFormat(log_format) if log_format in {*LogFormat} else default) is LogFormat.JSON
 
 
 def config_map(job: TrainingJob) -> JsonObject:
@@ -77,10 +77,10 @@ def config_map(job: TrainingJob) -> JsonObject:
 
 
 def config_map_name(job: TrainingJob) -> str:
-    return f"{job.key.name[:LONGEST_JOB_NAME]}-logs-{_digest(job.uid, *scripts().values())}"
+    return f"{job.key.name[:MAX_JOB_NAME_LENGTH]}-logs-{_digest(job.uid, *scripts().values())}"
 
 
-def with_json(spec: JsonObject, container: str, speaker: Speaker) -> JsonObject:
+def with_json_logs(spec: JsonObject, container: str, speaker: LogSource) -> JsonObject:
     """Return the pod spec with JSON logs for the container, or unchanged where they are not possible."""
     containers = [
         _with_scripts(each, speaker) if each.get("name") == container else each for each in spec["containers"]
@@ -99,7 +99,7 @@ def scripts() -> Mapping[str, str]:
     return {name: (folder / name).read_text() for name in SCRIPTS}
 
 
-def _with_scripts(container: JsonObject, speaker: Speaker) -> JsonObject:
+def _with_scripts(container: JsonObject, speaker: LogSource) -> JsonObject:
     """Return the container with the scripts mounted and started; unchanged if it has a terminal, which a person reads.
 
     The command of an image is unknown here and can't be wrapped: see `_with_pythonpath`.
@@ -109,9 +109,9 @@ def _with_scripts(container: JsonObject, speaker: Speaker) -> JsonObject:
     changed = _with_wrapped_command(container) if container.get("command") else _with_pythonpath(container)
     if changed is None:
         return container
-    own_env = {FIELDS: json.dumps(speaker.fields), **_termination_env(container)}
+    own_env = {FIELDS_VARIABLE: json.dumps(speaker.fields), **_termination_env(container)}
     env = [variable for variable in changed.get("env", []) if variable.get("name") not in own_env]
-    mount = {"name": VOLUME, "mountPath": FOLDER, "readOnly": True}
+    mount = {"name": VOLUME, "mountPath": MOUNT_PATH, "readOnly": True}
     return {
         **changed,
         "env": [*env, *({"name": name, "value": value} for name, value in own_env.items())],
@@ -120,7 +120,7 @@ def _with_scripts(container: JsonObject, speaker: Speaker) -> JsonObject:
 
 
 def _with_wrapped_command(container: JsonObject) -> JsonObject:
-    return {**container, "command": ["sh", "-c", _WRAPPER, f"{FOLDER}/{SCRIPTS[0]}", *container["command"]]}
+    return {**container, "command": ["sh", "-c", _WRAPPER, f"{MOUNT_PATH}/{SCRIPTS[0]}", *container["command"]]}
 
 
 def _with_pythonpath(container: JsonObject) -> JsonObject | None:
@@ -135,14 +135,14 @@ def _prefixed(variable: JsonObject) -> JsonObject:
     if variable.get("name") != PYTHONPATH or "valueFrom" in variable:
         return variable
     value = variable.get("value")
-    return {**variable, "value": f"{FOLDER}:{value}" if value else FOLDER}
+    return {**variable, "value": f"{MOUNT_PATH}:{value}" if value else MOUNT_PATH}
 
 
 def _termination_env(container: JsonObject) -> dict[str, Json]:
     """Return the variable that names the termination message file, if the message falls back to the last log lines."""
     if container.get("terminationMessagePolicy") != "FallbackToLogsOnError":
         return {}
-    return {ENDING: container.get("terminationMessagePath", "/dev/termination-log")}
+    return {TERMINATION_PATH_VARIABLE: container.get("terminationMessagePath", "/dev/termination-log")}
 
 
 def _digest(*texts: str) -> str:

@@ -22,11 +22,11 @@ class Placement(StrEnum):
     AFFINITY = "affinity"
 
 
-def directly(spec: JsonObject, node: str) -> JsonObject:
+def with_node_name(spec: JsonObject, node: str) -> JsonObject:
     return {**spec, "nodeName": node}
 
 
-def by_affinity(spec: JsonObject, node: str) -> JsonObject:
+def with_node_affinity(spec: JsonObject, node: str) -> JsonObject:
     """Add the node to the required node affinity. Terms are alternatives, so each of the user's terms gets the node."""
     affinity = spec.get("affinity", {})
     node_affinity = affinity.get("nodeAffinity", {})
@@ -39,7 +39,7 @@ def by_affinity(spec: JsonObject, node: str) -> JsonObject:
     return {**spec, "affinity": {**affinity, "nodeAffinity": {**node_affinity, **required}}}
 
 
-def node_of(spec: PodSpec) -> str:
+def assigned_node(spec: PodSpec) -> str:
     """Return the node on which one of our pods runs or will run; empty if that is not decided yet."""
     if spec.node_name:
         return spec.node_name
@@ -49,7 +49,7 @@ def node_of(spec: PodSpec) -> str:
 
 
 def _pinned_node(term: Json) -> str:
-    """Return the node that a term pins the pod to. Only the last field can be the one that `by_affinity` added."""
+    """The node that a term pins the pod to. Only the last field can be the one that `with_node_affinity` added."""
     fields = _nested(term, "matchFields")
     last = fields[-1] if isinstance(fields, list) and fields else None
     values = _nested(last, "values")

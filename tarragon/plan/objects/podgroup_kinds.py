@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tarragon.base import quantity
-from tarragon.base.resources import PODS, Resources, total
+from tarragon.base.resources import PODS, Resources, add_resources
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
-from tarragon.kube.meta import AnyObject, Json, JsonObject, Resource
-from tarragon.plan.nodes.capacity import HOST_PORT, group_request
+from tarragon.kube.meta import Json, JsonObject, PartialObjectMetadata, Resource
+from tarragon.plan.nodes.capacity import HOST_PORT_PREFIX, group_request
 
 _START_ORDER: Sequence[ReplicaType] = (ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER, ReplicaType.PS)
 
 
-class PodGroup(AnyObject, frozen=True):
+class PodGroup(PartialObjectMetadata, frozen=True):
     """A PodGroup of any scheduler, decoded as far as it is used."""
 
     spec: dict[str, Json] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class PodGroupKind:
     """The PodGroup resource of one scheduler, and what it needs on pods."""
 
     resource: Resource[PodGroup]
@@ -39,7 +39,7 @@ class Kind:
 
 
 def _volcano(job: TrainingJob, least: int) -> JsonObject:
-    policy = job.run_policy.scheduling
+    policy = job.run_policy.scheduling_policy
     priority = {"priorityClassName": policy.priority_class} if policy.priority_class else {}
     return {
         "minMember": least,
@@ -50,13 +50,13 @@ def _volcano(job: TrainingJob, least: int) -> JsonObject:
 
 
 def _plugins(job: TrainingJob, least: int) -> JsonObject:
-    timeout = job.run_policy.scheduling.timeout
+    timeout = job.run_policy.scheduling_policy.schedule_timeout_seconds
     timeout_field = {} if timeout is None else {"scheduleTimeoutSeconds": timeout}
     return {"minMember": least, "minResources": _min_resources(job, least), **timeout_field}
 
 
 def _native(job: TrainingJob, least: int) -> JsonObject:
-    name = job.run_policy.scheduling.priority_class
+    name = job.run_policy.scheduling_policy.priority_class
     priority = {"priorityClassName": name} if name else {}
     return {"schedulingPolicy": {"gang": {"minCount": least}}, **priority}
 
@@ -65,22 +65,22 @@ def _resource(group: str, version: str) -> Resource[PodGroup]:
     return Resource(group=group, version=version, plural="podgroups", kind="PodGroup", model=PodGroup)
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+POD_GROUP_KINDS: Mapping[str, PodGroupKind] = MappingProxyType(
     {
-        "volcano": Kind(
+        "volcano": PodGroupKind(
             resource=_resource("scheduling.volcano.sh", "v1beta1"),
             spec=_volcano,
             annotations=lambda job, replica: {
                 "scheduling.k8s.io/group-name": job.key.name,
-                "volcano.sh/task-spec": replica.type.word,
+                "volcano.sh/task-spec": replica.type.lower_name,
             },
         ),
-        "scheduler-plugins": Kind(
+        "scheduler-plugins": PodGroupKind(
             resource=_resource("scheduling.x-k8s.io", "v1alpha1"),
             spec=_plugins,
             labels=lambda job, _: {"scheduling.x-k8s.io/pod-group": job.key.name},
         ),
-        "native": Kind(
+        "native": PodGroupKind(
             resource=_resource("scheduling.k8s.io", "v1beta1"),
             spec=_native,
             pod_spec=lambda job: {"schedulingGroup": {"podGroupName": job.key.name}},
@@ -88,36 +88,38 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
     }
 )
 
-BY_SCHEDULER: Mapping[str, str] = MappingProxyType(
+DEFAULT_KIND_BY_SCHEDULER: Mapping[str, str] = MappingProxyType(
     {"volcano": "volcano", "scheduler-plugins-scheduler": "scheduler-plugins"}
 )
 """The schedulers' default names, with the kind of PodGroup that they need."""
 
 
-def kind_for(job: TrainingJob, by_scheduler: Mapping[str, str]) -> Kind | None:
+def pod_group_kind(job: TrainingJob, by_scheduler: Mapping[str, str]) -> PodGroupKind | None:
     """Return the PodGroup kind of the one scheduler that all pods of the job name; None if it needs none."""
-    scheduler_names = {group.template.get("spec", {}).get("schedulerName", "") for group in job.groups if group.wish}
+    scheduler_names = {
+        group.template.get("spec", {}).get("schedulerName", "") for group in job.replica_specs if group.replicas
+    }
     (name, *others) = scheduler_names or {""}
-    return None if others else KINDS.get(by_scheduler.get(name, ""))
+    return None if others else POD_GROUP_KINDS.get(by_scheduler.get(name, ""))
 
 
-def least(job: TrainingJob) -> int:
+def minimum_pods(job: TrainingJob) -> int:
     """Return the minimum number of pods: schedulingPolicy.minAvailable, else all pods.
 
     Of an elastic job's workers only min-instances count.
     """
-    requested = job.run_policy.scheduling.min_available
+    requested = job.run_policy.scheduling_policy.min_available
     if requested is not None:
         return requested
     return sum(
-        min(job.elastic.minimum, group.wish)
-        if job.elastic is not None and group.type is ReplicaType.WORKER
-        else group.wish
-        for group in job.groups
+        min(job.elastic_policy.min_replicas, group.replicas)
+        if job.elastic_policy is not None and group.type is ReplicaType.WORKER
+        else group.replicas
+        for group in job.replica_specs
     )
 
 
-def marked(pod: JsonObject, kind: Kind, job: TrainingJob, replica: Replica) -> JsonObject:
+def with_pod_group(pod: JsonObject, kind: PodGroupKind, job: TrainingJob, replica: Replica) -> JsonObject:
     """Return the pod with the labels, annotations and fields that name its PodGroup."""
     metadata = pod["metadata"]
     metadata_fields = (("labels", kind.labels(job, replica)), ("annotations", kind.annotations(job, replica)))
@@ -131,15 +133,19 @@ def marked(pod: JsonObject, kind: Kind, job: TrainingJob, replica: Replica) -> J
 
 def _min_resources(job: TrainingJob, count: int) -> JsonObject:
     """Return schedulingPolicy.minResources, else the requests of the first `count` pods in start order."""
-    requested = job.run_policy.scheduling.min_resources
+    requested = job.run_policy.scheduling_policy.min_resources
     if requested:
         return dict(requested)
     order = {kind: position for position, kind in enumerate(_START_ORDER)}
-    groups = sorted(job.groups, key=lambda group: (order.get(group.type, len(order)), group.type))
-    requests = [_kubernetes_resources(group_request(group)) for group in groups for _ in range(group.wish)]
-    return {name: quantity.text(amount) for name, amount in sorted(total(requests[:count]).items()) if amount}
+    groups = sorted(job.replica_specs, key=lambda group: (order.get(group.type, len(order)), group.type))
+    requests = [_kubernetes_resources(group_request(group)) for group in groups for _ in range(group.replicas)]
+    return {
+        name: quantity.format_milli(amount)
+        for name, amount in sorted(add_resources(requests[:count]).items())
+        if amount
+    }
 
 
 def _kubernetes_resources(needed: Resources) -> Resources:
     """Return the amounts without pods and host ports, which only our own scheduler counts as resources."""
-    return {name: amount for name, amount in needed.items() if name != PODS and not name.startswith(HOST_PORT)}
+    return {name: amount for name, amount in needed.items() if name != PODS and not name.startswith(HOST_PORT_PREFIX)}

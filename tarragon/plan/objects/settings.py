@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tarragon.plan.objects.accelerators import Accelerator
-from tarragon.plan.objects.logs import Form
+from tarragon.plan.objects.logs import LogFormat
 from tarragon.plan.objects.placement import Placement
-from tarragon.plan.objects.podgroup_kinds import BY_SCHEDULER
+from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class OperatorSettings:
     """Operator settings that apply to all jobs."""
 
     cluster_domain: str = ""
@@ -20,18 +20,18 @@ class Settings:
 
     Corresponds to CUSTOM_CLUSTER_DOMAIN of the training operators.
     """
-    operator: str = "tarragon"
+    component: str = "tarragon"
     """The component name in events and the field manager in managed fields."""
-    scheduler: str = "tarragon"
+    scheduler_name: str = "tarragon"
     """The name of Tarragon's scheduler. Jobs that name no other one wait for admission and are placed by it."""
     placement: Placement = Placement.DIRECT
     """How pods of jobs that Tarragon places get their node. Pods that need kube-scheduler always use node affinity."""
-    patience: float = 60.0
+    creation_timeout: float = 60.0
     """Seconds that a gang stays admitted while its pods can't be created or bound (a quota, a policy, name conflicts).
 
     Twice the usual grace period: by then pods of an earlier job have ended, and a webhook's have started.
     """
-    start_patience: float = 300.0
+    start_timeout: float = 300.0
     """Seconds that a gang stays admitted while its pods exist but can't start (an image, a configuration, a volume).
 
     Longer than a short outage of a registry and than the kubelet's backoff between two attempts.
@@ -43,11 +43,11 @@ class Settings:
 
     With only some namespaces visible, free capacity is unknown, and placement is left to kube-scheduler.
     """
-    adopts: bool = False
+    adopts_jobs: bool = False
     """Whether jobs that other operators started are adopted without an annotation on each of them."""
-    logs: Form = Form.TEXT
+    log_format: LogFormat = LogFormat.TEXT
     """The log format of jobs that do not set one themselves."""
-    pod_groups: Mapping[str, str] = field(default_factory=lambda: BY_SCHEDULER)
-    """By scheduler name, the kind of PodGroup that the scheduler needs: a key of `podgroup_kinds.KINDS`."""
-    left_to: Mapping[str, str] = field(default_factory=dict)
+    pod_groups: Mapping[str, str] = field(default_factory=lambda: DEFAULT_KIND_BY_SCHEDULER)
+    """By scheduler name, the kind of PodGroup that the scheduler needs: a key of `podgroup_kinds.POD_GROUP_KINDS`."""
+    other_managers: Mapping[str, str] = field(default_factory=dict)
     """By job kind, a description of another operator that manages it. Jobs that are not ours yet are left to it."""

@@ -10,61 +10,64 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tarragon.frameworks.plugin import Dialect, Size
+from tarragon.frameworks.plugin import Dialect, GangSize
 from tarragon.job.conditions import SUSPENDED
 from tarragon.job.model import Replica, TrainingJob
-from tarragon.job.phase import Signal
-from tarragon.job.status import NOWHERE, Admission, JobStatus
+from tarragon.job.phase import JobSignal
+from tarragon.job.status import UNASSIGNED, Admission, JobStatus
 from tarragon.kube.core import Pod
-from tarragon.plan.objects.placement import node_of
+from tarragon.plan.objects.placement import assigned_node
 from tarragon.plan.status.patch import status_patch
-from tarragon.plan.view.actions import Step
-from tarragon.plan.view.job_view import Scene, is_of
+from tarragon.plan.view.actions import Actions
+from tarragon.plan.view.job_view import JobView, is_controlled_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remains:
+class LivePods:
     """The pods that exist of a gang whose admission is not on record."""
 
-    living: Mapping[Replica, str]
+    live_nodes: Mapping[Replica, str]
     """The node of each pod that runs or will run; NOWHERE while kube-scheduler has not bound it."""
-    done: Mapping[Replica, str]
+    succeeded_nodes: Mapping[Replica, str]
     """The node of each pod that has succeeded."""
 
     @property
     def unbound(self) -> frozenset[Replica]:
         """Replicas whose pod exists and waits for kube-scheduler to bind it."""
-        return frozenset(replica for replica, node in self.living.items() if node == NOWHERE)
+        return frozenset(replica for replica, node in self.live_nodes.items() if node == UNASSIGNED)
 
 
-def remains(dialect: Dialect, job: TrainingJob, status: JobStatus, pods: Iterable[Pod]) -> Remains:
+def find_live_pods(dialect: Dialect, job: TrainingJob, status: JobStatus, pods: Iterable[Pod]) -> LivePods:
     """Collect the job's live and succeeded pods. Pods from before a suspension are ignored: they are to be deleted.
 
     `pods` may hold any pods; those that the job does not control are ignored.
     """
     living: dict[Replica, str] = {}
     succeeded: dict[Replica, str] = {}
-    owner = job.as_owner
+    owner = job.owner_identity
     for pod in pods:
-        replica = dialect.names.replica(job, pod.metadata.name)
-        if replica is None or not is_of(pod, owner) or _predates_suspension(pod, status):
+        replica = dialect.names.replica_of(job, pod.metadata.name)
+        if replica is None or not is_controlled_by(pod, owner) or _predates_suspension(pod, status):
             continue
         if pod.status.phase == "Succeeded":
-            succeeded[replica] = node_of(pod.spec)
-        elif not pod.metadata.is_ending and not pod.is_finished:
-            living[replica] = node_of(pod.spec)
-    return Remains(living=living, done={replica: node for replica, node in succeeded.items() if replica not in living})
+            succeeded[replica] = assigned_node(pod.spec)
+        elif not pod.metadata.is_being_deleted and not pod.is_finished:
+            living[replica] = assigned_node(pod.spec)
+    return LivePods(
+        live_nodes=living,
+        succeeded_nodes={replica: node for replica, node in succeeded.items() if replica not in living},
+    )
 
 
-def rebuilt(found: Remains, minimum: Size, requested: Size, now: dt.datetime) -> Admission | None:
+def rebuild_admission(found: LivePods, minimum: GangSize, requested: GangSize, now: dt.datetime) -> Admission | None:
     """Return an admission that keeps the live pods; None when there are none: then the job is queued like a new one.
 
     A replica type that may run with fewer replicas than requested gets the size up to its highest existing index; it
     grows later if there is capacity.
     """
-    if not found.living:
+    if not found.live_nodes:
         return None
-    node_of_replica = {**found.done, **found.living}
+    node_of_replica = {**found.succeeded_nodes, **found.live_nodes}
     size = {
         kind: max(
             minimum.get(kind, 0),
@@ -72,42 +75,42 @@ def rebuilt(found: Remains, minimum: Size, requested: Size, now: dt.datetime) ->
         )
         for kind, count in requested.items()
     }
-    return Admission(queued=now, admitted=now, size=size, nodes=_assigned_nodes(size, node_of_replica))
+    return Admission(queued_at=now, admitted_at=now, size=size, nodes=_assigned_nodes(size, node_of_replica))
 
 
-def housed(admission: Admission, found: Remains) -> Admission:
+def with_bound_nodes(admission: Admission, found: LivePods) -> Admission:
     """Return the admission with the nodes that kube-scheduler has meanwhile assigned."""
-    if NOWHERE not in admission.nodes.values():
+    if UNASSIGNED not in admission.nodes.values():
         return admission
-    nodes = {replica: node or found.living.get(replica, NOWHERE) for replica, node in admission.nodes.items()}
+    nodes = {replica: node or found.live_nodes.get(replica, UNASSIGNED) for replica, node in admission.nodes.items()}
     return replace(admission, nodes=nodes) if nodes != admission.nodes else admission
 
 
-def is_nowhere(admission: Admission | None) -> bool:
+def has_unassigned_replicas(admission: Admission | None) -> bool:
     """Whether some replica of an admitted gang has no node yet."""
-    return admission is not None and NOWHERE in admission.nodes.values()
+    return admission is not None and UNASSIGNED in admission.nodes.values()
 
 
-def remembering(view: Scene) -> Step | None:
+def await_admission(view: JobView) -> Actions | None:
     """Write only the status while live pods exist but no admission is on record.
 
     No pods are created or deleted until the scheduler has rebuilt the admission. A job that has already succeeded or
     failed is left to the usual rules: None.
     """
-    if not view.needs_admission or view.before.admission is not None:
+    if not view.needs_admission or view.recorded_status.admission is not None:
         return None
-    if not remains(view.dialect, view.job, view.before, view.own_pods).living:
+    if not find_live_pods(view.dialect, view.job, view.recorded_status, view.own_pods).live_nodes:
         return None
-    if view.framework.judge(view.sight).signal in {Signal.SUCCEEDED, Signal.FAILED}:
+    if view.framework.evaluate(view.framework_view).signal in {JobSignal.SUCCEEDED, JobSignal.FAILED}:
         return None
-    return Step(status=status_patch(view, view.before))
+    return Actions(status_patch=status_patch(view, view.recorded_status))
 
 
 def _predates_suspension(pod: Pod, status: JobStatus) -> bool:
     suspension, created = status.condition(SUSPENDED), pod.metadata.creation_timestamp
-    return suspension is not None and created is not None and created < suspension.changed
+    return suspension is not None and created is not None and created < suspension.last_transition_time
 
 
-def _assigned_nodes(size: Size, node_of_replica: Mapping[Replica, str]) -> Mapping[Replica, str]:
+def _assigned_nodes(size: GangSize, node_of_replica: Mapping[Replica, str]) -> Mapping[Replica, str]:
     gang = (Replica(kind, index) for kind, count in size.items() for index in range(count))
-    return {replica: node_of_replica.get(replica, NOWHERE) for replica in gang}
+    return {replica: node_of_replica.get(replica, UNASSIGNED) for replica in gang}

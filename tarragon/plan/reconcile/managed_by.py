@@ -6,43 +6,43 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tarragon.frameworks.plugin import Dialect
-from tarragon.job.encoding import read_status
+from tarragon.job.encoding import decode_status
 from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
 from tarragon.kube.core import Pod
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Json, OwnerIdentity, Resource
-from tarragon.plan.objects.desired import OWN_NAMES
+from tarragon.plan.objects.desired import OWN_MANAGED_BY
 from tarragon.plan.status.patch import status_of
-from tarragon.plan.view.actions import Observed
-from tarragon.plan.view.job_view import is_of
+from tarragon.plan.view.actions import ObservedJob
+from tarragon.plan.view.job_view import is_controlled_by
 
-OUR_NAME = "tarragon.dev/tarragon"
+TARRAGON = "tarragon.dev/tarragon"
 """The value of managedBy that no other operator handles."""
-LEFT = "LeftToOtherOperator"
-WHOEVER_BEGAN_IT = "the operator that started it"
+LEFT_TO_OTHER_OPERATOR = "LeftToOtherOperator"
+STARTING_OPERATOR = "the operator that started it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeper:
+class OtherManager:
     """The other manager of a job, and how to hand the job over to Tarragon, as words for users."""
 
     name: str
     remedy: str = f'set the annotation {ADOPT_ANNOTATION}: "true" to hand it over'
 
 
-BATCH_JOBS = Keeper(
+BATCH_JOBS_MANAGER = OtherManager(
     name="its batch Jobs, which would run every replica a second time beside Tarragon's pods",
     remedy="wait until they end, or delete them and the job and submit the job again",
 )
 
 
-def is_left_to_others(spec: Json) -> bool:
+def is_managed_by_other(spec: Json) -> bool:
     """Whether managedBy names another operator. Reads the spec as written: it may be invalid for us and valid there."""
     manager = _manager(spec)
-    return isinstance(manager, str) and manager not in OWN_NAMES
+    return isinstance(manager, str) and manager not in OWN_MANAGED_BY
 
 
-def keeper(kind: str, observed: Observed) -> Keeper | None:
+def other_manager(kind: str, observed: ObservedJob) -> OtherManager | None:
     """Return the other manager of the job; None when Tarragon manages it.
 
     That is so if Tarragon has managed the job from the start, or a user has handed it over, and no batch Jobs of an old
@@ -53,20 +53,20 @@ def keeper(kind: str, observed: Observed) -> Keeper | None:
     if GENERATION_ANNOTATION in annotations:
         return None
     if _is_run_by_batch_jobs(observed):
-        return BATCH_JOBS
-    if annotations.get(ADOPT_ANNOTATION) == "true" or _manager(found.spec) == OUR_NAME:
+        return BATCH_JOBS_MANAGER
+    if annotations.get(ADOPT_ANNOTATION) == "true" or _manager(found.spec) == TARRAGON:
         return None
-    starter = WHOEVER_BEGAN_IT if is_begun(observed) and not settings.adopts else ""
-    other = settings.left_to.get(kind, "") or starter
-    return Keeper(name=other) if other else None
+    starter = STARTING_OPERATOR if is_started_by_other(observed) and not settings.adopts_jobs else ""
+    other = settings.other_managers.get(kind, "") or starter
+    return OtherManager(name=other) if other else None
 
 
-def is_begun(observed: Observed) -> bool:
+def is_started_by_other(observed: ObservedJob) -> bool:
     """Whether another operator started the job: it has pods or a status, but nothing that Tarragon wrote."""
     found = observed.object
     if GENERATION_ANNOTATION in found.metadata.annotations or "tarragon" in status_of(found):
         return False
-    return has_foreign_status(found) or any(is_of(pod, found.as_owner) for pod in observed.pods)
+    return has_foreign_status(found) or any(is_controlled_by(pod, found.owner_identity) for pod in observed.pods)
 
 
 def has_foreign_status(found: CustomObject) -> bool:
@@ -75,56 +75,64 @@ def has_foreign_status(found: CustomObject) -> bool:
     return "tarragon" not in status and any(status.values())
 
 
-def is_for_batch_jobs(found: CustomObject, dialect: Dialect | None) -> bool:
+def is_run_by_batch_jobs(found: CustomObject, dialect: Dialect | None) -> bool:
     """Whether batch Jobs run the replicas instead of the job's own pods, as far as the job object alone shows it."""
-    if dialect is None or not dialect.had_batch_jobs or GENERATION_ANNOTATION in found.metadata.annotations:
+    if dialect is None or not dialect.used_batch_jobs or GENERATION_ANNOTATION in found.metadata.annotations:
         return False
-    return has_foreign_status(found) and not read_status(found.status).phase.is_final
+    return has_foreign_status(found) and not decode_status(found.status).phase.is_final
 
 
-def _is_run_by_batch_jobs(observed: Observed) -> bool:
+def _is_run_by_batch_jobs(observed: ObservedJob) -> bool:
     """Whether batch Jobs still run the replicas. They would recreate their pods: each replica would run twice."""
-    found, decoded = observed.object, observed.taken
+    found, decoded = observed.object, observed.decoded
     if decoded.dialect is None or decoded.dialect.has_conditions or not has_foreign_status(found):
         return False
-    if read_status(found.status).phase.is_final or any(_is_live(pod, found.as_owner) for pod in observed.pods):
+    if decode_status(found.status).phase.is_final or any(_is_live(pod, found.owner_identity) for pod in observed.pods):
         return False
-    if is_for_batch_jobs(found, decoded.dialect):
+    if is_run_by_batch_jobs(found, decoded.dialect):
         return True
-    job, replica = decoded.job or decoded.guess, decoded.dialect.names.replica
+    job, replica = decoded.job or decoded.partial_job, decoded.dialect.names.replica_of
     return job is not None and any(
         replica(job, key.name) is not None and _is_of_a_batch_job(pod)
-        for key, pod in observed.pods_there.items()
+        for key, pod in observed.pods_by_key.items()
         if key.namespace == found.metadata.namespace
     )
 
 
 def _is_live(pod: Pod, owner: OwnerIdentity) -> bool:
-    return is_of(pod, owner) and not pod.is_finished
+    return is_controlled_by(pod, owner) and not pod.is_finished
 
 
 def _is_of_a_batch_job(pod: Pod) -> bool:
-    owner = pod.metadata.controlled_by
+    owner = pod.metadata.controller_identity
     return owner is not None and (owner.group, owner.kind) == ("batch", "Job")
 
 
-def is_to_be_asked_for(found: CustomObject) -> bool:
+def needs_adoption(found: CustomObject) -> bool:
     """Whether another operator still runs the job and no user has handed it over, as far as the job object shows it."""
     annotations = found.metadata.annotations
     is_handed_over = GENERATION_ANNOTATION in annotations or annotations.get(ADOPT_ANNOTATION) == "true"
-    return not is_handed_over and has_foreign_status(found) and not read_status(found.status).phase.is_final
+    return not is_handed_over and has_foreign_status(found) and not decode_status(found.status).phase.is_final
 
 
-def left_alone(resource: Resource[CustomObject], found: CustomObject, manager: Keeper) -> list[Event]:
+def left_to_other_events(resource: Resource[CustomObject], found: CustomObject, manager: OtherManager) -> list[Event]:
     """Return the event that says that the job is left to its other manager; none for a finished job."""
-    if read_status(found.status).phase.is_final:
+    if decode_status(found.status).phase.is_final:
         return []
     metadata = found.metadata
     reference = ObjectReference(
         api_version=resource.api_version, kind=resource.kind, key=metadata.key, uid=metadata.uid
     )
     message = f"left to {manager.name}; {manager.remedy}"
-    return [Event(about=reference, type="Normal", reason=LEFT, message=message, once=True)]
+    return [
+        Event(
+            involved_object=reference,
+            type="Normal",
+            reason=LEFT_TO_OTHER_OPERATOR,
+            message=message,
+            is_lasting_state=True,
+        )
+    ]
 
 
 def _manager(spec: Json) -> object:

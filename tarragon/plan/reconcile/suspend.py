@@ -5,78 +5,89 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tarragon.job import conditions
-from tarragon.job.conditions import Said, with_condition
-from tarragon.job.phase import Phase, Signal, after
-from tarragon.job.status import JobStatus, ReplicaCounts
-from tarragon.plan.lifecycle.gang_restart import dissolved
+from tarragon.job.conditions import ConditionUpdate, set_condition
+from tarragon.job.phase import JobSignal, Phase, next_phase
+from tarragon.job.status import JobStatus, ReplicaStatus
+from tarragon.plan.lifecycle.gang_restart import dissolve_gang
 from tarragon.plan.lifecycle.graceful_eviction import delete_pod
 from tarragon.plan.lifecycle.pod_control import delete_service
-from tarragon.plan.status.creation_failures import unobstructed
+from tarragon.plan.status.creation_failures import clear_blocked
 from tarragon.plan.status.outcome import (
-    admitted,
-    created,
-    finishes_recorded,
-    refused_admission,
-    restarts_recorded,
-    understood,
+    record_finished,
+    record_restarts,
+    report_spec_problems,
+    set_admission_refused,
+    set_admitted,
+    set_created,
 )
-from tarragon.plan.status.patch import news, status_patch
-from tarragon.plan.status.sizes import unsized
-from tarragon.plan.view.actions import Step
-from tarragon.plan.view.job_view import Scene
+from tarragon.plan.status.patch import events_for, status_patch
+from tarragon.plan.status.sizes import clear_size
+from tarragon.plan.view.actions import Actions
+from tarragon.plan.view.job_view import JobView
 
-IS_SUSPENDED = "the job is suspended"
+JOB_SUSPENDED = "the job is suspended"
 
 
-def suspended(view: Scene) -> Step | None:
+def reconcile_suspended(view: JobView) -> Actions | None:
     """Return the step that suspends the job; None when it should not be suspended or has already ended.
 
     The same write that sets Suspended removes the admission: otherwise its capacity would be allocated twice.
     """
-    if not view.job.run_policy.suspend or view.framework.judge(view.sight).signal in {
-        Signal.SUCCEEDED,
-        Signal.FAILED,
+    if not view.job.run_policy.suspend or view.framework.evaluate(view.framework_view).signal in {
+        JobSignal.SUCCEEDED,
+        JobSignal.FAILED,
     }:
         return None
     status = _suspended_status(view)
-    pods = [delete_pod(pod, IS_SUSPENDED) for pod in view.own_pods if not pod.metadata.is_ending]
+    pods = [delete_pod(pod, JOB_SUSPENDED) for pod in view.own_pods if not pod.metadata.is_being_deleted]
     services = [
-        delete_service(service, IS_SUSPENDED) for service in view.own_services if not service.metadata.is_ending
+        delete_service(service, JOB_SUSPENDED) for service in view.own_services if not service.metadata.is_being_deleted
     ]
-    return Step(status=status_patch(view, status), deletes=pods + services, events=news(view, status))
+    return Actions(status_patch=status_patch(view, status), deletes=pods + services, events=events_for(view, status))
 
 
-def resumed(view: Scene) -> Step | None:
+def reconcile_resumed(view: JobView) -> Actions | None:
     """Return the step that resumes the job. Its active deadline and its position in the queue start afresh."""
-    if view.before.phase is not Phase.SUSPENDED or view.job.run_policy.suspend:
+    if view.recorded_status.phase is not Phase.SUSPENDED or view.job.run_policy.suspend:
         return None
     message = f"{view.job.kind} {view.job.key.name} is resumed"
-    said = Said(conditions.SUSPENDED, False, view.dialect.condition_reason(conditions.RESUMED), message)
+    said = ConditionUpdate(conditions.SUSPENDED, False, view.dialect.condition_reason(conditions.RESUMED), message)
     status = replace(
-        view.before,
-        phase=after(view.before.phase, Signal.RESUMED),
-        conditions=with_condition(view.before.conditions, said, view.now),
-        started=None,
+        view.recorded_status,
+        phase=next_phase(view.recorded_status.phase, JobSignal.RESUMED),
+        conditions=set_condition(view.recorded_status.conditions, said, view.now),
+        start_time=None,
     )
-    return Step(status=status_patch(view, status), events=news(view, status))
+    return Actions(status_patch=status_patch(view, status), events=events_for(view, status))
 
 
-def _suspended_status(view: Scene) -> JobStatus:
-    gang = view.before.gang
-    status = replace(view.before, admission=None, gang=None if gang is None else dissolved(view, gang))
-    status = unsized(unobstructed(status))
-    for rule in (created, understood, admitted, refused_admission, restarts_recorded, finishes_recorded):
+def _suspended_status(view: JobView) -> JobStatus:
+    gang = view.recorded_status.gang_incarnation
+    status = replace(
+        view.recorded_status, admission=None, gang_incarnation=None if gang is None else dissolve_gang(view, gang)
+    )
+    status = clear_size(clear_blocked(status))
+    for rule in (
+        set_created,
+        report_spec_problems,
+        set_admitted,
+        set_admission_refused,
+        record_restarts,
+        record_finished,
+    ):
         status = rule(view, status)
     message = f"{view.job.kind} {view.job.key.name} is suspended"
-    said = Said(conditions.SUSPENDED, True, view.dialect.condition_reason(conditions.SUSPENDED), message)
+    said = ConditionUpdate(conditions.SUSPENDED, True, view.dialect.condition_reason(conditions.SUSPENDED), message)
     return replace(
         status,
-        phase=after(status.phase, Signal.SUSPENDED),
-        conditions=with_condition(status.conditions, said, view.now),
-        counts={kind: ReplicaCounts(succeeded=_succeeded(status, kind)) for kind in view.job.wished()},
-        ready=0,
+        phase=next_phase(status.phase, JobSignal.SUSPENDED),
+        conditions=set_condition(status.conditions, said, view.now),
+        replica_statuses={
+            kind: ReplicaStatus(succeeded=_succeeded(status, kind)) for kind in view.job.requested_size()
+        },
+        running_replicas=0,
     )
 
 
 def _succeeded(status: JobStatus, kind: object) -> int:
-    return sum(replica.type is kind for replica in status.finished)
+    return sum(replica.type is kind for replica in status.succeeded_replicas)

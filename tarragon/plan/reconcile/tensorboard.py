@@ -10,23 +10,23 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tarragon.job.model import TensorBoard
+from tarragon.job.model import TensorBoardSpec
 from tarragon.job.phase import Phase
 from tarragon.kube.core import PODS, SERVICES, Pod, Service
 from tarragon.kube.meta import JsonObject, Key
 from tarragon.kube.podtemplate import main_container
 from tarragon.plan.lifecycle.graceful_eviction import delete_pod
-from tarragon.plan.lifecycle.pod_control import delete_service, is_awaiting_a_pod
-from tarragon.plan.objects.desired import Blueprint, metadata
-from tarragon.plan.view.actions import Create, Delete, Step
-from tarragon.plan.view.job_view import Scene, is_of
+from tarragon.plan.lifecycle.pod_control import delete_service, has_missing_objects
+from tarragon.plan.objects.desired import JobBlueprint, build_metadata
+from tarragon.plan.view.actions import Actions, Create, Delete
+from tarragon.plan.view.job_view import JobView, is_controlled_by
 
 CONTAINER = "tensorboard"
 PORT = 6006
 SERVICE_PORT = 80
 PORT_NAME = "tb-port"
 ADDRESS = "TENSORBOARD_ADDRESS"
-AGAIN_SECONDS = 60.0
+RECREATE_SECONDS = 60.0
 """Time between two pods when the first one finished by itself: it was evicted, or its node rejected it."""
 
 # The address is that of the service, with port 80, except where a service is a port of the machine itself.
@@ -47,104 +47,104 @@ NOT_WANTED = "the job has no TensorBoard any more"
 ENDED = "the pod has finished and is replaced"
 
 
-def beside(view: Scene, step: Step) -> Step:
+def with_tensorboard_actions(view: JobView, step: Actions) -> Actions:
     """Return the step with the actions for the job's TensorBoard added. An invalid job's TensorBoard is left as is."""
     job_goes = any(delete.resource == view.framework.resource for delete in step.deletes)
-    if view.is_refused or job_goes:
+    if view.is_spec_invalid or job_goes:
         return step
     missing = list(_creates(view))
-    retry_at = view.observed.to_ask_again.get(_name(view), view.now) if missing else view.now
+    retry_at = view.observed.optional_retry_at.get(_name(view), view.now) if missing else view.now
     is_backing_off = retry_at > view.now
-    wakes = [step.wake_at, _recreate_at(view), retry_at if is_backing_off else None]
+    wakes = [step.requeue_at, _recreate_at(view), retry_at if is_backing_off else None]
     return replace(
         step,
         deletes=[*step.deletes, *_deletes(view)],
         creates=[*step.creates, *([] if is_backing_off else missing)],
-        wake_at=min((at for at in wakes if at is not None), default=None),
+        requeue_at=min((at for at in wakes if at is not None), default=None),
     )
 
 
-def services(plan: Blueprint) -> Iterator[JsonObject]:
+def build_tensorboard_services(plan: JobBlueprint) -> Iterator[JsonObject]:
     """Yield the TensorBoard's service if the job has a TensorBoard."""
     if plan.job.tensorboard is not None:
         yield _service(plan, plan.job.tensorboard)
 
 
-def pods(plan: Blueprint) -> Iterator[JsonObject]:
+def build_tensorboard_pods(plan: JobBlueprint) -> Iterator[JsonObject]:
     if plan.job.tensorboard is not None:
         yield _pod(plan, plan.job.tensorboard)
 
 
-def _deletes(view: Scene) -> Iterator[Delete]:
+def _deletes(view: JobView) -> Iterator[Delete]:
     pod, service = _existing_pod(view), _existing_service(view)
     if _is_wanted(view):
-        if pod is not None and pod.is_finished and not pod.metadata.is_ending and _recreate_at(view) is None:
+        if pod is not None and pod.is_finished and not pod.metadata.is_being_deleted and _recreate_at(view) is None:
             yield delete_pod(pod, ENDED)
         return
-    if pod is not None and not pod.metadata.is_ending:
+    if pod is not None and not pod.metadata.is_being_deleted:
         yield delete_pod(pod, NOT_WANTED)
-    if service is not None and not service.metadata.is_ending:
+    if service is not None and not service.metadata.is_being_deleted:
         yield delete_service(service, NOT_WANTED)
 
 
-def _creates(view: Scene) -> Iterator[Create]:
+def _creates(view: JobView) -> Iterator[Create]:
     """Yield what is missing once all replicas have their pods: the last pod of a quota is for a replica."""
     board = view.job.tensorboard
     if board is None or not _is_wanted(view) or not _may_start(view):
         return
     key = Key(view.job.key.namespace, _name(view))
-    if key not in view.observed.services_there:
-        yield Create(resource=SERVICES, body=_service(view.blueprint, board), may_be_refused=True)
-    if key not in view.observed.pods_there:
-        yield Create(resource=PODS, body=_pod(view.blueprint, board), may_be_refused=True)
+    if key not in view.observed.services_by_key:
+        yield Create(resource=SERVICES, body=_service(view.blueprint, board), is_optional=True)
+    if key not in view.observed.pods_by_key:
+        yield Create(resource=PODS, body=_pod(view.blueprint, board), is_optional=True)
 
 
-def _is_wanted(view: Scene) -> bool:
+def _is_wanted(view: JobView) -> bool:
     board = view.job.tensorboard
-    return board is not None and not (board.ends_with_job and view.before.phase.is_final)
+    return board is not None and not (board.ends_with_job and view.recorded_status.phase.is_final)
 
 
-def _may_start(view: Scene) -> bool:
-    if view.before.phase.is_final:
-        return view.before.started is not None
-    may_run_now = view.may_run and view.before.phase is not Phase.SUSPENDED and not view.job.run_policy.suspend
-    return may_run_now and not is_awaiting_a_pod(view, view.before)
+def _may_start(view: JobView) -> bool:
+    if view.recorded_status.phase.is_final:
+        return view.recorded_status.start_time is not None
+    may_run_now = view.may_run and view.recorded_status.phase is not Phase.SUSPENDED and not view.job.run_policy.suspend
+    return may_run_now and not has_missing_objects(view, view.recorded_status)
 
 
-def _recreate_at(view: Scene) -> dt.datetime | None:
+def _recreate_at(view: JobView) -> dt.datetime | None:
     """Return when a pod that finished by itself is replaced; None for now, or where there is no such pod."""
     pod = _existing_pod(view)
     if pod is None or not pod.is_finished or pod.metadata.creation_timestamp is None:
         return None
-    recreated_at = pod.metadata.creation_timestamp + dt.timedelta(seconds=AGAIN_SECONDS)
+    recreated_at = pod.metadata.creation_timestamp + dt.timedelta(seconds=RECREATE_SECONDS)
     return recreated_at if recreated_at > view.now else None
 
 
-def _name(plan: Scene | Blueprint) -> str:
+def _name(plan: JobView | JobBlueprint) -> str:
     return plan.dialect.names.tensorboard(plan.job)
 
 
-def _existing_pod(view: Scene) -> Pod | None:
-    name, owner = _name(view), view.job.as_owner
-    return next((pod for pod in view.observed.pods if pod.metadata.name == name and is_of(pod, owner)), None)
+def _existing_pod(view: JobView) -> Pod | None:
+    name, owner = _name(view), view.job.owner_identity
+    return next((pod for pod in view.observed.pods if pod.metadata.name == name and is_controlled_by(pod, owner)), None)
 
 
-def _existing_service(view: Scene) -> Service | None:
-    name, owner = _name(view), view.job.as_owner
-    owned = (service for service in view.observed.services if is_of(service, owner))
+def _existing_service(view: JobView) -> Service | None:
+    name, owner = _name(view), view.job.owner_identity
+    owned = (service for service in view.observed.services if is_controlled_by(service, owner))
     return next((service for service in owned if service.metadata.name == name), None)
 
 
-def _labels(plan: Blueprint) -> dict[str, str]:
+def _labels(plan: JobBlueprint) -> dict[str, str]:
     """Return the job's labels without a replica type, so that selectors for replicas do not match."""
     return {**plan.dialect.selector(plan.job), "app": CONTAINER}
 
 
-def _service(plan: Blueprint, board: TensorBoard) -> JsonObject:
+def _service(plan: JobBlueprint, board: TensorBoardSpec) -> JsonObject:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(plan, _name(plan), _labels(plan), {}),
+        "metadata": build_metadata(plan, _name(plan), _labels(plan), {}),
         "spec": {
             "type": board.service_type,
             "selector": _labels(plan),
@@ -153,7 +153,7 @@ def _service(plan: Blueprint, board: TensorBoard) -> JsonObject:
     }
 
 
-def _pod(plan: Blueprint, board: TensorBoard) -> JsonObject:
+def _pod(plan: JobBlueprint, board: TensorBoardSpec) -> JsonObject:
     """Return the pod without a node: the default scheduler binds it."""
     address = f"{_name(plan)}.{plan.job.key.namespace}.svc:{SERVICE_PORT}"
     container: JsonObject = {
@@ -162,14 +162,14 @@ def _pod(plan: Blueprint, board: TensorBoard) -> JsonObject:
         "command": ["sh", "-c", _SCRIPT, CONTAINER, "--logdir", board.log_dir],
         "env": [{"name": ADDRESS, "value": address}],
         "ports": [{"name": PORT_NAME, "containerPort": PORT}],
-        "volumeMounts": list(board.mounts),
+        "volumeMounts": list(board.volume_mounts),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         **_copied_security_context(plan),
     }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": metadata(plan, _name(plan), _labels(plan), _annotations(plan)),
+        "metadata": build_metadata(plan, _name(plan), _labels(plan), _annotations(plan)),
         "spec": {
             **_copied_pod_fields(plan),
             "restartPolicy": "Always",
@@ -179,13 +179,13 @@ def _pod(plan: Blueprint, board: TensorBoard) -> JsonObject:
     }
 
 
-def _template(plan: Blueprint) -> JsonObject:
+def _template(plan: JobBlueprint) -> JsonObject:
     chief = plan.job.chief
-    group = plan.job.group(chief.type) if chief is not None else None
+    group = plan.job.replica_spec(chief.type) if chief is not None else None
     return group.template if group is not None else {}
 
 
-def _annotations(plan: Blueprint) -> Mapping[str, str]:
+def _annotations(plan: JobBlueprint) -> Mapping[str, str]:
     """Return the annotations by which a process node finds folders and environments, copied from the chief replica."""
     template_annotations = _template(plan).get("metadata", {}).get("annotations", {})
     return {
@@ -195,13 +195,13 @@ def _annotations(plan: Blueprint) -> Mapping[str, str]:
     }
 
 
-def _copied_pod_fields(plan: Blueprint) -> JsonObject:
+def _copied_pod_fields(plan: JobBlueprint) -> JsonObject:
     """Return the pod fields copied from the chief: they let the pod pull its image, run and read the chief's files."""
     spec = _template(plan).get("spec", {})
     return {name: spec[name] for name in _COPIED_POD_FIELDS if name in spec}
 
 
-def _copied_security_context(plan: Blueprint) -> JsonObject:
+def _copied_security_context(plan: JobBlueprint) -> JsonObject:
     """Return the chief container's security context, so that a namespace that admits the chief admits this pod."""
     main = main_container(_template(plan), plan.framework.main_container) or {}
     context = main.get("securityContext")

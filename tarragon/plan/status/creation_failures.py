@@ -6,148 +6,152 @@ import datetime as dt
 from dataclasses import replace
 
 from tarragon.job import conditions
-from tarragon.job.conditions import Said, with_condition, without_condition
-from tarragon.job.member import Fate
-from tarragon.job.status import NOWHERE, JobStatus, Obstacle
+from tarragon.job.conditions import ConditionUpdate, remove_condition, set_condition
+from tarragon.job.member import ReplicaAction
+from tarragon.job.status import UNASSIGNED, Blocker, JobStatus
 from tarragon.kube.core import Pod
-from tarragon.plan.lifecycle.displacement import is_refused
-from tarragon.plan.lifecycle.pod_control import closed_places, is_awaiting_a_pod, taken_names
-from tarragon.plan.objects.settings import Settings
-from tarragon.plan.status.stalled import Told, delay, hindrance, next_told
+from tarragon.plan.lifecycle.displacement import was_rejected_by_node
+from tarragon.plan.lifecycle.pod_control import conflicting_names, has_missing_objects, rejecting_nodes
+from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.plan.status.stalled import StallReport, next_report_at, report_delays, report_hindrances
 from tarragon.plan.view.actions import NAME_TAKEN, REFUSED
-from tarragon.plan.view.job_view import Scene
+from tarragon.plan.view.job_view import JobView
 
 UNSCHEDULABLE = "Unschedulable"
 """The reason that kube-scheduler sets on pods; reused as the obstacle's reason."""
 NODE_FULL = "NodeFull"
-NODE_AWAY = "NodeAway"
-LONGEST_LIST = 8
-OTHERS_ARE_LOOKED_AT_SECONDS = 5
+NODE_UNAVAILABLE = "NodeAway"
+MAX_LISTED_NAMES = 8
+POLL_SECONDS = 5
 """Polling interval: changes of other owners' objects and of nodes do not wake the job. A look at the cache is cheap."""
 
 
-def obstructed(view: Scene, status: JobStatus) -> JobStatus:
+def set_blocked(view: JobView, status: JobStatus) -> JobStatus:
     """Set or clear the obstacle and the condition Blocked.
 
     The time since when is on record, so that a restarted operator does not start counting again.
     """
     if not view.may_run:
-        return unobstructed(status)
+        return clear_blocked(status)
     recorded = _current_obstacle(status)
     found = _find_obstacle(view, status)
     if found is None:
         # The refused creates are being retried, and the new pods may exist before the cache shows them.
-        return status if recorded is not None and is_awaiting_a_pod(view, status) else unobstructed(status)
+        return status if recorded is not None and has_missing_objects(view, status) else clear_blocked(status)
     reason, message = found
     since = view.now if recorded is None else recorded.since
     return replace(
         status,
-        obstacle=Obstacle(since=since, reason=reason, message=message),
-        conditions=with_condition(status.conditions, Said(conditions.BLOCKED, True, reason, message), view.now),
+        blocker=Blocker(since=since, reason=reason, message=message),
+        conditions=set_condition(
+            status.conditions, ConditionUpdate(conditions.BLOCKED, True, reason, message), view.now
+        ),
     )
 
 
-def unobstructed(status: JobStatus) -> JobStatus:
+def clear_blocked(status: JobStatus) -> JobStatus:
     return replace(
-        status, obstacle=None, conditions=without_condition(_without_stalled(status).conditions, conditions.BLOCKED)
+        status, blocker=None, conditions=remove_condition(_without_stalled(status).conditions, conditions.BLOCKED)
     )
 
 
-def stalled(view: Scene, status: JobStatus) -> JobStatus:
+def set_stalled(view: JobView, status: JobStatus) -> JobStatus:
     """Set or clear the condition Stalled: what delays existing pods, but does not count towards the start timeout."""
     recorded = status.condition(conditions.STALLED)
     report = (
-        delay(view, None if recorded is None else Told(recorded.reason, recorded.message)) if view.may_run else None
+        report_delays(view, None if recorded is None else StallReport(recorded.reason, recorded.message))
+        if view.may_run
+        else None
     )
     if report is None:
         return _without_stalled(status)
-    said = Said(conditions.STALLED, True, report.reason, report.message)
-    return replace(status, conditions=with_condition(status.conditions, said, view.now))
+    said = ConditionUpdate(conditions.STALLED, True, report.reason, report.message)
+    return replace(status, conditions=set_condition(status.conditions, said, view.now))
 
 
 def _without_stalled(status: JobStatus) -> JobStatus:
-    return replace(status, conditions=without_condition(status.conditions, conditions.STALLED))
+    return replace(status, conditions=remove_condition(status.conditions, conditions.STALLED))
 
 
-def patience_for(obstacle: Obstacle | None, settings: Settings) -> float:
+def timeout_for(obstacle: Blocker | None, settings: OperatorSettings) -> float:
     """Return the start timeout in seconds. Pods that exist get longer: recreating them costs more than waiting."""
     is_early = obstacle is None or obstacle.reason in {REFUSED, NAME_TAKEN, UNSCHEDULABLE, NODE_FULL}
-    return settings.patience if is_early else settings.start_patience
+    return settings.creation_timeout if is_early else settings.start_timeout
 
 
-def look_again_at(view: Scene, status: JobStatus) -> dt.datetime | None:
+def next_check_at(view: JobView, status: JobStatus) -> dt.datetime | None:
     """Return when to look at the obstacle again, or to retry, although no watch event may arrive; None for never."""
-    times = [next_told(view) if view.may_run else None]
-    if status.obstacle is not None:
-        refusal = view.observed.refusal
-        times.append(refusal.again if refusal is not None and refusal.again > view.now else None)
-        if status.obstacle.reason in {NAME_TAKEN, NODE_AWAY}:
-            times.append(view.now + dt.timedelta(seconds=OTHERS_ARE_LOOKED_AT_SECONDS))
+    times = [next_report_at(view) if view.may_run else None]
+    if status.blocker is not None:
+        refusal = view.observed.rejected_create
+        times.append(refusal.retry_at if refusal is not None and refusal.retry_at > view.now else None)
+        if status.blocker.reason in {NAME_TAKEN, NODE_UNAVAILABLE}:
+            times.append(view.now + dt.timedelta(seconds=POLL_SECONDS))
     return min((at for at in times if at is not None), default=None)
 
 
-def _current_obstacle(status: JobStatus) -> Obstacle | None:
+def _current_obstacle(status: JobStatus) -> Blocker | None:
     """Return the recorded obstacle if it concerns the current admission and not an earlier one."""
-    admission, recorded = status.admission, status.obstacle
-    if recorded is None or admission is None or admission.admitted is None:
+    admission, recorded = status.admission, status.blocker
+    if recorded is None or admission is None or admission.admitted_at is None:
         return recorded
-    return recorded if recorded.since >= admission.admitted else None
+    return recorded if recorded.since >= admission.admitted_at else None
 
 
-def _find_obstacle(view: Scene, status: JobStatus) -> tuple[str, str] | None:
-    conflicting = taken_names(view, status)
+def _find_obstacle(view: JobView, status: JobStatus) -> tuple[str, str] | None:
+    conflicting = conflicting_names(view, status)
     if conflicting:
-        names = ", ".join(conflicting[:LONGEST_LIST])
+        names = ", ".join(conflicting[:MAX_LISTED_NAMES])
         return NAME_TAKEN, f"objects of other owners already use the names {names}; the job waits until they are free"
-    refusal = view.observed.refusal
-    if refusal is not None and is_awaiting_a_pod(view, status):
+    refusal = view.observed.rejected_create
+    if refusal is not None and has_missing_objects(view, status):
         return refusal.reason, refusal.message
     return _node_unavailable(view) or _not_bound(view) or _node_rejects(view, status) or _not_startable(view, status)
 
 
-def _not_startable(view: Scene, status: JobStatus) -> tuple[str, str] | None:
-    recorded = status.obstacle
-    report = hindrance(view, None if recorded is None else Told(recorded.reason, recorded.message))
+def _not_startable(view: JobView, status: JobStatus) -> tuple[str, str] | None:
+    recorded = status.blocker
+    report = report_hindrances(view, None if recorded is None else StallReport(recorded.reason, recorded.message))
     return None if report is None else (report.reason, report.message)
 
 
-def _node_unavailable(view: Scene) -> tuple[str, str] | None:
+def _node_unavailable(view: JobView) -> tuple[str, str] | None:
     """Report replicas whose pod is gone and whose node accepts no new one: the scheduler looks for another node."""
-    rejecting = closed_places(view)
+    rejecting = rejecting_nodes(view)
     first = min(rejecting, default=None)
     if first is None:
         return None
     more = f" (and {len(rejecting) - 1} more)" if len(rejecting) > 1 else ""
-    return NODE_AWAY, f"{first}{more} needs another node: {rejecting[first]}"
+    return NODE_UNAVAILABLE, f"{first}{more} needs another node: {rejecting[first]}"
 
 
-def _not_bound(view: Scene) -> tuple[str, str] | None:
+def _not_bound(view: JobView) -> tuple[str, str] | None:
     """Report pods that kube-scheduler can't bind to their assigned nodes."""
     if not view.needs_admission:
         return None
     for member in view.members.values():
-        message = unschedulable(member.pod) if member.fate is Fate.GOES_ON else None
+        message = unschedulable_message(member.pod) if member.action is ReplicaAction.CONTINUE else None
         if message is not None:
             return UNSCHEDULABLE, f"pod {member.pod.metadata.name} can't be bound: {message}"
     return None
 
 
-def _node_rejects(view: Scene, status: JobStatus) -> tuple[str, str] | None:
+def _node_rejects(view: JobView, status: JobStatus) -> tuple[str, str] | None:
     """Report pods that their assigned node rejected, because other pods came first, until it accepts one."""
     admission = status.admission
-    if admission is None or admission.admitted is None or not view.needs_admission:
+    if admission is None or admission.admitted_at is None or not view.needs_admission:
         return None
     for replica, record in status.restarts.items():
-        node = admission.nodes.get(replica, NOWHERE)
-        if not is_refused(record, node, admission):
+        node = admission.nodes.get(replica, UNASSIGNED)
+        if not was_rejected_by_node(record, node, admission):
             continue
         member = view.members.get(replica)
-        if member is None or member.fate is not Fate.GOES_ON or not member.pod.status.container_statuses:
+        if member is None or member.action is not ReplicaAction.CONTINUE or not member.pod.status.container_statuses:
             return NODE_FULL, f"node {node} rejected {replica}: {record.reason}"
     return None
 
 
-def unschedulable(pod: Pod) -> str | None:
+def unschedulable_message(pod: Pod) -> str | None:
     """Return kube-scheduler's message if it found no node for the pod."""
     scheduled = pod.condition("PodScheduled")
     if pod.spec.node_name or scheduled is None or scheduled.status != "False" or scheduled.reason != UNSCHEDULABLE:

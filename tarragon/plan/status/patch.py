@@ -6,64 +6,64 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from tarragon.job import classic, conditions
-from tarragon.job.accepted import accepted_fields
-from tarragon.job.encoding import Summary, foreign_fields, state_word, tarragon_fields
+from tarragon.job.accepted import encode_job
+from tarragon.job.encoding import StatusSummary, display_state, encode_status, unknown_fields
 from tarragon.job.model import ReplicaType
 from tarragon.job.status import Condition, JobStatus
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Json, JsonObject
-from tarragon.kube.patch import difference
-from tarragon.plan.input.decode_and_validate import brief
-from tarragon.plan.view.job_view import Scene
+from tarragon.kube.patch import create_merge_patch
+from tarragon.plan.input.decode_and_validate import shorten_problem
+from tarragon.plan.view.job_view import JobView
 
 _WARNINGS = frozenset(
     {
-        conditions.ADMISSION_REFUSED,
+        conditions.ADMISSION_DISCARDED,
         conditions.BLOCKED,
         conditions.EVICTED,
         conditions.FAILED,
         conditions.FIELDS_IGNORED,
         conditions.RESTARTING,
-        conditions.SPEC_REFUSED,
+        conditions.SPEC_INVALID,
         conditions.STALLED,
     }
 )
 # All other conditions cause an event only when they become true.
 _REPORTED_WHEN_FALSE = frozenset({conditions.ADMITTED, conditions.SUSPENDED})
 # These cause an event also when only the message changes.
-_REPORTED_ON_EACH_CHANGE = frozenset({conditions.ADMISSION_REFUSED, conditions.RESIZED})
+_REPORTED_ON_EACH_CHANGE = frozenset({conditions.ADMISSION_DISCARDED, conditions.RESIZED})
 
-OVERWRITTEN = "SettedPodTemplateRestartPolicy"
-QUESTIONABLE = "QuestionableSpec"
+RESTART_POLICY_OVERWRITTEN = "SettedPodTemplateRestartPolicy"
+QUESTIONABLE_SPEC = "QuestionableSpec"
 
 
-def status_patch(view: Scene, status: JobStatus) -> JsonObject | None:
+def status_patch(view: JobView, status: JobStatus) -> JsonObject | None:
     """Return the patch, conditional on the observed resourceVersion; None when nothing changes.
 
     The recorded admission, which only the scheduler writes, is kept unless `status` drops it, as a suspension does.
     """
     recorded = status_of(view.observed.object)
     recorded_fields = tarragon_of(recorded)
-    ours: dict[str, Json] = {**foreign_fields(recorded_fields), **tarragon_fields(status, _summary(view, status))}
+    ours: dict[str, Json] = {**unknown_fields(recorded_fields), **encode_status(status, _summary(view, status))}
     if not status.phase.is_final or "accepted" in recorded_fields:
-        ours["accepted"] = accepted_fields(view.job)
+        ours["accepted"] = encode_job(view.job)
     if not view.dialect.has_conditions:
-        ours["record"] = classic.write(view.job, status)
+        ours["record"] = classic.status_fields(view.job, status)
     admission = recorded_fields.get("admission")
-    if admission is not None and status.admission is view.before.admission:
+    if admission is not None and status.admission is view.recorded_status.admission:
         ours["admission"] = admission
-    native_status = recorded if _keeps_foreign_status(view, status) else view.dialect.status(view.job, status)
-    return conditional(view.observed.object, {**native_status, "tarragon": ours})
+    native_status = recorded if _keeps_foreign_status(view, status) else view.dialect.status_fields(view.job, status)
+    return conditional_status_patch(view.observed.object, {**native_status, "tarragon": ours})
 
 
-def _keeps_foreign_status(view: Scene, status: JobStatus) -> bool:
+def _keeps_foreign_status(view: JobView, status: JobStatus) -> bool:
     """Whether the job finished before Tarragon managed it: then the dialect's own status fields are left unchanged."""
     return status.phase.is_final and not status.conditions and not view.dialect.has_conditions
 
 
-def conditional(found: CustomObject, status: Mapping[str, Json]) -> JsonObject | None:
+def conditional_status_patch(found: CustomObject, status: Mapping[str, Json]) -> JsonObject | None:
     """Return the patch that turns the object's status into `status`, conditional on its resourceVersion and UID."""
-    patch = difference(status_of(found), status)
+    patch = create_merge_patch(status_of(found), status)
     if not patch:
         return None
     return {"metadata": precondition(found), "status": patch}
@@ -82,15 +82,15 @@ def tarragon_of(status: Mapping[str, Json]) -> Mapping[str, Json]:
     return ours if isinstance(ours, Mapping) else {}
 
 
-def news(view: Scene, status: JobStatus) -> list[Event]:
+def events_for(view: JobView, status: JobStatus) -> list[Event]:
     """Return the events for the change. They are sent along with its write, so that each is sent once."""
-    events = list(changes(view.about, view.before, status))
-    if view.before.condition(conditions.CREATED) is None:
+    events = list(condition_events(view.object_reference, view.recorded_status, status))
+    if view.recorded_status.condition(conditions.CREATED) is None:
         events += _spec_warnings(view)
     return events
 
 
-def changes(about: ObjectReference, before: JobStatus, status: JobStatus) -> Iterator[Event]:
+def condition_events(about: ObjectReference, before: JobStatus, status: JobStatus) -> Iterator[Event]:
     """Yield an event for each condition that changed; conditions with the same reason and message share one."""
     reported: set[tuple[str, str]] = set()
     for condition in status.conditions:
@@ -100,27 +100,33 @@ def changes(about: ObjectReference, before: JobStatus, status: JobStatus) -> Ite
         text = condition.reason, condition.message
         if not is_same and text not in reported and (condition.is_true or condition.type in _REPORTED_WHEN_FALSE):
             reported.add(text)
-            yield Event(about=about, type=_event_type(condition), reason=condition.reason, message=condition.message)
+            yield Event(
+                involved_object=about, type=_event_type(condition), reason=condition.reason, message=condition.message
+            )
 
 
-def _spec_warnings(view: Scene) -> Iterator[Event]:
-    for warning in view.taken.warnings:
-        reason = OVERWRITTEN if warning.path.endswith("template.spec.restartPolicy") else QUESTIONABLE
-        yield Event(about=view.about, type="Warning", reason=reason, message=brief(warning))
+def _spec_warnings(view: JobView) -> Iterator[Event]:
+    for warning in view.decoded.warnings:
+        reason = (
+            RESTART_POLICY_OVERWRITTEN if warning.path.endswith("template.spec.restartPolicy") else QUESTIONABLE_SPEC
+        )
+        yield Event(
+            involved_object=view.object_reference, type="Warning", reason=reason, message=shorten_problem(warning)
+        )
 
 
 def _event_type(condition: Condition) -> Literal["Normal", "Warning"]:
     return "Warning" if condition.type in _WARNINGS else "Normal"
 
 
-def _summary(view: Scene, status: JobStatus) -> Summary:
+def _summary(view: JobView, status: JobStatus) -> StatusSummary:
     selector = view.dialect.worker_selector(view.job)
     is_waiting = view.needs_admission and not status.is_admitted
-    return Summary(
+    return StatusSummary(
         generation=view.dialect.name,
         observed_generation=view.observed.object.metadata.generation,
-        state=state_word(status, waits=is_waiting),
+        state=display_state(status, waits=is_waiting),
         total=sum(view.size.values()),
-        workers=sum(member.is_live for replica, member in view.members.items() if replica.type is ReplicaType.WORKER),
+        workers=sum(member.is_active for replica, member in view.members.items() if replica.type is ReplicaType.WORKER),
         selector=",".join(f"{name}={value}" for name, value in selector.items()),
     )

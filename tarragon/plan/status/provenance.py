@@ -11,11 +11,11 @@ from tarragon import __version__
 from tarragon.job.model import MANIFEST_ANNOTATION, ReplicaType
 from tarragon.job.status import JobStatus, Provenance
 from tarragon.kube.meta import CustomObject, Json, JsonObject
-from tarragon.kube.patch import merged
-from tarragon.plan.view.job_view import Scene
+from tarragon.kube.patch import apply_merge_patch
+from tarragon.plan.view.job_view import JobView
 
 
-def digest(spec: Json) -> str:
+def spec_digest(spec: Json) -> str:
     """Return the SHA-256 of the spec's canonical JSON (sorted keys, no spaces, UTF-8), as `jq -cjS .spec | sha256sum`.
 
     Empty for a spec that is nested deeper than Python's recursion limit: that is no reason to stop the job.
@@ -27,35 +27,41 @@ def digest(spec: Json) -> str:
     return f"sha256:{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()}"
 
 
-def marks(spec: JsonObject, spec_patch: JsonObject) -> dict[str, str]:
+def provenance_annotations(spec: JsonObject, spec_patch: JsonObject) -> dict[str, str]:
     """Return the annotation that keeps the digest of the submitted spec when the operator writes fields into it.
 
     It has the digests before and after the write, so that an edited copy of the object is not taken for the original.
     """
-    return {MANIFEST_ANNOTATION: f"{digest(spec)} {digest(merged(spec, spec_patch))}"} if spec_patch else {}
+    return (
+        {MANIFEST_ANNOTATION: f"{spec_digest(spec)} {spec_digest(apply_merge_patch(spec, spec_patch))}"}
+        if spec_patch
+        else {}
+    )
 
 
-def traced(view: Scene, status: JobStatus) -> JobStatus:
+def record_provenance(view: JobView, status: JobStatus) -> JobStatus:
     """Record manifest and operator version on the first reconcile, and image digests as nodes report them."""
-    provenance = status.provenance or Provenance(manifest=_submitted_digest(view.observed.object), operator=__version__)
-    images = dict(provenance.images)
+    provenance = status.provenance or Provenance(
+        manifest_digest=_submitted_digest(view.observed.object), operator_version=__version__
+    )
+    images = dict(provenance.image_digests)
     for image, image_digest in _images(view):
         # A tag may move while a job runs: then its replicas ran different images, and all digests are kept.
         digests = {*images.get(image, "").split(), image_digest}
         images[image] = " ".join(sorted(digests))
-    return replace(status, provenance=replace(provenance, images=images))
+    return replace(status, provenance=replace(provenance, image_digests=images))
 
 
 def _submitted_digest(found: CustomObject) -> str:
-    current_digest = digest(found.spec)
+    current_digest = spec_digest(found.spec)
     submitted, _, rewritten = found.metadata.annotations.get(MANIFEST_ANNOTATION, "").partition(" ")
     return submitted if rewritten == current_digest else current_digest
 
 
-def _images(view: Scene) -> Iterator[tuple[str, str]]:
+def _images(view: JobView) -> Iterator[tuple[str, str]]:
     """Yield the image as the manifest names it and its digest, for all containers whose image was pulled."""
     names: dict[ReplicaType, dict[str, str]] = {
-        group.type: dict(_container_images(group.template.get("spec", {}))) for group in view.job.groups
+        group.type: dict(_container_images(group.template.get("spec", {}))) for group in view.job.replica_specs
     }
     for replica, member in view.members.items():
         status = member.pod.status

@@ -9,33 +9,35 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tarragon.frameworks.plugin import Size
+from tarragon.frameworks.plugin import GangSize
 from tarragon.job import conditions
 from tarragon.job.annotations import is_elastic_by_restart
-from tarragon.job.conditions import Said, with_condition, without_condition
+from tarragon.job.conditions import ConditionUpdate, remove_condition, set_condition
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.job.status import JobStatus
-from tarragon.plan.view.job_view import Scene
+from tarragon.plan.view.job_view import JobView
 from tarragon.scheduling.api.decision import PREEMPTED
 
 SCALED_UP = "ScaledUp"
 SCALED_DOWN = "ScaledDown"
-AS_WISHED = "as requested"
+AS_REQUESTED = "as requested"
 
 
-def resized(view: Scene, status: JobStatus) -> JobStatus:
+def set_resized(view: JobView, status: JobStatus) -> JobStatus:
     if not view.may_run:
         return _evicted(view, status)
     size = {kind: count for kind, count in view.size.items() if count}
-    status = replace(status, conditions=without_condition(status.conditions, conditions.EVICTED))
-    if not status.size or size == status.size:
-        return replace(status, size=size)
-    reason = SCALED_UP if sum(size.values()) > sum(status.size.values()) else SCALED_DOWN
-    said = Said(conditions.RESIZED, True, reason, f"{', '.join(_changes(status.size, size))}: {_why(view)}")
-    return replace(status, size=size, conditions=with_condition(status.conditions, said, view.now))
+    status = replace(status, conditions=remove_condition(status.conditions, conditions.EVICTED))
+    if not status.reported_size or size == status.reported_size:
+        return replace(status, reported_size=size)
+    reason = SCALED_UP if sum(size.values()) > sum(status.reported_size.values()) else SCALED_DOWN
+    said = ConditionUpdate(
+        conditions.RESIZED, True, reason, f"{', '.join(_changes(status.reported_size, size))}: {_why(view)}"
+    )
+    return replace(status, reported_size=size, conditions=set_condition(status.conditions, said, view.now))
 
 
-def without_gaps(job: TrainingJob, nodes: Mapping[Replica, str]) -> Mapping[Replica, str]:
+def renumber_from_zero(job: TrainingJob, nodes: Mapping[Replica, str]) -> Mapping[Replica, str]:
     """Return the nodes with replicas renumbered from 0, for jobs that resize by restarting all replicas.
 
     Their ranks must be contiguous, and all of them are restarted anyway. Other jobs keep their indexes.
@@ -50,33 +52,33 @@ def without_gaps(job: TrainingJob, nodes: Mapping[Replica, str]) -> Mapping[Repl
     return renumbered
 
 
-def unsized(status: JobStatus) -> JobStatus:
+def clear_size(status: JobStatus) -> JobStatus:
     """Return the status of a job that is not admitted, without size: the next admission is no resize."""
-    retained = without_condition(status.conditions, conditions.RESIZED)
-    return replace(status, size={}, conditions=without_condition(retained, conditions.EVICTED))
+    retained = remove_condition(status.conditions, conditions.RESIZED)
+    return replace(status, reported_size={}, conditions=remove_condition(retained, conditions.EVICTED))
 
 
-def _evicted(view: Scene, status: JobStatus) -> JobStatus:
+def _evicted(view: JobView, status: JobStatus) -> JobStatus:
     admission = status.admission
     recorded = status.condition(conditions.EVICTED)
-    status = unsized(status)
-    if admission is None or admission.resized is None:
+    status = clear_size(status)
+    if admission is None or admission.resized_at is None:
         return status
-    said = Said(conditions.EVICTED, True, PREEMPTED, admission.reason)
+    said = ConditionUpdate(conditions.EVICTED, True, PREEMPTED, admission.resize_reason)
     retained = status.conditions if recorded is None else (*status.conditions, recorded)
-    return replace(status, conditions=with_condition(retained, said, view.now))
+    return replace(status, conditions=set_condition(retained, said, view.now))
 
 
-def _changes(before: Size, after: Size) -> Iterator[str]:
+def _changes(before: GangSize, after: GangSize) -> Iterator[str]:
     """`3 -> 2 workers`."""
     for kind in sorted({*before, *after}, key=lambda kind: kind.value):
         old, new = before.get(kind, 0), after.get(kind, 0)
         if old != new:
-            yield f"{old} -> {new} {kind.word}s"
+            yield f"{old} -> {new} {kind.lower_name}s"
 
 
-def _why(view: Scene) -> str:
+def _why(view: JobView) -> str:
     """Return the scheduler's reason if the scheduler resized the job."""
-    admission = view.before.admission
-    is_by_scheduler = view.needs_admission and admission is not None and admission.resized is not None
-    return (admission.reason if is_by_scheduler and admission is not None else "") or AS_WISHED
+    admission = view.recorded_status.admission
+    is_by_scheduler = view.needs_admission and admission is not None and admission.resized_at is not None
+    return (admission.resize_reason if is_by_scheduler and admission is not None else "") or AS_REQUESTED

@@ -9,74 +9,74 @@ from dataclasses import dataclass
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.kube.meta import Key
 from tarragon.plan.nodes.storage import claim_names
-from tarragon.plan.view.job_view import Scene
-from tarragon.plan.view.stalls import NOT_PREPARED, Stall
+from tarragon.plan.view.job_view import JobView
+from tarragon.plan.view.stalls import POD_NOT_PREPARED, Stall
 
-MOST_GROUPS = 4
-ALSO = "; also "
+MAX_GROUPS = 4
+GROUP_SEPARATOR = "; also "
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StallReport:
     """The reason why replicas do not start, and a message that names them."""
 
     reason: str
     message: str
 
 
-def hindrance(view: Scene, before: Told | None) -> Told | None:
+def report_hindrances(view: JobView, before: StallReport | None) -> StallReport | None:
     """Report stalls that keep the gang from starting and count towards its timeout. `before` is the last report."""
-    return _report(view, before, lambda stall: stall.is_hindrance)
+    return _report(view, before, lambda stall: stall.prevents_start)
 
 
-def delay(view: Scene, before: Told | None) -> Told | None:
+def report_delays(view: JobView, before: StallReport | None) -> StallReport | None:
     """Report stalls that only delay replicas: the gang keeps its resources."""
-    return _report(view, before, lambda stall: not stall.is_hindrance)
+    return _report(view, before, lambda stall: not stall.prevents_start)
 
 
-def next_told(view: Scene) -> dt.datetime | None:
+def next_report_at(view: JobView) -> dt.datetime | None:
     """Return when the next stall will have lasted so long that it is reported; None if there is none."""
-    times = (each.at for each in view.stalls.values())
+    times = (each.report_at for each in view.stalls.values())
     return min((at for at in times if at is not None and at > view.now), default=None)
 
 
-def _report(view: Scene, before: Told | None, is_selected: Callable[[Stall], bool]) -> Told | None:
+def _report(view: JobView, before: StallReport | None, is_selected: Callable[[Stall], bool]) -> StallReport | None:
     groups: dict[tuple[str, ReplicaType], dict[Replica, Stall]] = {}
     for replica, stall in sorted(view.stalls.items()):
-        if stall.is_told(view.now) and is_selected(stall):
+        if stall.is_due(view.now) and is_selected(stall):
             groups.setdefault((stall.reason, replica.type), {})[replica] = stall
     if not groups:
         return None
     # Most replicas first; ties are broken by reason and type, so that the message is stable.
     ranked = sorted(groups, key=lambda group: (-len(groups[group]), group))
-    first, *rest = ranked[:MOST_GROUPS]
+    first, *rest = ranked[:MAX_GROUPS]
     message = _group_message(view, groups[first], before)
     also = [f"{_affected(view, list(groups[each]))}: {each[0]}" for each in rest]
-    return Told(first[0], ALSO.join([message, ", ".join(also)]) if also else message)
+    return StallReport(first[0], GROUP_SEPARATOR.join([message, ", ".join(also)]) if also else message)
 
 
-def _group_message(view: Scene, group: Mapping[Replica, Stall], before: Told | None) -> str:
+def _group_message(view: JobView, group: Mapping[Replica, Stall], before: StallReport | None) -> str:
     stalls = list(group.values())
-    detailed = next((each for each in stalls if not each.is_brief), None)
-    message = stalls[0].words if detailed is None else detailed.words
+    detailed = next((each for each in stalls if not each.lacks_cause), None)
+    message = stalls[0].message if detailed is None else detailed.message
     if detailed is None and before is not None and before.reason == stalls[0].reason:
-        message = before.message.partition(ALSO)[0].partition(": ")[2] or message
-    claims = ", ".join(_unbound_claims(view, next(iter(group)))) if stalls[0].reason == NOT_PREPARED else ""
+        message = before.message.partition(GROUP_SEPARATOR)[0].partition(": ")[2] or message
+    claims = ", ".join(_unbound_claims(view, next(iter(group)))) if stalls[0].reason == POD_NOT_PREPARED else ""
     return f"{_affected(view, list(group))}: {message}" + (f" (not bound: {claims})" if claims else "")
 
 
-def _affected(view: Scene, replicas: Sequence[Replica]) -> str:
+def _affected(view: JobView, replicas: Sequence[Replica]) -> str:
     """`worker-1`, `3 of 4 workers`, `all 4 workers`."""
     if len(replicas) == 1:
         return str(replicas[0])
     kind = replicas[0].type
     total = view.size.get(kind, len(replicas))
     of = f"all {total}" if total == len(replicas) else f"{len(replicas)} of {total}"
-    return f"{of} {kind.word}" + ("" if kind is ReplicaType.PS else "s")
+    return f"{of} {kind.lower_name}" + ("" if kind is ReplicaType.PS else "s")
 
 
-def _unbound_claims(view: Scene, replica: Replica) -> Iterator[str]:
-    group = view.job.group(replica.type)
+def _unbound_claims(view: JobView, replica: Replica) -> Iterator[str]:
+    group = view.job.replica_spec(replica.type)
     claims, namespace = view.observed.storage.claims, view.job.key.namespace
     for name in claim_names(group.template) if group is not None else ():
         claim = claims.get(Key(namespace, name))

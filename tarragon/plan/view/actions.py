@@ -9,48 +9,48 @@ from dataclasses import dataclass, field
 from tarragon.kube.core import Node, Pod, Service
 from tarragon.kube.event import Event
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
-from tarragon.plan.input.decode_and_validate import Intake
-from tarragon.plan.nodes.storage import Storage
+from tarragon.plan.input.decode_and_validate import DecodedJob
+from tarragon.plan.nodes.storage import VolumeCache
 from tarragon.plan.objects.podgroup_kinds import PodGroup
-from tarragon.plan.objects.settings import Settings
+from tarragon.plan.objects.settings import OperatorSettings
 
 NAME_TAKEN = "NameTaken"
 REFUSED = "Refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class RejectedCreate:
     """The API server rejected the job's last creates; no more objects are created before `again`."""
 
     reason: str
     """NAME_TAKEN or REFUSED."""
     message: str
-    again: dt.datetime
+    retry_at: dt.datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedJob:
     """One job and all its objects, as the informer caches show them at this moment."""
 
     object: CustomObject
-    taken: Intake
+    decoded: DecodedJob
     """The object decoded and validated."""
     pods: Sequence[Pod]
     services: Sequence[Service]
-    pods_there: Mapping[Key, Pod] = field(default_factory=dict)
-    services_there: Mapping[Key, Service] = field(default_factory=dict)
+    pods_by_key: Mapping[Key, Pod] = field(default_factory=dict)
+    services_by_key: Mapping[Key, Service] = field(default_factory=dict)
     """Pods and services of all owners: the job waits until the names that it needs are free."""
     nodes: Mapping[Key, Node] | None = None
     """All nodes of the cluster; None if the operator may not read them."""
-    is_cleared: Callable[[str], bool] = lambda _: False
+    is_being_preempted: Callable[[str], bool] = lambda _: False
     """Whether kube-scheduler preempts pods on the named node to make room for another pod."""
     pod_groups: Mapping[str, PodGroup] = field(default_factory=dict)
     """PodGroups with the name of the job, of any owner, by the full name of their kind."""
-    storage: Storage = field(default_factory=Storage)
-    refusal: Refusal | None = None
-    to_ask_again: Mapping[str, dt.datetime] = field(default_factory=dict)
+    storage: VolumeCache = field(default_factory=VolumeCache)
+    rejected_create: RejectedCreate | None = None
+    optional_retry_at: Mapping[str, dt.datetime] = field(default_factory=dict)
     """By name of a rejected optional object: when it may be created again."""
-    settings: Settings = field(default_factory=Settings)
+    settings: OperatorSettings = field(default_factory=OperatorSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +59,13 @@ class Create:
 
     resource: Resource[Json]
     body: JsonObject
-    is_surely_ours: bool = False
+    has_unique_name: bool = False
     """The name contains the job's UID: an existing object is not read, which would need permission to read them all."""
-    may_be_refused: bool = False
+    is_optional: bool = False
     """The object is optional: if the API server rejects it, an event says so, and the job runs without it."""
-    without: str = ""
+    consequence: str = ""
     """What a rejection means for the job; appended to the error message."""
-    alone: bool = False
+    is_sequential: bool = False
     """Create the object after all creates before it have completed, and before those after it."""
 
 
@@ -78,7 +78,7 @@ class Delete:
     uid: str
     resource_version: str
     reason: str
-    at_once: bool = False
+    force: bool = False
     """Force deletion: with a grace period of 0, without waiting for the kubelet to confirm that the pod has ended."""
 
 
@@ -92,33 +92,33 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class AnnotatePod:
     """Sets annotations on a pod for its program to read; None removes one. Conditional on UID and resourceVersion."""
 
     pod: Key
     uid: str
     resource_version: str
     annotations: Mapping[str, str | None]
-    otherwise: Delete | None = None
+    fallback: Delete | None = None
     """What is done instead if the operator may not patch pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Actions:
     """What to do about a job, in this order: mark, status, events, notices, deletes, patches, creates.
 
     A failed write ends the step; the next reconcile decides again. The status is written before anything is deleted
     because a failure must be on record before its pod goes.
     """
 
-    mark: JsonObject | None = None
+    metadata_patch: JsonObject | None = None
     """Conditional merge patch that records the job's API generation; nothing else is done in the same step."""
-    status: JsonObject | None = None
+    status_patch: JsonObject | None = None
     """Merge patch of the status subresource, conditional on the job's resourceVersion; None when nothing changes."""
-    notices: Sequence[Notice] = ()
+    annotations: Sequence[AnnotatePod] = ()
     deletes: Sequence[Delete] = ()
     patches: Sequence[Patch] = ()
     creates: Sequence[Create] = ()
     events: Sequence[Event] = ()
-    wake_at: dt.datetime | None = None
+    requeue_at: dt.datetime | None = None
     """When to reconcile again even if nothing happens: a deadline, a TTL, a backoff."""

@@ -7,156 +7,160 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tarragon.frameworks.plugin import Dialect, Framework, Sight, Size
-from tarragon.job.annotations import is_elastic_by_restart, resizes_by_restart, retryable_codes
-from tarragon.job.encoding import recall
-from tarragon.job.member import Fate, Member, member
+from tarragon.frameworks.plugin import Dialect, Framework, GangSize, JobObservation
+from tarragon.job.annotations import is_elastic_by_restart, resizes_by_restart, retryable_exit_codes
+from tarragon.job.encoding import decode_status_and_notes
+from tarragon.job.member import ReplicaAction, ReplicaState, replica_state
 from tarragon.job.model import Replica, SuccessPolicy, TrainingJob
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.event import ObjectReference
 from tarragon.kube.meta import Key, OwnerIdentity
-from tarragon.plan.input.decode_and_validate import Intake
-from tarragon.plan.objects.desired import Blueprint, is_placed_by
+from tarragon.plan.input.decode_and_validate import DecodedJob
+from tarragon.plan.objects.desired import JobBlueprint, is_placed_by
 from tarragon.plan.objects.generation_label import is_outdated
 from tarragon.plan.objects.podgroup_kinds import PodGroup
-from tarragon.plan.view.actions import Observed
-from tarragon.plan.view.stalls import Stall, stall
+from tarragon.plan.view.actions import ObservedJob
+from tarragon.plan.view.stalls import Stall, find_stall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class JobView:
     """A valid job with its recorded status and its observed objects."""
 
     framework: Framework
     dialect: Dialect
     job: TrainingJob
-    taken: Intake
-    observed: Observed
+    decoded: DecodedJob
+    observed: ObservedJob
     now: dt.datetime
-    before: JobStatus
+    recorded_status: JobStatus
     needs_admission: bool
     """False if another scheduler places the job: then it starts immediately, at the size that its spec requests."""
-    size: Size
-    replicas: Sequence[Replica]
+    size: GangSize
+    desired_replicas: Sequence[Replica]
     """The desired replicas. Indexes of an elastic job's workers may have gaps after a shrink."""
-    members: Mapping[Replica, Member]
+    members: Mapping[Replica, ReplicaState]
     """The pod of each desired replica, if there is one of the current gang round."""
     stalls: Mapping[Replica, Stall]
     """What keeps pods of `members` from running, including stalls that are too young to be reported."""
-    surplus: Sequence[Pod]
+    surplus_pods: Sequence[Pod]
     """Pods of the job that belong to no desired replica or to an earlier gang round."""
 
     @property
     def may_run(self) -> bool:
         """Whether the job is admitted or needs no admission."""
-        return self.before.is_admitted or not self.needs_admission
+        return self.recorded_status.is_admitted or not self.needs_admission
 
     @property
-    def is_refused(self) -> bool:
+    def is_spec_invalid(self) -> bool:
         """Whether the spec is invalid and the job keeps its last valid one, without pod templates."""
-        return bool(self.taken.problems)
+        return bool(self.decoded.problems)
 
     @property
-    def sight(self) -> Sight:
-        return Sight(job=self.job, size=self.size, members=self.members, status=self.before)
+    def framework_view(self) -> JobObservation:
+        return JobObservation(job=self.job, size=self.size, replica_states=self.members, status=self.recorded_status)
 
     @property
     def own_pods(self) -> Sequence[Pod]:
-        return [*(each.pod for each in self.members.values()), *self.surplus]
+        return [*(each.pod for each in self.members.values()), *self.surplus_pods]
 
     @property
     def own_services(self) -> Sequence[Service]:
         """The job's services without that of its TensorBoard."""
         tensorboard_name = self.dialect.names.tensorboard(self.job)
-        owner = self.job.as_owner
-        owned = (service for service in self.observed.services if is_of(service, owner))
+        owner = self.job.owner_identity
+        owned = (service for service in self.observed.services if is_controlled_by(service, owner))
         return [service for service in owned if service.metadata.name != tensorboard_name]
 
-    def is_anothers(self, name: str, objects: Mapping[Key, Pod] | Mapping[Key, Service]) -> bool:
+    def has_other_owner(self, name: str, objects: Mapping[Key, Pod] | Mapping[Key, Service]) -> bool:
         """Whether an object of another owner has this name in the job's namespace."""
         found = objects.get(Key(self.job.key.namespace, name))
-        return found is not None and not is_of(found, self.job.as_owner)
+        return found is not None and not is_controlled_by(found, self.job.owner_identity)
 
     @property
-    def blueprint(self) -> Blueprint:
-        return Blueprint(
+    def blueprint(self) -> JobBlueprint:
+        return JobBlueprint(
             framework=self.framework,
             dialect=self.dialect,
             job=self.job,
             size=self.size,
             settings=self.observed.settings,
             storage=self.observed.storage,
-            nodes=self.places,
+            nodes=self.assigned_nodes,
         )
 
     @property
-    def places(self) -> Mapping[Replica, str]:
+    def assigned_nodes(self) -> Mapping[Replica, str]:
         """The assigned node of each replica; empty if another scheduler places the job."""
-        admission = self.before.admission
+        admission = self.recorded_status.admission
         return admission.nodes if admission is not None and self.needs_admission else {}
 
     @property
-    def about(self) -> ObjectReference:
+    def object_reference(self) -> ObjectReference:
         return ObjectReference(
             api_version=self.framework.resource.api_version, kind=self.job.kind, key=self.job.key, uid=self.job.uid
         )
 
 
-def scene(framework: Framework, observed: Observed, decoded: Intake, now: dt.datetime) -> Scene | None:
+def build_job_view(
+    framework: Framework, observed: ObservedJob, decoded: DecodedJob, now: dt.datetime
+) -> JobView | None:
     """Build the view of a job; None if the job is not valid."""
     if decoded.job is None or decoded.dialect is None:
         return None
     job = decoded.job
-    before = recall(observed.object.status).status
-    needs_admission = is_placed_by(job, observed.settings.scheduler)
-    size = size_of(job, before, needs_admission=needs_admission)
-    replicas = _replicas(job, before, size) if needs_admission else tuple(job.replicas(size))
+    before = decode_status_and_notes(observed.object.status).status
+    needs_admission = is_placed_by(job, observed.settings.scheduler_name)
+    size = desired_size(job, before, needs_admission=needs_admission)
+    replicas = _replicas(job, before, size) if needs_admission else tuple(job.replicas_of_size(size))
     tensorboard_name = decoded.dialect.names.tensorboard(job)
-    owner = job.as_owner
-    own_pods = [pod for pod in observed.pods if is_of(pod, owner) and pod.metadata.name != tensorboard_name]
+    owner = job.owner_identity
+    own_pods = [pod for pod in observed.pods if is_controlled_by(pod, owner) and pod.metadata.name != tensorboard_name]
     pod_of_replica = _newest_pods(job, decoded.dialect, frozenset(replicas), own_pods)
-    codes = replace(decoded.dialect.exit_codes, wished=retryable_codes(job))
+    codes = replace(decoded.dialect.exit_codes, user_retryable=retryable_exit_codes(job))
     members = {
         replica: found
         for replica, pod in pod_of_replica.items()
-        for found in [member(pod, framework.main_container, job.policy_of(replica), codes)]
-        if found.fate is Fate.DONE or replica in before.finished or not is_outdated(pod, before)
+        for found in [replica_state(pod, framework.main_container, job.restart_policy_of(replica), codes)]
+        if found.action is ReplicaAction.COMPLETE
+        or replica in before.succeeded_replicas
+        or not is_outdated(pod, before)
     }
     uids = {found.pod.metadata.uid for found in members.values()}
-    return Scene(
+    return JobView(
         framework=framework,
         dialect=decoded.dialect,
         job=job,
-        taken=decoded,
+        decoded=decoded,
         observed=observed,
         now=now,
-        before=before,
+        recorded_status=before,
         needs_admission=needs_admission,
         size=size,
-        replicas=replicas,
+        desired_replicas=replicas,
         members=members,
-        surplus=[pod for pod in own_pods if pod.metadata.uid not in uids],
+        surplus_pods=[pod for pod in own_pods if pod.metadata.uid not in uids],
         stalls={
             replica: found
             for replica, each in members.items()
-            for found in [stall(each.pod, framework.main_container)]
+            for found in [find_stall(each.pod, framework.main_container)]
             if found is not None
         },
     )
 
 
-def size_of(job: TrainingJob, status: JobStatus, *, needs_admission: bool) -> Size:
+def desired_size(job: TrainingJob, status: JobStatus, *, needs_admission: bool) -> GangSize:
     """Return the size that the job should have: as admitted, else as requested.
 
     Where another scheduler places the job, a gang that runs grows only if `may_grow`.
     """
     if needs_admission:
         admitted = status.admission is not None and status.is_admitted
-        return status.admission.size if status.admission is not None and admitted else job.wished()
-    if status.gang is None or not status.gang.size or may_grow(job, status):
-        return job.wished()
-    return {kind: min(count, status.gang.size.get(kind, 0)) for kind, count in job.wished().items()}
+        return status.admission.size if status.admission is not None and admitted else job.requested_size()
+    if status.gang_incarnation is None or not status.gang_incarnation.size or may_grow(job, status):
+        return job.requested_size()
+    return {kind: min(count, status.gang_incarnation.size.get(kind, 0)) for kind, count in job.requested_size().items()}
 
 
 def may_grow(job: TrainingJob, status: JobStatus) -> bool:
@@ -167,23 +171,27 @@ def may_grow(job: TrainingJob, status: JobStatus) -> bool:
     A job that resizes by restart may not grow before the size of its running gang is on record.
     """
     waits_for_all = job.success_policy is SuccessPolicy.ALL_WORKERS and not job.has_chief
-    if status.finished and not (waits_for_all and job.elastic is not None and not is_elastic_by_restart(job)):
+    if status.succeeded_replicas and not (
+        waits_for_all and job.elastic_policy is not None and not is_elastic_by_restart(job)
+    ):
         return False
-    return job.elastic is not None or (resizes_by_restart(job) and status.gang is not None and bool(status.gang.size))
+    return job.elastic_policy is not None or (
+        resizes_by_restart(job) and status.gang_incarnation is not None and bool(status.gang_incarnation.size)
+    )
 
 
-def is_of(owned: Pod | Service | PodGroup, owner: OwnerIdentity) -> bool:
-    """Whether the job of this identity (`as_owner`) controls the object."""
-    return owned.metadata.controlled_by == owner
+def is_controlled_by(owned: Pod | Service | PodGroup, owner: OwnerIdentity) -> bool:
+    """Whether the job of this identity (`owner_identity`) controls the object."""
+    return owned.metadata.controller_identity == owner
 
 
-def _replicas(job: TrainingJob, status: JobStatus, size: Size) -> Sequence[Replica]:
+def _replicas(job: TrainingJob, status: JobStatus, size: GangSize) -> Sequence[Replica]:
     """Return the admitted replicas with their recorded indexes; without a matching record, indexes start at 0."""
     admission = status.admission
-    placed = admission.nodes.keys() if admission is not None and admission.admitted is not None else ()
+    placed = admission.nodes.keys() if admission is not None and admission.admitted_at is not None else ()
     if Counter(replica.type for replica in placed) != Counter(size):
-        return tuple(job.replicas(size))
-    order = {group.type: position for position, group in enumerate(job.groups)}
+        return tuple(job.replicas_of_size(size))
+    order = {group.type: position for position, group in enumerate(job.replica_specs)}
     known_types = (replica for replica in placed if replica.type in order)
     return sorted(known_types, key=lambda replica: (order[replica.type], replica.index))
 
@@ -194,7 +202,7 @@ def _newest_pods(
     """Return the newest pod of each desired replica. Pods are matched by name: labels can be edited."""
     pod_of_replica: dict[Replica, Pod] = {}
     for pod in sorted(own_pods, key=_creation_order):
-        replica = dialect.names.replica(job, pod.metadata.name)
+        replica = dialect.names.replica_of(job, pod.metadata.name)
         if replica is not None and replica in replicas:
             pod_of_replica[replica] = pod
     return pod_of_replica

@@ -9,32 +9,32 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tarragon.job.member import main_status
-from tarragon.kube.codec import timestamp
-from tarragon.kube.core import ContainerStatus, Pod, PodCondition, Terminated
+from tarragon.job.member import main_container_status
+from tarragon.kube.codec import format_time
+from tarragon.kube.core import ContainerStateTerminated, ContainerStatus, Pod, PodCondition
 
-IMAGE = "ImagePullBackOff"
+IMAGE_PULL_BACKOFF = "ImagePullBackOff"
 CRASH_LOOP = "CrashLoopBackOff"
-NOT_PREPARED = "PodNotPrepared"
+POD_NOT_PREPARED = "PodNotPrepared"
 """The node has not prepared the pod's volumes or network."""
-NOT_TAKEN = "PodNotTaken"
+POD_NOT_STARTED_BY_KUBELET = "PodNotTaken"
 """The node's kubelet has not reported any status of the pod."""
 NOT_SCHEDULED = "NotScheduled"
 GATED = "SchedulingGated"
 CREATING = "ContainerCreating"
 INITIALIZING = "PodInitializing"
 NOT_READY = "NotReady"
-NOT_GONE = "PodNotGone"
+POD_STUCK_IN_DELETION = "PodNotGone"
 
-SOON = dt.timedelta(seconds=60)
+SHORT_DELAY = dt.timedelta(seconds=60)
 """Stalls in steps that take a healthy node seconds are reported after this time."""
-LONG = dt.timedelta(minutes=5)
+LONG_DELAY = dt.timedelta(minutes=5)
 """Stalls in steps that may take long, such as pulling a large image or preparing data, are reported after this time."""
-LONGEST_WORDS = 512
+MAX_MESSAGE_LENGTH = 512
 
 _NORMAL_REASONS = frozenset({"", CREATING, INITIALIZING})
 # A kubelet alternates between the two reasons.
-_ALIASES = {"ErrImagePull": IMAGE}
+_ALIASES = {"ErrImagePull": IMAGE_PULL_BACKOFF}
 _CAUSED_BY_PROGRAM = frozenset({CRASH_LOOP, "PostStartHookError"})
 # The second name is that of Kubernetes before 1.28.
 _SANDBOX_CONDITIONS = ("PodReadyToStartContainers", "PodHasNetwork")
@@ -43,31 +43,31 @@ _BACK_OFF = "Back-off pulling image"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
-    """Why a pod does not run. `words` is the message of the component that reported it, if there is one."""
+    """Why a pod does not run. `message` is the message of the component that reported it, if there is one."""
 
     reason: str
-    words: str
-    at: dt.datetime | None = None
+    message: str
+    report_at: dt.datetime | None = None
     """When to report the stall if it persists; None for immediately."""
-    is_hindrance: bool = False
+    prevents_start: bool = False
     """Whether the pod can't start and wastes the gang's resources. False for slow starts and program errors."""
 
-    def is_told(self, now: dt.datetime) -> bool:
+    def is_due(self, now: dt.datetime) -> bool:
         """Whether the stall has lasted long enough to be reported."""
-        return self.at is None or self.at <= now
+        return self.report_at is None or self.report_at <= now
 
     @property
-    def is_brief(self) -> bool:
+    def lacks_cause(self) -> bool:
         """Whether the message lacks the cause: in image pull backoff the kubelet does not say why the pull failed."""
-        return self.reason == IMAGE and self.words.startswith(_BACK_OFF) and ": " not in self.words
+        return self.reason == IMAGE_PULL_BACKOFF and self.message.startswith(_BACK_OFF) and ": " not in self.message
 
 
-def stall(pod: Pod, main: str) -> Stall | None:
+def find_stall(pod: Pod, main: str) -> Stall | None:
     """Return why the pod does not run; None if it runs or has finished, or if there is nothing unusual.
 
-    The stall may be too young to be reported: see `is_told`. `main` is the container that decides the pod's result.
+    The stall may be too young to be reported: see `is_due`. `main` is the container that decides the pod's result.
     """
-    if pod.metadata.is_ending:
+    if pod.metadata.is_being_deleted:
         return _stuck_in_deletion(pod)
     if pod.is_finished:
         return None
@@ -76,10 +76,10 @@ def stall(pod: Pod, main: str) -> Stall | None:
     return next(_stalls_on_node(pod, main), None)
 
 
-def hinders(pod: Pod, main: str, now: dt.datetime) -> bool:
+def is_unable_to_start(pod: Pod, main: str, now: dt.datetime) -> bool:
     """Whether the pod can't start on its node and has been stalled long enough to be reported."""
-    found = stall(pod, main)
-    return found is not None and found.is_hindrance and found.is_told(now)
+    found = find_stall(pod, main)
+    return found is not None and found.prevents_start and found.is_due(now)
 
 
 def _stuck_in_deletion(pod: Pod) -> Stall | None:
@@ -88,15 +88,16 @@ def _stuck_in_deletion(pod: Pod) -> Stall | None:
         return None
     node = f" on node {pod.spec.node_name}" if pod.spec.node_name else ""
     message = (
-        f"the earlier pod {pod.metadata.name}{node} should have been deleted by {timestamp(due)}; its node may be lost"
+        f"the earlier pod {pod.metadata.name}{node} should have been deleted by {format_time(due)}; "
+        "its node may be lost"
     )
-    return Stall(reason=NOT_GONE, words=message, at=due + SOON)
+    return Stall(reason=POD_STUCK_IN_DELETION, message=message, report_at=due + SHORT_DELAY)
 
 
 def _unscheduled(pod: Pod) -> Stall | None:
     scheduled = pod.condition("PodScheduled")
     if scheduled is not None and scheduled.status == "False":
-        return Stall(reason=scheduled.reason or NOT_SCHEDULED, words=scheduled.message)
+        return Stall(reason=scheduled.reason or NOT_SCHEDULED, message=scheduled.message)
     name = pod.spec.scheduler_name or "default-scheduler"
     message = f"no scheduler has considered the pod; is {name} running?"
     return next(_after_long(NOT_SCHEDULED, message, pod.metadata.creation_timestamp), None)
@@ -105,7 +106,7 @@ def _unscheduled(pod: Pod) -> Stall | None:
 def _stalls_on_node(pod: Pod, main: str) -> Iterator[Stall]:
     """Yield what stops the pod, in the order in which a node starts a pod."""
     yield from _initialization(pod)
-    status = main_status(pod, main)
+    status = main_container_status(pod, main)
     waiting_stall = _waiting(status) if status is not None else None
     if waiting_stall is not None:
         yield waiting_stall
@@ -121,7 +122,7 @@ def _sidecar_stalls(pod: Pod, main: ContainerStatus) -> Iterator[Stall]:
     for other in pod.status.container_statuses:
         waiting_stall = _waiting(other, f"container {other.name}: ") if other.name != main.name else None
         if waiting_stall is not None:
-            yield replace(waiting_stall, is_hindrance=False)
+            yield replace(waiting_stall, prevents_start=False)
 
 
 def _initialization(pod: Pod) -> Iterator[Stall]:
@@ -132,8 +133,8 @@ def _initialization(pod: Pod) -> Iterator[Stall]:
         if waiting_stall is not None:
             yield waiting_stall
         elif running is not None and status.name not in sidecars and running.started_at is not None:
-            message = f"init container {status.name} has run since {timestamp(running.started_at)}"
-            yield Stall(reason=INITIALIZING, words=message, at=running.started_at + LONG)
+            message = f"init container {status.name} has run since {format_time(running.started_at)}"
+            yield Stall(reason=INITIALIZING, message=message, report_at=running.started_at + LONG_DELAY)
 
 
 def _waiting(status: ContainerStatus, prefix: str = "") -> Stall | None:
@@ -144,16 +145,16 @@ def _waiting(status: ContainerStatus, prefix: str = "") -> Stall | None:
     if waiting.reason in _NORMAL_REASONS:
         if not waiting.message:
             return None
-        return Stall(reason=NOT_PREPARED, words=prefix + _shortened(waiting.message), is_hindrance=True)
+        return Stall(reason=POD_NOT_PREPARED, message=prefix + _shortened(waiting.message), prevents_start=True)
     reason = _ALIASES.get(waiting.reason, waiting.reason)
     last = status.last_state.terminated
     if reason == CRASH_LOOP and last is not None:
-        return Stall(reason=reason, words=prefix + _crash(last, status.restart_count))
+        return Stall(reason=reason, message=prefix + _crash(last, status.restart_count))
     is_hindrance = reason not in _CAUSED_BY_PROGRAM
-    return Stall(reason=reason, words=prefix + _shortened(waiting.message), is_hindrance=is_hindrance)
+    return Stall(reason=reason, message=prefix + _shortened(waiting.message), prevents_start=is_hindrance)
 
 
-def _crash(last: Terminated, restarts: int) -> str:
+def _crash(last: ContainerStateTerminated, restarts: int) -> str:
     why = f" ({last.reason})" if last.reason not in {"", "Error"} else ""
     last_line = last.message.strip().rpartition("\n")[2]
     restarts_text = f", after {restarts} restarts" if restarts > 1 else ""
@@ -167,11 +168,11 @@ def _creation(pod: Pod) -> Iterator[Stall]:
         message = f"node {pod.spec.node_name} has not prepared the pod's volumes and network; {_describe_hint(pod)}"
         if since is not None:
             # No hindrance: attaching and checking a large disk looks the same as a disk that can't be mounted.
-            yield Stall(reason=NOT_PREPARED, words=message, at=since + SOON)
+            yield Stall(reason=POD_NOT_PREPARED, message=message, report_at=since + SHORT_DELAY)
     elif not pod.status.container_statuses:
         # If the kubelet does not come back, Kubernetes evicts its pods, and their replicas are scheduled again.
         message = f"the kubelet of node {pod.spec.node_name} has not started the pod"
-        yield from _after_long(NOT_TAKEN, message, pod.metadata.creation_timestamp)
+        yield from _after_long(POD_NOT_STARTED_BY_KUBELET, message, pod.metadata.creation_timestamp)
     elif not _waits_for_init(pod):
         message = f"node {pod.spec.node_name} is still pulling the image or mounting volumes; {_describe_hint(pod)}"
         yield from _after_long(CREATING, message, _since(pod, "Ready"))
@@ -195,13 +196,13 @@ def _unready(pod: Pod, main: ContainerStatus) -> Iterator[Stall]:
     times = [at for at in (ready.last_transition_time, main.state.running.started_at) if at is not None]
     if times:
         why = f": {ready.message}" if ready.message else ""
-        message = f"the pod runs but has not been ready since {timestamp(max(times))}{why}"
-        yield Stall(reason=NOT_READY, words=message, at=max(times) + LONG)
+        message = f"the pod runs but has not been ready since {format_time(max(times))}{why}"
+        yield Stall(reason=NOT_READY, message=message, report_at=max(times) + LONG_DELAY)
 
 
 def _after_long(reason: str, message: str, since: dt.datetime | None) -> Iterator[Stall]:
     if since is not None:
-        yield Stall(reason=reason, words=message, at=since + LONG)
+        yield Stall(reason=reason, message=message, report_at=since + LONG_DELAY)
 
 
 def _since(pod: Pod, condition: str) -> dt.datetime | None:
@@ -217,4 +218,4 @@ def _describe_hint(pod: Pod) -> str:
 
 def _shortened(text: str) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= LONGEST_WORDS else flat[: LONGEST_WORDS - 1] + "…"
+    return flat if len(flat) <= MAX_MESSAGE_LENGTH else flat[: MAX_MESSAGE_LENGTH - 1] + "…"

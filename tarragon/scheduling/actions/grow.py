@@ -10,23 +10,23 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tarragon.job.model import Replica
-from tarragon.scheduling.actions.running import IDLE, has_risen
-from tarragon.scheduling.api.rules import span
-from tarragon.scheduling.api.snapshot import Demand, Gang, RunningGang
-from tarragon.scheduling.cycle.scheduling_cycle import Round
-from tarragon.scheduling.placement.fit import extend
-from tarragon.scheduling.state.ledger import Ledger
-from tarragon.scheduling.state.node_requests import Ask
+from tarragon.scheduling.actions.running import NODES_IDLE, is_scaled_up
+from tarragon.scheduling.api.rules import bounded_timedelta
+from tarragon.scheduling.api.snapshot import Demand, RunningGang, WaitingGang
+from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
+from tarragon.scheduling.placement.fit import assign_more
+from tarragon.scheduling.state.ledger import NodeLedger
+from tarragon.scheduling.state.node_requests import NodeRequest
 
-ASKED = "as requested"
-REPLICAS_A_ROUND = 512
+AS_REQUESTED = "as requested"
+MAX_REPLICAS_PER_CYCLE = 512
 """The number of replicas that one cycle adds. A cluster that stays idle gets the rest in later cycles."""
 _MIN_RESTART_GROWTH = 1.25
 
-Lacking = tuple[Replica, Demand]
+MissingReplica = tuple[Replica, Demand]
 
 
-def grow(cycle: Round, young: Sequence[Gang]) -> dt.datetime | None:
+def grow_elastic_gangs(cycle: SchedulingCycle, young: Sequence[WaitingGang]) -> dt.datetime | None:
     """Grow running gangs, and return when to try again, if that is known. What `young` gangs could use is left to them:
     they wait, but are not starving yet.
 
@@ -34,99 +34,99 @@ def grow(cycle: Round, young: Sequence[Gang]) -> dt.datetime | None:
     been started or resized for a while, and each once it has had its size for a while.
     """
     growth = _Growth(cycle, _left_over(cycle, young))
-    idle_at = _last_action(cycle) + span(cycle.snapshot.rules.idle)
+    idle_at = _last_action(cycle) + bounded_timedelta(cycle.snapshot.rules.idle_seconds)
     later: list[tuple[dt.datetime, RunningGang]] = []
     for gang in cycle.snapshot.running:
-        if not gang.elastic or gang.name in cycle.changed:
+        if not gang.is_elastic or gang.name in cycle.changed_gangs:
             continue
-        if has_risen(gang):
-            growth.add(gang, list(_lacking(gang, beyond=False)), ASKED)
+        if is_scaled_up(gang):
+            growth.add(gang, list(_lacking(gang, beyond=False)), AS_REQUESTED)
         elif len(gang.nodes) < sum(_most(demand) for demand in gang.demands):
             at = max(idle_at, _cooled_down_at(gang, cycle))
             if at > cycle.snapshot.now:
                 later.append((at, gang))
             elif missing := list(_lacking(gang, beyond=True)):
-                growth.add(gang, missing, IDLE)
+                growth.add(gang, missing, NODES_IDLE)
     growth.fill()
     if growth.is_left and _some_began_small(cycle):
-        return cycle.snapshot.now + span(cycle.snapshot.rules.idle)
+        return cycle.snapshot.now + bounded_timedelta(cycle.snapshot.rules.idle_seconds)
     return growth.next_of(later)
 
 
-def _some_began_small(cycle: Round) -> bool:
+def _some_began_small(cycle: SchedulingCycle) -> bool:
     """Whether a gang that starts in this cycle has less than its maximum."""
-    began = cycle.began
+    began = cycle.started_sizes
     waiting = (gang for gang in cycle.snapshot.waiting if gang.name in began) if began else ()
     return any(began[gang.name] < sum(_most(demand) for demand in gang.demands) for gang in waiting)
 
 
-def _lacking(gang: RunningGang, *, beyond: bool) -> Iterator[Lacking]:
+def _lacking(gang: RunningGang, *, beyond: bool) -> Iterator[MissingReplica]:
     """Yield the replicas up to the requested size, or up to the maximum if `beyond`, lowest index first."""
     counts = Counter(replica.type for replica in gang.nodes)
     for demand in gang.demands:
-        limit = _most(demand) if beyond else demand.wish
+        limit = _most(demand) if beyond else demand.requested
         candidates = (Replica(demand.type, index) for index in range(limit))
         missing = [replica for replica in candidates if replica not in gang.nodes]
         yield from ((replica, demand) for replica in missing[: max(0, limit - counts[demand.type])])
 
 
 def _most(demand: Demand) -> int:
-    return max(demand.maximum, demand.wish)
+    return max(demand.maximum, demand.requested)
 
 
-def _cooled_down_at(gang: RunningGang, cycle: Round) -> dt.datetime:
-    cool_down = span(cycle.snapshot.rules.cool_down)
-    if gang.resized is None or gang.resized > cycle.snapshot.now + cool_down:
+def _cooled_down_at(gang: RunningGang, cycle: SchedulingCycle) -> dt.datetime:
+    cool_down = bounded_timedelta(cycle.snapshot.rules.cool_down_seconds)
+    if gang.resized_at is None or gang.resized_at > cycle.snapshot.now + cool_down:
         return cycle.snapshot.now  # A resize in the future: a clock was wrong.
-    return gang.resized + cool_down
+    return gang.resized_at + cool_down
 
 
-def _last_action(cycle: Round) -> dt.datetime:
+def _last_action(cycle: SchedulingCycle) -> dt.datetime:
     """The time of the last start or resize; this cycle's decisions count as well."""
-    if cycle.changed or cycle.began:
+    if cycle.changed_gangs or cycle.started_sizes:
         return cycle.snapshot.now
-    latest = cycle.snapshot.now + span(cycle.snapshot.rules.idle)
-    moments = (at for gang in cycle.snapshot.running for at in (gang.admitted, gang.resized) if at is not None)
+    latest = cycle.snapshot.now + bounded_timedelta(cycle.snapshot.rules.idle_seconds)
+    moments = (at for gang in cycle.snapshot.running for at in (gang.admitted_at, gang.resized_at) if at is not None)
     return max((at for at in moments if at <= latest), default=dt.datetime.min.replace(tzinfo=dt.UTC))
 
 
-def _left_over(cycle: Round, young: Iterable[Gang]) -> Ledger:
+def _left_over(cycle: SchedulingCycle, young: Iterable[WaitingGang]) -> NodeLedger:
     """Return what is free without the nodes on which a young gang could have a replica."""
     table = cycle.free.table.copy(order="K")
     by_request = {
         cycle.memory.requests.of(demand): demand for gang in young for demand in gang.demands if demand.minimum
     }
     for request, demand in by_request.items():
-        if request.columns and cycle.free.has_as_many(demand, 1):
+        if request.columns and cycle.free.has_room(demand, 1):
             table[request.room(cycle.free.table, request.mask) > 0] = 0
-    return Ledger(cycle.nodes, table, cycle.memory.requests)
+    return NodeLedger(cycle.nodes, table, cycle.memory.requests)
 
 
 class _Growth:
-    def __init__(self, cycle: Round, ledger: Ledger) -> None:
+    def __init__(self, cycle: SchedulingCycle, ledger: NodeLedger) -> None:
         self._cycle = cycle
         self._ledger = ledger
         self.is_left = bool((ledger.table > 0).any())
         self._heap: list[tuple[float, str]] = []
-        self._gangs: dict[str, tuple[RunningGang, dict[Replica, str], deque[Lacking], str]] = {}
+        self._gangs: dict[str, tuple[RunningGang, dict[Replica, str], deque[MissingReplica], str]] = {}
 
-    def add(self, gang: RunningGang, missing: Sequence[Lacking], reason: str) -> None:
+    def add(self, gang: RunningGang, missing: Sequence[MissingReplica], reason: str) -> None:
         """Queue a gang for growth. A gang that restarts to grow gets all or nothing, and on its own only a much larger
         size.
         """
-        is_worth_it = reason == ASKED or len(gang.nodes) + len(missing) >= _MIN_RESTART_GROWTH * len(gang.nodes)
-        if not missing or not self.is_left or (gang.whole and not is_worth_it):
+        is_worth_it = reason == AS_REQUESTED or len(gang.nodes) + len(missing) >= _MIN_RESTART_GROWTH * len(gang.nodes)
+        if not missing or not self.is_left or (gang.resizes_by_restart and not is_worth_it):
             return
         self._gangs[gang.name] = gang, dict(gang.nodes), deque(missing), reason
         heapq.heappush(self._heap, (self._fraction(gang, gang.nodes), gang.name))
 
     def fill(self) -> None:
         """Add replicas until nothing is left or no gang needs more, then resize the gangs."""
-        left = REPLICAS_A_ROUND
+        left = MAX_REPLICAS_PER_CYCLE
         while self._heap and left > 0:
             _, name = heapq.heappop(self._heap)
             gang, nodes, missing, _ = self._gangs[name]
-            if gang.whole:
+            if gang.resizes_by_restart:
                 left -= self._add_all(gang, nodes, list(missing))
             elif self._add_one(gang, nodes, missing.popleft()):
                 left -= 1
@@ -140,7 +140,7 @@ class _Growth:
         """The first moment at which one of these gangs could have more."""
         if not later or not self.is_left:
             return None
-        has_room: dict[Ask, bool] = {}
+        has_room: dict[NodeRequest, bool] = {}
         for at, gang in sorted(later, key=lambda moment: (moment[0], moment[1].name)):
             counts = Counter(replica.type for replica in gang.nodes)
             for demand in gang.demands:
@@ -156,22 +156,22 @@ class _Growth:
         elastic = {demand.type: _most(demand) for demand in gang.demands if _most(demand) > demand.minimum}
         return sum(replica.type in elastic for replica in nodes) / max(1, sum(elastic.values()))
 
-    def _add_one(self, gang: RunningGang, nodes: dict[Replica, str], missing: Lacking) -> bool:
-        if not self._cycle.shares.permitted(gang.queue, [missing]):
+    def _add_one(self, gang: RunningGang, nodes: dict[Replica, str], missing: MissingReplica) -> bool:
+        if not self._cycle.usage.within_quota(gang.queue, [missing]):
             return False
-        added = extend([missing], self._ledger, near=nodes)
-        self._cycle.taken(gang, added)
+        added = assign_more([missing], self._ledger, near=nodes)
+        self._cycle.record_allocation(gang, added)
         nodes.update(added)
         return bool(added)
 
-    def _add_all(self, gang: RunningGang, nodes: dict[Replica, str], missing: list[Lacking]) -> int:
-        if len(self._cycle.shares.permitted(gang.queue, missing)) < len(missing):
+    def _add_all(self, gang: RunningGang, nodes: dict[Replica, str], missing: list[MissingReplica]) -> int:
+        if len(self._cycle.usage.within_quota(gang.queue, missing)) < len(missing):
             return 0
-        added = extend(missing, self._ledger, near=nodes)
+        added = assign_more(missing, self._ledger, near=nodes)
         if len(added) < len(missing):
-            each = {replica: demand.each for replica, demand in missing}
-            self._ledger.undo(added, each)
+            each = {replica: demand.resources for replica, demand in missing}
+            self._ledger.release_all(added, each)
             return 0
-        self._cycle.taken(gang, added)
+        self._cycle.record_allocation(gang, added)
         nodes.update(added)
         return len(added)

@@ -13,32 +13,32 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from tarragon.scheduling.cycle.scheduling_cycle import Round
-from tarragon.scheduling.cycle.shares import Shares
-from tarragon.scheduling.state.memory import Standing
+from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
+from tarragon.scheduling.cycle.shares import QueueUsage
+from tarragon.scheduling.state.memory import QueueEntry
 
 _FEW = 20
 """If at most one in this many gangs has come or gone, these are inserted and removed; otherwise all are sorted."""
 
 
-def in_order(cycle: Round) -> Iterator[Standing]:
+def in_queue_order(cycle: SchedulingCycle) -> Iterator[QueueEntry]:
     """Yield each waiting gang once. With fair shares, what one gang is given counts for the next."""
     line = _updated(cycle)
-    if not cycle.snapshot.rules.is_fair:
+    if not cycle.snapshot.rules.is_fair_share:
         return iter(line)
     by_priority = groupby(line, key=attrgetter("gang.priority"))
-    return (standing for _, equals in by_priority for standing in _by_share(list(equals), cycle.shares))
+    return (standing for _, equals in by_priority for standing in _by_share(list(equals), cycle.usage))
 
 
-def _updated(cycle: Round) -> Sequence[Standing]:
+def _updated(cycle: SchedulingCycle) -> Sequence[QueueEntry]:
     """Update the order by `Gang.order`. A gang that has changed is another object of the same name."""
-    waiting, line, by_name = cycle.snapshot.waiting, cycle.memory.line, cycle.memory.in_line
+    waiting, line, by_name = cycle.snapshot.waiting, cycle.memory.queue, cycle.memory.entries_by_name
     added = [gang for gang in waiting if gang.name not in by_name or by_name[gang.name].gang is not gang]
     removed = [by_name.pop(gang.name) for gang in added if gang.name in by_name]
     if len(by_name) + len(added) > len(waiting):
         names = {gang.name for gang in waiting}
         removed += [by_name.pop(name) for name in [name for name in by_name if name not in names]]
-    new = [cycle.standing(gang) for gang in added]
+    new = [cycle.new_entry(gang) for gang in added]
     by_name |= {standing.gang.name: standing for standing in new}
     if (len(removed) + len(new)) * _FEW > len(line):
         # Least significant key first: building thousands of key tuples takes longer than sorting three times.
@@ -53,24 +53,24 @@ def _updated(cycle: Round) -> Sequence[Standing]:
     return line
 
 
-def _order(standing: Standing) -> tuple[int, dt.datetime, str]:
-    return standing.gang.order
+def _order(standing: QueueEntry) -> tuple[int, dt.datetime, str]:
+    return standing.gang.sort_key
 
 
-def _by_share(equals: Sequence[Standing], shares: Shares) -> Iterator[Standing]:
+def _by_share(equals: Sequence[QueueEntry], shares: QueueUsage) -> Iterator[QueueEntry]:
     """Yield the gangs of equal priority: each time the first one of the queue with the lowest share."""
-    lines: dict[str, list[Standing]] = {}
+    lines: dict[str, list[QueueEntry]] = {}
     for standing in reversed(equals):
         lines.setdefault(standing.gang.queue, []).append(standing)
-    heads = [(shares.share(queue), line[-1].gang.order, queue) for queue, line in lines.items()]
+    heads = [(shares.dominant_share(queue), line[-1].gang.sort_key, queue) for queue, line in lines.items()]
     heapq.heapify(heads)
     while heads:
         share, order, queue = heapq.heappop(heads)
-        now = shares.share(queue)
+        now = shares.dominant_share(queue)
         if now != share:
             heapq.heappush(heads, (now, order, queue))
             continue
         line = lines[queue]
         yield line.pop()
         if line:
-            heapq.heappush(heads, (shares.share(queue), line[-1].gang.order, queue))
+            heapq.heappush(heads, (shares.dominant_share(queue), line[-1].gang.sort_key, queue))

@@ -13,76 +13,84 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tarragon.scheduling.api.decision import Again, Wait
-from tarragon.scheduling.api.rules import span
-from tarragon.scheduling.api.snapshot import Gang
-from tarragon.scheduling.cycle.scheduling_cycle import Kind, Round
-from tarragon.scheduling.cycle.victims import fewest
-from tarragon.scheduling.placement.fit import place
-from tarragon.scheduling.state.memory import Standing
+from tarragon.scheduling.api.decision import Defer, RequeueAt
+from tarragon.scheduling.api.rules import bounded_timedelta
+from tarragon.scheduling.api.snapshot import WaitingGang
+from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, ShapeState
+from tarragon.scheduling.cycle.victims import select_victims
+from tarragon.scheduling.placement.fit import assign
+from tarragon.scheduling.state.memory import QueueEntry
 from tarragon.scheduling.state.node_requests import Amounts
 
-KEPT_AT_ONCE = 2
+MAX_RESERVATIONS = 2
 """The number of starving gangs with a reservation. The next ones get theirs once these have started."""
 
-KEPT = "resources that become free are reserved for this job"
+RESERVED_MESSAGE = "resources that become free are reserved for this job"
 
 
-class Reservations:
+class NodeReservations:
     """The reservations of one cycle."""
 
-    def __init__(self, cycle: Round) -> None:
+    def __init__(self, cycle: SchedulingCycle) -> None:
         self._cycle = cycle
-        self._reservations_left = KEPT_AT_ONCE
-        self.young: list[Gang] = []
+        self._reservations_left = MAX_RESERVATIONS
+        self.not_starving: list[WaitingGang] = []
         """Waiting gangs that are not starving yet."""
         self._admission_order: Amounts | None = None
 
-    def wait(self, standing: Standing, kind: Kind) -> Wait:
+    def defer(self, standing: QueueEntry, kind: ShapeState) -> Defer:
         """Return the gang's wait for resources; if it is starving, reserve nodes for it."""
         cycle, gang = self._cycle, standing.gang
-        wait = cycle.refused(standing, kind)
-        if gang.queued > cycle.old_enough:
-            self.young.append(gang)
+        wait = cycle.defer_for_resources(standing, kind)
+        if gang.queued_at > cycle.starving_if_queued_by:
+            self.not_starving.append(gang)
             return wait
         if not self._reservations_left or not self._reserve(gang, kind):
             return wait
         self._reservations_left -= 1
-        return standing.told((wait.code, f"{wait.message}; {KEPT}"))
+        return standing.defer((wait.code, f"{wait.message}; {RESERVED_MESSAGE}"))
 
-    def asking(self, line: Iterable[Standing]) -> Iterator[tuple[Standing, Kind]]:
+    def undecided(self, line: Iterable[QueueEntry]) -> Iterator[tuple[QueueEntry, ShapeState]]:
         """Yield the gangs that need an individual decision. Most of thousands do not, and are added as waiting here: an
         equal gang before them, at least as urgent, had to wait.
         """
         cycle = self._cycle
-        kinds, limited, add, old_enough = cycle.kinds, cycle.shares.limited, cycle.decisions.append, cycle.old_enough
+        kinds, limited, add, old_enough = (
+            cycle.shape_states,
+            cycle.usage.queues_with_quota,
+            cycle.decisions.append,
+            cycle.starving_if_queued_by,
+        )
         for standing in line:
             gang, kind = standing.gang, kinds[standing.shape]
-            passed = kind.passed
+            passed = kind.was_starving
             if passed is None or (limited and gang.queue in limited):
                 yield standing, kind
                 continue
-            is_young = gang.queued > old_enough
+            is_young = gang.queued_at > old_enough
             if not (is_young or passed):
                 yield standing, kind
             elif self._reservations_left and not is_young:
-                add(self.wait(standing, kind))
+                add(self.defer(standing, kind))
             else:
                 if is_young:
-                    self.young.append(gang)
-                wait = standing.wait if standing.why is kind.refused else None
-                add(wait or cycle.refused(standing, kind))
+                    self.not_starving.append(gang)
+                wait = standing.last_decision if standing.last_reason is kind.no_room_reason else None
+                add(wait or cycle.defer_for_resources(standing, kind))
 
-    def again(self) -> Iterator[Again]:
+    def requeue(self) -> Iterator[RequeueAt]:
         """Yield when the next gang begins to starve."""
-        if self.young:
-            yield Again(min(gang.queued for gang in self.young) + span(self._cycle.snapshot.rules.aged))
+        if self.not_starving:
+            yield RequeueAt(
+                min(gang.queued_at for gang in self.not_starving)
+                + bounded_timedelta(self._cycle.snapshot.rules.starvation_seconds)
+            )
 
-    def _reserve(self, gang: Gang, kind: Kind) -> bool:
+    def _reserve(self, gang: WaitingGang, kind: ShapeState) -> bool:
         """Reserve nodes for the gang, but not what pods outside of gangs hold: they may run for ever."""
-        smallest = kind.smallest
-        victims = fewest(smallest, self._in_admission_order(), self._cycle.holders, self._cycle.soon)
-        nodes = None if victims is None else place(smallest, victims.ledger)
+        smallest = kind.minimum_demands
+        victims = select_victims(smallest, self._in_admission_order(), self._cycle.allocations, self._cycle.future_free)
+        nodes = None if victims is None else assign(smallest, victims.ledger)
         if nodes is None:
             return False
         self._cycle.reserve(gang, nodes)
@@ -91,5 +99,5 @@ class Reservations:
     def _in_admission_order(self) -> Amounts:
         if self._admission_order is None:
             # Gangs are sorted by name, and the sort is stable.
-            self._admission_order = self._cycle.unchanged(np.argsort(self._cycle.admitted, kind="stable"))
+            self._admission_order = self._cycle.without_changed(np.argsort(self._cycle.admission_times, kind="stable"))
         return self._admission_order

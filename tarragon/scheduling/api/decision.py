@@ -10,9 +10,9 @@ from tarragon.job.model import Replica
 
 NEVER_FITS = "NeverFits"
 """The gang would not fit at its minimum size even if the cluster were empty."""
-NO_NODE_MAY = "no node may run"
+NO_ELIGIBLE_NODE = "no node may run"
 """How the message begins if a gang never fits because no node is eligible, rather than because it is too large."""
-NODES_AWAY = "NodesAway"
+NODES_UNAVAILABLE = "NodesAway"
 """The gang would fit if nodes that are unavailable now came back."""
 INSUFFICIENT_RESOURCES = "InsufficientResources"
 """The gang would fit, but others hold resources that it needs."""
@@ -24,14 +24,14 @@ QUOTA_EXCEEDED = "QueueQuotaExceeded"
 """The gang would bring its namespace above its quota."""
 SCHEDULER_ERROR = "SchedulerError"
 """A bug in the scheduler prevents a decision about this gang; others are scheduled as usual."""
-NEVER_WITHIN_QUOTA = "waiting does not help"
+LARGER_THAN_QUOTA = "waiting does not help"
 """How the message begins if a gang alone exceeds the quota of its queue."""
 PREEMPTED = "Preempted"
 """The gang was running and gave its resources to a gang of higher priority."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Admit:
     """Start the gang, with a node for every replica of its size."""
 
     gang: str
@@ -58,14 +58,14 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RequeueAt:
     """Run the next scheduling cycle at this moment, even if nothing changes until then."""
 
     at: dt.datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Defer:
     """Leave the gang waiting (or running as it is). The code is one of the constants above."""
 
     gang: str
@@ -73,5 +73,5 @@ class Wait:
     message: str
 
 
-AboutGang = Place | Resize | Evict | Wait
-Decision = AboutGang | Again
+GangDecision = Admit | Resize | Evict | Defer
+Decision = GangDecision | RequeueAt

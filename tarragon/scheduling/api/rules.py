@@ -16,13 +16,13 @@ _LONGEST_SECONDS = 100 * 365 * 86400.0
 """Longer durations mean never. The bound keeps deadlines within the range of `datetime`."""
 
 
-def span(seconds: float) -> dt.timedelta:
+def bounded_timedelta(seconds: float) -> dt.timedelta:
     """Convert seconds to a duration of at most 100 years."""
     return dt.timedelta(seconds=min(seconds, _LONGEST_SECONDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
+class QueueRules:
     """The share and quota of one namespace's jobs."""
 
     weight: float = 1.0
@@ -32,18 +32,18 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class SchedulingRules:
     """The rules of scheduling. Defaults are those of DRAGON's README where it gives any."""
 
-    queues: Mapping[str, Queue] = field(default_factory=dict)
+    queues: Mapping[str, QueueRules] = field(default_factory=dict)
     """The queue of each namespace; one that is not listed has a weight of 1 and no quota."""
-    is_fair: bool = False
+    is_fair_share: bool = False
     """Whether, among gangs of equal priority, the namespace with the lowest weighted share goes first."""
-    preempts: bool = True
+    is_preemption_enabled: bool = True
     """Whether waiting gangs may preempt gangs of lower priority."""
-    aged: float = 30.0
+    starvation_seconds: float = 30.0
     """After this wait a gang counts as starving: others shrink for it, and resources are reserved for it."""
-    idle: float = 60.0
+    idle_seconds: float = 60.0
     """How long nothing may have started or been resized before gangs grow."""
-    cool_down: float = 60.0
+    cool_down_seconds: float = 60.0
     """How long a gang keeps a new size before it grows on its own."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.api.rules import Rules
+from tarragon.scheduling.api.rules import SchedulingRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +22,9 @@ class NodeState:
     free: Resources
     releasing: Resources = field(default_factory=dict)
     """Resources held by terminating pods: not free yet, but nothing else has to be preempted to obtain them."""
-    away: str = ""
+    unavailable_reason: str = ""
     """Why the node accepts no pods for now, as `is not ready`; empty if it does."""
-    domains: tuple[str, ...] = ()
+    topology: tuple[str, ...] = ()
     """The node's topology domains from wide to narrow, as (zone, rack). Nodes that share more of them are nearer."""
 
 
@@ -52,24 +52,24 @@ class DomainMap(Mapping[str, str]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Spread:
+class TopologyConstraint:
     """A constraint on how replicas are spread over topology domains: topology spread, pod affinity or anti-affinity."""
 
-    domains: DomainMap
+    domain_of: DomainMap
     """A node without a domain cannot take replicas with this constraint."""
-    counted: frozenset[ReplicaType]
+    counted_types: frozenset[ReplicaType]
     """The gang's replica types that count in a domain."""
-    already: Mapping[str, int] = field(default_factory=dict)
+    existing_pods: Mapping[str, int] = field(default_factory=dict)
     """The number of other pods that count, by domain."""
-    skew: int | None = None
+    max_skew: int | None = None
     """The highest allowed difference from the domain with the fewest (maxSkew). Domains without room are compared as
     well.
     """
-    most: int | None = None
+    max_per_domain: int | None = None
     """The highest number in one domain, including the replica to be placed if its type counts. 1 is anti-affinity; 0
     keeps replicas of types that do not count out of domains with pods that do.
     """
-    together: bool = False
+    in_one_domain: bool = False
     """Whether all replicas must be in one domain (pod affinity)."""
 
 
@@ -78,56 +78,56 @@ class Demand:
     """A group of equal replicas: the resources that each needs, and the nodes on which it may run."""
 
     type: ReplicaType
-    each: Resources
+    resources: Resources
     minimum: int
     """The gang cannot run with fewer replicas than this."""
-    wish: int
-    eligible: frozenset[str]
+    requested: int
+    eligible_nodes: frozenset[str]
     maximum: int = 0
-    """The size to which the gang may grow on idle resources. A value below `wish` means `wish`."""
-    refused: str = ""
+    """The size to which the gang may grow on idle resources. A value below `requested` means `requested`."""
+    ineligible_reason: str = ""
     """If no node is eligible, the reasons that the nodes give."""
-    crowded: str = ""
+    affinity_reason: str = ""
     """How pods of others restrict the eligible nodes. This may change while the nodes stay the same."""
-    preference: Mapping[str, int] = field(default_factory=dict)
+    node_scores: Mapping[str, int] = field(default_factory=dict)
     """The score of each node (preferred affinity, soft taints); nodes that are not listed score zero."""
-    spreads: tuple[Spread, ...] = ()
-    shape: Hashable = field(init=False, compare=False, repr=False)
+    topology_constraints: tuple[TopologyConstraint, ...] = ()
+    shape_key: Hashable = field(init=False, compare=False, repr=False)
     """A key that is equal for demands that always get the same answers, in the same words, from the same nodes."""
 
     @property
-    def most(self) -> int:
+    def upper_limit(self) -> int:
         """The largest number of replicas that the gang may have."""
-        return max(self.maximum, self.wish)
+        return max(self.maximum, self.requested)
 
     def __post_init__(self) -> None:
-        each = frozenset(self.each.items())
-        preference = frozenset(self.preference.items())
-        counts, messages = (self.minimum, self.wish, self.maximum), (self.refused, self.crowded)
-        shape = (self.type, each, counts, self.eligible, preference, self.spreads, messages)
+        each = frozenset(self.resources.items())
+        preference = frozenset(self.node_scores.items())
+        counts, messages = (self.minimum, self.requested, self.maximum), (self.ineligible_reason, self.affinity_reason)
+        shape = (self.type, each, counts, self.eligible_nodes, preference, self.topology_constraints, messages)
         object.__setattr__(self, "shape", shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gang:
+class WaitingGang:
     """A gang that waits for admission. Demands are in start order: parameter servers come before their workers."""
 
     name: str
-    queued: dt.datetime
+    queued_at: dt.datetime
     demands: Sequence[Demand]
     priority: int = 0
     """The value of its PriorityClass; higher goes first."""
-    preempts: bool = True
+    can_preempt: bool = True
     """Whether the gang may preempt gangs of lower priority."""
     queue: str = ""
     """The queue (namespace) whose share and quota the gang counts towards."""
 
     @property
-    def order(self) -> tuple[int, dt.datetime, str]:
+    def sort_key(self) -> tuple[int, dt.datetime, str]:
         """The sort key of the queue: higher priority first, then earlier queue time. Ties are broken by name, so that
         decisions are deterministic.
         """
-        return -self.priority, self.queued, self.name
+        return -self.priority, self.queued_at, self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,23 +137,25 @@ class RunningGang:
     name: str
     demands: Sequence[Demand]
     nodes: Mapping[Replica, str]
-    elastic: bool
+    is_elastic: bool
     """Whether the gang may grow."""
-    whole: bool = False
+    resizes_by_restart: bool = False
     """Whether the gang restarts to resize. It then grows to all that it asks for or not at all, and never shrinks for
     others.
     """
-    homeless: frozenset[Replica] = frozenset()
+    displaced: frozenset[Replica] = frozenset()
     """Replicas that need another node: theirs is gone, given up, or would not accept a new pod."""
     finished: frozenset[Replica] = frozenset()
     """Replicas that have finished. They hold no resources, so removing them frees nothing."""
     priority: int = 0
     queue: str = ""
-    admitted: dt.datetime | None = None
-    resized: dt.datetime | None = None
+    admitted_at: dt.datetime | None = None
+    resized_at: dt.datetime | None = None
     """When its size last changed."""
-    wished: Mapping[ReplicaType, int] = field(default_factory=dict)
-    """The requested sizes at the time of the last size decision. A `wish` that differs is a new request of the user."""
+    last_requested: Mapping[ReplicaType, int] = field(default_factory=dict)
+    """The requested sizes at the time of the last size decision. A `requested` that differs is a new request of the
+    user.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,12 +165,12 @@ class Snapshot:
     now: dt.datetime
     nodes: Collection[NodeState]
     """An `Inventory`, or the node states to build one from."""
-    waiting: Sequence[Gang] = ()
+    waiting: Sequence[WaitingGang] = ()
     running: Sequence[RunningGang] = field(default=())
-    beside: Sequence[RunningGang] = field(default=())
+    unchangeable: Sequence[RunningGang] = field(default=())
     """Running gangs about which nothing is decided. What they hold counts towards the shares and quotas of their
     namespaces.
     """
-    away: Sequence[NodeState] = field(default=())
+    unavailable_nodes: Sequence[NodeState] = field(default=())
     """Nodes of the cluster that accept no pods for now."""
-    rules: Rules = field(default_factory=Rules)
+    rules: SchedulingRules = field(default_factory=SchedulingRules)

@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot
-from tarragon.scheduling.cycle.shares import Shares
+from tarragon.scheduling.cycle.shares import QueueUsage
 from tarragon.scheduling.explain import wait_messages
-from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.state.ledger import NodeLedger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class AdmissionClaim:
     """The assignments of a gang by an admission that is to be verified."""
 
     gang: RunningGang
     """The gang as it would run by this admission."""
     size: Mapping[ReplicaType, int]
-    known: Mapping[Replica, str]
+    accepted: Mapping[Replica, str]
     """The assignments that were accepted before."""
-    has_run: bool = False
+    had_pods: bool = False
     """Whether the gang has had pods. A node that is gone or unavailable then is one that it has lost."""
 
     @property
@@ -38,56 +38,56 @@ class Claim:
         return {
             replica: node
             for replica, node in nodes.items()
-            if self.known.get(replica) != node and replica not in finished
+            if self.accepted.get(replica) != node and replica not in finished
         }
 
 
-class Claims:
+class AdmissionVerifier:
     """Verifies the claims of one snapshot, in which none of them counts yet. An accepted claim takes its resources."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._ledger = Ledger.of_free(snapshot.nodes)
-        self._shares = Shares(snapshot)
-        self._unavailable = {node.name: node.away for node in snapshot.away}
+        self._ledger = NodeLedger.of_free(snapshot.nodes)
+        self._shares = QueueUsage(snapshot)
+        self._unavailable = {node.name: node.unavailable_reason for node in snapshot.unavailable_nodes}
 
-    def impossible(self, claim: Claim) -> str | None:
+    def rejection(self, claim: AdmissionClaim) -> str | None:
         """Return why the scheduler could not have decided this; None if it could, and the claim then takes its
         resources.
         """
         return next(self._faults(claim), None)
 
-    def _faults(self, claim: Claim) -> Iterator[str]:
+    def _faults(self, claim: AdmissionClaim) -> Iterator[str]:
         """Yield the faults of a claim; after none, its resources are taken."""
-        yield from of_another_spec(claim)
+        yield from spec_violations(claim)
         yield from self._over_quota(claim)
         yield from self._over_capacity(claim)
-        added = claim.added.keys() - claim.known.keys()
-        self._shares.take(claim.gang, added)
+        added = claim.added.keys() - claim.accepted.keys()
+        self._shares.charge(claim.gang, added)
 
-    def _over_quota(self, claim: Claim) -> Iterator[str]:
+    def _over_quota(self, claim: AdmissionClaim) -> Iterator[str]:
         queue = claim.gang.queue
         quota = self._shares.quota(queue)
         demands = _demands(claim)
-        added = [(replica, demands[replica.type]) for replica in claim.added if replica not in claim.known]
-        if quota and len(self._shares.permitted(queue, added)) < len(added):
+        added = [(replica, demands[replica.type]) for replica in claim.added if replica not in claim.accepted]
+        if quota and len(self._shares.within_quota(queue, added)) < len(added):
             held = self._shares.held(queue)
-            limits = wait_messages.words(quota, _exceeded(quota, held, added))
+            limits = wait_messages.format_resources(quota, _exceeded(quota, held, added))
             yield f"{queue} would hold more than its quota of {limits}"
 
-    def _over_capacity(self, claim: Claim) -> Iterator[str]:
+    def _over_capacity(self, claim: AdmissionClaim) -> Iterator[str]:
         """Take all assignments from the ledger, or none if one of them is not possible."""
         demands = _demands(claim)
         taken: dict[Replica, str] = {}
         for replica, node in claim.added.items():
             demand = demands[replica.type]
             unusable = self._unusable(replica, node, demand)
-            if unusable and claim.has_run:
+            if unusable and claim.had_pods:
                 continue
-            if unusable or not self._ledger.fits(node, demand.each):
-                self._ledger.undo(taken, {each: demands[each.type].each for each in taken})
+            if unusable or not self._ledger.fits(node, demand.resources):
+                self._ledger.release_all(taken, {each: demands[each.type].resources for each in taken})
                 yield unusable or f"node {node} has no room for {replica}"
                 return
-            self._ledger.take(node, demand.each)
+            self._ledger.take(node, demand.resources)
             taken[replica] = node
 
     def _unusable(self, replica: Replica, node: str, demand: Demand) -> str:
@@ -97,33 +97,33 @@ class Claims:
             return f"node {node} {self._unavailable[node]}"
         if node not in self._ledger.nodes.row_of:
             return f"there is no node {node}"
-        return "" if node in demand.eligible else f"{replica} may not run on node {node}"
+        return "" if node in demand.eligible_nodes else f"{replica} may not run on node {node}"
 
 
-def of_another_spec(claim: Claim) -> Iterator[str]:
+def spec_violations(claim: AdmissionClaim) -> Iterator[str]:
     """Yield what the job does not ask for. A size that was out of bounds may stay so, but not move further out."""
     demands = _demands(claim)
     placed = Counter(replica.type for replica in claim.gang.nodes)
-    before = Counter(replica.type for replica in claim.known)
+    before = Counter(replica.type for replica in claim.accepted)
     for replica_type in sorted({*claim.size, *placed, *demands}):
-        least, most = _bounds(demands.get(replica_type), before[replica_type] if claim.known else None)
+        least, most = _bounds(demands.get(replica_type), before[replica_type] if claim.accepted else None)
         size = claim.size.get(replica_type, 0)
         if size < least or max(size, placed[replica_type]) > most:
-            yield f"{max(size, placed[replica_type])} {replica_type.word}s are not between {least} and {most}"
-    if sum(claim.size.values()) > len(claim.gang.nodes) and not claim.has_run:
+            yield f"{max(size, placed[replica_type])} {replica_type.lower_name}s are not between {least} and {most}"
+    if sum(claim.size.values()) > len(claim.gang.nodes) and not claim.had_pods:
         yield "not every replica has a node"
     for replica in claim.added:
-        if replica.type not in demands or replica.index >= demands[replica.type].most:
+        if replica.type not in demands or replica.index >= demands[replica.type].upper_limit:
             yield f"the job has no {replica}"
 
 
 def _bounds(demand: Demand | None, before: int | None) -> tuple[int, int]:
     """The bounds of the size; `before` is None for a gang that has no assignments yet."""
-    least, most = (0, 0) if demand is None else (demand.minimum, demand.most)
+    least, most = (0, 0) if demand is None else (demand.minimum, demand.upper_limit)
     return (least, most) if before is None else (min(least, before), max(most, before))
 
 
-def _demands(claim: Claim) -> Mapping[ReplicaType, Demand]:
+def _demands(claim: AdmissionClaim) -> Mapping[ReplicaType, Demand]:
     return {demand.type: demand for demand in claim.gang.demands}
 
 
@@ -131,5 +131,5 @@ def _exceeded(quota: Resources, held: Resources, added: list[tuple[Replica, Dema
     """Return the limits of the quota that these replicas would exceed."""
     requested: Counter[str] = Counter()
     for _, demand in added:
-        requested.update(demand.each)
+        requested.update(demand.resources)
     return {name: limit for name, limit in quota.items() if requested[name] > max(0, limit - held.get(name, 0))}

@@ -12,40 +12,40 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.api.decision import AboutGang, Again, Decision, Evict, Place, Resize, Wait
-from tarragon.scheduling.api.snapshot import Demand, Gang, RunningGang, Snapshot
-from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.api.decision import Admit, Decision, Defer, Evict, GangDecision, RequeueAt, Resize
+from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.state.ledger import NodeLedger
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
     """A decision that must not be applied, and why."""
 
-    decision: AboutGang
-    why: str
+    decision: GangDecision
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    sound: Sequence[AboutGang]
+class ValidatedDecisions:
+    accepted: Sequence[GangDecision]
     violations: Sequence[Violation]
-    again: dt.datetime | None
+    requeue_at: dt.datetime | None
     """When the next cycle has to run even if nothing changes until then."""
 
 
-def checked(snapshot: Snapshot, decisions: Sequence[Decision]) -> Checked:
+def validate_decisions(snapshot: Snapshot, decisions: Sequence[Decision]) -> ValidatedDecisions:
     """Validate the decisions in order. What a rejected decision would have taken is free for the next ones."""
     remaining = _Remaining(snapshot)
-    sound: list[AboutGang] = []
+    sound: list[GangDecision] = []
     violations: list[Violation] = []
     deadlines: list[dt.datetime] = []
     undecided = remaining.undecided
     for decision in decisions:
         # Nearly all decisions are waits of waiting gangs, up to ten thousand of them.
-        if isinstance(decision, Wait) and decision.gang in undecided:
+        if isinstance(decision, Defer) and decision.gang in undecided:
             undecided.remove(decision.gang)
             sound.append(decision)
-        elif isinstance(decision, Again):
+        elif isinstance(decision, RequeueAt):
             deadlines.append(decision.at)
         else:
             fault = next(remaining.faults(decision), None)
@@ -53,7 +53,7 @@ def checked(snapshot: Snapshot, decisions: Sequence[Decision]) -> Checked:
                 sound.append(decision)
             else:
                 violations.append(Violation(decision, fault))
-    return Checked(sound, violations, min(deadlines, default=None))
+    return ValidatedDecisions(sound, violations, min(deadlines, default=None))
 
 
 class _Remaining:
@@ -62,24 +62,24 @@ class _Remaining:
     def __init__(self, snapshot: Snapshot) -> None:
         self._waiting = {gang.name: gang for gang in snapshot.waiting}
         self._running = {gang.name: gang for gang in snapshot.running}
-        self._ledger = Ledger.of_free(snapshot.nodes)
+        self._ledger = NodeLedger.of_free(snapshot.nodes)
         self.undecided = set(self._waiting)
         """Waiting gangs without a decision. A caller that accepts a decision without `faults` removes its gang."""
         self._decided: set[str] = set()
         """All other gangs with a decision."""
 
-    def faults(self, decision: AboutGang) -> Iterator[str]:
+    def faults(self, decision: GangDecision) -> Iterator[str]:
         """Yield the faults of a decision; after none, the decision counts."""
         if decision.gang in self._decided or (decision.gang in self._waiting and decision.gang not in self.undecided):
             yield "there is already a decision about it"
         match decision:
-            case Wait(name):
+            case Defer(name):
                 if name not in self._waiting and name not in self._running:
                     yield "there is no such gang"
             case Evict(name):
                 if name not in self._running:
                     yield "it is not running"
-            case Place(name, nodes):
+            case Admit(name, nodes):
                 yield from self._place_faults(self._waiting.get(name), nodes)
             case Resize(name, nodes):
                 yield from self._resize_faults(self._running.get(name), nodes)
@@ -88,7 +88,7 @@ class _Remaining:
         self.undecided.discard(decision.gang)
         self._decided.add(decision.gang)
 
-    def _place_faults(self, gang: Gang | None, nodes: Mapping[Replica, str]) -> Iterator[str]:
+    def _place_faults(self, gang: WaitingGang | None, nodes: Mapping[Replica, str]) -> Iterator[str]:
         if gang is None:
             yield "it is not waiting"
             return
@@ -96,10 +96,10 @@ class _Remaining:
         demands = {demand.type: demand for demand in gang.demands}
         for demand in gang.demands:
             count = counts[demand.type]
-            if not demand.minimum <= count <= demand.most:
+            if not demand.minimum <= count <= demand.upper_limit:
                 yield _out_of_bounds(demand, count)
             if any(Replica(demand.type, index) not in nodes for index in range(count)):
-                yield f"the indexes of its {demand.type.word}s have gaps"
+                yield f"the indexes of its {demand.type.lower_name}s have gaps"
         yield from self._assignment_faults(nodes, demands)
 
     def _resize_faults(self, gang: RunningGang | None, nodes: Mapping[Replica, str]) -> Iterator[str]:
@@ -114,7 +114,7 @@ class _Remaining:
         demands = {demand.type: demand for demand in gang.demands}
         for demand in gang.demands:
             previous, count = before[demand.type], after[demand.type]
-            if not min(demand.minimum, previous) <= count <= max(demand.most, previous):
+            if not min(demand.minimum, previous) <= count <= max(demand.upper_limit, previous):
                 yield _out_of_bounds(demand, count)
             first = Replica(demand.type, 0)
             if demand.minimum and first in gang.nodes and first not in nodes:
@@ -129,21 +129,21 @@ class _Remaining:
             demand = demands.get(replica.type)
             fault = self._assignment_fault(replica, node, demand)
             if demand is None or fault is not None:
-                self._ledger.undo(taken, {each: demands[each.type].each for each in taken})
+                self._ledger.release_all(taken, {each: demands[each.type].resources for each in taken})
                 yield fault or ""
                 return
-            self._ledger.take(node, demand.each)
+            self._ledger.take(node, demand.resources)
             taken[replica] = node
 
     def _assignment_fault(self, replica: Replica, node: str, demand: Demand | None) -> str | None:
         if demand is None:
-            return f"the job has no {replica.type.word} replicas"
+            return f"the job has no {replica.type.lower_name} replicas"
         if node not in self._ledger.nodes.row_of:
             return f"{replica} would be on {node or 'no node'}, which is not available"
-        if node not in demand.eligible:
+        if node not in demand.eligible_nodes:
             return f"{replica} may not run on {node}"
-        return None if self._ledger.fits(node, demand.each) else f"{node} has no room for {replica}"
+        return None if self._ledger.fits(node, demand.resources) else f"{node} has no room for {replica}"
 
 
 def _out_of_bounds(demand: Demand, count: int) -> str:
-    return f"{count} {demand.type.word}s are not between {demand.minimum} and {demand.most}"
+    return f"{count} {demand.type.lower_name}s are not between {demand.minimum} and {demand.upper_limit}"

@@ -11,50 +11,50 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tarragon.scheduling.api.snapshot import Demand
-from tarragon.scheduling.state.ledger import Ledger
-from tarragon.scheduling.state.node_requests import Amounts, Ask, Mask
+from tarragon.scheduling.state.ledger import NodeLedger
+from tarragon.scheduling.state.node_requests import Amounts, Mask, NodeRequest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Holdings:
+class AllocationTable:
     """What owners hold or could give back: a row for each piece (what one owner holds on one node), as there may be
     thousands.
     """
 
-    number: int
+    owner_count: int
     """The number of owners. They are identified by numbers from 0 on."""
     owners: Amounts
     rows: Amounts
     """The inventory row of each piece's node."""
     amounts: Amounts
 
-    def of(self, owners: Sequence[int] | Amounts) -> Mask:
+    def owned_by(self, owners: Sequence[int] | Amounts) -> Mask:
         """A mask of the pieces that belong to these owners."""
-        chosen = np.zeros(self.number, np.bool_)
+        chosen = np.zeros(self.owner_count, np.bool_)
         chosen[owners] = True
         return chosen[self.owners]
 
-    def some(self, pieces: Mask | Amounts) -> Holdings:
-        return Holdings(self.number, self.owners[pieces], self.rows[pieces], self.amounts[pieces])
+    def select(self, pieces: Mask | Amounts) -> AllocationTable:
+        return AllocationTable(self.owner_count, self.owners[pieces], self.rows[pieces], self.amounts[pieces])
 
-    def less(self, others: Holdings) -> Holdings:
+    def minus(self, others: AllocationTable) -> AllocationTable:
         """Return what the owners still hold after they have given back the others' pieces."""
-        return Holdings(
-            self.number,
+        return AllocationTable(
+            self.owner_count,
             np.concatenate([self.owners, others.owners]),
             np.concatenate([self.rows, others.rows]),
             np.concatenate([self.amounts, -others.amounts]),
         )
 
-    def without(self, owners: Sequence[int] | Amounts, ledger: Ledger) -> Ledger:
+    def ledger_without(self, owners: Sequence[int] | Amounts, ledger: NodeLedger) -> NodeLedger:
         """Return the ledger as it would be if these owners had given back what they hold."""
-        pieces = self.of(owners)
-        return ledger.given(self.rows[pieces], self.amounts[pieces])
+        pieces = self.owned_by(owners)
+        return ledger.with_released(self.rows[pieces], self.amounts[pieces])
 
 
 @dataclass(frozen=True, slots=True)
 class _Shortfall:
-    request: Ask
+    request: NodeRequest
     count: int
     is_eligible: Mask
     """A mask of the eligible nodes among those examined."""
@@ -68,13 +68,13 @@ class _Shortfall:
 class _Unmet:
     """A demand with the room for it before anything is given back."""
 
-    request: Ask
+    request: NodeRequest
     count: int
     room: Amounts
     available: int
 
     @classmethod
-    def of(cls, demand: Demand, ledger: Ledger) -> _Unmet:
+    def of(cls, demand: Demand, ledger: NodeLedger) -> _Unmet:
         room = np.minimum(ledger.room(demand), demand.minimum)
         return cls(ledger.requests.of(demand), demand.minimum, room, int(room.sum()))
 
@@ -89,19 +89,19 @@ class _Unmet:
         )
 
 
-class Trial:
+class PreemptionSimulation:
     """A simulation for these demands on a ledger that must not change meanwhile. Giving back never reduces what is
     free, so only demands without enough room yet are examined.
     """
 
-    def __init__(self, demands: Sequence[Demand], ledger: Ledger, holdings: Holdings) -> None:
+    def __init__(self, demands: Sequence[Demand], ledger: NodeLedger, holdings: AllocationTable) -> None:
         self._ledger = ledger
         unmet = [_Unmet.of(demand, ledger) for demand in demands if demand.minimum]
         unmet = sorted((each for each in unmet if each.available < each.count), key=lambda each: -each.request.weight)
         is_eligible = np.zeros(len(ledger.nodes), np.bool_)
         for each in unmet:
             is_eligible |= each.request.mask
-        self._held = holdings.some(is_eligible[holdings.rows])
+        self._held = holdings.select(is_eligible[holdings.rows])
         is_examined = np.zeros(len(is_eligible), np.bool_)
         is_examined[self._held.rows] = True
         self._rows = rows = np.flatnonzero(is_examined)
@@ -111,30 +111,32 @@ class Trial:
         self._shortfalls = [each.on(rows) for each in unmet]
         """The scarcest first, as it is the most likely to fail."""
 
-    def seems(self, owners: Sequence[int] | Amounts) -> bool:
+    def seems_sufficient(self, owners: Sequence[int] | Amounts) -> bool:
         """Whether each demand by itself would have room for its minimum if these owners gave back what they hold. This
         is necessary, not sufficient.
         """
-        return self._suffices(self._free_after(np.flatnonzero(self._held.of(owners))))
+        return self._suffices(self._free_after(np.flatnonzero(self._held.owned_by(owners))))
 
-    def beginning(self, owners: Amounts) -> int | None:
-        """The length of the shortest prefix of the owners for which `seems` holds; None if all of them are too few."""
-        pieces = np.flatnonzero(self._held.of(owners))
+    def sufficient_prefix_length(self, owners: Amounts) -> int | None:
+        """The length of the shortest prefix of the owners for which `seems_sufficient` holds; None if all of them are
+        too few.
+        """
+        pieces = np.flatnonzero(self._held.owned_by(owners))
         free = self._free_after(pieces)
         return self._sequence(owners, self._useful(pieces, free)).beginning() if self._suffices(free) else None
 
-    def needed(self, owners: Amounts) -> list[int]:
+    def needed_owners(self, owners: Amounts) -> list[int]:
         """Leave out owners that are not needed, trying the last ones first; those that remain are enough together.
 
         There is room for more replicas on few nodes only. Owners that hold nothing there can be left out at once, and
         for the others plain numbers are faster than arrays.
         """
-        pieces = np.flatnonzero(self._held.of(owners))
+        pieces = np.flatnonzero(self._held.owned_by(owners))
         free = self._free_after(pieces)
         release = _Release(
             self._shortfalls, [_room(each, free) + each.elsewhere - each.count for each in self._shortfalls]
         )
-        release.add(self._held.some(self._useful(pieces, free)), self._ledger)
+        release.add(self._held.select(self._useful(pieces, free)), self._ledger)
         return [owner for owner in owners[::-1].tolist() if release.is_needed(owner)][::-1]
 
     def _free_after(self, pieces: Amounts) -> dict[int, Amounts]:
@@ -159,7 +161,7 @@ class Trial:
         return useful
 
     def _sequence(self, owners: Amounts, pieces: Amounts) -> _Sequence:
-        turn_of = np.zeros(self._held.number, np.int64)
+        turn_of = np.zeros(self._held.owner_count, np.int64)
         turn_of[owners] = np.arange(len(owners))
         turns = turn_of[self._held.owners[pieces]]
         order = np.argsort(self._positions[pieces] * len(owners) + turns, kind="stable")
@@ -180,7 +182,7 @@ class _Release:
     _held: dict[int, dict[int, list[int]]] = field(default_factory=dict)
     """Held amounts by owner, row and column."""
 
-    def add(self, held: Holdings, ledger: Ledger) -> None:
+    def add(self, held: AllocationTable, ledger: NodeLedger) -> None:
         pieces = zip(held.owners.tolist(), held.rows.tolist(), held.amounts.tolist(), strict=True)
         for owner, row, amounts in pieces:
             rows = self._held.setdefault(owner, {})
@@ -209,7 +211,7 @@ def _add(left: Sequence[int], right: Sequence[int]) -> list[int]:
 
 
 def _times_on(row: int, free: Sequence[int], shortfall: _Shortfall) -> int:
-    return min(shortfall.count, shortfall.request.times(free)) if shortfall.request.mask[row] else 0
+    return min(shortfall.count, shortfall.request.times_in(free)) if shortfall.request.mask[row] else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +266,8 @@ class _Sequence:
 def _room(shortfall: _Shortfall, free: Mapping[int, Amounts]) -> int:
     """The number of replicas for which the examined nodes have room."""
     request = shortfall.request
-    if not request.possible or not request.columns:
-        return shortfall.count * len(shortfall.rows) if request.possible else 0
+    if not request.is_possible or not request.columns:
+        return shortfall.count * len(shortfall.rows) if request.is_possible else 0
     return int(_times(shortfall, {column: free[column][shortfall.rows] for column, _ in request.columns}).sum())
 
 

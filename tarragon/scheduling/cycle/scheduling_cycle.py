@@ -19,59 +19,59 @@ from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
     NEVER_FITS,
-    NODES_AWAY,
+    NODES_UNAVAILABLE,
     QUOTA_EXCEEDED,
     RESOURCES_RELEASING,
-    AboutGang,
+    Admit,
+    Defer,
     Evict,
-    Place,
+    GangDecision,
     Resize,
-    Wait,
 )
-from tarragon.scheduling.api.rules import span
-from tarragon.scheduling.api.snapshot import Demand, Gang, RunningGang, Snapshot
-from tarragon.scheduling.cycle.preemption_simulation import Holdings
-from tarragon.scheduling.cycle.shares import Shares
-from tarragon.scheduling.cycle.shrink import Spares
-from tarragon.scheduling.cycle.victims import has_as_much, holders
+from tarragon.scheduling.api.rules import bounded_timedelta
+from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.cycle.preemption_simulation import AllocationTable
+from tarragon.scheduling.cycle.shares import QueueUsage
+from tarragon.scheduling.cycle.shrink import ReclaimablePool
+from tarragon.scheduling.cycle.victims import allocations_of, has_room_for_each
 from tarragon.scheduling.explain import wait_messages
-from tarragon.scheduling.placement.fit import Placement, could_fit, place
-from tarragon.scheduling.state.inventory import Inventory, Scores
-from tarragon.scheduling.state.ledger import Ledger
-from tarragon.scheduling.state.memory import Memory, Shape, Standing, Why
-from tarragon.scheduling.state.node_requests import Amounts, Ask
+from tarragon.scheduling.placement.fit import Assignment, assign, is_feasible
+from tarragon.scheduling.state.inventory import Inventory, ScoreArray
+from tarragon.scheduling.state.ledger import NodeLedger
+from tarragon.scheduling.state.memory import GangShape, Memory, QueueEntry, WaitReason
+from tarragon.scheduling.state.node_requests import Amounts, NodeRequest
 from tarragon.scheduling.state.request_table import RequestTable
 
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 
-Part = tuple[str, Resources, int]
+NodeAllocation = tuple[str, Resources, int]
 """A node, what one replica holds there, and the number of such replicas."""
 
 
 @dataclass(slots=True, eq=False)
-class Kind:
+class ShapeState:
     """What one cycle has found out about the gangs of one shape."""
 
-    shape: Shape
-    smallest: Sequence[Demand]
+    shape: GangShape
+    minimum_demands: Sequence[Demand]
     """The demands at the gang's minimum size."""
-    asks: Sequence[tuple[Ask, int]]
+    node_requests: Sequence[tuple[NodeRequest, int]]
     """The same as node requests, each with its number of replicas."""
-    never: Why | None
+    never_fits_reason: WaitReason | None
     """Why such a gang does not fit even the empty cluster; None if it does."""
-    refused: Why | None = None
+    no_room_reason: WaitReason | None = None
     """Why there is no room for such a gang now; None if it was not tried or fits."""
-    is_not_soon: bool = False
+    has_no_future_room: bool = False
     """Whether there is no room even after terminating pods have ended."""
-    in_vain: int | None = None
+    futile_preemption_priority: int | None = None
     """A priority up to which preemption is known not to help: the gangs below it together hold too little."""
-    passed: bool | None = None
+    was_starving: bool | None = None
     """Set once such a gang has to wait whatever else is tried: whether it was starving. The gangs after it are no more
     urgent.
     """
 
 
-class _Kinds(dict[Shape, Kind]):
+class _Kinds(dict[GangShape, ShapeState]):
     """A dictionary that creates missing values. Nearly all of ten thousand look-ups per cycle are hits, which are
     fastest this way.
     """
@@ -79,140 +79,146 @@ class _Kinds(dict[Shape, Kind]):
     def __init__(self, requests: RequestTable) -> None:
         self._requests = requests
 
-    def __missing__(self, shape: Shape) -> Kind:
-        requests = [(self._requests.of(demand), demand.minimum) for demand in shape.smallest]
-        kind = self[shape] = Kind(shape, shape.smallest, requests, shape.never)
+    def __missing__(self, shape: GangShape) -> ShapeState:
+        requests = [(self._requests.of(demand), demand.minimum) for demand in shape.minimum_demands]
+        kind = self[shape] = ShapeState(shape, shape.minimum_demands, requests, shape.never_fits_reason)
         return kind
 
 
-class Round:
-    """One scheduling cycle. `free` is what can be used now, less reservations; `soon` adds what terminating pods
+class SchedulingCycle:
+    """One scheduling cycle. `free` is what can be used now, less reservations; `future_free` adds what terminating pods
     release.
     """
 
     def __init__(self, snapshot: Snapshot, memory: Memory) -> None:
         self.snapshot = replace(snapshot, running=sorted(snapshot.running, key=attrgetter("name")))
         self.nodes = Inventory.of(snapshot.nodes)
-        self.memory = memory.of(self.nodes, snapshot.away)
-        self.free = Ledger.of_free(self.nodes, self.memory)
-        self.soon = self.free.soon()
-        self.shares = Shares(snapshot)
-        self.decisions: list[AboutGang] = []
-        self.began: dict[str, int] = {}
+        self.memory = memory.of(self.nodes, snapshot.unavailable_nodes)
+        self.free = NodeLedger.of_free(self.nodes, self.memory)
+        self.future_free = self.free.with_releasing()
+        self.usage = QueueUsage(snapshot)
+        self.decisions: list[GangDecision] = []
+        self.started_sizes: dict[str, int] = {}
         """The gangs that start in this cycle, with their number of replicas."""
-        self.changed: set[str] = set()
+        self.changed_gangs: set[str] = set()
         """The running gangs about which this cycle has decided something."""
-        self._before_reservations: Ledger | None = None
-        self._holders: Holdings | None = None
-        self._admitted: Scores | None = None
+        self._before_reservations: NodeLedger | None = None
+        self._holders: AllocationTable | None = None
+        self._admitted: ScoreArray | None = None
         self._index_of: dict[str, int] | None = None
-        self._reclaimable: Spares | None = None
-        self.old_enough = snapshot.now - span(snapshot.rules.aged)
-        self._empty_cluster: Ledger | None = None
-        self._with_unavailable: Ledger | None = None
+        self._reclaimable: ReclaimablePool | None = None
+        self.starving_if_queued_by = snapshot.now - bounded_timedelta(snapshot.rules.starvation_seconds)
+        self._empty_cluster: NodeLedger | None = None
+        self._with_unavailable: NodeLedger | None = None
         self._is_releasing = bool(self.nodes.releasing.any())
-        self.kinds = _Kinds(self.memory.requests)
+        self.shape_states = _Kinds(self.memory.requests)
         """The state of each shape. Look it up once per gang and pass it along."""
-        self._without_room_soon: list[Kind] = []
-        """Kinds without room in `soon`, to be tried again once more is released."""
-        self._quota_messages: dict[str, dict[Kind, str]] = {}
+        self._without_room_soon: list[ShapeState] = []
+        """Kinds without room in `future_free`, to be tried again once more is released."""
+        self._quota_messages: dict[str, dict[ShapeState, str]] = {}
 
-    def add(self, decision: AboutGang) -> None:
+    def add(self, decision: GangDecision) -> None:
         self.decisions.append(decision)
 
-    def standing(self, gang: Gang) -> Standing:
+    def new_entry(self, gang: WaitingGang) -> QueueEntry:
         """Create the cycle memory's record of a gang that did not wait in the last cycle."""
-        return Standing(gang, self.memory.shape(gang.demands, lambda: self._shape(gang)))
+        return QueueEntry(gang, self.memory.shape_of(gang.demands, lambda: self._shape(gang)))
 
-    def hopeless(self, standing: Standing, kind: Kind) -> Wait | None:
+    def defer_unschedulable(self, standing: QueueEntry, kind: ShapeState) -> Defer | None:
         """Return why the gang cannot start now whatever goes before it: cluster size, unavailable nodes or quota."""
-        if kind.never is not None:
-            return standing.told(kind.never)
-        quota = self.shares.quota(standing.gang.queue)
+        if kind.never_fits_reason is not None:
+            return standing.defer(kind.never_fits_reason)
+        quota = self.usage.quota(standing.gang.queue)
         return self._over_quota(standing, kind, quota) if quota else None
 
-    def is_aged(self, gang: Gang) -> bool:
+    def is_starving(self, gang: WaitingGang) -> bool:
         """Whether the gang has waited so long that nothing may pass it for good."""
-        return gang.queued <= self.old_enough
+        return gang.queued_at <= self.starving_if_queued_by
 
-    def started(self, gang: Gang, kind: Kind) -> Place | None:
+    def try_admit(self, gang: WaitingGang, kind: ShapeState) -> Admit | None:
         """Start the gang on free resources, as large as possible; None if there is too little."""
-        if kind.refused is not None or lacks(kind, self.free):
+        if kind.no_room_reason is not None or is_known_to_lack(kind, self.free):
             return None
-        demands = self.shares.allowed(gang.queue, gang.demands)
-        nodes = None if demands is None else place(demands, self.free)
+        demands = self.usage.clamp_to_quota(gang.queue, gang.demands)
+        nodes = None if demands is None else assign(demands, self.free)
         if nodes is None:
             return None
-        self.taken(gang, nodes)
-        self.began[gang.name] = len(nodes)
-        return Place(gang.name, nodes)
+        self.record_allocation(gang, nodes)
+        self.started_sizes[gang.name] = len(nodes)
+        return Admit(gang.name, nodes)
 
-    def promised(self, gang: Gang, kind: Kind) -> Wait | None:
+    def try_reserve_releasing(self, gang: WaitingGang, kind: ShapeState) -> Defer | None:
         """Reserve what terminating pods release if the gang can start on that; None if it is not enough."""
-        is_possible = self._is_releasing and not kind.is_not_soon and not lacks(kind, self.soon)
-        nodes = place(kind.smallest, self.soon) if is_possible else None
+        is_possible = (
+            self._is_releasing and not kind.has_no_future_room and not is_known_to_lack(kind, self.future_free)
+        )
+        nodes = assign(kind.minimum_demands, self.future_free) if is_possible else None
         if nodes is None:
-            kind.is_not_soon = True
+            kind.has_no_future_room = True
             self._without_room_soon.append(kind)
-            if gang.preempts:  # Cleared again in `_release` if gangs are preempted for it after all.
-                kind.passed = self.is_aged(gang)
+            if gang.can_preempt:  # Cleared again in `_release` if gangs are preempted for it after all.
+                kind.was_starving = self.is_starving(gang)
             return None
-        self._set_aside(parts_of(gang.demands, nodes))
-        self.shares.take(gang, nodes)
-        return Wait(gang.name, RESOURCES_RELEASING, wait_messages.RELEASING)
+        self._set_aside(node_allocations(gang.demands, nodes))
+        self.usage.charge(gang, nodes)
+        return Defer(gang.name, RESOURCES_RELEASING, wait_messages.RELEASING)
 
-    def reserve(self, gang: Gang, nodes: Placement) -> None:
+    def reserve(self, gang: WaitingGang, nodes: Assignment) -> None:
         """Reserve these nodes for the gang: what is free there and what becomes free."""
-        parts = parts_of(gang.demands, nodes)
+        parts = node_allocations(gang.demands, nodes)
         self._set_aside(parts)
-        _reserve(self.soon, parts)
-        self.shares.take(gang, nodes)
+        _reserve(self.future_free, parts)
+        self.usage.charge(gang, nodes)
 
-    def refused(self, standing: Standing, kind: Kind) -> Wait:
+    def defer_for_resources(self, standing: QueueEntry, kind: ShapeState) -> Defer:
         """Return the wait of a gang that does not fit, because of too little room or because of reservations."""
-        if kind.refused is None:
+        if kind.no_room_reason is None:
             unreserved = self._before_reservations
-            if unreserved is not None and not lacks(kind, unreserved) and has_as_much(kind.smallest, unreserved):
-                why = BEHIND_OTHERS, wait_messages.KEPT
+            if (
+                unreserved is not None
+                and not is_known_to_lack(kind, unreserved)
+                and has_room_for_each(kind.minimum_demands, unreserved)
+            ):
+                why = BEHIND_OTHERS, wait_messages.RESERVED_FOR_JOB_AHEAD
             else:
                 ledger = self.free if self._before_reservations is None else self._before_reservations
-                why = INSUFFICIENT_RESOURCES, wait_messages.short(kind.shape.least, ledger)
-            kind.refused = kind.shape.refused(why)
-        return standing.told(kind.refused)
+                why = INSUFFICIENT_RESOURCES, wait_messages.insufficient_resources(kind.shape.minimum_resources, ledger)
+            kind.no_room_reason = kind.shape.interned(why)
+        return standing.defer(kind.no_room_reason)
 
     @property
-    def holders(self) -> Holdings:
+    def allocations(self) -> AllocationTable:
         """What running gangs hold, by index in `snapshot.running`. Computed on first use."""
         if self._holders is None:
-            self._holders = holders(self.snapshot.running, self.nodes, self.memory)
+            self._holders = allocations_of(self.snapshot.running, self.nodes, self.memory)
         return self._holders
 
     @property
-    def admitted(self) -> Scores:
+    def admission_times(self) -> ScoreArray:
         """The admission times of running gangs in seconds, by the same index. A gang without one counts as very old."""
         if self._admitted is None:
-            moments = [(gang.admitted or _LONG_AGO).timestamp() for gang in self.snapshot.running]
+            moments = [(gang.admitted_at or _LONG_AGO).timestamp() for gang in self.snapshot.running]
             self._admitted = np.array(moments, np.float64)
         return self._admitted
 
-    def unchanged(self, indexes: Amounts) -> Amounts:
+    def without_changed(self, indexes: Amounts) -> Amounts:
         """Keep those of the indexes of running gangs about which nothing is decided."""
         if self._index_of is None:
             self._index_of = {gang.name: index for index, gang in enumerate(self.snapshot.running)}
         is_unchanged = np.ones(len(self._index_of), np.bool_)
-        is_unchanged[[self._index_of[name] for name in self.changed]] = False
+        is_unchanged[[self._index_of[name] for name in self.changed_gangs]] = False
         return indexes[is_unchanged[indexes]]
 
-    def spares(self) -> Spares:
+    def reclaimable_pool(self) -> ReclaimablePool:
         """Return what running gangs could give back, as a copy that the caller may change."""
         if self._reclaimable is None:
-            self._reclaimable = Spares(self.snapshot.running, self.nodes, self.memory)
+            self._reclaimable = ReclaimablePool(self.snapshot.running, self.nodes, self.memory)
         return self._reclaimable.copy()
 
     def resize(self, gang: RunningGang, nodes: Mapping[Replica, str], reason: str) -> None:
         """Let the gang continue on these nodes. What it gives back becomes free once its pods have ended."""
         self.add(Resize(gang.name, nodes, reason))
-        self.changed.add(gang.name)
+        self.changed_gangs.add(gang.name)
         removed = {replica: node for replica, node in gang.nodes.items() if replica not in nodes}
         if removed:
             self._release(gang, removed)
@@ -220,37 +226,37 @@ class Round:
     def evict(self, gang: RunningGang, code: str, message: str) -> None:
         """Withdraw the gang's admission. What it holds becomes free once its pods have ended."""
         self.add(Evict(gang.name, code, message))
-        self.changed.add(gang.name)
+        self.changed_gangs.add(gang.name)
         self._release(gang, gang.nodes)
 
-    def taken(self, gang: Gang | RunningGang, nodes: Mapping[Replica, str]) -> None:
+    def record_allocation(self, gang: WaitingGang | RunningGang, nodes: Mapping[Replica, str]) -> None:
         """Record that a gang has got free resources on these nodes."""
-        parts = parts_of(gang.demands, nodes)
-        for ledger in filter(None, (self.soon, self._before_reservations)):
+        parts = node_allocations(gang.demands, nodes)
+        for ledger in filter(None, (self.future_free, self._before_reservations)):
             _reserve(ledger, parts)
-        self.shares.take(gang, nodes)
+        self.usage.charge(gang, nodes)
 
-    def moved(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> None:
+    def record_move(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> None:
         """Record that replicas which already count towards shares have got other nodes."""
-        _reserve(self.soon, parts_of(gang.demands, nodes))
+        _reserve(self.future_free, node_allocations(gang.demands, nodes))
 
     def _release(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> None:
         self._is_releasing = True
         for kind in self._without_room_soon:
-            kind.is_not_soon, kind.passed = False, None
+            kind.has_no_future_room, kind.was_starving = False, None
         self._without_room_soon.clear()
         released = {replica: node for replica, node in nodes.items() if replica not in gang.finished}
-        self.shares.give(gang, released)
-        for node, amounts, number in parts_of(gang.demands, released):
+        self.usage.release(gang, released)
+        for node, amounts, number in node_allocations(gang.demands, released):
             if node in self.nodes.row_of:
-                self.soon.give(node, amounts, number)
+                self.future_free.release(node, amounts, number)
 
-    def _set_aside(self, parts: Sequence[Part]) -> None:
+    def _set_aside(self, parts: Sequence[NodeAllocation]) -> None:
         if self._before_reservations is None:
             self._before_reservations = self.free.copy()
         _reserve(self.free, parts)
 
-    def _over_quota(self, standing: Standing, kind: Kind, quota: Resources) -> Wait | None:
+    def _over_quota(self, standing: QueueEntry, kind: ShapeState, quota: Resources) -> Defer | None:
         """Return a wait with `QUOTA_EXCEEDED` if the gang exceeds its quota.
 
         Only the first gang of a queue is told what the queue holds: that changes too often to update thousands of
@@ -260,31 +266,33 @@ class Round:
         earlier = self._quota_messages.get(gang.queue, {})
         message = earlier.get(kind)
         if message is None:
-            if self.shares.allowed(gang.queue, gang.demands) is not None:
+            if self.usage.clamp_to_quota(gang.queue, gang.demands) is not None:
                 return None
-            least = kind.shape.least
-            if self.is_aged(gang) and all(least.get(name, 0) <= limit for name, limit in quota.items()):
-                self.shares.keep(gang.queue, least)
+            least = kind.shape.minimum_resources
+            if self.is_starving(gang) and all(least.get(name, 0) <= limit for name, limit in quota.items()):
+                self.usage.reserve(gang.queue, least)
             self._quota_messages[gang.queue] = {**earlier, kind: wait_messages.behind_in_queue(gang, quota)}
-            held = self.shares.held(gang.queue)
+            held = self.usage.held(gang.queue)
             message = self._quota_messages[gang.queue][kind] if earlier else wait_messages.over_quota(gang, held, quota)
-        return standing.told((QUOTA_EXCEEDED, message))
+        return standing.defer((QUOTA_EXCEEDED, message))
 
-    def _shape(self, gang: Gang) -> Shape:
-        smallest = [replace(demand, wish=demand.minimum, maximum=0) for demand in gang.demands]
-        return Shape(smallest, wait_messages.least(smallest), self._why_never(gang, smallest))
+    def _shape(self, gang: WaitingGang) -> GangShape:
+        smallest = [replace(demand, requested=demand.minimum, maximum=0) for demand in gang.demands]
+        return GangShape(smallest, wait_messages.minimum_resources(smallest), self._why_never(gang, smallest))
 
-    def _why_never(self, gang: Gang, smallest: Sequence[Demand]) -> Why | None:
+    def _why_never(self, gang: WaitingGang, smallest: Sequence[Demand]) -> WaitReason | None:
         if self._empty_cluster is None:
-            self._empty_cluster = Ledger.of_capacity(self.nodes, self.memory)
-        if could_fit(smallest, self._empty_cluster):
+            self._empty_cluster = NodeLedger.of_capacity(self.nodes, self.memory)
+        if is_feasible(smallest, self._empty_cluster):
             return None
-        if self.snapshot.away:
+        if self.snapshot.unavailable_nodes:
             if self._with_unavailable is None:
-                self._with_unavailable = Ledger.of_capacity([*self.snapshot.nodes, *self.snapshot.away])
-            if could_fit(smallest, self._with_unavailable):
-                return NODES_AWAY, wait_messages.away(gang, self.snapshot)
-        crowded = wait_messages.crowded(gang)
+                self._with_unavailable = NodeLedger.of_capacity(
+                    [*self.snapshot.nodes, *self.snapshot.unavailable_nodes]
+                )
+            if is_feasible(smallest, self._with_unavailable):
+                return NODES_UNAVAILABLE, wait_messages.nodes_unavailable(gang, self.snapshot)
+        crowded = wait_messages.blocked_by_affinity(gang)
         return (
             (INSUFFICIENT_RESOURCES, crowded)
             if crowded
@@ -292,27 +300,27 @@ class Round:
         )
 
 
-def lacks(kind: Kind, ledger: Ledger) -> bool:
-    """Whether it is already known that there is too little room: a quick check before the closer look of `place`."""
-    for request, count in kind.asks:  # noqa: SIM110  # a generator would take as long as the check itself
-        if ledger.lacks(request, count):
+def is_known_to_lack(kind: ShapeState, ledger: NodeLedger) -> bool:
+    """Whether it is already known that there is too little room: a quick check before the closer look of `assign`."""
+    for request, count in kind.node_requests:  # noqa: SIM110  # a generator would take as long as the check itself
+        if ledger.is_known_to_lack(request, count):
             return True
     return False
 
 
-def amounts_of(demands: Sequence[Demand], nodes: Mapping[Replica, str]) -> dict[Replica, Resources]:
+def resources_by_replica(demands: Sequence[Demand], nodes: Mapping[Replica, str]) -> dict[Replica, Resources]:
     """What each replica holds where it runs; nothing for a replica type that the job no longer has."""
-    each = {demand.type: demand.each for demand in demands}
+    each = {demand.type: demand.resources for demand in demands}
     return {replica: each.get(replica.type, {}) for replica in nodes}
 
 
-def parts_of(demands: Sequence[Demand], nodes: Mapping[Replica, str]) -> list[Part]:
+def node_allocations(demands: Sequence[Demand], nodes: Mapping[Replica, str]) -> list[NodeAllocation]:
     """The same by node: most nodes of a gang run several equal replicas."""
-    each = {demand.type: demand.each for demand in demands}
+    each = {demand.type: demand.resources for demand in demands}
     runs = groupby(nodes.items(), key=lambda item: (item[0].type, item[1]))
     return [(node, each.get(replica_type, {}), len(list(run))) for (replica_type, node), run in runs]
 
 
-def _reserve(ledger: Ledger, parts: Iterable[Part]) -> None:
+def _reserve(ledger: NodeLedger, parts: Iterable[NodeAllocation]) -> None:
     for node, amounts, number in parts:
-        ledger.keep(node, amounts, number)
+        ledger.reserve(node, amounts, number)

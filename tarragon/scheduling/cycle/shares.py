@@ -8,28 +8,28 @@ from dataclasses import replace
 
 from tarragon.base.resources import PODS, Resources
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.api.rules import Queue
-from tarragon.scheduling.api.snapshot import Demand, Gang, RunningGang, Snapshot
+from tarragon.scheduling.api.rules import QueueRules
+from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.state.inventory import Inventory
 
-_DEFAULT = Queue()
+_DEFAULT = QueueRules()
 
 
-class Shares:
-    """The resources that each queue holds, updated as a policy decides (as a `Ledger` is for nodes)."""
+class QueueUsage:
+    """The resources that each queue holds, updated as a policy decides (as a `NodeLedger` is for nodes)."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._queues = snapshot.rules.queues
         nodes = Inventory.of(snapshot.nodes)
-        self._total = nodes.total(nodes.capacity) if snapshot.rules.is_fair else {}
+        self._total = nodes.total(nodes.capacity) if snapshot.rules.is_fair_share else {}
         self._held: dict[str, dict[str, int]] = {}
         self._share: dict[str, float] = {}
         self._reserved: dict[str, Resources] = {}
-        self.limited = {name for name, queue in self._queues.items() if queue.quota}
-        self.matter = snapshot.rules.is_fair or bool(self.limited)
+        self.queues_with_quota = {name for name, queue in self._queues.items() if queue.quota}
+        self.is_tracked = snapshot.rules.is_fair_share or bool(self.queues_with_quota)
         """Whether anything depends on shares. If not, nothing is summed up."""
-        for gang in (*snapshot.running, *snapshot.beside) if self.matter else ():
-            self.take(gang, gang.nodes.keys() - gang.finished)
+        for gang in (*snapshot.running, *snapshot.unchangeable) if self.is_tracked else ():
+            self.charge(gang, gang.nodes.keys() - gang.finished)
 
     def held(self, queue: str) -> Resources:
         """Return what the queue's gangs hold, in thousandths."""
@@ -39,7 +39,7 @@ class Shares:
         """Return the queue's quota; empty if nothing is limited."""
         return self._queues.get(queue, _DEFAULT).quota
 
-    def share(self, queue: str) -> float:
+    def dominant_share(self, queue: str) -> float:
         """Return the queue's dominant share: of the resource that it holds most of, its part of the cluster's, over its
         weight.
         """
@@ -50,46 +50,48 @@ class Shares:
             share = self._share[queue] = max(shares, default=0.0) / self._queues.get(queue, _DEFAULT).weight
         return share
 
-    def take(self, gang: Gang | RunningGang, replicas: Iterable[Replica]) -> None:
+    def charge(self, gang: WaitingGang | RunningGang, replicas: Iterable[Replica]) -> None:
         """Add these replicas to what the gang's queue holds."""
         self._change(gang, replicas, 1)
 
-    def give(self, gang: Gang | RunningGang, replicas: Iterable[Replica]) -> None:
+    def release(self, gang: WaitingGang | RunningGang, replicas: Iterable[Replica]) -> None:
         """Subtract these replicas from what the gang's queue holds."""
         self._change(gang, replicas, -1)
 
-    def keep(self, queue: str, amounts: Resources) -> None:
+    def reserve(self, queue: str, amounts: Resources) -> None:
         """Reserve this much of the queue's quota for a gang ahead of all later ones; only one gang per
         queue at a time.
         """
         self._reserved.setdefault(queue, amounts)
 
-    def allowed(self, queue: str, demands: Sequence[Demand]) -> Sequence[Demand] | None:
-        """Return the demands with `wish` lowered to what the quota permits; None if even the minimum exceeds it."""
+    def clamp_to_quota(self, queue: str, demands: Sequence[Demand]) -> Sequence[Demand] | None:
+        """The demands with `requested` lowered to what the quota permits; None if even the minimum exceeds it."""
         quota = self.quota(queue)
         if not quota:
             return demands
         left = self._remaining(queue)
         for demand in demands:
-            left = _less(left, demand.each, demand.minimum)
-        if any(left[name] < 0 and demand.minimum * demand.each.get(name, 0) for demand in demands for name in left):
+            left = _less(left, demand.resources, demand.minimum)
+        if any(
+            left[name] < 0 and demand.minimum * demand.resources.get(name, 0) for demand in demands for name in left
+        ):
             return None
         allowed = []
         for demand in demands:
-            more = _times(demand.each, left, demand.wish - demand.minimum)
-            left = _less(left, demand.each, more)
-            allowed.append(replace(demand, wish=demand.minimum + more))
+            more = _times(demand.resources, left, demand.requested - demand.minimum)
+            left = _less(left, demand.resources, more)
+            allowed.append(replace(demand, requested=demand.minimum + more))
         return allowed
 
-    def permitted(self, queue: str, more: Sequence[tuple[Replica, Demand]]) -> list[tuple[Replica, Demand]]:
+    def within_quota(self, queue: str, more: Sequence[tuple[Replica, Demand]]) -> list[tuple[Replica, Demand]]:
         """Return as many of the additional replicas as the quota permits, in order."""
         left = self._remaining(queue)
         permitted, exhausted = [], set[ReplicaType]()
         for replica, demand in more:
-            if demand.type in exhausted or _times(demand.each, left, 1) < 1:
+            if demand.type in exhausted or _times(demand.resources, left, 1) < 1:
                 exhausted.add(demand.type)
                 continue
-            left = _less(left, demand.each, 1)
+            left = _less(left, demand.resources, 1)
             permitted.append((replica, demand))
         return permitted
 
@@ -98,14 +100,14 @@ class Shares:
         held, reserved = self.held(queue), self._reserved.get(queue, {})
         return {name: limit - held.get(name, 0) - reserved.get(name, 0) for name, limit in self.quota(queue).items()}
 
-    def _change(self, gang: Gang | RunningGang, replicas: Iterable[Replica], sign: int) -> None:
-        if not self.matter:
+    def _change(self, gang: WaitingGang | RunningGang, replicas: Iterable[Replica], sign: int) -> None:
+        if not self.is_tracked:
             return
         self._share.pop(gang.queue, None)
         counts = Counter(replica.type for replica in replicas)
         held = self._held.setdefault(gang.queue, {})
         for demand in gang.demands:
-            for name, amount in demand.each.items():
+            for name, amount in demand.resources.items():
                 held[name] = held.get(name, 0) + sign * amount * counts[demand.type]
 
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.snapshot import Demand, RunningGang
-from tarragon.scheduling.cycle.preemption_simulation import Holdings, Trial
-from tarragon.scheduling.cycle.victims import shortest
-from tarragon.scheduling.placement.fit import could_fit, place
+from tarragon.scheduling.cycle.preemption_simulation import AllocationTable, PreemptionSimulation
+from tarragon.scheduling.cycle.victims import shortest_sufficient_prefix
+from tarragon.scheduling.placement.fit import assign, is_feasible
 from tarragon.scheduling.state.inventory import Inventory
-from tarragon.scheduling.state.ledger import Ledger
-from tarragon.scheduling.state.memory import ClusterMemory, Loose
+from tarragon.scheduling.state.ledger import NodeLedger
+from tarragon.scheduling.state.memory import ClusterMemory, ReclaimableReplicas
 from tarragon.scheduling.state.node_requests import Amounts, Mask
 
 _TRIED_ONE_BY_ONE = 8
@@ -25,11 +25,11 @@ _TRIED_ONE_BY_ONE = 8
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 _DECIDES = frozenset({ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER})
 
-Smaller = tuple[RunningGang, Mapping[Replica, str]]
+ShrunkGang = tuple[RunningGang, Mapping[Replica, str]]
 """A gang as it is, and the nodes with which it continues."""
 
 
-def lonely_last(gang: RunningGang, demand: Demand) -> list[Replica]:
+def remote_last(gang: RunningGang, demand: Demand) -> list[Replica]:
     """Sort the gang's replicas of this demand so that those to be removed first come last.
 
     Remote replicas are removed first, then the highest index. A replica is remote if no parameter server is on its
@@ -37,7 +37,7 @@ def lonely_last(gang: RunningGang, demand: Demand) -> list[Replica]:
     index counts.
     """
     servers = {node for replica, node in gang.nodes.items() if replica.type is ReplicaType.PS}
-    prefer_local = bool(servers) and not gang.whole
+    prefer_local = bool(servers) and not gang.resizes_by_restart
     ordered = [
         (prefer_local and replica.index > 0 and node not in servers, replica.index, replica)
         for replica, node in gang.nodes.items()
@@ -46,26 +46,26 @@ def lonely_last(gang: RunningGang, demand: Demand) -> list[Replica]:
     return [replica for _, _, replica in sorted(ordered)]
 
 
-def spare(gang: RunningGang) -> list[Replica]:
+def reclaimable_replicas(gang: RunningGang) -> list[Replica]:
     """List the replicas that the gang can give back, in the order of removal: none of its minimum, index 0, or those
     that decide the job.
 
     Finished and displaced replicas hold nothing that others could use. A gang that restarts to resize gives back
     nothing: the restart would cost it more than others gain.
     """
-    if gang.whole or len(gang.nodes) <= sum(demand.minimum for demand in gang.demands):
+    if gang.resizes_by_restart or len(gang.nodes) <= sum(demand.minimum for demand in gang.demands):
         return []
     reclaimable: list[Replica] = []
     for demand in gang.demands:
         if demand.type not in _DECIDES:
-            absent = gang.finished | gang.homeless
-            present = [replica for replica in lonely_last(gang, demand) if replica not in absent]
+            absent = gang.finished | gang.displaced
+            present = [replica for replica in remote_last(gang, demand) if replica not in absent]
             removable = [replica for replica in reversed(present) if replica.index > 0]
             reclaimable += removable[: max(0, len(present) - demand.minimum)]
     return reclaimable
 
 
-class Spares:
+class ReclaimablePool:
     """The pool of replicas that could be given back, in a fair order: lowest priority first, then the gang with most
     replicas above its minimum, then the one with the largest part of its maximum, then the youngest, then by name.
     Gangs must be sorted by name.
@@ -73,9 +73,9 @@ class Spares:
 
     def __init__(self, gangs: Sequence[RunningGang], nodes: Inventory, memory: ClusterMemory) -> None:
         self._gangs = list(gangs)
-        by_gang = [memory.loose.of(gang, lambda gang: _reclaimable(gang, nodes)) for gang in gangs]
+        by_gang = [memory.reclaimable.get(gang, lambda gang: _reclaimable(gang, nodes)) for gang in gangs]
         reclaimable = [(index, replicas) for index, replicas in enumerate(by_gang) if replicas is not None]
-        order = np.concatenate([np.zeros((0, 4)), *(replicas.order for _, replicas in reclaimable)])
+        order = np.concatenate([np.zeros((0, 4)), *(replicas.sort_keys for _, replicas in reclaimable)])
         rows = np.concatenate([np.zeros(0, np.int64), *(replicas.rows for _, replicas in reclaimable)])
         freed = np.concatenate(
             [np.zeros((0, len(nodes.resources)), np.int64), *(replicas.freed for _, replicas in reclaimable)]
@@ -93,13 +93,15 @@ class Spares:
         self._sum: Amounts | None = None
         """What all units free together, by row and column; None after a change until it is needed."""
 
-    def copy(self) -> Spares:
+    def copy(self) -> ReclaimablePool:
         """Return an independent copy. Arrays are shared, as they are only ever replaced."""
-        duplicate: Spares = copy(self)
+        duplicate: ReclaimablePool = copy(self)
         duplicate._gangs, duplicate._index_of = self._gangs.copy(), self._index_of.copy()
         return duplicate
 
-    def given_up(self, demands: Sequence[Demand], ledger: Ledger, below: int | None = None) -> list[Smaller] | None:
+    def reclaim(
+        self, demands: Sequence[Demand], ledger: NodeLedger, below: int | None = None
+    ) -> list[ShrunkGang] | None:
         """Reclaim what these demands need to fit the ledger, from gangs below this priority: no more than necessary.
         None if all of it together is too little.
         """
@@ -115,20 +117,23 @@ class Spares:
             units = self._without_unneeded(units, demands, ledger)
         return self._remove(units)
 
-    def all_of_it(self, ledger: Ledger) -> Ledger:
+    def ledger_if_all_reclaimed(self, ledger: NodeLedger) -> NodeLedger:
         """Return the ledger as if everything were reclaimed. For most waiting gangs even that is too little, which the
         capacity index then answers quickly.
         """
-        ledger_if_shrunk, index = self._ledger_without(np.arange(len(self._units)), ledger), ledger.requests.index
-        index.with_spares = ledger_if_shrunk.told(index.with_spares)
+        ledger_if_shrunk, index = (
+            self._ledger_without(np.arange(len(self._units)), ledger),
+            ledger.requests.capacity_index,
+        )
+        index.last_with_reclaimable = ledger_if_shrunk.update_totals(index.last_with_reclaimable)
         return ledger_if_shrunk
 
-    def holdings(self, below: int) -> Holdings:
+    def allocations(self, below: int) -> AllocationTable:
         """What gangs of lower priority could give back, by index."""
         is_lower = self._priorities < below
-        return Holdings(len(self._gangs), self._owners[is_lower], self._rows[is_lower], self._freed[is_lower])
+        return AllocationTable(len(self._gangs), self._owners[is_lower], self._rows[is_lower], self._freed[is_lower])
 
-    def forget(self, names: Collection[str]) -> None:
+    def exclude(self, names: Collection[str]) -> None:
         """Exclude these gangs, as they end or something else is decided about them."""
         forgotten = [self._index_of.pop(name) for name in names if name in self._index_of]
         if forgotten:
@@ -139,7 +144,7 @@ class Spares:
         self._rows, self._priorities, self._freed = self._rows[kept], self._priorities[kept], self._freed[kept]
         self._sum = None
 
-    def _is_too_little(self, demands: Sequence[Demand], ledger: Ledger) -> bool:
+    def _is_too_little(self, demands: Sequence[Demand], ledger: NodeLedger) -> bool:
         """Whether all of it is too little for any one demand: a quick check that is enough for most gangs."""
         if self._sum is None:
             self._sum = np.zeros_like(ledger.table)
@@ -150,7 +155,7 @@ class Spares:
         requests.sort(key=lambda each: -each[0].weight)
         return any(int(request.room(free, request.mask).clip(max=count).sum()) < count for request, count in requests)
 
-    def _useful(self, demands: Sequence[Demand], ledger: Ledger, below: int | None) -> Amounts:
+    def _useful(self, demands: Sequence[Demand], ledger: NodeLedger, below: int | None) -> Amounts:
         """The units on nodes that are eligible for one of the demands, if they hold any resource that it requests."""
         useful = np.zeros(len(self._units), np.bool_)
         if not len(useful):
@@ -159,22 +164,24 @@ class Spares:
             useful |= request.mask[self._rows] & (self._freed[:, request.row > 0] > 0).any(axis=1)
         return np.flatnonzero(useful if below is None else useful & (self._priorities < below))
 
-    def _ledger_without(self, units: Amounts, ledger: Ledger) -> Ledger:
-        return ledger.given(self._rows[units], self._freed[units])
+    def _ledger_without(self, units: Amounts, ledger: NodeLedger) -> NodeLedger:
+        return ledger.with_released(self._rows[units], self._freed[units])
 
-    def _simulation(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Trial:
+    def _simulation(self, units: Amounts, demands: Sequence[Demand], ledger: NodeLedger) -> PreemptionSimulation:
         """A simulation in which each of these units is an owner of its own."""
         count = len(units)
-        return Trial(demands, ledger, Holdings(count, np.arange(count), self._rows[units], self._freed[units]))
+        return PreemptionSimulation(
+            demands, ledger, AllocationTable(count, np.arange(count), self._rows[units], self._freed[units])
+        )
 
-    def _suffices(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> bool:
-        return could_fit(demands, self._ledger_without(units, ledger))
+    def _suffices(self, units: Amounts, demands: Sequence[Demand], ledger: NodeLedger) -> bool:
+        return is_feasible(demands, self._ledger_without(units, ledger))
 
-    def _sufficient_prefix(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts | None:
+    def _sufficient_prefix(self, units: Amounts, demands: Sequence[Demand], ledger: NodeLedger) -> Amounts | None:
         """The shortest prefix that suffices, minus units that are not needed on the nodes used. What the simulation
         rejects never suffices.
         """
-        length = self._simulation(units, demands, ledger).beginning(np.arange(len(units)))
+        length = self._simulation(units, demands, ledger).sufficient_prefix_length(np.arange(len(units)))
         if length is None:
             return None
         length = max(1, length)
@@ -183,16 +190,16 @@ class Spares:
             return used
         if not self._suffices(units, demands, ledger):
             return None
-        size = shortest(units, length + 1, partial(self._suffices, demands=demands, ledger=ledger))
+        size = shortest_sufficient_prefix(units, length + 1, partial(self._suffices, demands=demands, ledger=ledger))
         return self._used_units(units[:size], demands, ledger)
 
-    def _used_units(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts | None:
+    def _used_units(self, units: Amounts, demands: Sequence[Demand], ledger: NodeLedger) -> Amounts | None:
         """Keep the units without which a node used by the demands would have too little; None if the demands do not
         fit.
         """
         after = self._ledger_without(units, ledger)
         before = after.table.copy(order="K")
-        if place(demands, after) is None:
+        if assign(demands, after) is None:
             return None
         kept: list[int] = []
         for row in (before != after.table).any(axis=1).nonzero()[0]:
@@ -203,16 +210,16 @@ class Spares:
                 kept += [int(on_row[position]) for position in _covering(self._freed[on_row], missing)]
         return np.array(sorted(kept), np.int64)
 
-    def _without_unneeded(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts:
+    def _without_unneeded(self, units: Amounts, demands: Sequence[Demand], ledger: NodeLedger) -> Amounts:
         """Leave out units that are not needed, trying the last ones of the order first."""
         simulation, left = self._simulation(units, demands, ledger), np.arange(len(units))
         for at in left[::-1]:
             rest = left[left != at]
-            if len(rest) and simulation.seems(rest) and self._suffices(units[rest], demands, ledger):
+            if len(rest) and simulation.seems_sufficient(rest) and self._suffices(units[rest], demands, ledger):
                 left = rest
         return units[left]
 
-    def _remove(self, units: Amounts) -> list[Smaller]:
+    def _remove(self, units: Amounts) -> list[ShrunkGang]:
         """Remove these units from the pool, and return what their gangs continue with."""
         removed: dict[int, set[Replica]] = {}
         for unit in units:
@@ -220,7 +227,7 @@ class Spares:
         is_left = np.ones(len(self._units), np.bool_)
         is_left[units] = False
         self._retain(is_left)
-        resizes: list[Smaller] = []
+        resizes: list[ShrunkGang] = []
         for index, replicas in sorted(removed.items()):
             gang = self._gangs[index]
             kept = {replica: node for replica, node in gang.nodes.items() if replica not in replicas}
@@ -229,17 +236,17 @@ class Spares:
         return resizes
 
 
-def _reclaimable(gang: RunningGang, nodes: Inventory) -> Loose | None:
+def _reclaimable(gang: RunningGang, nodes: Inventory) -> ReclaimableReplicas | None:
     """The gang's reclaimable replicas; None if there are none."""
-    replicas = spare(gang)
+    replicas = reclaimable_replicas(gang)
     turns = [turn for turn, replica in enumerate(replicas) if gang.nodes[replica] in nodes.row_of]
     if not turns:
         return None
-    each = {demand.type: nodes.known_row(demand.each) for demand in gang.demands}
-    largest = sum(max(demand.maximum, demand.wish) for demand in gang.demands)
-    age = -(gang.admitted or _LONG_AGO).timestamp()
+    each = {demand.type: nodes.known_row(demand.resources) for demand in gang.demands}
+    largest = sum(max(demand.maximum, demand.requested) for demand in gang.demands)
+    age = -(gang.admitted_at or _LONG_AGO).timestamp()
     size, count = len(gang.nodes), len(replicas)
-    return Loose(
+    return ReclaimableReplicas(
         [replicas[turn] for turn in turns],
         np.array([nodes.row_of[gang.nodes[replicas[turn]]] for turn in turns], np.int64),
         np.array([each[replicas[turn].type] for turn in turns], np.int64),

@@ -6,34 +6,36 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tarragon.scheduling.api.snapshot import Demand, RunningGang
-from tarragon.scheduling.cycle.preemption_simulation import Holdings, Trial
-from tarragon.scheduling.placement.fit import could_fit
+from tarragon.scheduling.cycle.preemption_simulation import AllocationTable, PreemptionSimulation
+from tarragon.scheduling.placement.fit import is_feasible
 from tarragon.scheduling.state.inventory import Inventory
-from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.memory import ClusterMemory
 from tarragon.scheduling.state.node_requests import Amounts
 
 
-def holders(gangs: Sequence[RunningGang], nodes: Inventory, memory: ClusterMemory) -> Holdings:
+def allocations_of(gangs: Sequence[RunningGang], nodes: Inventory, memory: ClusterMemory) -> AllocationTable:
     """What running gangs hold, by index."""
-    owners, (rows, amounts) = memory.allocations.of(gangs, nodes.held)
-    return Holdings(len(gangs), owners, rows, amounts)
+    owners, (rows, amounts) = memory.allocations.allocations_of(gangs, nodes.allocation_of)
+    return AllocationTable(len(gangs), owners, rows, amounts)
 
 
-def has_as_much(demands: Sequence[Demand], ledger: Ledger) -> bool:
+def has_room_for_each(demands: Sequence[Demand], ledger: NodeLedger) -> bool:
     """Whether each demand by itself has room for its minimum: a quick, necessary condition."""
-    return all(ledger.has_as_many(demand, demand.minimum) for demand in demands)
+    return all(ledger.has_room(demand, demand.minimum) for demand in demands)
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class Victims:
     """The victims by index, and the ledger as it would be after they have ended."""
 
-    several: Sequence[int]
-    ledger: Ledger
+    indexes: Sequence[int]
+    ledger: NodeLedger
 
 
-def fewest(demands: Sequence[Demand], order: Amounts, held: Holdings, ledger: Ledger) -> Ends | None:
+def select_victims(
+    demands: Sequence[Demand], order: Amounts, held: AllocationTable, ledger: NodeLedger
+) -> Victims | None:
     """Select victims: the shortest prefix of the order that suffices, minus those in it that are not needed.
 
     None if the demands would not fit even if all had ended. Of those that are not needed, the last ones are left out
@@ -41,25 +43,25 @@ def fewest(demands: Sequence[Demand], order: Amounts, held: Holdings, ledger: Le
     """
 
     def suffice(owners: Sequence[int] | Amounts) -> bool:
-        return could_fit(demands, held.without(owners, ledger))
+        return is_feasible(demands, held.ledger_without(owners, ledger))
 
-    simulation = Trial(demands, ledger, held)
-    least = simulation.beginning(order)
+    simulation = PreemptionSimulation(demands, ledger, held)
+    least = simulation.sufficient_prefix_length(order)
     if least is None:
         return None
     prefix = order[:least]
-    needed = simulation.needed(prefix)
-    after = held.without(needed, ledger)
-    if could_fit(demands, after):
-        return Ends(needed, after)
+    needed = simulation.needed_owners(prefix)
+    after = held.ledger_without(needed, ledger)
+    if is_feasible(demands, after):
+        return Victims(needed, after)
     # The simulation checks each demand by itself; together they may not fit.
     if not suffice(order):
         return None
-    needed = _minimal(order[: shortest(order, least, suffice)].tolist(), suffice)
-    return Ends(needed, held.without(needed, ledger))
+    needed = _minimal(order[: shortest_sufficient_prefix(order, least, suffice)].tolist(), suffice)
+    return Victims(needed, held.ledger_without(needed, ledger))
 
 
-def shortest(order: Amounts, least: int, suffice: Callable[[Amounts], bool]) -> int:
+def shortest_sufficient_prefix(order: Amounts, least: int, suffice: Callable[[Amounts], bool]) -> int:
     """Find by bisection the shortest prefix, of at least this length, that suffices. The whole order does."""
     too_few, enough = least - 1, len(order)
     while enough - too_few > 1:

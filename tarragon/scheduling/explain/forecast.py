@@ -14,36 +14,36 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tarragon.base.resources import Resources, minus, total
+from tarragon.base.resources import Resources, add_resources, subtract
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.api.decision import Again, Decision, Evict, Place, Resize
-from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
-from tarragon.scheduling.explain.runtime_estimates import Lengths, Seconds
+from tarragon.scheduling.api.decision import Admit, Decision, Evict, RequeueAt, Resize
+from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.explain.runtime_estimates import RunTimeEstimates, Seconds
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.memory import Memory, Policy
 
-COURSES = 60
+MAX_SIMULATIONS = 60
 """The number of simulations, unless that takes too long."""
-LEAST_COURSES = 11
-LIKENESS = 0.3
+MIN_SIMULATIONS = 11
+RUN_TIME_CORRELATION = 0.3
 """How strongly the run times of different gangs are correlated. Measured: with 0, the bands are too narrow for real
 traces.
 """
-LEAST_FINISHED = 5
+MIN_FINISHED = 5
 """With fewer finished jobs there is no forecast."""
-MOST_AHEAD = 100
+MAX_AHEAD = 100
 """With more gangs than this ahead there is no forecast."""
-FRONT = 16
+QUEUE_HEAD = 16
 """The number of gangs at the head of the queue that each simulated cycle considers, besides the one in question."""
-MOST_WORK = 1_500_000
+MAX_WORK = 1_500_000
 """The bound on simulated cycles times what each has to consider: about a second."""
-LUMP = 0.02
+MERGED_PART = 0.02
 """Ends within this part of the elapsed time are simulated as one moment."""
-GRACE = 5.0
+TERMINATION_SECONDS = 5.0
 """The seconds that terminating pods are assumed to take. Kubernetes' default grace period is 30, but most need a
 moment.
 """
-BAND = (0.1, 0.5, 0.9)
+QUANTILES = (0.1, 0.5, 0.9)
 """The shares of simulations that mark the earliest, likely and latest start: four of five starts lie in the band."""
 
 
@@ -55,50 +55,50 @@ class Forecast:
     likely: dt.datetime | None
     """None if in more than half of the simulations it waits for a gang that has run longer than any finished one."""
     latest: dt.datetime | None
-    finished: int
+    sample_size: int
     """The number of finished gangs that the forecast is based on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
-    """There is no forecast; `why` is the message that says so."""
+class NoForecast:
+    """There is no forecast; `reason` is the message that says so."""
 
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class RunTimeModel:
     """What is known about run times, and the kinds of each gang by name."""
 
-    lengths: Lengths
-    kinds: Mapping[str, Sequence[Hashable]] = field(default_factory=dict)
+    estimates: RunTimeEstimates
+    kinds_by_gang: Mapping[str, Sequence[Hashable]] = field(default_factory=dict)
     """As `Life.kinds`."""
 
 
-def forecast(name: str, snapshot: Snapshot, outlook: Outlook, policy: Policy) -> Forecast | Unknown:
+def forecast(name: str, snapshot: Snapshot, outlook: RunTimeModel, policy: Policy) -> Forecast | NoForecast:
     """Forecast when the gang of this name, which waits in the snapshot, starts."""
-    estimates = outlook.lengths
-    if estimates.finished < LEAST_FINISHED:
-        return Unknown(_too_few_finished(estimates.finished))
+    estimates = outlook.estimates
+    if estimates.finished < MIN_FINISHED:
+        return NoForecast(_too_few_finished(estimates.finished))
     waiting = _ordered(snapshot.waiting)
-    if snapshot.rules.is_fair:
+    if snapshot.rules.is_fair_share:
         waiting = _interleaved(waiting)
     position = next(position for position, gang in enumerate(waiting) if gang.name == name)
-    if position > MOST_AHEAD:
-        return Unknown(f"{position} jobs are ahead of it, too many to simulate the queue")
+    if position > MAX_AHEAD:
+        return NoForecast(f"{position} jobs are ahead of it, too many to simulate the queue")
     # Gangs behind it may pass it, as far as the policy allows.
-    front = replace(snapshot, nodes=Inventory.of(snapshot.nodes), waiting=waiting[: position + FRONT])
+    front = replace(snapshot, nodes=Inventory.of(snapshot.nodes), waiting=waiting[: position + QUEUE_HEAD])
     seconds = _simulated_starts(name, front, _run_times(front, outlook), policy)
-    if len(seconds) < LEAST_COURSES:
-        return Unknown("the cluster is too large to simulate its queue")
+    if len(seconds) < MIN_SIMULATIONS:
+        return NoForecast("the cluster is too large to simulate its queue")
     return _forecast_of(seconds, snapshot.now, estimates.finished)
 
 
-def _ordered(waiting: Iterable[Gang]) -> Sequence[Gang]:
-    return sorted(waiting, key=lambda gang: gang.order)
+def _ordered(waiting: Iterable[WaitingGang]) -> Sequence[WaitingGang]:
+    return sorted(waiting, key=lambda gang: gang.sort_key)
 
 
-def _interleaved(ordered: Sequence[Gang]) -> Sequence[Gang]:
+def _interleaved(ordered: Sequence[WaitingGang]) -> Sequence[WaitingGang]:
     """Order the first gang of each namespace before the second of each, within one priority. Where shares or quotas
     hold a namespace back, others come before its many.
     """
@@ -118,28 +118,28 @@ def _too_few_finished(finished: int) -> str:
     return f"only {finished} job{'s have' if finished > 1 else ' has'} finished here, too few to estimate run times"
 
 
-def _forecast_of(seconds: Sequence[float], now: dt.datetime, finished: int) -> Forecast | Unknown:
+def _forecast_of(seconds: Sequence[float], now: dt.datetime, finished: int) -> Forecast | NoForecast:
     ordered = np.sort(seconds)
-    quantiles = [float(ordered[min(len(ordered) - 1, int(share * len(ordered)))]) for share in BAND]
+    quantiles = [float(ordered[min(len(ordered) - 1, int(share * len(ordered)))]) for share in QUANTILES]
     earliest, likely, latest = (now + dt.timedelta(seconds=mark) if mark < _HORIZON else None for mark in quantiles)
     if earliest is None:
-        return Unknown("it waits for jobs that have run longer than any finished job")
-    return Forecast(earliest=earliest, likely=likely, latest=latest, finished=finished)
+        return NoForecast("it waits for jobs that have run longer than any finished job")
+    return Forecast(earliest=earliest, likely=likely, latest=latest, sample_size=finished)
 
 
 _HORIZON = 10.0 * 366 * 86400
 """Starts later than this many seconds are not forecast."""
 
 
-def _run_times(snapshot: Snapshot, outlook: Outlook) -> Mapping[str, Seconds]:
+def _run_times(snapshot: Snapshot, outlook: RunTimeModel) -> Mapping[str, Seconds]:
     """The remaining run time of each gang in every simulation: from now for running gangs, from the
     start for others.
     """
-    ages = {gang.name: (snapshot.now - (gang.admitted or snapshot.now)).total_seconds() for gang in snapshot.running}
+    ages = {gang.name: (snapshot.now - (gang.admitted_at or snapshot.now)).total_seconds() for gang in snapshot.running}
     names = sorted({*ages, *(gang.name for gang in snapshot.waiting)})
     shares = _even_shares(len(names))
     return {
-        name: outlook.lengths.remaining(outlook.kinds.get(name, ()), max(0.0, ages.get(name, 0.0)), of_gang)
+        name: outlook.estimates.remaining(outlook.kinds_by_gang.get(name, ()), max(0.0, ages.get(name, 0.0)), of_gang)
         for name, of_gang in zip(names, shares, strict=True)
     }
 
@@ -151,20 +151,20 @@ def _even_shares(count: int) -> Seconds:
     The rows are slightly correlated, because jobs come in batches: where one gang runs long, others tend to.
     """
     numbers = np.arange(count + 1, dtype=np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15)
-    mixed = numbers ^ (np.arange(1, COURSES + 1, dtype=np.uint64)[None, :] * np.uint64(0xD1B54A32D192ED03))
+    mixed = numbers ^ (np.arange(1, MAX_SIMULATIONS + 1, dtype=np.uint64)[None, :] * np.uint64(0xD1B54A32D192ED03))
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    shares = (np.argsort(mixed ^ (mixed >> np.uint64(31)), axis=1) + 0.5) / COURSES
+    shares = (np.argsort(mixed ^ (mixed >> np.uint64(31)), axis=1) + 0.5) / MAX_SIMULATIONS
     odds = np.log(shares / (1 - shares))
-    correlated = np.sqrt(LIKENESS) * odds[:1] + np.sqrt(1 - LIKENESS) * odds[1:]
-    return (np.argsort(np.argsort(correlated, axis=1), axis=1) + 0.5) / COURSES
+    correlated = np.sqrt(RUN_TIME_CORRELATION) * odds[:1] + np.sqrt(1 - RUN_TIME_CORRELATION) * odds[1:]
+    return (np.argsort(np.argsort(correlated, axis=1), axis=1) + 0.5) / MAX_SIMULATIONS
 
 
 def _simulated_starts(name: str, snapshot: Snapshot, lasting: Mapping[str, Seconds], policy: Policy) -> Sequence[float]:
-    """The seconds until the start in each simulation; fewer than `COURSES` where each takes long."""
+    """The seconds until the start in each simulation; fewer than `MAX_SIMULATIONS` where each takes long."""
     found: list[float] = []
-    left, memory = MOST_WORK, Memory()
-    for number in range(COURSES):
+    left, memory = MAX_WORK, Memory()
+    for number in range(MAX_SIMULATIONS):
         course = _Simulation(snapshot, {gang: float(seconds[number]) for gang, seconds in lasting.items()})
         at = course.start_of(name, policy, memory, left)
         if at is None:
@@ -184,13 +184,13 @@ class _Simulation:
         self._running = {gang.name: gang for gang in snapshot.running}
         self._run_times = dict(lasting)
         rules = snapshot.rules
-        self._needs_shares = rules.is_fair or any(queue.quota for queue in rules.queues.values())
+        self._needs_shares = rules.is_fair_share or any(queue.quota for queue in rules.queues.values())
         """Whether shares or quotas matter. If so, what each namespace holds is part of every snapshot."""
         self._highest_priority = max(gang.priority for gang in snapshot.waiting)
         self._ends = {gang.name: lasting[gang.name] for gang in snapshot.running}
         self._end_heap = [(end, name) for name, end in self._ends.items()]
         heapq.heapify(self._end_heap)
-        self._cycles_due = [GRACE] if any(any(node.releasing.values()) for node in snapshot.nodes) else []
+        self._cycles_due = [TERMINATION_SECONDS] if any(any(node.releasing.values()) for node in snapshot.nodes) else []
         self.work = 0
 
     def start_of(self, name: str, policy: Policy, memory: Memory, most_work: int) -> float | None:
@@ -204,7 +204,7 @@ class _Simulation:
             if self.work > most_work:
                 return None
             for decision in policy(snapshot, memory):
-                if isinstance(decision, Place) and decision.gang == name:
+                if isinstance(decision, Admit) and decision.gang == name:
                     return now
                 self._apply(decision, now)
             now = self._advance(now)
@@ -222,29 +222,29 @@ class _Simulation:
             nodes=self._nodes,
             waiting=ordered if target in ordered else [*ordered, target],
             running=[gang for gang in self._running.values() if self._is_changeable(gang)],
-            beside=[*self._base.beside, *unchanging],
+            unchangeable=[*self._base.unchangeable, *unchanging],
         )
 
-    def _head(self) -> Sequence[Gang]:
+    def _head(self) -> Sequence[WaitingGang]:
         if self._needs_shares:
-            return _interleaved(_ordered(self._waiting.values()))[:FRONT]
-        return heapq.nsmallest(FRONT, self._waiting.values(), key=lambda gang: gang.order)
+            return _interleaved(_ordered(self._waiting.values()))[:QUEUE_HEAD]
+        return heapq.nsmallest(QUEUE_HEAD, self._waiting.values(), key=lambda gang: gang.sort_key)
 
     def _is_changeable(self, gang: RunningGang) -> bool:
         """Whether a policy may decide anything about this running gang. All others are left out of snapshots, as
         settled gangs are in the operator's own.
         """
-        if gang.elastic or gang.homeless or gang.priority < self._highest_priority:
+        if gang.is_elastic or gang.displaced or gang.priority < self._highest_priority:
             return True
-        return len(gang.nodes) > sum(demand.wish for demand in gang.demands)
+        return len(gang.nodes) > sum(demand.requested for demand in gang.demands)
 
     def _advance(self, now: float) -> float:
         """Advance to the next event, apply it, and return its time."""
         at = min([*self._cycles_due, *(end for end, _ in self._end_heap[:1])], default=float("inf"))
         self._cycles_due = [due for due in self._cycles_due if due > at]
-        if at >= GRACE:
+        if at >= TERMINATION_SECONDS:
             self._end_terminating()
-        until = at * (1 + LUMP)
+        until = at * (1 + MERGED_PART)
         while self._end_heap and self._end_heap[0][0] <= until < _HORIZON:
             end, name = heapq.heappop(self._end_heap)
             at = end
@@ -257,32 +257,32 @@ class _Simulation:
     def _end_terminating(self) -> None:
         """Free what terminating pods hold."""
         ended = [
-            replace(node, free=total([node.free, node.releasing]), releasing={})
+            replace(node, free=add_resources([node.free, node.releasing]), releasing={})
             for node in self._nodes
             if any(node.releasing.values())
         ]
-        self._nodes = self._nodes.changed(ended)
+        self._nodes = self._nodes.with_states(ended)
 
     def _apply(self, decision: Decision, now: float) -> None:
         at = self._base.now + dt.timedelta(seconds=now)
         match decision:
-            case Place(name, nodes):
+            case Admit(name, nodes):
                 self._admit(_running(self._waiting.pop(name), nodes, at), now)
             case Resize(name, nodes):
                 before = self._running[name]
                 self._release(before, 1)
                 self._running[name] = replace(
-                    before, nodes=nodes, homeless=frozenset(), resized=at, wished=_requested(before.demands)
+                    before, nodes=nodes, displaced=frozenset(), resized_at=at, last_requested=_requested(before.demands)
                 )
                 self._release(self._running[name], -1)
-                self._cycles_due.append(now + GRACE)
+                self._cycles_due.append(now + TERMINATION_SECONDS)
             case Evict(name):
                 gang = self._running.pop(name)
                 self._release(gang, 1)
                 self._run_times[name] = self._ends.pop(name) - now
                 self._waiting[name] = _waiting(gang)
-                self._cycles_due.append(now + GRACE)
-            case Again(moment) if moment > at:
+                self._cycles_due.append(now + TERMINATION_SECONDS)
+            case RequeueAt(moment) if moment > at:
                 self._cycles_due.append((moment - self._base.now).total_seconds())
 
     def _admit(self, gang: RunningGang, now: float) -> None:
@@ -293,50 +293,50 @@ class _Simulation:
 
     def _release(self, gang: RunningGang, sign: int) -> None:
         """Give back what the gang holds to its nodes, or take it if `sign` is -1."""
-        held = held_by(gang)
+        held = allocation_by_node(gang)
         states: list[NodeState] = []
         for name, amounts in held.items():
             row = self._nodes.row_of.get(name)
             if row is not None:
                 node = self._nodes.states[row]
                 states.append(replace(node, free=_adjusted(node.free, amounts, sign)))
-        self._nodes = self._nodes.changed(states)
+        self._nodes = self._nodes.with_states(states)
 
 
-def held_by(gang: RunningGang) -> Mapping[str, Resources]:
+def allocation_by_node(gang: RunningGang) -> Mapping[str, Resources]:
     """What the gang holds, by node. Finished and displaced replicas hold nothing."""
-    each = {demand.type: demand.each for demand in gang.demands}
+    each = {demand.type: demand.resources for demand in gang.demands}
     held: dict[str, Resources] = {}
     for replica, node in gang.nodes.items():
-        if replica not in gang.finished and replica not in gang.homeless and replica.type in each:
-            held[node] = total([held.get(node, {}), each[replica.type]])
+        if replica not in gang.finished and replica not in gang.displaced and replica.type in each:
+            held[node] = add_resources([held.get(node, {}), each[replica.type]])
     return held
 
 
 def _adjusted(free: Resources, amounts: Resources, sign: int) -> Resources:
-    return total([free, amounts]) if sign > 0 else minus(free, amounts)
+    return add_resources([free, amounts]) if sign > 0 else subtract(free, amounts)
 
 
-def _running(gang: Gang, nodes: Mapping[Replica, str], at: dt.datetime) -> RunningGang:
+def _running(gang: WaitingGang, nodes: Mapping[Replica, str], at: dt.datetime) -> RunningGang:
     return RunningGang(
         name=gang.name,
         demands=gang.demands,
         nodes=nodes,
-        elastic=any(demand.minimum < max(demand.wish, demand.maximum) for demand in gang.demands),
+        is_elastic=any(demand.minimum < max(demand.requested, demand.maximum) for demand in gang.demands),
         priority=gang.priority,
         queue=gang.queue,
-        admitted=at,
-        wished=_requested(gang.demands),
+        admitted_at=at,
+        last_requested=_requested(gang.demands),
     )
 
 
-def _waiting(gang: RunningGang) -> Gang:
+def _waiting(gang: RunningGang) -> WaitingGang:
     """Return an evicted gang to the queue. It keeps its queue time, of which only an upper bound is known: its
     admission.
     """
-    queued = gang.admitted or dt.datetime.min.replace(tzinfo=dt.UTC)
-    return Gang(name=gang.name, queued=queued, demands=gang.demands, priority=gang.priority, queue=gang.queue)
+    queued = gang.admitted_at or dt.datetime.min.replace(tzinfo=dt.UTC)
+    return WaitingGang(name=gang.name, queued_at=queued, demands=gang.demands, priority=gang.priority, queue=gang.queue)
 
 
 def _requested(demands: Sequence[Demand]) -> Mapping[ReplicaType, int]:
-    return {demand.type: demand.wish for demand in demands}
+    return {demand.type: demand.requested for demand in demands}

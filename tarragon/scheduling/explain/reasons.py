@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tarragon.base.resources import Resources, shortage, total
+from tarragon.base.resources import Resources, add_resources, shortage
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot
-from tarragon.scheduling.explain.forecast import held_by
-from tarragon.scheduling.placement.fit import could_fit
+from tarragon.scheduling.explain.forecast import allocation_by_node
+from tarragon.scheduling.placement.fit import is_feasible
 from tarragon.scheduling.state.inventory import Inventory
-from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.state.ledger import NodeLedger
 
-MOST_NODES = 3
+MAX_NODES = 3
 """The number of nodes in an explanation; the nearest to fitting come first."""
-MOST_TRIED = 100
+MAX_TRIED = 100
 """The number of gangs, or nodes, that are tried one by one."""
-MOST_ENDS = 4
+MAX_GANGS_TO_END = 4
 """If more gangs than this would have to end, none are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeAccount:
+class NodeShortage:
     """A node that is eligible for the replica that does not fit."""
 
     name: str
     room: int
     """How many of the replicas the node takes now."""
-    has: Resources
+    capacity: Resources
     """The node's capacity of the requested resources."""
     free: Resources
     lacking: Resources
@@ -37,63 +37,67 @@ class NodeAccount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class WaitExplanation:
     """Why a gang waits. Fields are empty for what does not apply or was not found."""
 
-    fits: bool
+    fits_now: bool
     """There is room for the gang now; it waits for its turn or its quota."""
     type: ReplicaType
     """The first replica type that does not fit together with those before it."""
-    each: Resources
-    least: int
+    resources: Resources
+    minimum: int
     lacking: Resources
     """What is missing in total; empty if there is enough but it is too fragmented."""
-    nodes: Sequence[NodeAccount] = ()
-    refusing: int = 0
+    nodes: Sequence[NodeShortage] = ()
+    ineligible_nodes: int = 0
     """The number of nodes that are not eligible, whatever is free there."""
-    smaller: int = 0
+    fitting_size: int = 0
     """The gang would start now with this many of these replicas."""
-    ends: Sequence[str] = ()
+    gangs_to_end: Sequence[str] = ()
     """Gangs whose end would make room, as few as were found."""
-    gives: Sequence[str] = ()
+    gangs_to_shrink: Sequence[str] = ()
     """Elastic gangs whose replicas above the minimum would make room."""
-    releasing: bool = False
+    fits_after_termination: bool = False
     """Whether the gang fits once terminating pods have ended."""
-    back: Sequence[str] = ()
+    nodes_to_return: Sequence[str] = ()
     """Unavailable nodes with which the gang would fit."""
 
 
-def explained(name: str, snapshot: Snapshot) -> Explanation:
+def explain_wait(name: str, snapshot: Snapshot) -> WaitExplanation:
     """Explain the gang of this name, which waits in the snapshot."""
     gang = next(gang for gang in snapshot.waiting if gang.name == name)
-    smallest = [replace(demand, wish=demand.minimum) for demand in gang.demands]
+    smallest = [replace(demand, requested=demand.minimum) for demand in gang.demands]
     nodes = Inventory.of(snapshot.nodes)
     short = _first_short(smallest, nodes)
-    free = total({name: max(0, amount) for name, amount in node.free.items()} for node in _eligible_nodes(short, nodes))
-    needed = total({name: amount * demand.minimum for name, amount in demand.each.items()} for demand in smallest)
-    explanation = Explanation(
-        fits=_fits(smallest, nodes),
+    free = add_resources(
+        {name: max(0, amount) for name, amount in node.free.items()} for node in _eligible_nodes(short, nodes)
+    )
+    needed = add_resources(
+        {name: amount * demand.minimum for name, amount in demand.resources.items()} for demand in smallest
+    )
+    explanation = WaitExplanation(
+        fits_now=_fits(smallest, nodes),
         type=short.type,
-        each=short.each,
-        least=short.minimum,
+        resources=short.resources,
+        minimum=short.minimum,
         lacking=shortage(needed, free),
         nodes=_nearest(short, nodes),
-        refusing=sum(node.name not in short.eligible for node in [*nodes, *snapshot.away]),
+        ineligible_nodes=sum(node.name not in short.eligible_nodes for node in [*nodes, *snapshot.unavailable_nodes]),
     )
-    if explanation.fits:
+    if explanation.fits_now:
         return explanation
     return replace(
         explanation,
-        smaller=_largest_fitting(smallest, short, nodes),
-        ends=_gangs_to_end(smallest, snapshot.running, nodes),
-        gives=_gangs_to_shrink(smallest, snapshot.running, nodes),
-        releasing=_fits(smallest, [_after_terminating(node) for node in nodes]),
-        back=_nodes_to_return(smallest, nodes, snapshot.away),
+        fitting_size=_largest_fitting(smallest, short, nodes),
+        gangs_to_end=_gangs_to_end(smallest, snapshot.running, nodes),
+        gangs_to_shrink=_gangs_to_shrink(smallest, snapshot.running, nodes),
+        fits_after_termination=_fits(smallest, [_after_terminating(node) for node in nodes]),
+        nodes_to_return=_nodes_to_return(smallest, nodes, snapshot.unavailable_nodes),
     )
 
 
 def _fits(demands: Sequence[Demand], nodes: Iterable[NodeState]) -> bool:
-    return could_fit(demands, Ledger.of_free(nodes))
+    return is_feasible(demands, NodeLedger.of_free(nodes))
 
 
 def _first_short(demands: Sequence[Demand], nodes: Inventory) -> Demand:
@@ -105,35 +109,35 @@ def _first_short(demands: Sequence[Demand], nodes: Inventory) -> Demand:
 
 
 def _eligible_nodes(demand: Demand, nodes: Iterable[NodeState]) -> Sequence[NodeState]:
-    return [node for node in nodes if node.name in demand.eligible]
+    return [node for node in nodes if node.name in demand.eligible_nodes]
 
 
-def _nearest(demand: Demand, nodes: Inventory) -> Sequence[NodeAccount]:
+def _nearest(demand: Demand, nodes: Inventory) -> Sequence[NodeShortage]:
     """Sort the eligible nodes: those with most room first, then those that lack least."""
-    room = Ledger.of_free(nodes).room(demand)
+    room = NodeLedger.of_free(nodes).room(demand)
     accounts = [
-        NodeAccount(
+        NodeShortage(
             name=node.name,
             room=int(count),
-            has=_requested_only(demand, node.capacity),
+            capacity=_requested_only(demand, node.capacity),
             free=_requested_only(demand, node.free),
-            lacking=shortage(demand.each, node.free),
+            lacking=shortage(demand.resources, node.free),
             releasing=_requested_only(demand, node.releasing),
         )
         for node, count in zip(nodes, room, strict=True)
-        if node.name in demand.eligible
+        if node.name in demand.eligible_nodes
     ]
     return sorted(accounts, key=lambda one: (-one.room, len(one.lacking), sum(one.lacking.values()), one.name))[
-        :MOST_NODES
+        :MAX_NODES
     ]
 
 
 def _requested_only(demand: Demand, amounts: Resources) -> Resources:
-    return {name: max(0, amounts.get(name, 0)) for name, amount in demand.each.items() if amount > 0}
+    return {name: max(0, amounts.get(name, 0)) for name, amount in demand.resources.items() if amount > 0}
 
 
 def _after_terminating(node: NodeState) -> NodeState:
-    return replace(node, free=total([node.free, node.releasing]), releasing={}) if node.releasing else node
+    return replace(node, free=add_resources([node.free, node.releasing]), releasing={}) if node.releasing else node
 
 
 def _largest_fitting(demands: Sequence[Demand], short: Demand, nodes: Inventory) -> int:
@@ -141,21 +145,21 @@ def _largest_fitting(demands: Sequence[Demand], short: Demand, nodes: Inventory)
     fits, too_many = 0, short.minimum
     while too_many - fits > 1:
         count = (fits + too_many) // 2
-        tried = [replace(each, minimum=count, wish=count) if each.type is short.type else each for each in demands]
+        tried = [replace(each, minimum=count, requested=count) if each.type is short.type else each for each in demands]
         fits, too_many = (count, too_many) if _fits(tried, nodes) else (fits, count)
     return fits
 
 
 def _gangs_to_end(demands: Sequence[Demand], running: Sequence[RunningGang], nodes: Inventory) -> Sequence[str]:
     """The smallest single gang whose end is enough; otherwise the largest gangs together, as few as are enough."""
-    eligible = frozenset().union(*(demand.eligible for demand in demands))
-    holding = [(gang, held) for gang in running for held in [held_by(gang)] if held.keys() & eligible]
+    eligible = frozenset().union(*(demand.eligible_nodes for demand in demands))
+    holding = [(gang, held) for gang in running for held in [allocation_by_node(gang)] if held.keys() & eligible]
     by_size = sorted(holding, key=lambda largest: (len(largest[0].nodes), largest[0].name))
-    for gang, held in by_size[:MOST_TRIED]:
+    for gang, held in by_size[:MAX_TRIED]:
         if _fits(demands, _with_freed([held], nodes)):
             return [gang.name]
     chosen: list[tuple[RunningGang, Mapping[str, Resources]]] = []
-    for largest in by_size[: -MOST_ENDS - 1 : -1]:
+    for largest in by_size[: -MAX_GANGS_TO_END - 1 : -1]:
         chosen.append(largest)
         if _fits(demands, _with_freed([held for _, held in chosen], nodes)):
             return [gang.name for gang, _ in chosen]
@@ -164,11 +168,13 @@ def _gangs_to_end(demands: Sequence[Demand], running: Sequence[RunningGang], nod
 
 def _gangs_to_shrink(demands: Sequence[Demand], running: Sequence[RunningGang], nodes: Inventory) -> Sequence[str]:
     """A single elastic gang that is enough, otherwise all of them; empty if these are too many to name."""
-    reclaimable = [(gang.name, held) for gang in running if gang.elastic for held in [_above_minimum(gang)] if held]
-    for name, held in reclaimable[:MOST_TRIED]:
+    reclaimable = [(gang.name, held) for gang in running if gang.is_elastic for held in [_above_minimum(gang)] if held]
+    for name, held in reclaimable[:MAX_TRIED]:
         if _fits(demands, _with_freed([held], nodes)):
             return [name]
-    is_enough = len(reclaimable) <= MOST_ENDS and _fits(demands, _with_freed([held for _, held in reclaimable], nodes))
+    is_enough = len(reclaimable) <= MAX_GANGS_TO_END and _fits(
+        demands, _with_freed([held for _, held in reclaimable], nodes)
+    )
     return [name for name, _ in reclaimable] if is_enough else ()
 
 
@@ -180,7 +186,7 @@ def _above_minimum(gang: RunningGang) -> Mapping[str, Resources]:
             kept[replica.type] -= 1
         else:
             above[replica] = gang.nodes[replica]
-    return held_by(replace(gang, nodes=above))
+    return allocation_by_node(replace(gang, nodes=above))
 
 
 def _with_freed(freed_by_gang: Sequence[Mapping[str, Resources]], nodes: Inventory) -> Inventory:
@@ -189,13 +195,13 @@ def _with_freed(freed_by_gang: Sequence[Mapping[str, Resources]], nodes: Invento
         for name, amounts in held.items():
             if name in nodes.row_of:
                 node = freed.get(name, nodes.states[nodes.row_of[name]])
-                freed[name] = replace(node, free=total([node.free, amounts]))
-    return nodes.changed(freed.values())
+                freed[name] = replace(node, free=add_resources([node.free, amounts]))
+    return nodes.with_states(freed.values())
 
 
 def _nodes_to_return(demands: Sequence[Demand], nodes: Inventory, away: Sequence[NodeState]) -> Sequence[str]:
     """A single node that is enough, otherwise all of them; empty if they are not enough."""
-    tried = [[node] for node in away[:MOST_TRIED]] + ([list(away)] if len(away) > 1 else [])
+    tried = [[node] for node in away[:MAX_TRIED]] + ([list(away)] if len(away) > 1 else [])
     for candidates in tried:
         if _fits(demands, [*nodes, *candidates]):
             return [node.name for node in candidates]

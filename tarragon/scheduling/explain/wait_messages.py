@@ -10,99 +10,110 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tarragon.base import quantity
-from tarragon.base.resources import MEMORY, PODS, Resources, shortage, total
-from tarragon.scheduling.api.decision import NEVER_WITHIN_QUOTA, NO_NODE_MAY
-from tarragon.scheduling.api.snapshot import Demand, Gang, Snapshot
+from tarragon.base.resources import MEMORY, PODS, Resources, add_resources, shortage
+from tarragon.scheduling.api.decision import LARGER_THAN_QUOTA, NO_ELIGIBLE_NODE
+from tarragon.scheduling.api.snapshot import Demand, Snapshot, WaitingGang
 from tarragon.scheduling.state.inventory import Inventory
-from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.state.ledger import NodeLedger
 
-MOST_NAMED = 4
+MAX_NAMED_NODES = 4
 """The number of nodes that a message names."""
 
-BEHIND = "a job ahead of it in the queue waits for resources"
-KEPT = "there is room for it, but it is reserved for a job ahead of it in the queue"
+JOB_AHEAD = "a job ahead of it in the queue waits for resources"
+RESERVED_FOR_JOB_AHEAD = "there is room for it, but it is reserved for a job ahead of it in the queue"
 RELEASING = "resources are reserved for it, but terminating pods still hold them"
 
 
-def away(gang: Gang, snapshot: Snapshot) -> str:
+def nodes_unavailable(gang: WaitingGang, snapshot: Snapshot) -> str:
     """Say what the gang lacks without the unavailable nodes, and name these."""
-    unavailable = [node for node in snapshot.away if any(node.name in demand.eligible for demand in gang.demands)]
-    named = [f"node {node.name} {node.away}" for node in unavailable[:MOST_NAMED]]
-    rest = [f"{len(unavailable) - MOST_NAMED} more"] if len(unavailable) > MOST_NAMED else []
+    unavailable = [
+        node
+        for node in snapshot.unavailable_nodes
+        if any(node.name in demand.eligible_nodes for demand in gang.demands)
+    ]
+    named = [f"node {node.name} {node.unavailable_reason}" for node in unavailable[:MAX_NAMED_NODES]]
+    rest = [f"{len(unavailable) - MAX_NAMED_NODES} more"] if len(unavailable) > MAX_NAMED_NODES else []
     listed = ", ".join([*named, *rest])
-    useful = [node for node in snapshot.nodes if any(node.name in demand.eligible for demand in gang.demands)]
+    useful = [node for node in snapshot.nodes if any(node.name in demand.eligible_nodes for demand in gang.demands)]
     if not useful:
         return f"all nodes that may run it are unavailable: {listed}"
-    comparison = _comparison(least(gang.demands), total(node.capacity for node in useful), "the other nodes have")
+    comparison = _comparison(
+        minimum_resources(gang.demands), add_resources(node.capacity for node in useful), "the other nodes have"
+    )
     return f"{comparison}; {listed}"
 
 
-def never_fits(gang: Gang, snapshot: Snapshot) -> str:
+def never_fits(gang: WaitingGang, snapshot: Snapshot) -> str:
     """Say which replica is too large for every node, or that all nodes together are too small."""
-    all_nodes = [*snapshot.nodes, *snapshot.away]
+    all_nodes = [*snapshot.nodes, *snapshot.unavailable_nodes]
     if not all_nodes:
         return "the cluster has no node that is ready"
     for demand in gang.demands:
-        if demand.minimum and not demand.eligible:
-            reason = demand.refused or "check its node selector, affinity, tolerations and volumes"
-            return f"{NO_NODE_MAY} a {demand.type.word}: {reason}"
-    available, unavailable = Inventory.of(snapshot.nodes), Inventory.of(snapshot.away)
+        if demand.minimum and not demand.eligible_nodes:
+            reason = demand.ineligible_reason or "check its node selector, affinity, tolerations and volumes"
+            return f"{NO_ELIGIBLE_NODE} a {demand.type.lower_name}: {reason}"
+    available, unavailable = Inventory.of(snapshot.nodes), Inventory.of(snapshot.unavailable_nodes)
     for demand in gang.demands:
-        offers = [nodes.nearest(demand.each, demand.eligible) for nodes in (available, unavailable)]
-        nearest = min(offers, key=lambda offer: _shortage_key(shortage(demand.each, offer)), default={})
-        missing = shortage(demand.each, nearest)
+        offers = [nodes.closest_capacity(demand.resources, demand.eligible_nodes) for nodes in (available, unavailable)]
+        nearest = min(offers, key=lambda offer: _shortage_key(shortage(demand.resources, offer)), default={})
+        missing = shortage(demand.resources, nearest)
         if demand.minimum and missing:
             largest = "the node has" if len(all_nodes) == 1 else "the largest node has"
-            asked, offered = words(demand.each, missing), words(nearest, missing)
-            return f"no node is large enough for one {demand.type.word}: it requests {asked}; {largest} {offered}"
-    eligible = frozenset[str]().union(*(demand.eligible for demand in gang.demands if demand.minimum))
-    capacity = total(nodes.total(nodes.capacity[nodes.mask(eligible)]) for nodes in (available, unavailable))
+            asked, offered = format_resources(demand.resources, missing), format_resources(nearest, missing)
+            return f"no node is large enough for one {demand.type.lower_name}: it requests {asked}; {largest} {offered}"
+    eligible = frozenset[str]().union(*(demand.eligible_nodes for demand in gang.demands if demand.minimum))
+    capacity = add_resources(nodes.total(nodes.capacity[nodes.mask(eligible)]) for nodes in (available, unavailable))
     if all(node.name in eligible for node in all_nodes):
-        return f"the cluster is too small even when empty: {_comparison(least(gang.demands), capacity, 'it has')}"
+        compared = _comparison(minimum_resources(gang.demands), capacity, "it has")
+        return f"the cluster is too small even when empty: {compared}"
     where = f"the {len(eligible)} of {len(all_nodes)} nodes that may run it are too small even when empty"
-    return f"{where}: {_comparison(least(gang.demands), capacity, 'they have')}"
+    return f"{where}: {_comparison(minimum_resources(gang.demands), capacity, 'they have')}"
 
 
-def crowded(gang: Gang) -> str:
+def blocked_by_affinity(gang: WaitingGang) -> str:
     """Say how pods of others restrict a gang with pod affinity or anti-affinity; empty if they do not."""
-    messages = {f"{demand.type.word}: {demand.crowded}": None for demand in gang.demands if demand.crowded}
+    messages = {
+        f"{demand.type.lower_name}: {demand.affinity_reason}": None for demand in gang.demands if demand.affinity_reason
+    }
     return "; ".join(messages)
 
 
-def short(asked: Resources, ledger: Ledger) -> str:
+def insufficient_resources(asked: Resources, ledger: NodeLedger) -> str:
     """Say what the job needs and what is free, without what this cycle has given to others."""
     return _comparison(asked, ledger.total(), "free:")
 
 
-def over_quota(gang: Gang, held: Resources, quota: Resources) -> str:
+def over_quota(gang: WaitingGang, held: Resources, quota: Resources) -> str:
     """Say what the job needs at least, what its queue holds, and what the quota is."""
-    asked = least(gang.demands)
+    asked = minimum_resources(gang.demands)
     exceeded = [name for name, limit in quota.items() if asked.get(name, 0) > max(0, limit - held.get(name, 0))]
     if not exceeded or any(asked[name] > quota[name] for name in exceeded):
         return behind_in_queue(gang, quota)
     named = dict.fromkeys(exceeded, 0)
-    holds, needs, limits = words(held, named), words(asked, named), words(quota, named)
+    holds, needs, limits = format_resources(held, named), format_resources(asked, named), format_resources(quota, named)
     return f"the job needs {needs}; {gang.queue} holds {holds} of its quota of {limits}"
 
 
-def behind_in_queue(gang: Gang, quota: Resources) -> str:
+def behind_in_queue(gang: WaitingGang, quota: Resources) -> str:
     """Say the same without amounts that change often, for gangs behind the first one of their queue."""
-    asked = least(gang.demands)
+    asked = minimum_resources(gang.demands)
     exceeded = {name: limit for name, limit in quota.items() if asked.get(name, 0) > limit}
     if exceeded:
-        needs, limits = words(asked, exceeded), words(quota, exceeded)
-        return f"{NEVER_WITHIN_QUOTA}: the job alone needs {needs}; the quota of {gang.queue} is {limits}"
+        needs, limits = format_resources(asked, exceeded), format_resources(quota, exceeded)
+        return f"{LARGER_THAN_QUOTA}: the job alone needs {needs}; the quota of {gang.queue} is {limits}"
     named = {name: limit for name, limit in quota.items() if asked.get(name, 0) > 0}
-    needs, limits = words(asked, named), words(quota, named)
+    needs, limits = format_resources(asked, named), format_resources(quota, named)
     return f"the job needs {needs}; the quota of {gang.queue} is {limits}, and other jobs in it go first"
 
 
-def least(demands: Sequence[Demand]) -> dict[str, int]:
+def minimum_resources(demands: Sequence[Demand]) -> dict[str, int]:
     """The total resources of the gang's minimum size."""
-    return total({name: amount * demand.minimum for name, amount in demand.each.items()} for demand in demands)
+    return add_resources(
+        {name: amount * demand.minimum for name, amount in demand.resources.items()} for demand in demands
+    )
 
 
-def words(amounts: Resources, named: Resources) -> str:
+def format_resources(amounts: Resources, named: Resources) -> str:
     """Format the amounts of the named resources, each with its name."""
     return ", ".join(
         f"{_amount(name, amounts.get(name, 0))} {name}" for name in sorted(named) if name != PODS or len(named) == 1
@@ -112,8 +123,8 @@ def words(amounts: Resources, named: Resources) -> str:
 def _comparison(needed: Resources, available: Resources, label: str) -> str:
     missing = shortage(needed, available)
     if not missing:
-        return f"the job needs {words(needed, needed)}; there is as much in total, but too fragmented"
-    return f"the job needs {words(needed, missing)}; {label} {words(available, missing)}"
+        return f"the job needs {format_resources(needed, needed)}; there is as much in total, but too fragmented"
+    return f"the job needs {format_resources(needed, missing)}; {label} {format_resources(available, missing)}"
 
 
 def _shortage_key(missing: Resources) -> tuple[int, int]:
@@ -126,4 +137,4 @@ def _amount(name: str, milli: int) -> str:
     gibi = 2**30 * 1000
     if name == MEMORY and milli >= gibi:
         return f"{milli / gibi:.1f}Gi".replace(".0Gi", "Gi")
-    return quantity.text(milli)
+    return quantity.format_milli(milli)

@@ -14,25 +14,25 @@ import numpy as np
 
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.snapshot import Demand
-from tarragon.scheduling.placement.node_choice import Share, choose
+from tarragon.scheduling.placement.node_choice import RowShare, choose_rows
 from tarragon.scheduling.placement.packing import Packing
-from tarragon.scheduling.placement.spreading import Walk, holds, packed
-from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.placement.spreading import TopologyPlacer, can_pack_with_topology, pack_with_topology
+from tarragon.scheduling.state.ledger import NodeLedger
 
-Placement = dict[Replica, str]
+Assignment = dict[Replica, str]
 
 
-def place(demands: Sequence[Demand], ledger: Ledger) -> Placement | None:
+def assign(demands: Sequence[Demand], ledger: NodeLedger) -> Assignment | None:
     """Place the gang at its requested size, or else as large as possible; None if its minimum does not fit.
 
     A placement has been taken from the ledger; after None the ledger is unchanged.
     """
     if _lacks(demands, ledger):
         return None
-    shape = tuple(demand.shape for demand in demands)
-    packing = None if shape in ledger.refused else _pack_largest(demands, ledger)
+    shape = tuple(demand.shape_key for demand in demands)
+    packing = None if shape in ledger.infeasible else _pack_largest(demands, ledger)
     if packing is None:
-        ledger.refused.add(shape)
+        ledger.infeasible.add(shape)
         return None
     if packing:
         each = np.array([ledger.requests.of(demand).row for demand in demands])
@@ -40,60 +40,64 @@ def place(demands: Sequence[Demand], ledger: Ledger) -> Placement | None:
     return _assign_indexes(demands, packing, ledger)
 
 
-def could_fit(demands: Sequence[Demand], ledger: Ledger) -> bool:
-    """Whether `place` would find a placement, without taking it. Quick if gangs of the same shape have asked before."""
-    shape = tuple(demand.shape for demand in demands)
-    if shape in ledger.refused:
+def is_feasible(demands: Sequence[Demand], ledger: NodeLedger) -> bool:
+    """Whether `assign` would find a placement, without taking it. Quick if gangs of the same shape asked before."""
+    shape = tuple(demand.shape_key for demand in demands)
+    if shape in ledger.infeasible:
         return False
-    if shape not in ledger.welcome:
-        if _lacks(demands, ledger) or not holds(demands, [demand.minimum for demand in demands], ledger):
-            ledger.refused.add(shape)
+    if shape not in ledger.feasible:
+        if _lacks(demands, ledger) or not can_pack_with_topology(
+            demands, [demand.minimum for demand in demands], ledger
+        ):
+            ledger.infeasible.add(shape)
             return False
-        ledger.welcome.add(shape)
+        ledger.feasible.add(shape)
     return True
 
 
-def extend(wanted: Sequence[tuple[Replica, Demand]], ledger: Ledger, near: Mapping[Replica, str]) -> Placement:
+def assign_more(
+    wanted: Sequence[tuple[Replica, Demand]], ledger: NodeLedger, near: Mapping[Replica, str]
+) -> Assignment:
     """Place as many of the additional replicas as there is room for, in order and near the gang's other
     replicas first.
     """
     groups: dict[ReplicaType, list[tuple[Replica, Demand]]] = {}
     for replica, demand in wanted:
         groups.setdefault(demand.type, []).append((replica, demand))
-    placed: Placement = {}
+    placed: Assignment = {}
     for group in groups.values():
         gang = {**near, **placed}
         replicas, demand = [replica for replica, _ in group], group[0][1]
-        take_rows = _take_spread if demand.spreads else _take_near
+        take_rows = _take_spread if demand.topology_constraints else _take_near
         rows = take_rows(demand, len(replicas), ledger, gang)
         placed.update(zip(replicas, (ledger.nodes.names[row] for row in rows), strict=False))
     return placed
 
 
-def _lacks(demands: Sequence[Demand], ledger: Ledger) -> bool:
+def _lacks(demands: Sequence[Demand], ledger: NodeLedger) -> bool:
     """Whether the capacity index already knows that there is too little."""
     request_of = ledger.requests.of
     for demand in demands:  # noqa: SIM110  # a generator would take as long as the check itself
-        if ledger.lacks(request_of(demand), demand.minimum):
+        if ledger.is_known_to_lack(request_of(demand), demand.minimum):
             return True
     return False
 
 
-def _pack_largest(demands: Sequence[Demand], ledger: Ledger) -> Packing | None:
+def _pack_largest(demands: Sequence[Demand], ledger: NodeLedger) -> Packing | None:
     """Pack the gang at its requested size, otherwise each demand in turn as large as the others' minimum allows."""
-    packing = packed(demands, [demand.wish for demand in demands], ledger)
-    if packing is not None or all(demand.wish == demand.minimum for demand in demands):
+    packing = pack_with_topology(demands, [demand.requested for demand in demands], ledger)
+    if packing is not None or all(demand.requested == demand.minimum for demand in demands):
         return packing
     counts = [demand.minimum for demand in demands]
-    packing = packed(demands, counts, ledger)
+    packing = pack_with_topology(demands, counts, ledger)
     if packing is None:
         return None
     for position, demand in enumerate(demands):
-        most = min(demand.wish, int(np.minimum(ledger.room(demand), demand.wish).sum()))
+        most = min(demand.requested, int(np.minimum(ledger.room(demand), demand.requested).sum()))
         fits, too_many, tried = counts[position], most + 1, most
         while too_many - fits > 1:
             counts[position] = tried
-            larger = packed(demands, counts, ledger)
+            larger = pack_with_topology(demands, counts, ledger)
             if larger is None:
                 too_many = tried
             else:
@@ -103,19 +107,19 @@ def _pack_largest(demands: Sequence[Demand], ledger: Ledger) -> Packing | None:
     return packing
 
 
-def _assign_indexes(demands: Sequence[Demand], packing: Packing, ledger: Ledger) -> Placement:
+def _assign_indexes(demands: Sequence[Demand], packing: Packing, ledger: NodeLedger) -> Assignment:
     """Give the lowest indexes to nodes with parameter servers: shrinking removes remote replicas and high indexes
     first.
     """
     by_count = sorted(packing.items(), key=lambda item: [-count for count in item[1]])
-    placed: Placement = {}
+    placed: Assignment = {}
     for position, demand in enumerate(demands):
         rows = [row for row, counts in by_count for _ in range(counts[position])]
         placed |= {Replica(demand.type, index): ledger.nodes.names[row] for index, row in enumerate(rows)}
     return placed
 
 
-def _own_rows(near: Mapping[Replica, str], ledger: Ledger) -> list[int]:
+def _own_rows(near: Mapping[Replica, str], ledger: NodeLedger) -> list[int]:
     """The rows of these replicas' nodes: those with parameter servers first, then those with most replicas."""
     present = {replica: node for replica, node in near.items() if node in ledger.nodes.row_of}
     servers = Counter(node for replica, node in present.items() if replica.type is ReplicaType.PS)
@@ -124,28 +128,28 @@ def _own_rows(near: Mapping[Replica, str], ledger: Ledger) -> list[int]:
     return [ledger.nodes.row_of[name] for name in names]
 
 
-def _take_near(demand: Demand, wanted: int, ledger: Ledger, gang: Mapping[Replica, str]) -> list[int]:
+def _take_near(demand: Demand, wanted: int, ledger: NodeLedger, gang: Mapping[Replica, str]) -> list[int]:
     """Take rows for as many replicas as there is room for, the gang's own nodes first."""
     own_rows = _own_rows(gang, ledger)
     room = np.minimum(ledger.room(demand), wanted)
-    shares: list[Share] = []
+    shares: list[RowShare] = []
     for row in own_rows:
         taken = min(int(room[row]), wanted)
         shares.append((row, taken))
         wanted -= taken
     room[list(own_rows)] = 0
-    shares += choose(demand, min(wanted, int(room.sum())), ledger, own_rows)
+    shares += choose_rows(demand, min(wanted, int(room.sum())), ledger, own_rows)
     each = ledger.requests.of(demand).row
     for row, taken in shares:
         ledger.take_row(row, each * taken)
     return [row for row, taken in shares for _ in range(taken)]
 
 
-def _take_spread(demand: Demand, wanted: int, ledger: Ledger, gang: Mapping[Replica, str]) -> list[int]:
+def _take_spread(demand: Demand, wanted: int, ledger: NodeLedger, gang: Mapping[Replica, str]) -> list[int]:
     """Do as `_take_near`, within the demand's spread constraints."""
-    placer = Walk([demand], ledger)
+    placer = TopologyPlacer([demand], ledger)
     for row in _own_rows(gang, ledger):
         for replica, node in gang.items():
             if node == ledger.nodes.names[row]:
-                placer.is_at(replica.type, row)
-    return placer.give(demand, wanted)
+                placer.record(replica.type, row)
+    return placer.place(demand, wanted)

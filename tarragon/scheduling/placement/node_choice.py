@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tarragon.scheduling.api.snapshot import Demand
-from tarragon.scheduling.placement.node_subset import chosen, fewest
-from tarragon.scheduling.state.inventory import Scores
-from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.placement.node_subset import choose_rooms, min_nodes
+from tarragon.scheduling.state.inventory import ScoreArray
+from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.node_requests import Amounts, Mask
 
 _MAX_SCORES = 8
 """The number of different preference scores that are tried."""
 
-Share = tuple[int, int]
+RowShare = tuple[int, int]
 """A row, and the number of replicas that it gets."""
 
 
@@ -40,7 +40,7 @@ class _Rooms:
         return counts
 
 
-def choose(demand: Demand, count: int, ledger: Ledger, home: Sequence[int]) -> list[Share]:
+def choose_rows(demand: Demand, count: int, ledger: NodeLedger, home: Sequence[int]) -> list[RowShare]:
     """Choose rows outside `home`, where the gang already has replicas, for all replicas; empty if there is too little
     room.
     """
@@ -51,19 +51,19 @@ def choose(demand: Demand, count: int, ledger: Ledger, home: Sequence[int]) -> l
     takes[list(home)] = False
     rows = takes.nonzero()[0]
     rooms = _Rooms(rows, np.minimum(room[rows], count), len(room))
-    nodes = fewest(rooms.histogram(), count)
+    nodes = min_nodes(rooms.histogram(), count)
     if not nodes:
         return []
-    if demand.preference:
-        rooms = _preferred(rooms, count, nodes, ledger.nodes.liking(demand))
+    if demand.node_scores:
+        rooms = _preferred(rooms, count, nodes, ledger.nodes.preference_scores(demand))
     if nodes == 1:
         whole = nearest(rooms.rows[rooms.room == count], ledger, home)
-        return [(tightest(whole, 1, ledger.roominess())[0], count)]
+        return [(tightest(whole, 1, ledger.free_scores())[0], count)]
     for mask in _regions(rooms, count, nodes, (ledger, home)):
         rooms_there = rooms if mask is None else rooms.some(mask)
         histogram = rooms_there.histogram()
-        if fewest(histogram, count) == nodes:
-            return _shares(chosen(histogram, count, nodes), count, rooms_there, ledger.roominess())
+        if min_nodes(histogram, count) == nodes:
+            return _shares(choose_rooms(histogram, count, nodes), count, rooms_there, ledger.free_scores())
     return []
 
 
@@ -72,12 +72,12 @@ def _preferred(rooms: _Rooms, count: int, nodes: int, liking: Amounts) -> _Rooms
     liked = liking[rooms.rows]
     for least in np.unique(liked)[::-1][:_MAX_SCORES]:
         preferred = rooms.some(liked >= least)
-        if fewest(preferred.histogram(), count) == nodes:
+        if min_nodes(preferred.histogram(), count) == nodes:
             return preferred
     return rooms
 
 
-def _regions(rooms: _Rooms, count: int, nodes: int, of: tuple[Ledger, Sequence[int]]) -> Iterator[Mask | None]:
+def _regions(rooms: _Rooms, count: int, nodes: int, of: tuple[NodeLedger, Sequence[int]]) -> Iterator[Mask | None]:
     """Yield masks from near to anywhere: the domains of `home`, or if that is empty, one domain of each level that
     takes all.
     """
@@ -108,9 +108,9 @@ def _tightest_domain(domains: Amounts, room: Amounts, count: int, nodes: int) ->
     return int(of[first[int(np.argmin(totals))]])
 
 
-def _shares(wanted: Sequence[int], count: int, rooms: _Rooms, roominess: Scores) -> list[Share]:
+def _shares(wanted: Sequence[int], count: int, rooms: _Rooms, roominess: ScoreArray) -> list[RowShare]:
     """Choose rows for these rooms, of equal ones those with least left for others; the roomiest are filled first."""
-    shares: list[Share] = []
+    shares: list[RowShare] = []
     for each, number in Counter(wanted).items():
         for row in tightest(rooms.rows[rooms.room == each], number, roominess):
             given = min(each, count)
@@ -119,14 +119,14 @@ def _shares(wanted: Sequence[int], count: int, rooms: _Rooms, roominess: Scores)
     return shares
 
 
-def tightest(rows: Amounts, wanted: int, roominess: Scores) -> list[int]:
+def tightest(rows: Amounts, wanted: int, roominess: ScoreArray) -> list[int]:
     """The `wanted` rows with least left over; the first of equal ones."""
     if wanted == 1:
         return [int(rows[int(np.argmin(roominess[rows]))])]
     return [int(row) for row in rows[np.argsort(roominess[rows], kind="stable")[:wanted]]]
 
 
-def nearest(rows: Amounts, ledger: Ledger, home: Sequence[int]) -> Amounts:
+def nearest(rows: Amounts, ledger: NodeLedger, home: Sequence[int]) -> Amounts:
     """The rows nearest to `home`; all of them if none is nearer than others."""
     if home:
         for domains in reversed(ledger.nodes.domains):

@@ -9,7 +9,7 @@ _MAX_STEPS = 3000
 """The bound on work. Larger choices start with the roomiest nodes and optimize only the last ones."""
 
 
-def fewest(nodes_with: Sequence[int], count: int) -> int | None:
+def min_nodes(nodes_with: Sequence[int], count: int) -> int | None:
     """The least number of nodes for `count` replicas; `nodes_with[room]` nodes take `room` replicas each. None if all
     are too few.
     """
@@ -23,11 +23,11 @@ def fewest(nodes_with: Sequence[int], count: int) -> int | None:
     return None
 
 
-def chosen(nodes_with: Sequence[int], count: int, nodes: int) -> list[int]:
+def choose_rooms(nodes_with: Sequence[int], count: int, nodes: int) -> list[int]:
     """Choose the rooms of this many nodes, roomiest first, that take `count` with the least left over.
 
     Of equal choices, the one with the fewest very roomy nodes: a later gang may need these. `nodes` must be the result
-    of `fewest`.
+    of `min_nodes`.
     """
     left = list(nodes_with)
     found: list[int] = []

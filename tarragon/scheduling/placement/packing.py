@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tarragon.scheduling.api.snapshot import Demand
-from tarragon.scheduling.placement.node_choice import Share, choose, nearest, tightest
-from tarragon.scheduling.state.inventory import Scores
-from tarragon.scheduling.state.ledger import Ledger
-from tarragon.scheduling.state.node_requests import PLENTY, Amounts, Ask, Mask
+from tarragon.scheduling.placement.node_choice import RowShare, choose_rows, nearest, tightest
+from tarragon.scheduling.state.inventory import ScoreArray
+from tarragon.scheduling.state.ledger import NodeLedger
+from tarragon.scheduling.state.node_requests import UNLIMITED_ROOM, Amounts, Mask, NodeRequest
 
 Packing = dict[int, list[int]]
 """By row, in the order in which nodes were opened: the number of replicas of each demand."""
@@ -31,32 +31,32 @@ exact.
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class ReplicaBatch:
     """A number of replicas of one demand."""
 
     demand: Demand
-    ask: Ask
+    request: NodeRequest
     count: int
-    place: int
+    position: int
     """The index of the demand in its gang."""
     weight: float
     """The part of the largest node that one replica takes; a thousand times that if it requests accelerators."""
 
 
-def wants_of(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> list[Want]:
+def replica_batches(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -> list[ReplicaBatch]:
     """The demands with any replicas, the scarcest first: they decide where the others can be."""
-    wants: list[Want] = []
+    wants: list[ReplicaBatch] = []
     for position, (demand, count) in enumerate(zip(demands, counts, strict=True)):
         if count:
             request = ledger.requests.of(demand)
-            wants.append(Want(demand, request, count, position, request.weight))
-    return sorted(wants, key=lambda want: (-want.weight, want.place))
+            wants.append(ReplicaBatch(demand, request, count, position, request.weight))
+    return sorted(wants, key=lambda want: (-want.weight, want.position))
 
 
-def pack(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> Packing | None:
+def pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -> Packing | None:
     """Find nodes for the gang without taking them."""
-    wants = wants_of(demands, counts, ledger)
-    if not has_as_much(wants, ledger):
+    wants = replica_batches(demands, counts, ledger)
+    if not has_enough_in_total(wants, ledger):
         return None
     row = _one_row(wants, ledger, ()) if wants else None
     if row is not None:
@@ -68,10 +68,10 @@ def pack(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> Pa
     return packing if other is None else other
 
 
-def has_room(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> bool:
+def can_pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -> bool:
     """Whether `pack` would find nodes."""
-    wants = wants_of(demands, counts, ledger)
-    if not has_as_much(wants, ledger):
+    wants = replica_batches(demands, counts, ledger)
+    if not has_enough_in_total(wants, ledger):
         return False
     if len(wants) <= 1 or len(_takers(wants, ledger)):
         return True
@@ -79,43 +79,43 @@ def has_room(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -
     return packing is not None or _most_at_once(wants, ledger, len(demands), len(ledger.nodes) + 1) is not None
 
 
-def has_as_much(wants: Sequence[Want], ledger: Ledger) -> bool:
+def has_enough_in_total(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> bool:
     """Whether there is enough in total, and for each demand by itself: a quick check that most waiting gangs fail."""
     for want in wants:
-        if ledger.lacks(want.ask, want.count):
+        if ledger.is_known_to_lack(want.request, want.count):
             return False
     for want in wants:
         available = int(np.minimum(ledger.room(want.demand), want.count).sum())
         if available < want.count:
-            ledger.falls_short(want.ask, available)
+            ledger.record_shortage(want.request, available)
             return False
     return len(wants) <= 1 or _may_hold_all(wants, ledger)
 
 
-def _may_hold_all(wants: Sequence[Want], ledger: Ledger) -> bool:
-    by_mask: dict[int, tuple[Ask, Amounts]] = {}
+def _may_hold_all(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> bool:
+    by_mask: dict[int, tuple[NodeRequest, Amounts]] = {}
     for want in wants:
-        number, amounts = want.ask.mask_number, want.ask.row * want.count
-        by_mask[number] = want.ask, by_mask[number][1] + amounts if number in by_mask else amounts
-    return all(ledger.may_hold(amounts, request) for request, amounts in by_mask.values())
+        number, amounts = want.request.mask_number, want.request.row * want.count
+        by_mask[number] = want.request, by_mask[number][1] + amounts if number in by_mask else amounts
+    return all(ledger.may_have_total(amounts, request) for request, amounts in by_mask.values())
 
 
-def _needed_columns(wants: Sequence[Want]) -> list[tuple[int, int]]:
+def _needed_columns(wants: Sequence[ReplicaBatch]) -> list[tuple[int, int]]:
     """Sum what is needed by column, accelerators first, as few nodes have any left. Sums are capped to 63 bits."""
     needed: Counter[int] = Counter()
     for want in wants:
-        for column, amount in want.ask.columns:
+        for column, amount in want.request.columns:
             needed[column] += amount * want.count
-    return [(column, min(amount, int(PLENTY))) for column, amount in needed.items()]
+    return [(column, min(amount, int(UNLIMITED_ROOM))) for column, amount in needed.items()]
 
 
-def _may_be_fewer(wants: Sequence[Want], ledger: Ledger, packing: Packing) -> bool:
+def _may_be_fewer(wants: Sequence[ReplicaBatch], ledger: NodeLedger, packing: Packing) -> bool:
     """Whether fewer nodes might do: not if the scarcest demand, or one resource, needs this many by itself. With many
     nodes one more matters little, and one node alone was tried before.
     """
     fewer = len(packing) - 1
     if not 1 < fewer < _MAX_COMPARED_NODES or len(packing) == sum(
-        given[wants[0].place] > 0 for given in packing.values()
+        given[wants[0].position] > 0 for given in packing.values()
     ):
         return False
     free = ledger.table[_useful_rows(wants, ledger)]
@@ -123,7 +123,7 @@ def _may_be_fewer(wants: Sequence[Want], ledger: Ledger, packing: Packing) -> bo
     return all(most[column] >= amount * _TOLERANCE for column, amount in _needed_columns(wants))
 
 
-def _useful_rows(wants: Sequence[Want], ledger: Ledger) -> Amounts:
+def _useful_rows(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> Amounts:
     """The rows that take any of these replicas: few of thousands if little is left."""
     takes = ledger.room(wants[0].demand) > 0
     for want in wants[1:]:
@@ -131,7 +131,7 @@ def _useful_rows(wants: Sequence[Want], ledger: Ledger) -> Amounts:
     return takes.nonzero()[0]
 
 
-def _one_row(wants: Sequence[Want], ledger: Ledger, opened: Sequence[int]) -> int | None:
+def _one_row(wants: Sequence[ReplicaBatch], ledger: NodeLedger, opened: Sequence[int]) -> int | None:
     """Find the best fit among rows that take everything: highest score, then nearest, then least left for others."""
     rows = _takers(wants, ledger)
     if opened:
@@ -139,32 +139,32 @@ def _one_row(wants: Sequence[Want], ledger: Ledger, opened: Sequence[int]) -> in
     return _best_of(rows, wants, ledger, opened) if len(rows) else None
 
 
-def _best_of(rows: Amounts, wants: Sequence[Want], ledger: Ledger, opened: Sequence[int]) -> int:
+def _best_of(rows: Amounts, wants: Sequence[ReplicaBatch], ledger: NodeLedger, opened: Sequence[int]) -> int:
     scores = _scores(wants, ledger)
     if scores is not None:
         rows = rows[scores[rows] == scores[rows].max()]
-    return tightest(nearest(rows, ledger, opened), 1, ledger.roominess())[0]
+    return tightest(nearest(rows, ledger, opened), 1, ledger.free_scores())[0]
 
 
-def _takers(wants: Sequence[Want], ledger: Ledger) -> Amounts:
+def _takers(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> Amounts:
     first, *others = wants
     rows = np.flatnonzero(ledger.room(first.demand) >= first.count)
     for want in others:
-        if len(rows) and want.ask.mask_number != first.ask.mask_number:
-            rows = rows[want.ask.mask[rows]]
+        if len(rows) and want.request.mask_number != first.request.mask_number:
+            rows = rows[want.request.mask[rows]]
     if len(rows) and others:
         for column, amount in _needed_columns(wants):
             rows = rows[ledger.table[rows, column] >= amount]
     return rows
 
 
-def _scores(wants: Sequence[Want], ledger: Ledger) -> Amounts | None:
+def _scores(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> Amounts | None:
     """The preference score of each row for all replicas together; None without preferences."""
-    liked = [ledger.nodes.liking(want.demand) * want.count for want in wants if want.demand.preference]
+    liked = [ledger.nodes.preference_scores(want.demand) * want.count for want in wants if want.demand.node_scores]
     return np.sum(liked, axis=0) if liked else None
 
 
-def _scarcest_first(wants: Sequence[Want], ledger: Ledger, demands: int) -> Packing | None:
+def _scarcest_first(wants: Sequence[ReplicaBatch], ledger: NodeLedger, demands: int) -> Packing | None:
     """Let the scarcest demand take as few nodes as it can, fill what is left there with the others, and repeat."""
     packing: Packing = {}
     rest = list(wants)
@@ -174,48 +174,50 @@ def _scarcest_first(wants: Sequence[Want], ledger: Ledger, demands: int) -> Pack
             return None
         for row, given in shares:
             packing[row] = [0] * demands
-            packing[row][rest[0].place] = given
+            packing[row][rest[0].position] = given
         rest = _fill(packing, [row for row, _ in shares], wants, ledger)
     return packing
 
 
-def _shares(rest: Sequence[Want], ledger: Ledger, opened: Sequence[int]) -> list[Share]:
+def _shares(rest: Sequence[ReplicaBatch], ledger: NodeLedger, opened: Sequence[int]) -> list[RowShare]:
     scarcest = rest[0]
     if opened and len(rest) > 1 and (row := _one_row(rest, ledger, opened)) is not None:
         return [(row, scarcest.count)]
-    return choose(scarcest.demand, scarcest.count, ledger, opened)
+    return choose_rows(scarcest.demand, scarcest.count, ledger, opened)
 
 
-def _fill(packing: Packing, rows: Sequence[int], wants: Sequence[Want], ledger: Ledger) -> list[Want]:
+def _fill(
+    packing: Packing, rows: Sequence[int], wants: Sequence[ReplicaBatch], ledger: NodeLedger
+) -> list[ReplicaBatch]:
     """Give these rows all that they take, and return what is left without nodes, the scarcest first."""
-    lacking = [(want, want.count - sum(given[want.place] for given in packing.values())) for want in wants]
+    lacking = [(want, want.count - sum(given[want.position] for given in packing.values())) for want in wants]
     lacking = [(want, count) for want, count in lacking if count]
     free = {row: _left_on(row, packing[row], wants, ledger) for row in rows} if lacking else {}
-    rest: list[Want] = []
+    rest: list[ReplicaBatch] = []
     for want, missing in lacking:
         count = missing
         for row in rows:
-            if count and want.ask.mask[row]:
-                taken = min(count, want.ask.times(free[row]))
-                packing[row][want.place] += taken
-                for column, amount in want.ask.columns:
+            if count and want.request.mask[row]:
+                taken = min(count, want.request.times_in(free[row]))
+                packing[row][want.position] += taken
+                for column, amount in want.request.columns:
                     free[row][column] -= taken * amount
                 count -= taken
         if count:
-            rest.append(Want(want.demand, want.ask, count, want.place, want.weight))
+            rest.append(ReplicaBatch(want.demand, want.request, count, want.position, want.weight))
     return rest
 
 
-def _left_on(row: int, given: Sequence[int], wants: Sequence[Want], ledger: Ledger) -> list[int]:
+def _left_on(row: int, given: Sequence[int], wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> list[int]:
     """What is left on the row, by column."""
     left: list[int] = ledger.table[row].tolist()
     for want in wants:
-        for column, amount in want.ask.columns:
-            left[column] -= given[want.place] * amount
+        for column, amount in want.request.columns:
+            left[column] -= given[want.position] * amount
     return left
 
 
-def _most_at_once(wants: Sequence[Want], ledger: Ledger, demands: int, too_many: int) -> Packing | None:
+def _most_at_once(wants: Sequence[ReplicaBatch], ledger: NodeLedger, demands: int, too_many: int) -> Packing | None:
     """Take the node that takes most of what is left of all demands, until one takes the rest. None if that takes
     `too_many` nodes.
     """
@@ -231,7 +233,7 @@ def _most_at_once(wants: Sequence[Want], ledger: Ledger, demands: int, too_many:
             score[~is_candidate] = 0
             if len(packing) + 2 >= too_many or not score.any():  # this one, and one for the rest
                 return None
-            row = tightest(nearest(rows[score == score.max()], ledger, list(packing)), 1, ledger.roominess())[0]
+            row = tightest(nearest(rows[score == score.max()], ledger, list(packing)), 1, ledger.free_scores())[0]
         packing[row] = [0] * demands
         rest = _fill(packing, [row], wants, ledger)
         others = rows != row
@@ -239,7 +241,7 @@ def _most_at_once(wants: Sequence[Want], ledger: Ledger, demands: int, too_many:
     return packing
 
 
-def _promising_rows(wants: Sequence[Want], ledger: Ledger, rows: Amounts) -> Mask:
+def _promising_rows(wants: Sequence[ReplicaBatch], ledger: NodeLedger, rows: Amounts) -> Mask:
     """Select the rows that would take most if demands did not compete for the same resources."""
     if len(rows) <= _MAX_CANDIDATES:
         return np.ones(len(rows), np.bool_)
@@ -251,19 +253,19 @@ def _promising_rows(wants: Sequence[Want], ledger: Ledger, rows: Amounts) -> Mas
     return is_promising
 
 
-def _taken_by(wants: Sequence[Want], ledger: Ledger, rows: Amounts) -> tuple[Scores, Mask]:
+def _taken_by(wants: Sequence[ReplicaBatch], ledger: NodeLedger, rows: Amounts) -> tuple[ScoreArray, Mask]:
     """What each of these rows would take (in units of the largest node), and whether that is everything."""
     free: Amounts = ledger.table[rows]
     taken, is_all = np.zeros(len(rows), np.float64), np.ones(len(rows), np.bool_)
     for want in wants:
-        count = np.minimum(want.ask.room_of_few(free, want.ask.mask[rows]), want.count)
-        free -= count[:, None] * want.ask.row
+        count = np.minimum(want.request.room_without_preselection(free, want.request.mask[rows]), want.count)
+        free -= count[:, None] * want.request.row
         taken += count * want.weight
         is_all &= count == want.count
     return taken, is_all
 
 
-def _without(rows: Amounts, opened: Sequence[int], ledger: Ledger) -> Amounts:
+def _without(rows: Amounts, opened: Sequence[int], ledger: NodeLedger) -> Amounts:
     is_closed = np.ones(len(ledger.nodes), np.bool_)
     is_closed[list(opened)] = False
     return rows[is_closed[rows]]

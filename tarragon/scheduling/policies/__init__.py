@@ -13,6 +13,6 @@ POLICIES: Mapping[str, Policy] = {"fifo": fifo, "backfill": backfill, "dragon": 
 """The policies by name; the names are `POLICY_NAMES` of `api/rules.py`."""
 
 
-def name_of(policy: Policy) -> str:
+def policy_name(policy: Policy) -> str:
     """Return the policy's name; empty for a function that is not in `POLICIES`."""
     return next((name for name, listed in POLICIES.items() if listed is policy), "")

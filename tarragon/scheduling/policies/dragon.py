@@ -12,87 +12,97 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tarragon.job.model import Replica
-from tarragon.scheduling.actions.grow import grow
-from tarragon.scheduling.actions.order import in_order
+from tarragon.scheduling.actions.grow import grow_elastic_gangs
+from tarragon.scheduling.actions.order import in_queue_order
 from tarragon.scheduling.actions.preempt import Preemption
-from tarragon.scheduling.actions.reservations import Reservations
-from tarragon.scheduling.actions.running import settle
-from tarragon.scheduling.api.decision import AboutGang, Again, Decision, Resize, Wait
-from tarragon.scheduling.api.snapshot import Gang, RunningGang, Snapshot
-from tarragon.scheduling.cycle.scheduling_cycle import Kind, Round, lacks
-from tarragon.scheduling.cycle.shrink import Spares
-from tarragon.scheduling.placement.fit import could_fit
+from tarragon.scheduling.actions.reservations import NodeReservations
+from tarragon.scheduling.actions.running import settle_running_gangs
+from tarragon.scheduling.api.decision import Decision, Defer, GangDecision, RequeueAt, Resize
+from tarragon.scheduling.api.snapshot import RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, ShapeState, is_known_to_lack
+from tarragon.scheduling.cycle.shrink import ReclaimablePool
+from tarragon.scheduling.placement.fit import is_feasible
 from tarragon.scheduling.state.memory import Memory
 
-GANGS_A_ROUND = 4
+MAX_SHRINKS_PER_CYCLE = 4
 """The number of starving gangs for which others shrink in one cycle. The next ones follow in the next cycles."""
-TRIES = 16
+MAX_SIMULATIONS_PER_CYCLE = 16
 """The maximum number of full simulations in one cycle; quick checks come before them."""
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
 def dragon(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
     """Schedule displaced replicas first, then waiting gangs; then let gangs grow on what is left."""
-    cycle = Round(snapshot, memory)
-    settle(cycle)
-    shrinking, preemption, reservations = _Shrinking(cycle), Preemption(cycle), Reservations(cycle)
-    for standing in map(cycle.standing, _displaced_demands(cycle)):
-        gang, kind = standing.gang, cycle.kinds[standing.shape]
-        decision: AboutGang | None = cycle.hopeless(standing, kind) or cycle.promised(gang, kind)
+    cycle = SchedulingCycle(snapshot, memory)
+    settle_running_gangs(cycle)
+    shrinking, preemption, reservations = _Shrinking(cycle), Preemption(cycle), NodeReservations(cycle)
+    for standing in map(cycle.new_entry, _displaced_demands(cycle)):
+        gang, kind = standing.gang, cycle.shape_states[standing.shape]
+        decision: GangDecision | None = cycle.defer_unschedulable(standing, kind) or cycle.try_reserve_releasing(
+            gang, kind
+        )
         if decision is None and shrinking.wait(gang, kind) is None:
-            reservations.wait(standing, kind)
-    for standing, kind in reservations.asking(in_order(cycle)):
+            reservations.defer(standing, kind)
+    for standing, kind in reservations.undecided(in_queue_order(cycle)):
         gang = standing.gang
-        decision = cycle.hopeless(standing, kind) or cycle.started(gang, kind) or cycle.promised(gang, kind)
-        decision = decision or shrinking.wait(gang, kind) or preemption.wait(gang, kind)
-        cycle.add(decision or reservations.wait(standing, kind))
-    at = grow(cycle, reservations.young)
-    return [*cycle.decisions, *reservations.again(), *([] if at is None else [Again(at)])]
+        decision = (
+            cycle.defer_unschedulable(standing, kind)
+            or cycle.try_admit(gang, kind)
+            or cycle.try_reserve_releasing(gang, kind)
+        )
+        decision = decision or shrinking.wait(gang, kind) or preemption.preempt_for(gang, kind)
+        cycle.add(decision or reservations.defer(standing, kind))
+    at = grow_elastic_gangs(cycle, reservations.not_starving)
+    return [*cycle.decisions, *reservations.requeue(), *([] if at is None else [RequeueAt(at)])]
 
 
 class _Shrinking:
     """The resources that others give back in one cycle so that starving gangs may start."""
 
-    def __init__(self, cycle: Round) -> None:
+    def __init__(self, cycle: SchedulingCycle) -> None:
         self._cycle = cycle
-        self._gangs_left = GANGS_A_ROUND
-        self._tries_left = TRIES
-        self._beyond_shrinking: set[Kind] = set()
-        self._reclaimable: Spares | None = None
-        self._if_shrunk = cycle.soon
+        self._gangs_left = MAX_SHRINKS_PER_CYCLE
+        self._tries_left = MAX_SIMULATIONS_PER_CYCLE
+        self._beyond_shrinking: set[ShapeState] = set()
+        self._reclaimable: ReclaimablePool | None = None
+        self._if_shrunk = cycle.future_free
         self._shrunk: set[str] = set()
         self._excluded: set[str] = set()
 
-    def wait(self, gang: Gang, kind: Kind) -> Wait | None:
+    def wait(self, gang: WaitingGang, kind: ShapeState) -> Defer | None:
         """Shrink others for this gang and return its wait; None if it is not starving, or if shrinking
         is not enough.
         """
-        if not self._gangs_left or not self._cycle.is_aged(gang):
+        if not self._gangs_left or not self._cycle.is_starving(gang):
             return None
         if kind in self._beyond_shrinking:
             return None
         reclaimable = self._reclaimable_now()
         resizes = None
-        if self._tries_left and not lacks(kind, self._if_shrunk) and could_fit(kind.smallest, self._if_shrunk):
+        if (
+            self._tries_left
+            and not is_known_to_lack(kind, self._if_shrunk)
+            and is_feasible(kind.minimum_demands, self._if_shrunk)
+        ):
             self._tries_left -= 1
-            resizes = reclaimable.given_up(kind.smallest, self._cycle.soon)
+            resizes = reclaimable.reclaim(kind.minimum_demands, self._cycle.future_free)
         if resizes is None:
             self._beyond_shrinking.add(kind)
             return None
         self._gangs_left -= 1
         for victim, nodes in resizes:
             self._shrink(victim, nodes, f"made room for {gang.name}")
-        return self._cycle.promised(gang, kind)
+        return self._cycle.try_reserve_releasing(gang, kind)
 
-    def _reclaimable_now(self) -> Spares:
+    def _reclaimable_now(self) -> ReclaimablePool:
         """Return what can be reclaimed from gangs about which nothing else is decided."""
-        decided = self._cycle.changed - self._shrunk
+        decided = self._cycle.changed_gangs - self._shrunk
         if self._reclaimable is None:
-            self._reclaimable, self._excluded = self._cycle.spares(), decided
-            self._reclaimable.forget(decided)
-            self._if_shrunk = self._reclaimable.all_of_it(self._cycle.soon)
+            self._reclaimable, self._excluded = self._cycle.reclaimable_pool(), decided
+            self._reclaimable.exclude(decided)
+            self._if_shrunk = self._reclaimable.ledger_if_all_reclaimed(self._cycle.future_free)
         elif decided != self._excluded:
-            self._reclaimable.forget(decided)
+            self._reclaimable.exclude(decided)
             self._excluded = decided
         return self._reclaimable
 
@@ -105,19 +115,21 @@ class _Shrinking:
         self._cycle.resize(gang, nodes, reason)
 
 
-def _displaced_demands(cycle: Round) -> Iterator[Gang]:
+def _displaced_demands(cycle: SchedulingCycle) -> Iterator[WaitingGang]:
     """Yield what running gangs lost with a node and need for their minimum, as gangs that have waited very long."""
     settled = {decision.gang: decision.nodes for decision in cycle.decisions if isinstance(decision, Resize)}
     for gang in cycle.snapshot.running:
-        if not gang.homeless:
+        if not gang.displaced:
             continue
         nodes = settled.get(gang.name, gang.nodes)
-        lost = {replica for replica in gang.homeless & nodes.keys() if nodes[replica] == gang.nodes[replica]}
+        lost = {replica for replica in gang.displaced & nodes.keys() if nodes[replica] == gang.nodes[replica]}
         demands = []
         for demand in gang.demands:
             lost_count = sum(replica.type is demand.type for replica in lost)
             remaining = sum(replica.type is demand.type for replica in nodes) - lost_count
             needed = min(lost_count, max(0, demand.minimum - remaining))
-            demands.append(replace(demand, minimum=needed, wish=needed, maximum=0))
+            demands.append(replace(demand, minimum=needed, requested=needed, maximum=0))
         if any(demand.minimum for demand in demands):
-            yield Gang(name=gang.name, queued=_LONG_AGO, demands=demands, priority=gang.priority, preempts=False)
+            yield WaitingGang(
+                name=gang.name, queued_at=_LONG_AGO, demands=demands, priority=gang.priority, can_preempt=False
+            )

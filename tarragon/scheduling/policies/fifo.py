@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tarragon.scheduling.actions.order import in_order
+from tarragon.scheduling.actions.order import in_queue_order
 from tarragon.scheduling.actions.preempt import Preemption
-from tarragon.scheduling.actions.running import grow_to_wish, settle
+from tarragon.scheduling.actions.running import grow_to_requested, settle_running_gangs
 from tarragon.scheduling.api.decision import BEHIND_OTHERS, Decision
 from tarragon.scheduling.api.snapshot import Snapshot
-from tarragon.scheduling.cycle.scheduling_cycle import Round
+from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from tarragon.scheduling.explain import wait_messages
 from tarragon.scheduling.state.memory import Memory
 
@@ -19,22 +19,26 @@ def fifo(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
 
     Gangs that can never fit, need unavailable nodes or would exceed the quota of their namespace do not block others.
     """
-    cycle = Round(snapshot, memory)
-    settle(cycle)
+    cycle = SchedulingCycle(snapshot, memory)
+    settle_running_gangs(cycle)
     preemption = Preemption(cycle)
     all_started = True
-    for standing in in_order(cycle):
-        gang, kind = standing.gang, cycle.kinds[standing.shape]
-        hopeless = cycle.hopeless(standing, kind)
+    for standing in in_queue_order(cycle):
+        gang, kind = standing.gang, cycle.shape_states[standing.shape]
+        hopeless = cycle.defer_unschedulable(standing, kind)
         if hopeless is not None:
             cycle.add(hopeless)
         elif not all_started:
-            cycle.add(standing.told((BEHIND_OTHERS, wait_messages.BEHIND)))
-        elif (place := cycle.started(gang, kind)) is not None:
+            cycle.add(standing.defer((BEHIND_OTHERS, wait_messages.JOB_AHEAD)))
+        elif (place := cycle.try_admit(gang, kind)) is not None:
             cycle.add(place)
         else:
             all_started = False
-            cycle.add(cycle.promised(gang, kind) or preemption.wait(gang, kind) or cycle.refused(standing, kind))
+            cycle.add(
+                cycle.try_reserve_releasing(gang, kind)
+                or preemption.preempt_for(gang, kind)
+                or cycle.defer_for_resources(standing, kind)
+            )
     if all_started:
-        grow_to_wish(cycle)
+        grow_to_requested(cycle)
     return cycle.decisions

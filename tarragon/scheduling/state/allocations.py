@@ -12,11 +12,11 @@ import numpy as np
 from tarragon.scheduling.api.snapshot import RunningGang
 from tarragon.scheduling.state.node_requests import Amounts
 
-Holds = tuple[Amounts, Amounts]
+GangAllocation = tuple[Amounts, Amounts]
 """The rows on which one gang holds something, and the amounts, by column."""
 
 
-class Pieces:
+class AllocationCache:
     """The pieces of the last cycle's running gangs. Arrays are replaced, never changed in place."""
 
     def __init__(self, columns: int) -> None:
@@ -28,7 +28,9 @@ class Pieces:
         self._rows = np.zeros(0, np.int64)
         self._amounts = np.zeros((0, columns), np.int64)
 
-    def of(self, gangs: Sequence[RunningGang], compute: Callable[[RunningGang], Holds]) -> tuple[Amounts, Holds]:
+    def allocations_of(
+        self, gangs: Sequence[RunningGang], compute: Callable[[RunningGang], GangAllocation]
+    ) -> tuple[Amounts, GangAllocation]:
         """Return for each piece the index of its gang in `gangs`, its row and its amounts."""
         known = self._slots
         new = [gang for gang in gangs if gang.name not in known or known[gang.name][0] is not gang]
@@ -48,7 +50,7 @@ class Pieces:
             keep = is_kept[self._owners]
             self._owners, self._rows, self._amounts = self._owners[keep], self._rows[keep], self._amounts[keep]
 
-    def _add(self, gangs: Sequence[RunningGang], compute: Callable[[RunningGang], Holds]) -> None:
+    def _add(self, gangs: Sequence[RunningGang], compute: Callable[[RunningGang], GangAllocation]) -> None:
         if not gangs:
             return
         allocations, slots = [], list[int]()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tarragon.scheduling.state.node_requests import Amounts, Ask, EligibleRows
+from tarragon.scheduling.state.node_requests import Amounts, EligibleRows, NodeRequest
 
 _CAP = 2**40
 """Room per node is capped to this: more than any gang needs, and sums over all nodes do not overflow."""
@@ -34,57 +34,57 @@ class _Tables:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told:
+class RequestTotals:
     """The total room for each request, on nodes with these free amounts."""
 
-    several: Sequence[Ask]
+    requests: Sequence[NodeRequest]
     free: Amounts
     totals: Amounts
 
-    def by_question(self) -> dict[Ask, int]:
+    def by_request(self) -> dict[NodeRequest, int]:
         """Return the totals by request. Requests that were added since are missing."""
-        return dict(zip(self.several, self.totals.tolist(), strict=False))
+        return dict(zip(self.requests, self.totals.tolist(), strict=False))
 
 
-class Questions:
+class CapacityIndex:
     """All requests that were made of one cluster's nodes, with their last totals."""
 
     def __init__(self) -> None:
-        self.several: list[Ask] = []
-        self.latest: Told | None = None
+        self.requests: list[NodeRequest] = []
+        self.last_free: RequestTotals | None = None
         """The totals for what was free at the beginning of the last cycle."""
-        self.with_spares: Told | None = None
+        self.last_with_reclaimable: RequestTotals | None = None
         """The totals for the case that all reclaimable resources are given back."""
         self._tables: _Tables | None = None
 
-    def add(self, request: Ask) -> None:
-        self.several.append(request)
+    def add(self, request: NodeRequest) -> None:
+        self.requests.append(request)
         self._tables = None
 
     def clear(self) -> None:
-        self.several, self._tables = [], None
+        self.requests, self._tables = [], None
 
-    def told(self, free: Amounts, before: Told | None) -> Told:
+    def count_totals(self, free: Amounts, before: RequestTotals | None) -> RequestTotals:
         """Return the totals for these free amounts, updated from earlier ones where that is quicker. The table must not
         change afterwards.
         """
         totals = np.zeros(0, np.int64)
-        if before is not None and before.several is self.several:
+        if before is not None and before.requests is self.requests:
             rows = np.flatnonzero((before.free != free).any(axis=1))
             if len(rows) * _FULL_COUNT_PART <= len(free):
                 count = len(before.totals)
                 totals = before.totals + self._difference(rows, free[rows], before.free[rows])[:count]
-        new = [_room(request, free) for request in self.several[len(totals) :]]
-        return Told(self.several, free, np.concatenate([totals, np.array(new, np.int64)]))
+        new = [_room(request, free) for request in self.requests[len(totals) :]]
+        return RequestTotals(self.requests, free, np.concatenate([totals, np.array(new, np.int64)]))
 
     def _difference(self, rows: Amounts, free: Amounts, before: Amounts) -> Amounts:
         """Return the additional room for each request if the free amounts of these rows change from
         `before` to `free`.
         """
-        if not len(rows) or not self.several:
-            return np.zeros(len(self.several), np.int64)
+        if not len(rows) or not self.requests:
+            return np.zeros(len(self.requests), np.int64)
         if self._tables is None:
-            self._tables = _tables(self.several)
+            self._tables = _tables(self.requests)
         both = np.concatenate([free, before]).clip(min=0)
         room = self._tables.most[:, np.concatenate([rows, rows])][self._tables.most_of]
         for column, amounts, cap, index in self._tables.amounts:
@@ -95,9 +95,11 @@ class Questions:
         return more
 
 
-def _tables(requests: Sequence[Ask]) -> _Tables:
+def _tables(requests: Sequence[NodeRequest]) -> _Tables:
     nowhere = EligibleRows(-1, np.zeros_like(requests[0].mask))
-    masks = [EligibleRows(request.mask_number, request.mask) if request.possible else nowhere for request in requests]
+    masks = [
+        EligibleRows(request.mask_number, request.mask) if request.is_possible else nowhere for request in requests
+    ]
     distinct = dict(masks)
     positions = {number: position for position, number in enumerate(distinct)}
     columns = np.array([request.row for request in requests], np.int64).T
@@ -113,5 +115,5 @@ def _tables(requests: Sequence[Ask]) -> _Tables:
     )
 
 
-def _room(request: Ask, free: Amounts) -> int:
+def _room(request: NodeRequest, free: Amounts) -> int:
     return int(np.minimum(request.room(free, request.mask), _CAP).sum())

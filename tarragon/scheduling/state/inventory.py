@@ -16,9 +16,9 @@ from tarragon.base.resources import CPU, MEMORY, Resources
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang
 from tarragon.scheduling.state.node_requests import Amounts, Mask
 
-Scores = npt.NDArray[np.float64]
+ScoreArray = npt.NDArray[np.float64]
 
-LARGEST = 2**61
+MAX_AMOUNT = 2**61
 """Amounts are capped to this, and larger requests fit nowhere: sums of two must not overflow."""
 
 
@@ -39,7 +39,7 @@ class Layout:
     scarcest: Sequence[int]
     """The columns, accelerators first: where there are none free, no other column has to be examined."""
     weights: Sequence[tuple[int, float]]
-    """The columns that count in `Inventory.roominess`, with their weights."""
+    """The columns that count in `Inventory.free_scores`, with their weights."""
     domains: tuple[Amounts, ...]
     """From wide to narrow, the number of each row's domain; -1 for a node without one."""
 
@@ -63,7 +63,7 @@ class Layout:
 
 
 class Inventory(Collection[NodeState]):
-    """The nodes, sorted by name. An inventory is a value: nothing writes into it, and `changed` returns another."""
+    """The nodes, sorted by name. An inventory is a value: nothing writes into it, and `with_states` returns another."""
 
     def __init__(self, states: tuple[NodeState, ...], layout: Layout, free: Amounts, releasing: Amounts) -> None:
         self.states = states
@@ -93,7 +93,7 @@ class Inventory(Collection[NodeState]):
     def __contains__(self, state: object) -> bool:
         return state in self.states
 
-    def changed(self, states: Iterable[NodeState]) -> Inventory:
+    def with_states(self, states: Iterable[NodeState]) -> Inventory:
         """Return an inventory of the same nodes, some of them in another state. Raises KeyError for an unknown node."""
         rows = {self.row_of[state.name]: state for state in states}
         if not rows:
@@ -106,41 +106,41 @@ class Inventory(Collection[NodeState]):
             return Inventory.of(all_states)
         free, releasing = self.free.copy(order="K"), self.releasing.copy(order="K")
         for row, state in rows.items():
-            free[row] = self.row(state.free)
-            releasing[row] = self.row(state.releasing)
+            free[row] = self.to_row(state.free)
+            releasing[row] = self.to_row(state.releasing)
         return Inventory(tuple(all_states), self.layout, free, releasing)
 
     def column(self, resource: str) -> int | None:
         """The column of a resource; None if no node has it."""
         return self.layout.columns.get(resource)
 
-    def row(self, amounts: Resources) -> Amounts:
+    def to_row(self, amounts: Resources) -> Amounts:
         """Convert the amounts of one node to a row."""
         row = np.zeros(len(self.resources), np.int64)
         for name, amount in amounts.items():
-            row[self.layout.columns[name]] = min(amount, LARGEST)
+            row[self.layout.columns[name]] = min(amount, MAX_AMOUNT)
         return row
 
     def known_row(self, amounts: Resources) -> Amounts:
         """Do as `row`, leaving out what no node has."""
-        return self.row({name: amount for name, amount in amounts.items() if name in self.layout.columns})
+        return self.to_row({name: amount for name, amount in amounts.items() if name in self.layout.columns})
 
     def mask(self, eligible: frozenset[str]) -> Mask:
         """A mask of the eligible rows."""
         return np.fromiter((name in eligible for name in self.names), np.bool_, len(self.names))
 
-    def liking(self, demand: Demand) -> Amounts:
+    def preference_scores(self, demand: Demand) -> Amounts:
         """The preference score of each row."""
         scores = np.zeros(len(self.names), np.int64)
-        for name, score in demand.preference.items():
+        for name, score in demand.node_scores.items():
             row = self.row_of.get(name)
             if row is not None:
                 scores[row] = score
         return scores
 
-    def held(self, gang: RunningGang) -> tuple[Amounts, Amounts]:
+    def allocation_of(self, gang: RunningGang) -> tuple[Amounts, Amounts]:
         """The rows on which a gang holds something, and the amounts."""
-        each = {demand.type: self.known_row(demand.each) for demand in gang.demands}
+        each = {demand.type: self.known_row(demand.resources) for demand in gang.demands}
         by_row: dict[int, Amounts] = {}
         for replica, node in gang.nodes.items():
             row = self.row_of.get(node)
@@ -149,7 +149,7 @@ class Inventory(Collection[NodeState]):
         amounts = np.array(list(by_row.values()), np.int64).reshape(len(by_row), len(self.resources))
         return np.fromiter(by_row, np.int64, len(by_row)), amounts
 
-    def nearest(self, each: Resources, eligible: frozenset[str]) -> Resources:
+    def closest_capacity(self, each: Resources, eligible: frozenset[str]) -> Resources:
         """The capacity of the eligible node that lacks least for such a replica; empty if no node is eligible."""
         rows = np.flatnonzero(self.mask(eligible))
         if not len(rows):
@@ -158,7 +158,7 @@ class Inventory(Collection[NodeState]):
         for name, amount in each.items():
             column = self.layout.columns.get(name)
             available = 0 if column is None else self.capacity[rows, column].clip(min=0)
-            lacking = np.maximum(min(amount, LARGEST) - available, 0)
+            lacking = np.maximum(min(amount, MAX_AMOUNT) - available, 0)
             lacking_resources += lacking > 0
             lacking_amounts += lacking
         return self.states[int(rows[np.lexsort((lacking_amounts, lacking_resources))[0]])].capacity
@@ -168,11 +168,11 @@ class Inventory(Collection[NodeState]):
         high, low = (table >> 20).sum(axis=0).tolist(), (table & (2**20 - 1)).sum(axis=0).tolist()
         return {name: (high[column] << 20) + low[column] for name, column in self.layout.columns.items()}
 
-    def amounts(self, row: Amounts) -> Resources:
+    def from_row(self, row: Amounts) -> Resources:
         """Convert a row of a table to amounts by resource."""
         return {name: int(row[column]) for name, column in self.layout.columns.items()}
 
-    def roominess(self, table: Amounts) -> Scores:
+    def free_scores(self, table: Amounts) -> ScoreArray:
         """A score by row of how much is left for others. Accelerators are the scarcest and decide, then memory, then
         cpu.
         """
@@ -183,7 +183,7 @@ class Inventory(Collection[NodeState]):
 
 
 def _weight(resource: str) -> float:
-    """The weight of a resource in `Inventory.roominess`."""
+    """The weight of a resource in `Inventory.free_scores`."""
     return 1e6 if "/" in resource else {MEMORY: 1e3, CPU: 1.0}.get(resource, 0.0)
 
 
@@ -192,7 +192,7 @@ def _table(of_nodes: Sequence[Resources], columns: Mapping[str, int]) -> Amounts
     table = np.zeros((len(of_nodes), len(columns)), np.int64, order="F")
     for row, amounts in enumerate(of_nodes):
         for name, amount in amounts.items():
-            table[row, columns[name]] = min(amount, LARGEST)
+            table[row, columns[name]] = min(amount, MAX_AMOUNT)
     return table
 
 
@@ -203,15 +203,15 @@ def _resources_of(states: Iterable[NodeState]) -> tuple[str, ...]:
 
 def _stable_part(state: NodeState) -> object:
     """What stays the same while pods come and go. If it changes, everything remembered about the cluster is dropped."""
-    return state.capacity, state.domains
+    return state.capacity, state.topology
 
 
 def _domains(states: Sequence[NodeState]) -> tuple[Amounts, ...]:
     """Number the domains of each level. Racks of the same name in different zones are different domains."""
-    depth = max((len(state.domains) for state in states), default=0)
+    depth = max((len(state.topology) for state in states), default=0)
     levels: list[Amounts] = []
     for level in range(1, depth + 1):
-        prefixes = [state.domains[:level] if len(state.domains) >= level else None for state in states]
+        prefixes = [state.topology[:level] if len(state.topology) >= level else None for state in states]
         numbers = {prefix: number for number, prefix in enumerate(sorted({one for one in prefixes if one is not None}))}
         levels.append(np.array([-1 if prefix is None else numbers[prefix] for prefix in prefixes], np.int64))
     return tuple(levels)

@@ -14,13 +14,13 @@ import numpy as np
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.snapshot import Demand, NodeState
-from tarragon.scheduling.state.capacity_index import Told
-from tarragon.scheduling.state.inventory import Inventory, Scores
+from tarragon.scheduling.state.capacity_index import RequestTotals
+from tarragon.scheduling.state.inventory import Inventory, ScoreArray
 from tarragon.scheduling.state.memory import ClusterMemory
-from tarragon.scheduling.state.node_requests import Amounts, Ask
+from tarragon.scheduling.state.node_requests import Amounts, NodeRequest
 from tarragon.scheduling.state.request_table import RequestTable
 
-Column = TypeVar("Column", Amounts, Scores)
+Array = TypeVar("Array", Amounts, ScoreArray)
 
 _TOLERANCE = 1 + 1e-9
 """A relative tolerance: sums of bytes over thousands of nodes exceed 63 bits, and sums of floats are at least this
@@ -30,7 +30,7 @@ _MAX_SHAPES = 20_000
 """The number of shapes at which this cache is cleared: jobs come and go for months."""
 
 
-class Ledger:
+class NodeLedger:
     """Free amounts by node. `take` raises an error for what is not free, so that no node can be oversold by mistake."""
 
     def __init__(self, nodes: Inventory, amounts: Amounts, requests: RequestTable) -> None:
@@ -38,85 +38,89 @@ class Ledger:
         self.requests = requests
         self._free = amounts
         self._changed_rows: list[int] = []
-        self._rooms: dict[Ask, tuple[Amounts, int]] = {}
-        self._scores: tuple[Scores, int] | None = None
+        self._rooms: dict[NodeRequest, tuple[Amounts, int]] = {}
+        self._scores: tuple[ScoreArray, int] | None = None
         self._total: tuple[Resources, int] | None = None
-        self._free_as_floats: Scores | None = None
-        self._sums: dict[int, Scores] = {}
+        self._free_as_floats: ScoreArray | None = None
+        self._sums: dict[int, ScoreArray] = {}
         """By number of the mask."""
         self._rows_of: dict[tuple[tuple[str, int], ...], Amounts | None] = {}
         self._candidates: dict[tuple[int, int], Amounts] = {}
         """By number of the mask, and column."""
-        self._totals: Told | None = None
+        self._totals: RequestTotals | None = None
         self._totals_version: int | None = None
         """The ledger's version at the last update of the totals, which may have been computed for another ledger."""
-        self.refused: set[Hashable] = set()
+        self.infeasible: set[Hashable] = set()
         """Shapes for which there is no room. Taking does not change that, but giving back may."""
-        self.welcome: set[Hashable] = set()
+        self.feasible: set[Hashable] = set()
         """Shapes for which a search has found room. Any change clears them: a search on other amounts may miss the
         room, even with more free.
         """
 
-        self.at_most: dict[Ask, int] = {}
+        self.room_limits: dict[NodeRequest, int] = {}
         """An upper bound on the room for a request that had too little, valid until something is given back."""
 
     @classmethod
-    def of_free(cls, nodes: Iterable[NodeState], memory: ClusterMemory | None = None) -> Ledger:
+    def of_free(cls, nodes: Iterable[NodeState], memory: ClusterMemory | None = None) -> NodeLedger:
         """What is free now."""
         inventory = Inventory.of(nodes)
         if memory is None:
             return cls(inventory, inventory.free.copy(order="K"), RequestTable(inventory))
         ledger = cls(inventory, inventory.free.copy(order="K"), memory.requests)
-        memory.requests.index.latest = ledger.told(memory.requests.index.latest)
+        memory.requests.capacity_index.last_free = ledger.update_totals(memory.requests.capacity_index.last_free)
         return ledger
 
-    def told(self, before: Told | None) -> Told:
+    def update_totals(self, before: RequestTotals | None) -> RequestTotals:
         """Count the room for all known requests, from earlier totals of a similar ledger where that is quicker."""
-        totals = self._totals = self.requests.index.told(self._free.copy(order="K"), before)
-        self.at_most, self._totals_version = totals.by_question(), len(self._changed_rows)
+        totals = self._totals = self.requests.capacity_index.count_totals(self._free.copy(order="K"), before)
+        self.room_limits, self._totals_version = totals.by_request(), len(self._changed_rows)
         return totals
 
-    def soon(self) -> Ledger:
+    def with_releasing(self) -> NodeLedger:
         """Return a ledger that adds what terminating pods hold to what is free."""
-        soon = Ledger(self.nodes, self._free + self.nodes.releasing, self.requests)
+        soon = NodeLedger(self.nodes, self._free + self.nodes.releasing, self.requests)
         soon._totals = self._totals
         return soon
 
     @classmethod
-    def of_capacity(cls, nodes: Iterable[NodeState], memory: ClusterMemory | None = None) -> Ledger:
+    def of_capacity(cls, nodes: Iterable[NodeState], memory: ClusterMemory | None = None) -> NodeLedger:
         """What would be free if no gang ran. What is found out about it is remembered from cycle to cycle."""
         inventory = Inventory.of(nodes)
         if memory is None:
             return cls(inventory, inventory.capacity.copy(order="K"), RequestTable(inventory))
         ledger = cls(inventory, inventory.capacity.copy(order="K"), memory.requests)
-        for shapes in (memory.never, memory.ever):
+        for shapes in (memory.never_feasible, memory.feasible_when_empty):
             if len(shapes) > _MAX_SHAPES:
                 shapes.clear()
-        ledger.refused, ledger.welcome = memory.never, memory.ever
+        ledger.infeasible, ledger.feasible = memory.never_feasible, memory.feasible_when_empty
         return ledger
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.nodes.names)
 
-    def given(self, rows: Amounts, amounts: Amounts) -> Ledger:
+    def with_released(self, rows: Amounts, amounts: Amounts) -> NodeLedger:
         """Return the ledger as it would be with these amounts given back on these rows; a row may occur
         several times.
         """
         table = self._free.copy(order="K")
         for column in range(table.shape[1]):
             np.add.at(table[:, column], rows, amounts[:, column])
-        return Ledger(self.nodes, table, self.requests)
+        return NodeLedger(self.nodes, table, self.requests)
 
-    def copy(self) -> Ledger:
+    def copy(self) -> NodeLedger:
         """Return an independent copy."""
-        copy = Ledger(self.nodes, self._free.copy(order="K"), self.requests)
+        copy = NodeLedger(self.nodes, self._free.copy(order="K"), self.requests)
         copy._changed_rows, copy._rooms, copy._scores = self._changed_rows.copy(), self._rooms.copy(), self._scores
-        copy.refused, copy.welcome, copy.at_most = self.refused.copy(), self.welcome.copy(), self.at_most.copy()
+        copy.infeasible, copy.feasible, copy.room_limits = (
+            self.infeasible.copy(),
+            self.feasible.copy(),
+            self.room_limits.copy(),
+        )
         copy._totals, copy._totals_version = self._totals, self._totals_version
         return copy
 
     def free(self, node: str) -> Resources:
-        return self.nodes.amounts(self._free[self.nodes.row_of[node]])
+        return self.nodes.from_row(self._free[self.nodes.row_of[node]])
 
     @property
     def version(self) -> int:
@@ -139,65 +143,67 @@ class Ledger:
         elif cached[1] == len(self._changed_rows):
             return cached[0]
         else:
-            room = self._refreshed(cached, lambda rows: request.room_of_few(self._free[rows], request.mask[rows]))
+            room = self._refreshed(
+                cached, lambda rows: request.room_without_preselection(self._free[rows], request.mask[rows])
+            )
         self._rooms[request] = room, len(self._changed_rows)
         return room
 
-    def _room(self, request: Ask) -> Amounts:
-        if not request.columns or not request.possible:
+    def _room(self, request: NodeRequest) -> Amounts:
+        if not request.columns or not request.is_possible:
             return request.room(self._free, request.mask)
         column = request.columns[0][0]
         rows = self._candidates.get((request.mask_number, column))
         if rows is None:
             rows = np.flatnonzero((self._free[:, column] > 0) & request.mask)
             self._candidates[request.mask_number, column] = rows
-        return request.room_among(self._free, rows)
+        return request.room_on_rows(self._free, rows)
 
-    def lacks(self, request: Ask, count: int) -> bool:
+    def is_known_to_lack(self, request: NodeRequest, count: int) -> bool:
         """Whether it is known that there is too little room for this many. What was taken since may not be counted."""
-        most = self.at_most.get(request)
+        most = self.room_limits.get(request)
         if most is None and self._totals is not None:
             self._update_totals()
-            most = self.at_most.get(request)
+            most = self.room_limits.get(request)
         return most is not None and most < count
 
-    def falls_short(self, request: Ask, most: int) -> None:
+    def record_shortage(self, request: NodeRequest, most: int) -> None:
         """Record that there is room for at most this many. The totals did not show it, so they are outdated and are
         updated.
         """
-        self.at_most[request] = most
+        self.room_limits[request] = most
         self._update_totals()
 
-    def has_as_many(self, demand: Demand, count: int) -> bool:
+    def has_room(self, demand: Demand, count: int) -> bool:
         """Whether there is room for this many in total."""
         request = self.requests.of(demand)
-        if self.lacks(request, count):
+        if self.is_known_to_lack(request, count):
             return False
         self._update_totals()
-        room = self.at_most.get(request) if self._totals is not None else None
+        room = self.room_limits.get(request) if self._totals is not None else None
         if room is None:
             room = int(np.minimum(self.room(demand), count).sum())
             if room < count:
-                self.at_most[request] = room
+                self.room_limits[request] = room
         return room >= count
 
     def _update_totals(self) -> None:
         """Update the totals if anything has changed since."""
         if self._totals is not None and self._totals_version != len(self._changed_rows):
-            self.told(self._totals)
+            self.update_totals(self._totals)
 
-    def roominess(self) -> Scores:
-        """A score by row of how much is left for others; see `Inventory.roominess`. Must not be modified."""
+    def free_scores(self) -> ScoreArray:
+        """A score by row of how much is left for others; see `Inventory.free_scores`. Must not be modified."""
         if self._scores is None:
-            scores = self.nodes.roominess(self._free)
+            scores = self.nodes.free_scores(self._free)
         elif self._scores[1] == len(self._changed_rows):
             return self._scores[0]
         else:
-            scores = self._refreshed(self._scores, lambda rows: self.nodes.roominess(self._free[rows]))
+            scores = self._refreshed(self._scores, lambda rows: self.nodes.free_scores(self._free[rows]))
         self._scores = scores, len(self._changed_rows)
         return scores
 
-    def may_hold(self, amounts: Amounts, request: Ask) -> bool:
+    def may_have_total(self, amounts: Amounts, request: NodeRequest) -> bool:
         """Whether the request's eligible rows have as much in total, however fragmented. The sums are kept from the
         first call, ignoring what is taken later, which makes the check nearly free for most waiting gangs.
         """
@@ -241,42 +247,42 @@ class Ledger:
             raise ValueError(f"{[self.nodes.names[row] for row in rows]} have no room for {amounts.tolist()}")
         self._free[rows] = left
         self._mark_changed(rows)
-        self.welcome.clear()
+        self.feasible.clear()
 
-    def give(self, node: str, amounts: Resources, times: int = 1) -> None:
+    def release(self, node: str, amounts: Resources, times: int = 1) -> None:
         """Give back what was taken, or that many times as much."""
         given = self._row(amounts)
         if given is not None:
             row = self.nodes.row_of[node]
             self._free[row] += given * times
             self._mark_changed([row])
-            self.refused.clear()
-            self.welcome.clear()
-            self.at_most.clear()
+            self.infeasible.clear()
+            self.feasible.clear()
+            self.room_limits.clear()
             self._sums.clear()
             self._candidates.clear()
             self._free_as_floats = None
 
-    def keep(self, node: str, amounts: Resources, times: int = 1) -> None:
+    def reserve(self, node: str, amounts: Resources, times: int = 1) -> None:
         """Reserve resources, including ones that are not free yet: free amounts may become negative."""
         kept = self._row(amounts)
         if kept is not None:
             row = self.nodes.row_of[node]
             self._free[row] -= kept * times
             self._mark_changed([row])
-            self.welcome.clear()
+            self.feasible.clear()
 
-    def undo(self, placed: Mapping[Replica, str], amounts: Mapping[Replica, Resources]) -> None:
+    def release_all(self, placed: Mapping[Replica, str], amounts: Mapping[Replica, Resources]) -> None:
         """Give back a whole placement."""
         for replica, node in placed.items():
-            self.give(node, amounts[replica])
+            self.release(node, amounts[replica])
 
     def _mark_changed(self, rows: Sequence[int]) -> None:
         if not self._changed_rows:  # these sets may be the inventory's, as in `of_capacity`
-            self.refused, self.welcome = self.refused.copy(), self.welcome.copy()
+            self.infeasible, self.feasible = self.infeasible.copy(), self.feasible.copy()
         self._changed_rows += rows
 
-    def _refreshed(self, cached: tuple[Column, int], compute: Callable[[Amounts], Column]) -> Column:
+    def _refreshed(self, cached: tuple[Array, int], compute: Callable[[Amounts], Array]) -> Array:
         values, version = cached
         rows = np.array(list(set(self._changed_rows[version:])), np.int64)
         refreshed = values.copy()

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tarragon.job.model import Replica
-from tarragon.scheduling.api.decision import Decision, Wait
-from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
-from tarragon.scheduling.state.allocations import Pieces
+from tarragon.scheduling.api.decision import Decision, Defer
+from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.state.allocations import AllocationCache
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.request_table import RequestTable
 
 Value = TypeVar("Value")
-Why = tuple[str, str]
+WaitReason = tuple[str, str]
 """The code and message of a wait."""
 
 _MAX_ENTRIES = 20_000
@@ -29,20 +29,20 @@ _MAX_ENTRIES = 20_000
 
 
 @dataclass(slots=True, eq=False)
-class Shape:
+class GangShape:
     """Gangs whose demands always get the same answers from the same nodes. They share one object, which makes comparing
     them cheap.
     """
 
-    smallest: Sequence[Demand]
+    minimum_demands: Sequence[Demand]
     """The demands at the gang's minimum size."""
-    least: dict[str, int]
+    minimum_resources: dict[str, int]
     """The total resources of the minimum size."""
-    never: Why | None
+    never_fits_reason: WaitReason | None
     """Why such a gang does not fit even the empty cluster; None if it does."""
-    _refused: Why | None = None
+    _refused: WaitReason | None = None
 
-    def refused(self, why: Why) -> Why:
+    def interned(self, why: WaitReason) -> WaitReason:
         """Return an equal earlier reason if there is one, so that an unchanged reason is recognized by identity."""
         if self._refused is None or self._refused != why:
             self._refused = why
@@ -50,37 +50,37 @@ class Shape:
 
 
 @dataclass(slots=True, eq=False)
-class Standing:
+class QueueEntry:
     """A waiting gang and what is remembered about it. The object stays the same from cycle to cycle while the gang
     does.
     """
 
-    gang: Gang
-    shape: Shape
-    why: Why | None = None
+    gang: WaitingGang
+    shape: GangShape
+    last_reason: WaitReason | None = None
     """The reason of the last wait decision."""
-    wait: Wait | None = None
+    last_decision: Defer | None = None
     """The last wait decision."""
 
-    def told(self, why: Why) -> Wait:
+    def defer(self, why: WaitReason) -> Defer:
         """Return a wait for this reason: the previous decision if the reason has not changed. Ten thousand new objects
         in each cycle would make the garbage collector pause.
         """
-        wait = self.wait
+        wait = self.last_decision
         if wait is None or (wait.code, wait.message) != why:
-            wait = self.wait = Wait(self.gang.name, *why)
-        self.why = why
+            wait = self.last_decision = Defer(self.gang.name, *why)
+        self.last_reason = why
         return wait
 
 
-class OfRunning(Generic[Value]):
+class RunningGangCache(Generic[Value]):
     """A cache with one value for each running gang: few gangs change between cycles."""
 
     def __init__(self) -> None:
         self._values: dict[str, tuple[RunningGang, Value]] = {}
         """By name. A gang that has changed is another object."""
 
-    def of(self, gang: RunningGang, compute: Callable[[RunningGang], Value]) -> Value:
+    def get(self, gang: RunningGang, compute: Callable[[RunningGang], Value]) -> Value:
         cached = self._values.get(gang.name)
         if cached is None or cached[0] is not gang:
             if len(self._values) >= _MAX_ENTRIES:
@@ -90,7 +90,7 @@ class OfRunning(Generic[Value]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Loose:
+class ReclaimableReplicas:
     """The replicas that one gang could give back, a row for each; the first row is given back first."""
 
     replicas: Sequence[Replica]
@@ -98,7 +98,7 @@ class Loose:
     """The inventory row of each replica's node."""
     freed: npt.NDArray[np.int64]
     """What each replica would free, by column of the inventory."""
-    order: npt.NDArray[np.float64]
+    sort_keys: npt.NDArray[np.float64]
     """The sort keys of each row: priority, replicas above the minimum (negated), part of the maximum (negated), age."""
 
 
@@ -107,26 +107,26 @@ class ClusterMemory:
 
     def __init__(self, nodes: Inventory, away: Sequence[NodeState]) -> None:
         self.layout = nodes.layout
-        self.away = tuple(away)
+        self.unavailable_nodes = tuple(away)
         self.requests = RequestTable(nodes)
-        self.allocations = Pieces(len(nodes.resources))
+        self.allocations = AllocationCache(len(nodes.resources))
         """The allocations of the last cycle's running gangs."""
-        self.loose: OfRunning[Loose | None] = OfRunning()
-        self.staying: OfRunning[bool] = OfRunning()
+        self.reclaimable: RunningGangCache[ReclaimableReplicas | None] = RunningGangCache()
+        self.is_unaffected: RunningGangCache[bool] = RunningGangCache()
         """Whether no replica of a running gang has to move or go."""
-        self.never: set[Hashable] = set()
-        """Shapes that do not fit even the empty cluster; see `Ledger.refused`."""
-        self.ever: set[Hashable] = set()
+        self.never_feasible: set[Hashable] = set()
+        """Shapes that do not fit even the empty cluster; see `Ledger.interned`."""
+        self.feasible_when_empty: set[Hashable] = set()
         """Shapes that fit the empty cluster."""
-        self.line: list[Standing] = []
+        self.queue: list[QueueEntry] = []
         """The gangs that waited in the last cycle, in queue order."""
-        self.in_line: dict[str, Standing] = {}
+        self.entries_by_name: dict[str, QueueEntry] = {}
         """The same, by name."""
-        self._shapes: dict[Hashable, Shape] = {}
+        self._shapes: dict[Hashable, GangShape] = {}
 
-    def shape(self, demands: Sequence[Demand], create: Callable[[], Shape]) -> Shape:
+    def shape_of(self, demands: Sequence[Demand], create: Callable[[], GangShape]) -> GangShape:
         """Return the shape of these demands; created if it is new."""
-        key = tuple(demand.shape for demand in demands)
+        key = tuple(demand.shape_key for demand in demands)
         shape = self._shapes.get(key)
         if shape is None:
             if len(self._shapes) >= _MAX_ENTRIES:
@@ -146,7 +146,7 @@ class Memory:
         when nodes come, go, or become unavailable.
         """
         cluster = self._cluster
-        if cluster is None or cluster.layout is not nodes.layout or cluster.away != tuple(away):
+        if cluster is None or cluster.layout is not nodes.layout or cluster.unavailable_nodes != tuple(away):
             cluster = self._cluster = ClusterMemory(nodes, away)
         return cluster
 

@@ -11,9 +11,9 @@ import numpy.typing as npt
 Amounts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-PLENTY = np.iinfo(np.int64).max
+UNLIMITED_ROOM = np.iinfo(np.int64).max
 """The room on a node for replicas that request nothing."""
-LIGHTEST = 1e-9
+MIN_WEIGHT = 1e-9
 """The weight of a request for nothing: such replicas have to be placed as well."""
 
 
@@ -24,10 +24,10 @@ class EligibleRows(NamedTuple):
     mask: Mask
 
 
-class Ask:
+class NodeRequest:
     """What a replica of a demand requests of a node. Demands with equal requests of the same nodes share one object."""
 
-    __slots__ = ("columns", "mask", "mask_number", "possible", "row", "weight")
+    __slots__ = ("columns", "is_possible", "mask", "mask_number", "row", "weight")
 
     def __init__(self, row: Amounts, eligible: EligibleRows, scarcest: Sequence[int], *, possible: bool) -> None:
         self.row = row
@@ -35,29 +35,29 @@ class Ask:
         self.mask = eligible.mask
         self.mask_number = eligible.number
         self.columns = [(column, int(row[column])) for column in scarcest if row[column] > 0]
-        self.possible = possible
+        self.is_possible = possible
         """Whether the nodes have all requested resources at all."""
-        self.weight = LIGHTEST
+        self.weight = MIN_WEIGHT
         """The part of the largest node that it takes; a thousand times that if it requests accelerators."""
 
     def room(self, free: Amounts, mask: Mask) -> Amounts:
         """How many replicas each of these rows takes."""
-        if not self.possible:
+        if not self.is_possible:
             return np.zeros(len(free), np.int64)
         if not self.columns:
-            return np.where(mask, PLENTY, 0)
+            return np.where(mask, UNLIMITED_ROOM, 0)
         column, amount = self.columns[0]
-        return self.room_among(free, ((free[:, column] >= amount) & mask).nonzero()[0])
+        return self.room_on_rows(free, ((free[:, column] >= amount) & mask).nonzero()[0])
 
-    def times(self, free: Sequence[int]) -> int:
+    def times_in(self, free: Sequence[int]) -> int:
         """How often the request fits one eligible node's free amounts, by column. Plain numbers are quicker than arrays
         here.
         """
-        if not self.possible:
+        if not self.is_possible:
             return 0
-        return max(0, min((free[column] // amount for column, amount in self.columns), default=int(PLENTY)))
+        return max(0, min((free[column] // amount for column, amount in self.columns), default=int(UNLIMITED_ROOM)))
 
-    def room_among(self, free: Amounts, rows: Amounts) -> Amounts:
+    def room_on_rows(self, free: Amounts, rows: Amounts) -> Amounts:
         """Do as `room`, where only these rows may have any. Often they are few, as the scarcest resource is used up on
         all others.
         """
@@ -65,9 +65,9 @@ class Ask:
         room[rows] = self._room_on(free, rows)
         return room
 
-    def room_of_few(self, free: Amounts, mask: Mask) -> Amounts:
+    def room_without_preselection(self, free: Amounts, mask: Mask) -> Amounts:
         """Do as `room`, without first selecting the rows that have any."""
-        if not self.columns or not self.possible:
+        if not self.columns or not self.is_possible:
             return self.room(free, mask)
         return self._room_on(free, slice(None)) * mask
 

@@ -7,9 +7,9 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from tarragon.scheduling.api.snapshot import Demand, DomainMap
-from tarragon.scheduling.state.capacity_index import Questions
-from tarragon.scheduling.state.inventory import LARGEST, Inventory
-from tarragon.scheduling.state.node_requests import LIGHTEST, Amounts, Ask, EligibleRows
+from tarragon.scheduling.state.capacity_index import CapacityIndex
+from tarragon.scheduling.state.inventory import MAX_AMOUNT, Inventory
+from tarragon.scheduling.state.node_requests import MIN_WEIGHT, Amounts, EligibleRows, NodeRequest
 
 _MAX_REQUESTS = 4096
 """The number of masks and requests at which these caches are cleared: jobs come and go for months."""
@@ -23,13 +23,13 @@ class RequestTable:
         """Only the layout is used."""
         self._masks: dict[frozenset[str], EligibleRows] = {}
         self._masks_created = 0
-        self._requests: dict[Hashable, Ask] = {}
+        self._requests: dict[Hashable, NodeRequest] = {}
         self._domain_numbers: dict[DomainMap, tuple[Amounts, Sequence[str]]] = {}
-        self.index = Questions()
+        self.capacity_index = CapacityIndex()
 
-    def of(self, demand: Demand) -> Ask:
+    def of(self, demand: Demand) -> NodeRequest:
         """The node request of a demand: looked up by shape, then by what it requests of which nodes."""
-        cached = self._requests.get(demand.shape)
+        cached = self._requests.get(demand.shape_key)
         return self._add(demand) if cached is None else cached
 
     def domain_numbers(self, domains: DomainMap) -> tuple[Amounts, Sequence[str]]:
@@ -47,23 +47,23 @@ class RequestTable:
             cached = self._domain_numbers[domains] = by_row, names
         return cached
 
-    def _add(self, demand: Demand) -> Ask:
+    def _add(self, demand: Demand) -> NodeRequest:
         if len(self._requests) >= _MAX_REQUESTS:
             self._requests.clear()
-            self.index.clear()
-        each = frozenset((name, amount) for name, amount in demand.each.items() if amount > 0)
-        key = (each, demand.eligible)
+            self.capacity_index.clear()
+        each = frozenset((name, amount) for name, amount in demand.resources.items() if amount > 0)
+        key = (each, demand.eligible_nodes)
         request = self._requests.get(key)
         if request is None:
             layout = self._nodes.layout
-            possible = all(name in layout.columns and amount <= LARGEST for name, amount in each)
+            possible = all(name in layout.columns and amount <= MAX_AMOUNT for name, amount in each)
             row = self._nodes.known_row(dict(each))
-            request = self._requests[key] = Ask(
-                row, self._eligible_rows(demand.eligible), layout.scarcest, possible=possible
+            request = self._requests[key] = NodeRequest(
+                row, self._eligible_rows(demand.eligible_nodes), layout.scarcest, possible=possible
             )
             request.weight = self._weight(request)
-            self.index.add(request)
-        self._requests[demand.shape] = request
+            self.capacity_index.add(request)
+        self._requests[demand.shape_key] = request
         return request
 
     def _eligible_rows(self, eligible: frozenset[str]) -> EligibleRows:
@@ -76,10 +76,10 @@ class RequestTable:
             rows = self._masks[eligible] = EligibleRows(self._masks_created, self._nodes.mask(eligible))
         return rows
 
-    def _weight(self, request: Ask) -> float:
+    def _weight(self, request: NodeRequest) -> float:
         layout = self._nodes.layout
         shares = [
             amount / layout.largest[column] * (1000.0 if "/" in layout.resources[column] else 1.0)
             for column, amount in request.columns
         ]
-        return max(shares, default=LIGHTEST)
+        return max(shares, default=MIN_WEIGHT)

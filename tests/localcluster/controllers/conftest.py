@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.localcluster.controllers.world import Scene, World, a_real_world, a_world
+from tests.localcluster.controllers.world import ControllerTest, EmbeddedCluster, a_real_world, a_world
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
     async with a_world(tmp_path) as world:
         yield world
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.slow])])
-async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Scene]:
+async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ControllerTest]:
     if request.param == "real":
         async with a_real_world(request.getfixturevalue("control_plane")) as real:
             yield real

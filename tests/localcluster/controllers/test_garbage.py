@@ -3,16 +3,23 @@ from __future__ import annotations
 import pytest
 
 from tarragon.kube.core import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, SECRETS
-from tarragon.kube.meta import AnyObject
+from tarragon.kube.meta import PartialObjectMetadata
 from tarragon.localcluster.controllers.garbage import GarbageCollector
-from tests.localcluster.controllers.world import WIDGETS, Scene, World, define_widgets, owner, pod_spec
+from tests.localcluster.controllers.world import (
+    WIDGETS,
+    ControllerTest,
+    EmbeddedCluster,
+    define_widgets,
+    owner,
+    pod_spec,
+)
 
 
-def collect(scene: Scene) -> None:
+def collect(scene: ControllerTest) -> None:
     scene.begin(lambda world: GarbageCollector(world.client, world.kinds, world.clock, world.jitter))
 
 
-async def collector_is_idle(scene: Scene) -> None:
+async def collector_is_idle(scene: ControllerTest) -> None:
     """Wait for the collector: garbage that is created last is deleted last.
 
     Kubernetes' collector watches each resource by itself, so there is garbage of both that these tests use: where it is
@@ -20,12 +27,12 @@ async def collector_is_idle(scene: Scene) -> None:
     """
     for resource in (CONFIG_MAPS, SECRETS):
         for name in (f"sentinel-{resource.plural}-1", f"sentinel-{resource.plural}-2"):
-            dead = owner("Secret", AnyObject(), name="never-was", uid=f"uid-of-{name}")
+            dead = owner("Secret", PartialObjectMetadata(), name="never-was", uid=f"uid-of-{name}")
             await scene.create(resource, name, owners=[dead])
             await scene.gone(f"{resource.plural}/default/{name}")
 
 
-async def test_dependents_are_deleted_with_their_owner(scene: Scene) -> None:
+async def test_dependents_are_deleted_with_their_owner(scene: ControllerTest) -> None:
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root")
     child = await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root)])
@@ -40,7 +47,7 @@ async def test_dependents_are_deleted_with_their_owner(scene: Scene) -> None:
     assert "secrets/default/stranger" in scene.objects
 
 
-async def test_an_object_with_one_of_two_owners_stays_and_loses_the_dangling_reference(scene: Scene) -> None:
+async def test_an_object_with_one_of_two_owners_stays_and_loses_the_dangling_reference(scene: ControllerTest) -> None:
     collect(scene)
     one, two = await scene.create(CONFIG_MAPS, "one"), await scene.create(CONFIG_MAPS, "two")
     await scene.create(SECRETS, "child", owners=[owner("ConfigMap", one), owner("ConfigMap", two)])
@@ -54,7 +61,7 @@ async def test_an_object_with_one_of_two_owners_stays_and_loses_the_dangling_ref
     await scene.gone(child)
 
 
-async def test_an_owner_with_the_same_name_and_another_uid_does_not_exist(scene: Scene) -> None:
+async def test_an_owner_with_the_same_name_and_another_uid_does_not_exist(scene: ControllerTest) -> None:
     first = await scene.create(CONFIG_MAPS, "owner")
     await scene.delete(CONFIG_MAPS, "owner", "Background")
     await scene.create(CONFIG_MAPS, "owner")
@@ -65,7 +72,7 @@ async def test_an_owner_with_the_same_name_and_another_uid_does_not_exist(scene:
     assert "configmaps/default/owner" in scene.objects
 
 
-async def test_garbage_from_before_the_start_of_the_collector_is_deleted(scene: Scene) -> None:
+async def test_garbage_from_before_the_start_of_the_collector_is_deleted(scene: ControllerTest) -> None:
     root = await scene.create(CONFIG_MAPS, "root")
     await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root)])
     await scene.delete(CONFIG_MAPS, "root", "Background")
@@ -74,7 +81,7 @@ async def test_garbage_from_before_the_start_of_the_collector_is_deleted(scene: 
     await scene.gone("secrets/default/child")
 
 
-async def test_foreground_deletion_deletes_blocking_dependents_first(scene: Scene) -> None:
+async def test_foreground_deletion_deletes_blocking_dependents_first(scene: ControllerTest) -> None:
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root")
     child = await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root, blockOwnerDeletion=True)])
@@ -90,7 +97,7 @@ async def test_foreground_deletion_deletes_blocking_dependents_first(scene: Scen
     assert deleted == ["pods/default/grandchild", "secrets/default/child", "configmaps/default/root"]
 
 
-async def test_foreground_deletion_waits_for_the_finalizer_of_a_blocking_dependent(scene: Scene) -> None:
+async def test_foreground_deletion_waits_for_the_finalizer_of_a_blocking_dependent(scene: ControllerTest) -> None:
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root")
     blocking = [owner("ConfigMap", root, blockOwnerDeletion=True)]
@@ -106,7 +113,7 @@ async def test_foreground_deletion_waits_for_the_finalizer_of_a_blocking_depende
     await scene.gone("configmaps/default/root")
 
 
-async def test_foreground_deletion_does_not_wait_for_dependents_that_do_not_block(scene: Scene) -> None:
+async def test_foreground_deletion_does_not_wait_for_dependents_that_do_not_block(scene: ControllerTest) -> None:
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root")
     await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root)], finalizers=["example.org/hold"])
@@ -117,7 +124,7 @@ async def test_foreground_deletion_does_not_wait_for_dependents_that_do_not_bloc
     await scene.until(lambda: "deletionTimestamp" in scene.objects["secrets/default/child"]["metadata"])
 
 
-async def test_two_objects_that_own_and_block_each_other_are_both_deleted(scene: Scene) -> None:
+async def test_two_objects_that_own_and_block_each_other_are_both_deleted(scene: ControllerTest) -> None:
     collect(scene)
     one = await scene.create(CONFIG_MAPS, "one")
     two = await scene.create(SECRETS, "two", owners=[owner("ConfigMap", one, blockOwnerDeletion=True)])
@@ -128,7 +135,7 @@ async def test_two_objects_that_own_and_block_each_other_are_both_deleted(scene:
     await scene.gone("configmaps/default/one", "secrets/default/two")
 
 
-async def test_orphaned_dependents_stay_without_the_owner_reference(scene: Scene) -> None:
+async def test_orphaned_dependents_stay_without_the_owner_reference(scene: ControllerTest) -> None:
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root")
     await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root)])
@@ -140,7 +147,7 @@ async def test_orphaned_dependents_stay_without_the_owner_reference(scene: Scene
     assert "ownerReferences" not in scene.objects["secrets/default/child"]["metadata"]
 
 
-async def test_a_dependent_created_for_a_deleted_owner_is_deleted_immediately(scene: Scene) -> None:
+async def test_a_dependent_created_for_a_deleted_owner_is_deleted_immediately(scene: ControllerTest) -> None:
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root")
     await scene.delete(CONFIG_MAPS, "root", "Background")
@@ -150,7 +157,7 @@ async def test_a_dependent_created_for_a_deleted_owner_is_deleted_immediately(sc
     await scene.gone("secrets/default/late")
 
 
-async def test_an_owner_in_another_namespace_does_not_count(scene: Scene) -> None:
+async def test_an_owner_in_another_namespace_does_not_count(scene: ControllerTest) -> None:
     root = await scene.create(CONFIG_MAPS, "root", namespace="kube-system")
     await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root)])
     collect(scene)
@@ -161,7 +168,7 @@ async def test_an_owner_in_another_namespace_does_not_count(scene: Scene) -> Non
 
 @pytest.mark.parametrize("namespace", ["default", "kube-system"])
 async def test_a_dependent_whose_owners_kind_is_not_served_is_kept_even_if_the_uid_exists(
-    scene: Scene, namespace: str
+    scene: ControllerTest, namespace: str
 ) -> None:
     """The object with that uid does not matter, because the reference names another kind."""
     collect(scene)
@@ -179,7 +186,7 @@ async def test_a_dependent_whose_owners_kind_is_not_served_is_kept_even_if_the_u
 
 @pytest.mark.parametrize("wrong", [{"kind": "Service"}, {"name": "other"}], ids=lambda wrong: next(iter(wrong)))
 async def test_an_owner_with_the_same_uid_and_another_kind_or_name_does_not_exist(
-    scene: Scene, wrong: dict[str, str]
+    scene: ControllerTest, wrong: dict[str, str]
 ) -> None:
     collect(scene)
     root = await scene.create(CONFIG_MAPS, "root")
@@ -189,7 +196,7 @@ async def test_an_owner_with_the_same_uid_and_another_kind_or_name_does_not_exis
     assert "configmaps/default/root" in scene.objects
 
 
-async def test_one_valid_reference_of_two_with_the_same_uid_keeps_an_object(world: World) -> None:
+async def test_one_valid_reference_of_two_with_the_same_uid_keeps_an_object(world: EmbeddedCluster) -> None:
     collect(world)
     root = await world.create(CONFIG_MAPS, "root")
     true, false = owner("ConfigMap", root), {**owner("ConfigMap", root), "name": "other"}
@@ -198,7 +205,7 @@ async def test_one_valid_reference_of_two_with_the_same_uid_keeps_an_object(worl
     await world.until(lambda: world.objects["secrets/default/child"]["metadata"]["ownerReferences"] == [true])
 
 
-async def test_objects_in_another_namespace_do_not_block_a_foreground_deletion(world: World) -> None:
+async def test_objects_in_another_namespace_do_not_block_a_foreground_deletion(world: EmbeddedCluster) -> None:
     """kube-controller-manager compares only the uid here, so the owner would wait for ever."""
     collect(world)
     root = await world.create(CONFIG_MAPS, "root")
@@ -212,7 +219,7 @@ async def test_objects_in_another_namespace_do_not_block_a_foreground_deletion(w
     assert "secrets/kube-system/child" in world.objects
 
 
-async def test_a_cluster_scoped_owner_counts(scene: Scene) -> None:
+async def test_a_cluster_scoped_owner_counts(scene: ControllerTest) -> None:
     collect(scene)
     node = await scene.create(NODES, "here")
     await scene.create(SECRETS, "child", owners=[owner("Node", node)])
@@ -223,9 +230,9 @@ async def test_a_cluster_scoped_owner_counts(scene: Scene) -> None:
     await scene.gone("secrets/default/child")
 
 
-async def test_dependents_of_a_kind_that_is_not_served_are_kept(scene: Scene) -> None:
+async def test_dependents_of_a_kind_that_is_not_served_are_kept(scene: ControllerTest) -> None:
     collect(scene)
-    dead = AnyObject()
+    dead = PartialObjectMetadata()
     reference = owner("Rocket", dead, apiVersion="space.org/v1", name="apollo", uid="u-1")
     await scene.create(SECRETS, "child", owners=[reference])
     await collector_is_idle(scene)
@@ -234,7 +241,7 @@ async def test_dependents_of_a_kind_that_is_not_served_are_kept(scene: Scene) ->
 
 
 @pytest.mark.parametrize("started", ["before", "after"])
-async def test_objects_of_custom_kinds_own_and_are_owned(world: World, started: str) -> None:
+async def test_objects_of_custom_kinds_own_and_are_owned(world: EmbeddedCluster, started: str) -> None:
     if started == "before":
         collect(world)
     await define_widgets(world)
@@ -252,7 +259,7 @@ async def test_objects_of_custom_kinds_own_and_are_owned(world: World, started: 
     await world.gone("widgets/default/boss", "widgets/default/small", "pods/default/worker")
 
 
-async def test_dependents_of_custom_objects_are_deleted_with_their_definition(world: World) -> None:
+async def test_dependents_of_custom_objects_are_deleted_with_their_definition(world: EmbeddedCluster) -> None:
     collect(world)
     await define_widgets(world)
     widget = await world.create(WIDGETS, "boss")
@@ -263,7 +270,7 @@ async def test_dependents_of_custom_objects_are_deleted_with_their_definition(wo
     await world.gone("pods/default/worker")
 
 
-async def test_hundreds_of_dependents_are_deleted_exactly_once(world: World) -> None:
+async def test_hundreds_of_dependents_are_deleted_exactly_once(world: EmbeddedCluster) -> None:
     collect(world)
     root = await world.create(CONFIG_MAPS, "root")
     for number in range(200):

@@ -5,14 +5,14 @@ import pytest
 from tarragon.client.errors import Forbidden
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, PODS, SECRETS
 from tarragon.localcluster.controllers.namespaces import NamespaceController
-from tests.localcluster.controllers.world import WIDGETS, Scene, World, define_widgets, pod_spec
+from tests.localcluster.controllers.world import WIDGETS, ControllerTest, EmbeddedCluster, define_widgets, pod_spec
 
 
-def control(scene: Scene) -> None:
+def control(scene: ControllerTest) -> None:
     scene.begin(lambda world: NamespaceController(world.client, world.kinds, world.clock, world.jitter))
 
 
-async def test_the_contents_of_a_namespace_are_deleted_before_it(world: World) -> None:
+async def test_the_contents_of_a_namespace_are_deleted_before_it(world: EmbeddedCluster) -> None:
     await define_widgets(world)
     control(world)
     await world.create(NAMESPACES, "team")
@@ -30,7 +30,7 @@ async def test_the_contents_of_a_namespace_are_deleted_before_it(world: World) -
     assert "secrets/default/elsewhere" in world.objects
 
 
-async def test_an_empty_namespace_is_deleted_immediately(scene: Scene) -> None:
+async def test_an_empty_namespace_is_deleted_immediately(scene: ControllerTest) -> None:
     control(scene)
     await scene.create(NAMESPACES, "team")
     await scene.delete(NAMESPACES, "team")
@@ -38,7 +38,7 @@ async def test_an_empty_namespace_is_deleted_immediately(scene: Scene) -> None:
     await scene.gone("namespaces/team")
 
 
-async def test_a_namespace_waits_for_objects_with_finalizers(scene: Scene) -> None:
+async def test_a_namespace_waits_for_objects_with_finalizers(scene: ControllerTest) -> None:
     control(scene)
     await scene.create(NAMESPACES, "team")
     await scene.create(SECRETS, "held", namespace="team", finalizers=["example.org/hold"])
@@ -54,7 +54,7 @@ async def test_a_namespace_waits_for_objects_with_finalizers(scene: Scene) -> No
     assert scene.deleted()[-1] == "namespaces/team"
 
 
-async def test_a_restarted_controller_finishes_the_deletion_of_a_namespace(scene: Scene) -> None:
+async def test_a_restarted_controller_finishes_the_deletion_of_a_namespace(scene: ControllerTest) -> None:
     await scene.create(NAMESPACES, "team")
     await scene.create(SECRETS, "one", namespace="team")
     await scene.delete(NAMESPACES, "team")
@@ -63,7 +63,7 @@ async def test_a_restarted_controller_finishes_the_deletion_of_a_namespace(scene
     await scene.gone("namespaces/team", "secrets/team/one")
 
 
-async def test_no_object_can_be_created_in_a_terminating_namespace(scene: Scene) -> None:
+async def test_no_object_can_be_created_in_a_terminating_namespace(scene: ControllerTest) -> None:
     await scene.create(NAMESPACES, "team")
     await scene.create(SECRETS, "held", namespace="team", finalizers=["example.org/hold"])
     await scene.delete(NAMESPACES, "team")

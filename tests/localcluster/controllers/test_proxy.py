@@ -13,9 +13,9 @@ import pytest
 
 from tarragon.client.errors import Invalid
 from tarragon.kube.core import ENDPOINTS, SERVICES
-from tarragon.localcluster.services.kubernetes_service import KubernetesService
+from tarragon.localcluster.services.kubernetes_service import KubernetesServiceController
 from tarragon.localcluster.services.proxy import ServiceProxy
-from tests.localcluster.controllers.world import World
+from tests.localcluster.controllers.world import EmbeddedCluster
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
 
@@ -44,7 +44,7 @@ async def asked(host: str, port: int, words: str = "hello") -> str:
         writer.close()
 
 
-async def answered(world: World, host: str, port: int) -> str:
+async def answered(world: EmbeddedCluster, host: str, port: int) -> str:
     """The answer of the server at an address, as soon as it listens."""
     async with asyncio.timeout(60):
         while True:
@@ -54,7 +54,7 @@ async def answered(world: World, host: str, port: int) -> str:
                 await world.clock.sleep(0.01)
 
 
-async def service(world: World, port: int, target: int, **spec: Any) -> str:
+async def service(world: EmbeddedCluster, port: int, target: int, **spec: Any) -> str:
     """Create a Service with a ready endpoint. Returns its address."""
     ports = [{"port": port, "targetPort": target}]
     await world.create(SERVICES, "web", spec={"selector": {"app": "web"}, "ports": ports, **spec})
@@ -63,7 +63,7 @@ async def service(world: World, port: int, target: int, **spec: Any) -> str:
     return str(world.objects["services/default/web"]["spec"]["clusterIP"])
 
 
-async def endpoint(world: World, port: int) -> None:
+async def endpoint(world: EmbeddedCluster, port: int) -> None:
     subset = {"addresses": [{"ip": "127.0.0.1"}], "ports": [{"port": port}]}
     await world.create(ENDPOINTS, "web", subsets=[subset])
 
@@ -74,7 +74,7 @@ def free_port() -> int:
 
 
 @linux_only
-async def test_a_service_is_reachable_at_its_cluster_ip_and_node_port(world: World) -> None:
+async def test_a_service_is_reachable_at_its_cluster_ip_and_node_port(world: EmbeddedCluster) -> None:
     world.start(ServiceProxy(world.client, world.clock, world.jitter))
     async with server() as target:
         port = free_port()
@@ -86,7 +86,7 @@ async def test_a_service_is_reachable_at_its_cluster_ip_and_node_port(world: Wor
 
 
 @linux_only
-async def test_a_changed_target_port_takes_effect(world: World) -> None:
+async def test_a_changed_target_port_takes_effect(world: EmbeddedCluster) -> None:
     world.start(ServiceProxy(world.client, world.clock, world.jitter))
     port, nobodys = free_port(), free_port()
     await endpoint(world, nobodys)
@@ -106,7 +106,7 @@ async def test_a_changed_target_port_takes_effect(world: World) -> None:
 
 
 @linux_only
-async def test_the_port_of_a_service_without_pods_is_released(world: World) -> None:
+async def test_the_port_of_a_service_without_pods_is_released(world: EmbeddedCluster) -> None:
     world.start(ServiceProxy(world.client, world.clock, world.jitter))
     async with server() as target:
         port = free_port()
@@ -125,7 +125,9 @@ async def test_the_port_of_a_service_without_pods_is_released(world: World) -> N
 
 
 @linux_only
-async def test_a_program_that_listens_on_the_service_port_on_all_addresses_answers_itself(world: World) -> None:
+async def test_a_program_that_listens_on_the_service_port_on_all_addresses_answers_itself(
+    world: EmbeddedCluster,
+) -> None:
     world.start(ServiceProxy(world.client, world.clock, world.jitter))
     port = free_port()
     address = await service(world, port, port)
@@ -134,7 +136,7 @@ async def test_a_program_that_listens_on_the_service_port_on_all_addresses_answe
         assert await answered(world, address, port) == "HELLO"
 
 
-async def test_a_translated_service_port_leads_to_a_program_on_its_target_port(world: World) -> None:
+async def test_a_translated_service_port_leads_to_a_program_on_its_target_port(world: EmbeddedCluster) -> None:
     world.start(ServiceProxy(world.client, world.clock, world.jitter))
     name_leads_to = free_port()
     async with server() as target:
@@ -146,7 +148,7 @@ async def test_a_translated_service_port_leads_to_a_program_on_its_target_port(w
 
 
 @linux_only
-async def test_a_port_used_by_another_program_is_reported_once(world: World) -> None:
+async def test_a_port_used_by_another_program_is_reported_once(world: EmbeddedCluster) -> None:
     port = free_port()
     async with server() as target:
         await world.create(SERVICES, "web", spec={"ports": [{"port": port, "targetPort": target}]})
@@ -162,8 +164,8 @@ async def test_a_port_used_by_another_program_is_reported_once(world: World) -> 
     assert f"cannot listen on {address}:{port}: another program uses the port" in event["message"]
 
 
-async def test_the_service_kubernetes_leads_to_the_api_server_and_is_recreated(world: World) -> None:
-    world.start(KubernetesService(world.client, 6443, world.clock, world.jitter))
+async def test_the_service_kubernetes_leads_to_the_api_server_and_is_recreated(world: EmbeddedCluster) -> None:
+    world.start(KubernetesServiceController(world.client, 6443, world.clock, world.jitter))
     await world.there("services/default/kubernetes", "endpoints/default/kubernetes")
     address = world.objects["services/default/kubernetes"]["spec"]["clusterIP"]
     await world.delete(SERVICES, "kubernetes")
@@ -181,13 +183,13 @@ async def test_the_service_kubernetes_leads_to_the_api_server_and_is_recreated(w
 PORTS = {"ports": [{"port": 80}]}
 
 
-async def create_service(world: World, name: str, **spec: Any) -> dict[str, Any]:
+async def create_service(world: EmbeddedCluster, name: str, **spec: Any) -> dict[str, Any]:
     await world.create(SERVICES, name, spec={**PORTS, **spec})
-    whole: dict[str, Any] = await world.client.get(SERVICES.reading(dict), world.key(SERVICES, name))
+    whole: dict[str, Any] = await world.client.get(SERVICES.with_model(dict), world.key(SERVICES, name))
     return dict(whole["spec"])
 
 
-async def test_each_service_has_its_own_cluster_ip_and_headless_ones_have_none(world: World) -> None:
+async def test_each_service_has_its_own_cluster_ip_and_headless_ones_have_none(world: EmbeddedCluster) -> None:
     addresses = [(await create_service(world, f"s{number}"))["clusterIP"] for number in range(20)]
     headless = await create_service(world, "headless", clusterIP="None")
 
@@ -196,7 +198,7 @@ async def test_each_service_has_its_own_cluster_ip_and_headless_ones_have_none(w
     assert headless["clusterIPs"] == ["None"]
 
 
-async def test_an_unavailable_cluster_ip_is_rejected(world: World) -> None:
+async def test_an_unavailable_cluster_ip_is_rejected(world: EmbeddedCluster) -> None:
     taken = (await create_service(world, "one"))["clusterIP"]
 
     with pytest.raises(Invalid, match="provided IP is already allocated"):
@@ -207,12 +209,12 @@ async def test_an_unavailable_cluster_ip_is_rejected(world: World) -> None:
         await world.patch(SERVICES, "one", {"spec": {"clusterIP": "127.99.9.9"}})
 
 
-async def test_node_ports_are_kept_until_the_type_changes(world: World) -> None:
+async def test_node_ports_are_kept_until_the_type_changes(world: EmbeddedCluster) -> None:
     first = (await create_service(world, "one", type="NodePort"))["ports"][0]["nodePort"]
     await world.patch(SERVICES, "one", {"spec": {"ports": [{"port": 80, "targetPort": 8080}]}})
-    kept = await world.client.get(SERVICES.reading(dict), world.key(SERVICES, "one"))
+    kept = await world.client.get(SERVICES.with_model(dict), world.key(SERVICES, "one"))
     await world.patch(SERVICES, "one", {"spec": {"type": "ClusterIP"}})
-    plain = await world.client.get(SERVICES.reading(dict), world.key(SERVICES, "one"))
+    plain = await world.client.get(SERVICES.with_model(dict), world.key(SERVICES, "one"))
 
     assert 30000 <= first < 32768
     assert kept["spec"]["ports"][0]["nodePort"] == first

@@ -3,19 +3,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tarragon.client.errors import from_status
+from tarragon.client.errors import error_from_status
 from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import Key
 from tarragon.localcluster.registry.client import Binder
 from tarragon.localcluster.scheduler.scheduler import Bind, Scheduler
-from tests.localcluster.controllers.world import Json, Scene, World, pod_spec
+from tests.localcluster.controllers.world import ControllerTest, EmbeddedCluster, Json, pod_spec
 
 
-def schedule(scene: Scene, bind: Bind | None = None) -> None:
+def schedule(scene: ControllerTest, bind: Bind | None = None) -> None:
     scene.begin(lambda world: Scheduler(world.client, bind or Binder(world.api).bind, world.clock, world.jitter))
 
 
-async def a_node(scene: Scene, name: str = "here", **amounts: str) -> None:
+async def a_node(scene: ControllerTest, name: str = "here", **amounts: str) -> None:
     """Create a node with its own label, for pods that must not use nodes of other tests."""
     allocatable = {"cpu": "4", "memory": "8Gi", "pods": "10", **amounts}
     await scene.create(NODES, name, labels={"called": scene.key(NODES, name).name})
@@ -25,27 +25,27 @@ async def a_node(scene: Scene, name: str = "here", **amounts: str) -> None:
     await scene.patch(NODES, name, {"status": status}, subresource="status")
 
 
-async def a_pod(scene: Scene, name: str, requests: Mapping[str, str] | None = None, **spec: Any) -> None:
+async def a_pod(scene: ControllerTest, name: str, requests: Mapping[str, str] | None = None, **spec: Any) -> None:
     container = {"resources": {"requests": dict(requests or {})}}
     await scene.create(PODS, name, spec=pod_spec(container=container, **spec))
 
 
-def pod(scene: Scene, name: str) -> Json:
+def pod(scene: ControllerTest, name: str) -> Json:
     return scene.objects.get(f"pods/default/{name}", {"spec": {}})
 
 
-def node_of(scene: Scene, name: str) -> str:
+def node_of(scene: ControllerTest, name: str) -> str:
     return str(pod(scene, name)["spec"].get("nodeName", ""))
 
 
-def why_it_waits(scene: Scene, name: str) -> str:
+def why_it_waits(scene: ControllerTest, name: str) -> str:
     conditions = pod(scene, name).get("status", {}).get("conditions", [])
     return next(
         (one["message"] for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"), ""
     )
 
 
-async def test_a_pod_is_bound_to_the_first_node_that_fits(world: World) -> None:
+async def test_a_pod_is_bound_to_the_first_node_that_fits(world: EmbeddedCluster) -> None:
     schedule(world)
     await a_node(world, "a-small", cpu="1")
     await a_node(world, "b-large")
@@ -58,7 +58,7 @@ async def test_a_pod_is_bound_to_the_first_node_that_fits(world: World) -> None:
     assert message == "Successfully assigned default/one to b-large"
 
 
-async def test_an_unschedulable_pod_gets_one_event_and_is_bound_when_there_is_capacity(world: World) -> None:
+async def test_an_unschedulable_pod_gets_one_event_and_is_bound_when_there_is_capacity(world: EmbeddedCluster) -> None:
     schedule(world)
     await a_node(world)
     await a_pod(world, "first", {"memory": "6Gi"})
@@ -75,7 +75,7 @@ async def test_an_unschedulable_pod_gets_one_event_and_is_bound_when_there_is_ca
     await world.until(lambda: node_of(world, "second") == "here")
 
 
-async def test_a_new_reason_why_a_pod_is_unschedulable_is_reported(world: World) -> None:
+async def test_a_new_reason_why_a_pod_is_unschedulable_is_reported(world: EmbeddedCluster) -> None:
     schedule(world)
     await a_pod(world, "one", {"cpu": "9"})
     await world.until(lambda: why_it_waits(world, "one") == "no nodes available to schedule pods")
@@ -86,7 +86,7 @@ async def test_a_new_reason_why_a_pod_is_unschedulable_is_reported(world: World)
     assert reasons == ["Unschedulable"]
 
 
-async def test_a_node_is_never_overcommitted_by_pods_that_arrive_together(world: World) -> None:
+async def test_a_node_is_never_overcommitted_by_pods_that_arrive_together(world: EmbeddedCluster) -> None:
     schedule(world)
     await a_node(world, "a")
     await a_node(world, "b")
@@ -102,7 +102,7 @@ async def test_a_node_is_never_overcommitted_by_pods_that_arrive_together(world:
     assert sorted(filter(None, placed())) == ["a"] * 4 + ["b"] * 4
 
 
-async def test_pods_bound_by_others_use_capacity(world: World) -> None:
+async def test_pods_bound_by_others_use_capacity(world: EmbeddedCluster) -> None:
     schedule(world)
     await a_node(world)
     await a_pod(world, "theirs", {"cpu": "3"}, nodeName="here")
@@ -111,7 +111,7 @@ async def test_pods_bound_by_others_use_capacity(world: World) -> None:
     await world.until(lambda: why_it_waits(world, "ours") == "0/1 nodes are available: 1 Insufficient cpu.")
 
 
-async def test_pods_of_another_scheduler_are_ignored(world: World) -> None:
+async def test_pods_of_another_scheduler_are_ignored(world: EmbeddedCluster) -> None:
     schedule(world)
     await a_node(world)
     await a_pod(world, "theirs", schedulerName="tarragon")
@@ -121,7 +121,7 @@ async def test_pods_of_another_scheduler_are_ignored(world: World) -> None:
     assert node_of(world, "theirs") == ""
 
 
-async def test_pods_are_scheduled_in_order_of_priority(world: World) -> None:
+async def test_pods_are_scheduled_in_order_of_priority(world: EmbeddedCluster) -> None:
     await a_pod(world, "older", {"cpu": "3"}, priority=0)
     await a_pod(world, "important", {"cpu": "3"}, priority=1000)
     await a_node(world)
@@ -131,9 +131,9 @@ async def test_pods_are_scheduled_in_order_of_priority(world: World) -> None:
     await world.until(lambda: why_it_waits(world, "older") != "")
 
 
-async def test_a_failed_binding_releases_its_capacity_and_is_retried(world: World) -> None:
+async def test_a_failed_binding_releases_its_capacity_and_is_retried(world: EmbeddedCluster) -> None:
     binder = Binder(world.api)
-    refusals = [from_status({"code": 503, "reason": "ServiceUnavailable"})]
+    refusals = [error_from_status({"code": 503, "reason": "ServiceUnavailable"})]
 
     async def bind(one: Pod, node: str) -> None:
         if refusals:
@@ -148,7 +148,7 @@ async def test_a_failed_binding_releases_its_capacity_and_is_retried(world: Worl
     assert refusals == []
 
 
-async def test_a_pod_deleted_while_pending_is_dropped(world: World) -> None:
+async def test_a_pod_deleted_while_pending_is_dropped(world: EmbeddedCluster) -> None:
     schedule(world)
     await a_pod(world, "one", {"cpu": "3"})
     await world.until(lambda: why_it_waits(world, "one") != "")
@@ -160,7 +160,7 @@ async def test_a_pod_deleted_while_pending_is_dropped(world: World) -> None:
     await world.until(lambda: node_of(world, "two") == "here")
 
 
-async def test_a_pending_pod_has_a_reason_and_is_bound_when_there_is_capacity(scene: Scene) -> None:
+async def test_a_pending_pod_has_a_reason_and_is_bound_when_there_is_capacity(scene: ControllerTest) -> None:
     schedule(scene)
     only_here = {"called": scene.key(NODES, "here").name}
     await a_node(scene)
@@ -178,7 +178,7 @@ async def test_a_pending_pod_has_a_reason_and_is_bound_when_there_is_capacity(sc
     assert messages["PodScheduled"] == "True"
 
 
-async def test_a_binding_is_recorded_in_an_event_of_the_pod(scene: Scene) -> None:
+async def test_a_binding_is_recorded_in_an_event_of_the_pod(scene: ControllerTest) -> None:
     schedule(scene)
     here = scene.key(NODES, "here").name
     await a_node(scene)
@@ -196,7 +196,7 @@ async def test_a_binding_is_recorded_in_an_event_of_the_pod(scene: Scene) -> Non
     assert event["involvedObject"]["uid"] == pod(scene, "one")["metadata"]["uid"]
 
 
-async def test_cordoned_and_tainted_nodes_get_no_pods(scene: Scene) -> None:
+async def test_cordoned_and_tainted_nodes_get_no_pods(scene: ControllerTest) -> None:
     schedule(scene)
     only_here = {"called": scene.key(NODES, "here").name}
     await a_node(scene)

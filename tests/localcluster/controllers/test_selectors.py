@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.kube.meta import Key
-from tarragon.localcluster.services.selectors import Selectors
+from tarragon.localcluster.services.selectors import SelectorIndex
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"))
 NAMESPACES = st.sampled_from(["one", "two"])
@@ -15,7 +15,7 @@ KEYS = st.builds(Key, NAMESPACES, st.sampled_from("pqr"))
 def test_a_pod_finds_the_services_that_select_it_and_no_others(
     steps: list[tuple[Key, dict[str, str] | None]], namespace: str, labels: dict[str, str]
 ) -> None:
-    selectors, plain = Selectors(), dict[Key, dict[str, str]]()
+    selectors, plain = SelectorIndex(), dict[Key, dict[str, str]]()
     for key, selector in steps:
         if selector is None:
             selectors.remove(key)
@@ -29,13 +29,13 @@ def test_a_pod_finds_the_services_that_select_it_and_no_others(
         for key, selector in plain.items()
         if selector and key.namespace == namespace and selector.items() <= labels.items()
     }
-    found = selectors.selecting(namespace, labels)
+    found = selectors.services_selecting(namespace, labels)
     assert set(found) == expected
     assert len(found) == len(expected)
 
 
 def test_few_services_are_compared_for_a_replica_of_a_large_job() -> None:
-    class Counted(Selectors):
+    class Counted(SelectorIndex):
         def compared_with(self, labels: dict[str, str]) -> int:
             return sum(len(self._keys_by_term.get(("default", name, value), ())) for name, value in labels.items())
 

@@ -8,19 +8,19 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tarragon.base.clock import ManualClock
-from tarragon.client.errors import from_status
-from tarragon.localcluster.controllers.workqueue import WORKERS, Worklist
+from tarragon.base.clock import FakeClock
+from tarragon.client.errors import error_from_status
+from tarragon.localcluster.controllers.workqueue import WORKERS, WorkQueue
 from tests.client.scripted import settle
 
-UNAVAILABLE = from_status({"code": 503, "reason": "ServiceUnavailable"})
-ASKED_TO_WAIT = from_status({"code": 429, "reason": "TooManyRequests", "details": {"retryAfterSeconds": 9}})
+UNAVAILABLE = error_from_status({"code": 503, "reason": "ServiceUnavailable"})
+ASKED_TO_WAIT = error_from_status({"code": 429, "reason": "TooManyRequests", "details": {"retryAfterSeconds": 9}})
 
 
 class Bench:
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.worklist: Worklist[str] = Worklist(self.clock, random.Random(1))
+        self.clock = FakeClock()
+        self.worklist: WorkQueue[str] = WorkQueue(self.clock, random.Random(1))
         self.processed: list[str] = []
 
     @asynccontextmanager

@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeVar
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import ApiError, Forbidden, Unavailable
-from tarragon.client.http.client import Http
-from tarragon.client.http.connection import kubeconfig
-from tarragon.client.port import EVERYTHING, Cluster, DeleteOptions
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.port import ALL_OBJECTS, Client, DeleteOptions
 from tarragon.kube.core import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -31,17 +31,17 @@ from tarragon.kube.core import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from tarragon.kube.meta import AnyObject, Key, Resource
+from tarragon.kube.meta import Key, PartialObjectMetadata, Resource
 from tarragon.localcluster.controllers.kinds import listable
 from tarragon.localcluster.registry.api import Api
-from tarragon.localcluster.registry.client import InProcess
+from tarragon.localcluster.registry.client import InProcessCluster
 from tools.controlplane import ControlPlane
 
 T = TypeVar("T")
 Json = dict[str, Any]
 
 PATIENCE = 60.0
-WIDGETS = Resource(group="example.org", version="v1", plural="widgets", kind="Widget", model=AnyObject)
+WIDGETS = Resource(group="example.org", version="v1", plural="widgets", kind="Widget", model=PartialObjectMetadata)
 FOLLOWED = (
     CONFIG_MAPS,
     ENDPOINTS,
@@ -61,7 +61,7 @@ class Controller(Protocol):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Happened:
+class RecordedEvent:
     """An event of a watch. The resource version orders events of all kinds."""
 
     version: int
@@ -73,29 +73,29 @@ def name_of(resource: Resource[T], key: Key) -> str:
     return f"{resource.plural}/{key.namespace}/{key.name}" if key.namespace else f"{resource.plural}/{key.name}"
 
 
-class Scene(abc.ABC):
+class ControllerTest(abc.ABC):
     """A cluster under test. `objects` has all objects by `plural/namespace/name`.
 
     In a shared cluster, namespaces and cluster-scoped objects have a suffix, which the record removes, so that a test
     is the same in every cluster.
     """
 
-    def __init__(self, client: Cluster, suffix: str = "") -> None:
+    def __init__(self, client: Client, suffix: str = "") -> None:
         self.client = client
         self.suffix = suffix
         self.clock = SystemClock()
         self.objects: dict[str, Json] = {}
-        self.happened: list[Happened] = []
+        self.happened: list[RecordedEvent] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
 
     @abc.abstractmethod
-    def begin(self, make: Callable[[World], Controller]) -> None:
+    def begin(self, make: Callable[[EmbeddedCluster], Controller]) -> None:
         """Start a controller, unless the cluster runs its own."""
 
     async def follow(self, resource: Resource[Any]) -> None:
         """Record all events of a kind from now on."""
-        whole: Resource[Json] = resource.reading(dict)
+        whole: Resource[Json] = resource.with_model(dict)
         listing = await self.client.list(whole)
         for item in listing.items:
             if what := self._what(whole, item):
@@ -103,11 +103,11 @@ class Scene(abc.ABC):
         self._tasks.append(asyncio.create_task(self._record(whole, listing.resource_version)))
 
     async def _record(self, resource: Resource[Json], since: str) -> None:
-        async for event in self.client.watch(resource, EVERYTHING, since):
+        async for event in self.client.watch(resource, ALL_OBJECTS, since):
             what = None if event.object is None else self._what(resource, event.object)
             if what is None or event.object is None:
                 continue
-            self.happened.append(Happened(int(event.resource_version), event.type, what))
+            self.happened.append(RecordedEvent(int(event.resource_version), event.type, what))
             if event.type == "DELETED":
                 self.objects.pop(what, None)
             else:
@@ -137,7 +137,9 @@ class Scene(abc.ABC):
         """The deleted objects, in order."""
         return [one.what for one in sorted(self.happened) if one.type == "DELETED"]
 
-    async def create(self, resource: Resource[Any], name: str, *, namespace: str = "default", **body: Any) -> AnyObject:
+    async def create(
+        self, resource: Resource[Any], name: str, *, namespace: str = "default", **body: Any
+    ) -> PartialObjectMetadata:
         """Create an object. `owners`, `finalizers` and `labels` are metadata; other keywords are fields of the body."""
         key = self.key(resource, name, namespace)
         metadata: Json = {"name": key.name, **({"namespace": key.namespace} if key.namespace else {})}
@@ -145,12 +147,12 @@ class Scene(abc.ABC):
             if word in body:
                 metadata[field] = body.pop(word)
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **body}
-        created: AnyObject = await self.client.create(resource.reading(AnyObject), whole)
+        created: PartialObjectMetadata = await self.client.create(resource.with_model(PartialObjectMetadata), whole)
         return created
 
     async def delete(self, resource: Resource[Any], name: str, how: Any = None, *, namespace: str = "default") -> None:
         key = self.key(resource, name, namespace)
-        await self.client.delete(resource, key, DeleteOptions(propagation=how))
+        await self.client.delete(resource, key, DeleteOptions(propagation_policy=how))
 
     async def patch(
         self, resource: Resource[Any], name: str, patch: Json, *, namespace: str = "default", subresource: str = ""
@@ -176,16 +178,16 @@ class Scene(abc.ABC):
         return name_of(resource, Key(short, key.name) if key.namespace else Key("", short))
 
 
-class World(Scene):
+class EmbeddedCluster(ControllerTest):
     """The embedded API, in process."""
 
     def __init__(self, api: Api) -> None:
-        super().__init__(InProcess(api))
+        super().__init__(InProcessCluster(api))
         self.api = api
         self.jitter = random.Random(1)
         self.kinds = listable(api.registry)
 
-    def begin(self, make: Callable[[World], Controller]) -> None:
+    def begin(self, make: Callable[[EmbeddedCluster], Controller]) -> None:
         self.start(make(self))
 
     def start(self, controller: Controller) -> None:
@@ -196,10 +198,10 @@ class World(Scene):
         await self.api.close()
 
 
-class RealWorld(Scene):
+class RealWorld(ControllerTest):
     """A real control plane with its own controllers, whose behaviour ours must match."""
 
-    def begin(self, make: Callable[[World], Controller]) -> None:
+    def begin(self, make: Callable[[EmbeddedCluster], Controller]) -> None:
         pass
 
     async def clear(self) -> None:
@@ -210,12 +212,12 @@ class RealWorld(Scene):
                 *namespace, name = what.split("/")[1:]
                 with contextlib.suppress(ApiError):
                     key = self.key(resource, name, *namespace)
-                    await self.client.delete(resource, key, DeleteOptions(grace_seconds=0))
+                    await self.client.delete(resource, key, DeleteOptions(grace_period_seconds=0))
 
 
 @asynccontextmanager
 async def a_real_world(plane: ControlPlane) -> AsyncIterator[RealWorld]:
-    async with Http(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1)) as client:
+    async with HttpClient(load_kubeconfig({}, path=plane.kubeconfig).rest_config, random.Random(1)) as client:
         world = RealWorld(client, suffix=f"-{uuid.uuid4().hex[:8]}")
         try:
             for name in ("default", "kube-system"):
@@ -230,7 +232,7 @@ async def a_real_world(plane: ControlPlane) -> AsyncIterator[RealWorld]:
             await world.close()
 
 
-async def _takes_pods(world: Scene) -> None:
+async def _takes_pods(world: ControllerTest) -> None:
     """Wait until the namespace has a service account and its token: a real server rejects pods before that."""
     while True:
         try:
@@ -239,12 +241,12 @@ async def _takes_pods(world: Scene) -> None:
             await world.clock.sleep(0.02)
         else:
             break
-    await world.client.delete(PODS, world.key(PODS, "first"), DeleteOptions(grace_seconds=0))
+    await world.client.delete(PODS, world.key(PODS, "first"), DeleteOptions(grace_period_seconds=0))
 
 
 @asynccontextmanager
-async def a_world(folder: Path) -> AsyncIterator[World]:
-    world = World(await Api.open(folder / "state.db", SystemClock()))
+async def a_world(folder: Path) -> AsyncIterator[EmbeddedCluster]:
+    world = EmbeddedCluster(await Api.open(folder / "state.db", SystemClock()))
     try:
         for resource in FOLLOWED:
             await world.follow(resource)
@@ -253,7 +255,7 @@ async def a_world(folder: Path) -> AsyncIterator[World]:
         await world.close()
 
 
-def owner(kind: str, owned_by: AnyObject, **more: Any) -> Json:
+def owner(kind: str, owned_by: PartialObjectMetadata, **more: Any) -> Json:
     """An owner reference as controllers write it."""
     meta = owned_by.metadata
     return {"apiVersion": more.pop("apiVersion", "v1"), "kind": kind, "name": meta.name, "uid": meta.uid, **more}
@@ -263,7 +265,7 @@ def pod_spec(**more: Any) -> Json:
     return {"containers": [{"name": "main", "image": "busybox", **more.pop("container", {})}], **more}
 
 
-async def define_widgets(world: World) -> None:
+async def define_widgets(world: EmbeddedCluster) -> None:
     """Define a custom kind, and record its objects."""
     version = {
         "name": "v1",

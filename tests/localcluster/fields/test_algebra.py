@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.apply.fields import sets
-from tarragon.localcluster.apply.fields.compare import compared
-from tarragon.localcluster.apply.fields.conflicts import ConflictsError
-from tarragon.localcluster.apply.fields.entries import Entry, understood
-from tarragon.localcluster.apply.fields.extract import added, extracted
-from tarragon.localcluster.apply.fields.ownership import Applied, Door, Live, after_apply, after_update
-from tarragon.localcluster.apply.fields.reset import NOBODYS
+from tarragon.localcluster.apply.fields.compare import compare
+from tarragon.localcluster.apply.fields.conflicts import FieldConflictsError
+from tarragon.localcluster.apply.fields.entries import Entry, parse_entries
+from tarragon.localcluster.apply.fields.extract import added_fields, applied_fields
+from tarragon.localcluster.apply.fields.ownership import ApplyResult, LiveObject, WriteScope, after_apply, after_update
+from tarragon.localcluster.apply.fields.reset import UNOWNED_FIELDS
 from tarragon.localcluster.apply.fields.sets import Fields, Path
 from tarragon.localcluster.apply.fields.types import type_of
-from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.kinds.resource import ServedKind
 
 Json = dict[str, Any]
 
@@ -51,7 +51,7 @@ SPEC = {
     },
 }
 KIND = type_of(
-    Served(
+    ServedKind(
         group="example.com",
         version="v1",
         plural="gizmos",
@@ -94,18 +94,21 @@ _spec = st.fixed_dictionaries(
 _objects = _spec.map(lambda spec: {"apiVersion": "example.com/v1", "kind": "Gizmo", "metadata": {}, "spec": spec})
 
 
-def door(manager: str, operation: str = "Apply") -> Door:
+def door(manager: str, operation: str = "Apply") -> WriteScope:
     title = {"manager": manager, "operation": operation, "apiVersion": "example.com/v1", "time": "2026-01-01T00:00:00Z"}
-    return Door(type=KIND, reset={}, title=title)
+    return WriteScope(type=KIND, reset_fields={}, entry_header=title)
 
 
-def applied(live: Applied, body: Json, manager: str) -> Applied:
+def applied(live: ApplyResult, body: Json, manager: str) -> ApplyResult:
     return after_apply(
-        Live(thing=live.thing, entries=live.entries, zero={}), decode(encode(body), dict), door(manager), force=True
+        LiveObject(thing=live.thing, entries=live.entries, zero={}),
+        decode(encode(body), dict),
+        door(manager),
+        force=True,
     )
 
 
-def owned(result: Applied, manager: str) -> Fields:
+def owned(result: ApplyResult, manager: str) -> Fields:
     return next((one["fieldsV1"] for one in result.entries if one["manager"] == manager), {})
 
 
@@ -113,13 +116,13 @@ def as_set(fields: Fields) -> set[Path]:
     return set(sets.paths(fields))
 
 
-NOTHING = Applied({}, [])
+NOTHING = ApplyResult({}, [])
 
 
 @few
 @given(_paths, _paths)
 def test_sets_of_fields_are_sets_of_paths(left: list[Path], right: list[Path]) -> None:
-    one, other = sets.of(left), sets.of(right)
+    one, other = sets.field_set(left), sets.field_set(right)
 
     assert as_set(sets.union(one, other)) == {*left, *right}
     assert as_set(sets.difference(one, other)) == {*left} - {*right}
@@ -129,7 +132,7 @@ def test_sets_of_fields_are_sets_of_paths(left: list[Path], right: list[Path]) -
 @few
 @given(_paths, _paths)
 def test_without_removes_paths_and_everything_below_them(left: list[Path], right: list[Path]) -> None:
-    cut = sets.without(sets.of(left), sets.of(right))
+    cut = sets.without_subtrees(sets.field_set(left), sets.field_set(right))
 
     assert as_set(cut) == {path for path in left if not any(path[: len(top)] == top for top in right)}
 
@@ -137,30 +140,30 @@ def test_without_removes_paths_and_everything_below_them(left: list[Path], right
 @few
 @given(_paths, _paths)
 def test_equal_sets_have_the_same_form(left: list[Path], right: list[Path]) -> None:
-    together = sets.union(sets.of(left), sets.of(right))
+    together = sets.union(sets.field_set(left), sets.field_set(right))
 
-    assert encode(together) == encode(sets.of([*right, *left]))
+    assert encode(together) == encode(sets.field_set([*right, *left]))
 
 
 @few
 @given(_paths)
 def test_a_set_is_read_as_it_was_written(chosen: list[Path]) -> None:
     entry: Entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
-    written = decode(encode({**entry, "fieldsV1": sets.of(chosen)}), dict)
+    written = decode(encode({**entry, "fieldsV1": sets.field_set(chosen)}), dict)
 
-    assert encode(understood([written])[0]["fieldsV1"]) == encode(sets.of(chosen))
+    assert encode(parse_entries([written])[0]["fieldsV1"]) == encode(sets.field_set(chosen))
 
 
 @few
 @given(_objects, _objects)
 def test_a_comparison_separates_added_removed_and_modified_fields(old: Json, new: Json) -> None:
-    change = compared(KIND, old, new)
+    change = compare(KIND, old, new)
 
-    before, after = (as_set(added(KIND, one)) for one in (old, new))
+    before, after = (as_set(added_fields(KIND, one)) for one in (old, new))
     assert as_set(change.added) == after - before - as_set(change.modified)
     assert as_set(change.removed) == before - after - as_set(change.modified)
     assert not as_set(change.added) & as_set(change.removed)
-    assert (old == new) == (change == compared(KIND, old, old))
+    assert (old == new) == (change == compare(KIND, old, old))
 
 
 @few
@@ -179,7 +182,7 @@ def test_a_repeated_apply_changes_nothing(first: Json, body: Json) -> None:
 def test_an_apply_owns_exactly_the_applied_fields(first: Json, body: Json) -> None:
     result = applied(applied(NOTHING, first, "one"), body, "two")
 
-    assert as_set(owned(result, "two")) == as_set(extracted(KIND, body)) - as_set(NOBODYS)
+    assert as_set(owned(result, "two")) == as_set(applied_fields(KIND, body)) - as_set(UNOWNED_FIELDS)
 
 
 @few
@@ -188,7 +191,7 @@ def test_the_only_applier_gets_exactly_what_it_applied(first: Json, body: Json) 
     """Fields that were applied before and are omitted now are removed."""
     result = applied(applied(NOTHING, first, "one"), body, "one")
 
-    left = as_set(extracted(KIND, result.thing)) - as_set(extracted(KIND, body))
+    left = as_set(applied_fields(KIND, result.thing)) - as_set(applied_fields(KIND, body))
     assert left == set()
 
 
@@ -199,18 +202,18 @@ def test_fields_that_others_own_stay(first: Json, shared: Json, body: Json) -> N
 
     result = applied(both, body, "one")
 
-    assert as_set(owned(result, "two")) <= as_set(added(KIND, result.thing))
+    assert as_set(owned(result, "two")) <= as_set(added_fields(KIND, result.thing))
 
 
 @few
 @given(_objects, _objects)
 def test_changing_fields_of_others_without_force_is_a_conflict(first: Json, body: Json) -> None:
     before_apply = applied(NOTHING, first, "one")
-    live = Live(thing=before_apply.thing, entries=before_apply.entries, zero={})
-    changed = as_set(compared(KIND, before_apply.thing, applied(before_apply, body, "two").thing).written)
+    live = LiveObject(thing=before_apply.thing, entries=before_apply.entries, zero={})
+    changed = as_set(compare(KIND, before_apply.thing, applied(before_apply, body, "two").thing).written)
     disputed = changed & as_set(owned(before_apply, "one"))
 
-    with pytest.raises(ConflictsError) if disputed else nullcontext() as caught:
+    with pytest.raises(FieldConflictsError) if disputed else nullcontext() as caught:
         after_apply(live, body, door("two"), force=False)
 
     assert caught is None or as_set(caught.value.fields) == disputed
@@ -220,10 +223,10 @@ def test_changing_fields_of_others_without_force_is_a_conflict(first: Json, body
 @given(_objects, _objects)
 def test_an_update_takes_changed_fields_from_all_other_owners(first: Json, new: Json) -> None:
     before_apply = applied(NOTHING, first, "one")
-    change = compared(KIND, before_apply.thing, new)
+    change = compare(KIND, before_apply.thing, new)
 
     entries = after_update(before_apply.entries, change, door("editor", "Update"))
 
-    mine = owned(Applied(new, entries), "editor")
-    assert as_set(mine) == as_set(change.written) - as_set(NOBODYS)
-    assert not as_set(mine) & as_set(owned(Applied(new, entries), "one"))
+    mine = owned(ApplyResult(new, entries), "editor")
+    assert as_set(mine) == as_set(change.written) - as_set(UNOWNED_FIELDS)
+    assert not as_set(mine) & as_set(owned(ApplyResult(new, entries), "one"))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tarragon.kube.core import CONFIG_MAPS
-from tarragon.kube.meta import AnyObject, Key, Resource
+from tarragon.kube.meta import Key, PartialObjectMetadata, Resource
 from tarragon.localcluster.controllers.garbage import GarbageCollector
 from tarragon.localcluster.controllers.workloads.model import (
     DEPLOYMENTS,
@@ -22,10 +22,10 @@ from tarragon.localcluster.controllers.workloads.model import (
 )
 from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
 from tarragon.localcluster.controllers.workloads.pods import PODS
-from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
+from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
 from tarragon.localcluster.registry.client import Binder
 from tarragon.localcluster.scheduler.scheduler import Scheduler
-from tests.localcluster.controllers.world import Json, World, a_world
+from tests.localcluster.controllers.world import EmbeddedCluster, Json, a_world
 
 LABELS = {"app": "web"}
 SELECTOR = {"matchLabels": LABELS}
@@ -34,7 +34,7 @@ SELECTOR = {"matchLabels": LABELS}
 class Stage:
     """A world with two hollow nodes, whose controllers of workloads can be killed."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: EmbeddedCluster) -> None:
         self.world = world
         self._controllers: asyncio.Task[None] | None = None
         self._ends = itertools.count()
@@ -77,7 +77,7 @@ async def a_stage(folder: Path) -> AsyncIterator[Stage]:
     async with a_world(folder) as world:
         for kind in (DEPLOYMENTS, REPLICA_SETS, JOBS):
             await world.follow(kind)
-        world.start(Hollow(world.client, HollowSettings(names=["n1", "n2"]), world.clock))
+        world.start(HollowKubelet(world.client, HollowSettings(names=["n1", "n2"]), world.clock))
         world.start(Scheduler(world.client, Binder(world.api).bind, world.clock, world.jitter))
         world.start(GarbageCollector(world.client, world.kinds, world.clock, world.jitter))
         stage = Stage(world)
@@ -100,7 +100,7 @@ def brief(seconds: str = "0.05", **more: str) -> Json:
 
 async def set_template(stage: Stage, resource: Resource[Any], **annotations: str) -> None:
     change = {"spec": {"template": {"metadata": {"annotations": annotations}}}}
-    await stage.world.patch(resource.reading(AnyObject), "web", change)
+    await stage.world.patch(resource.with_model(PartialObjectMetadata), "web", change)
 
 
 async def test_controllers_that_are_killed_again_and_again_make_no_pod_twice(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarragon.kube.meta import ObjectMeta
-from tarragon.kube.patch import merged
+from tarragon.kube.patch import apply_merge_patch
 from tarragon.localcluster.controllers.workloads import indexes, job_plan
 from tarragon.localcluster.controllers.workloads.job_count import INDEX, TRACKING, count
 from tarragon.localcluster.controllers.workloads.model import Job, JobSpec, Json
@@ -51,10 +51,10 @@ class Stage:
         counted = count(job, pods)
         ends = job_plan.verdict(job, pods, counted, self.now)
         status = job_plan.status(job, pods, counted, ends, self.now)
-        if merged(self.status, status) != self.status:
+        if apply_merge_patch(self.status, status) != self.status:
             if self.is_killed():
                 return
-            self.status = merged(self.status, status)
+            self.status = apply_merge_patch(self.status, status)
         for pod in counted.release:
             if self.is_killed():
                 return
@@ -63,11 +63,11 @@ class Stage:
             self.act(job_plan.plan(job, pods, counted, ends, self.now))
 
     def act(self, plan: job_plan.Plan) -> None:
-        for pod in plan.drop:
+        for pod in plan.surplus:
             self.release(pod)
-        for pod in [*plan.drop, *plan.stop]:
+        for pod in [*plan.surplus, *plan.stop]:
             self.delete(pod)
-        for index in plan.make:
+        for index in plan.create:
             if self.is_killed():
                 return
             self.make(index)
@@ -94,7 +94,7 @@ class Stage:
 
     def delete(self, pod: Pod) -> None:
         now = self.pods.get(pod.uid)
-        if now is not None and not now.metadata.is_ending:
+        if now is not None and not now.metadata.is_being_deleted:
             metadata = msgspec.structs.replace(now.metadata, deletion_timestamp=self.now)
             self.pods[pod.uid] = msgspec.structs.replace(now, metadata=metadata)
             if TRACKING in now.metadata.finalizers:
@@ -104,7 +104,7 @@ class Stage:
     def tidy(self, uid: str) -> None:
         """Remove a pod that is deleted and has no finalizers."""
         pod = self.pods[uid]
-        if pod.metadata.is_ending and not pod.metadata.finalizers:
+        if pod.metadata.is_being_deleted and not pod.metadata.finalizers:
             del self.pods[uid]
 
     def end_one(self) -> None:

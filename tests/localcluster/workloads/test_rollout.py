@@ -43,7 +43,7 @@ class Stage:
         return Deployment(metadata=ObjectMeta(name="web", uid="d"), spec=spec)
 
     @property
-    def kin(self) -> rollout.Family:
+    def kin(self) -> rollout.Rollout:
         return rollout.family(self.deployment, self.sets.values())
 
     @property

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from tarragon.frameworks.tensorflow.conversion.converting import DIALECTS
-from tarragon.frameworks.tensorflow.conversion.delta import changes
-from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, Generation
-from tarragon.frameworks.tensorflow.conversion.keyed import CHIEF, Keyed, keyed, spec_of
+from tarragon.frameworks.tensorflow.conversion.delta import diff
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, ApiGeneration
+from tarragon.frameworks.tensorflow.conversion.keyed import CHIEF, NormalizedSpec, denormalize, normalize
 from tarragon.frameworks.tensorflow.conversion.metadata import annotations_of, manifest, with_annotations
-from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, Policy, Spec
+from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, PolicyField, SpecField
 from tarragon.job.model import RestartPolicy
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.patch import without_nulls
 
 
-def comparable(live: JsonObject, new: JsonObject, name: str) -> tuple[JsonObject, JsonObject]:
+def normalized_for_diff(live: JsonObject, new: JsonObject, name: str) -> tuple[JsonObject, JsonObject]:
     """Both manifests for a diff. If one omits a field that has its default in the other, both omit it."""
     generation = GENERATIONS[name]
     uid = (live.get("metadata") or {}).get("uid", "")
-    before, after = (keyed(each["spec"], generation) for each in (live, new))
+    before, after = (normalize(each["spec"], generation) for each in (live, new))
     _call_alike(before, after)
     full = [_filled(found, generation, each, uid) for found, each in ((before, live), (after, new))]
     specs = _quiet(before, after, full[1]), _quiet(after, before, full[0])
@@ -25,36 +25,36 @@ def comparable(live: JsonObject, new: JsonObject, name: str) -> tuple[JsonObject
     return _aligned(_whole(live, specs[0], generation), young), young
 
 
-def _whole(found: JsonObject, spec: Keyed, generation: Generation) -> JsonObject:
+def _whole(found: JsonObject, spec: NormalizedSpec, generation: ApiGeneration) -> JsonObject:
     """The whole manifest, without the annotations that keep fields of other generations."""
-    fields = {"apiVersion": generation.api_version, "kind": generation.kind, "spec": spec_of(spec, generation)}
+    fields = {"apiVersion": generation.api_version, "kind": generation.kind, "spec": denormalize(spec, generation)}
     whole: JsonObject = without_nulls({**manifest(found), **fields})
-    extras = {each.extra for each in GENERATIONS.values()}
+    extras = {each.extra_annotation for each in GENERATIONS.values()}
     kept = {name: text for name, text in annotations_of(whole).items() if name not in extras}
     return with_annotations(whole, kept)
 
 
-def _filled(found: Keyed, generation: Generation, whole: JsonObject, uid: str) -> Keyed:
+def _filled(found: NormalizedSpec, generation: ApiGeneration, whole: JsonObject, uid: str) -> NormalizedSpec:
     """The spec with all defaults filled in."""
     dialect = DIALECTS[generation.name]
     metadata = {**(whole.get("metadata") or {}), "uid": uid}
-    job = dialect.read({**whole, "metadata": metadata}).job
-    spec = spec_of(found, generation)
+    job = dialect.decode({**whole, "metadata": metadata}).job
+    spec = denormalize(found, generation)
     if job is not None:
-        found = keyed({**spec, **dialect.written_back(job, spec)}, generation)
+        found = normalize({**spec, **dialect.default_fields(job, spec)}, generation)
     groups = {role: {**_of_group(role, generation), **group} for role, group in found["groups"].items()}
-    policy = {Policy.CLEAN_POD_POLICY.value: generation.clean_pods.value, Policy.SUSPEND.value: False}
-    rest = {Spec.SUCCESS_POLICY.value: "", Spec.DYNAMIC_WORKER.value: False}
+    policy = {PolicyField.CLEAN_POD_POLICY.value: generation.clean_pods.value, PolicyField.SUSPEND.value: False}
+    rest = {SpecField.SUCCESS_POLICY.value: "", SpecField.DYNAMIC_WORKER.value: False}
     return {**found, "groups": groups, "policy": {**policy, **found["policy"]}, "rest": {**rest, **found["rest"]}}
 
 
-def _of_group(role: str, generation: Generation) -> dict[str, Json]:
+def _of_group(role: str, generation: ApiGeneration) -> dict[str, Json]:
     if not generation.is_list:
         return {"replicas": 1, "restartPolicy": RestartPolicy.NEVER.value}
     return {"replicas": 1, "tfPort": DEFAULT_PORT, **({"word": "MASTER"} if role == CHIEF else {})}
 
 
-def _call_alike(before: Keyed, after: Keyed) -> None:
+def _call_alike(before: NormalizedSpec, after: NormalizedSpec) -> None:
     """Use the spelling of the new manifest in both: `worker` and `Worker`, `tf_port` and `tfPort` are the same."""
     before["words"] = after["words"]
     if sorted(before.get("order", ())) == sorted(after.get("order", ())) and "order" in after:
@@ -74,7 +74,7 @@ def _quiet(value: Json, other: Json, full: Json) -> Json:
         return {
             name: _quiet(each, other.get(name), full.get(name))
             for name, each in value.items()
-            if name in other or name not in full or list(changes(each, full[name]))
+            if name in other or name not in full or list(diff(each, full[name]))
         }
     lists = [each for each in (value, other, full) if isinstance(each, list)]
     if len(lists) == len((value, other, full)) and len(value) == len(other) == len(full):

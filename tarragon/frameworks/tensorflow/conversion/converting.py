@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Dialect, Manifest
-from tarragon.frameworks.tensorflow.conversion.delta import Change, applied, changes, from_json
-from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, Generation
-from tarragon.frameworks.tensorflow.conversion.keyed import NOTES, Keyed, keyed, spec_of
-from tarragon.frameworks.tensorflow.conversion.losses import Loss, Meaning, losses
+from tarragon.frameworks.tensorflow.conversion.delta import Change, apply, diff, from_json
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, ApiGeneration
+from tarragon.frameworks.tensorflow.conversion.keyed import FIELD_ANNOTATIONS, NormalizedSpec, denormalize, normalize
+from tarragon.frameworks.tensorflow.conversion.losses import DecodedJob, Loss, find_losses
 from tarragon.frameworks.tensorflow.conversion.metadata import annotations_of, manifest, with_annotations
-from tarragon.frameworks.tensorflow.conversion.writing import written
+from tarragon.frameworks.tensorflow.conversion.writing import write_spec
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER
 from tarragon.job.model import TrainingJob
 from tarragon.job.tensorboard import with_tensorboard
@@ -39,7 +39,7 @@ class Converted:
 class _Extra:
     """The content of an annotation that keeps fields of the generation `of` in a manifest of the generation `in_`."""
 
-    of: Generation
+    of: ApiGeneration
     in_: str
     changes: Sequence[Change]
 
@@ -61,61 +61,66 @@ def convert(found: Manifest, source: str, target: str) -> Converted:
     return Converted(own) if origin == home else _plain(own, origin, home)
 
 
-def _plain(own: Manifest, source: Generation, target: Generation) -> Converted:
+def _plain(own: Manifest, source: ApiGeneration, target: ApiGeneration) -> Converted:
     before = _keyed(own, source)
-    after = _manifest(own, written(before, _meaning(own, source).job, source, target), target)
-    found = sorted(changes(_keyed(after, target), before), key=lambda change: list(map(str, change.path)))
+    after = _manifest(own, write_spec(before, _meaning(own, source).job, source, target), target)
+    found = sorted(diff(_keyed(after, target), before), key=lambda change: list(map(str, change.path)))
     kept = [change.as_json() for change in found]
     # If only the generation differs, no annotation is needed.
     if len(kept) > 1:
         note = json.dumps({"in": target.name, "changes": kept}, ensure_ascii=False)
-        after = with_annotations(after, {**annotations_of(after), source.extra: note})
+        after = with_annotations(after, {**annotations_of(after), source.extra_annotation: note})
     return Converted(after, _compared(own, source, after, target))
 
 
-def _keyed(own: Manifest, generation: Generation) -> Keyed:
-    return keyed(own["spec"], generation, annotations_of(own))
+def _keyed(own: Manifest, generation: ApiGeneration) -> NormalizedSpec:
+    return normalize(own["spec"], generation, annotations_of(own))
 
 
-def _manifest(own: Manifest, found: Keyed, generation: Generation) -> Manifest:
+def _manifest(own: Manifest, found: NormalizedSpec, generation: ApiGeneration) -> Manifest:
     """The manifest of the keyed spec. Fields that do not depend on the generation stay unchanged."""
-    annotations = {name: text for name, text in annotations_of(own).items() if name not in NOTES}
-    fields = {"apiVersion": generation.api_version, "kind": generation.kind, "spec": spec_of(found, generation)}
+    annotations = {name: text for name, text in annotations_of(own).items() if name not in FIELD_ANNOTATIONS}
+    fields = {"apiVersion": generation.api_version, "kind": generation.kind, "spec": denormalize(found, generation)}
     return with_annotations({**own, **fields}, {**annotations, **found["notes"]})
 
 
-def _compared(before: Manifest, source: Generation, after: Manifest, target: Generation) -> Sequence[Loss]:
-    return tuple(losses(_meaning(before, source), _meaning(after, target)))
+def _compared(before: Manifest, source: ApiGeneration, after: Manifest, target: ApiGeneration) -> Sequence[Loss]:
+    return tuple(find_losses(_meaning(before, source), _meaning(after, target)))
 
 
-def _restored(own: Manifest, source: Generation, extra: _Extra) -> Manifest:
+def _restored(own: Manifest, source: ApiGeneration, extra: _Extra) -> Manifest:
     """The original manifest, with later edits to the fields that both generations have."""
-    return _manifest(_without(own, extra), applied(_keyed(own, source), extra.changes), extra.of)
+    return _manifest(_without(own, extra), apply(_keyed(own, source), extra.changes), extra.of)
 
 
-def _merged(own: Manifest, source: Generation, extra: _Extra) -> Manifest:
+def _merged(own: Manifest, source: ApiGeneration, extra: _Extra) -> Manifest:
     """The original manifest with edits that it expresses differently: these are converted first, then completed."""
     plain = _keyed(_plain(own, source, extra.of).manifest, extra.of)
     rest = [change for change in extra.changes if change.path != ("generation",)]
-    return _manifest(_without(own, extra), applied(plain, rest), extra.of)
+    return _manifest(_without(own, extra), apply(plain, rest), extra.of)
 
 
 def _without(own: Manifest, extra: _Extra) -> Manifest:
-    return with_annotations(own, {name: text for name, text in annotations_of(own).items() if name != extra.of.extra})
+    return with_annotations(
+        own, {name: text for name, text in annotations_of(own).items() if name != extra.of.extra_annotation}
+    )
 
 
 def _says_the_same(one: Manifest, other: Manifest) -> bool:
-    notes = [{name: text for name, text in annotations_of(each).items() if name in NOTES} for each in (one, other)]
-    return notes[0] == notes[1] and not list(changes(one["spec"], other["spec"]))
+    notes = [
+        {name: text for name, text in annotations_of(each).items() if name in FIELD_ANNOTATIONS}
+        for each in (one, other)
+    ]
+    return notes[0] == notes[1] and not list(diff(one["spec"], other["spec"]))
 
 
-def _meaning(own: Manifest, generation: Generation) -> Meaning:
+def _meaning(own: Manifest, generation: ApiGeneration) -> DecodedJob:
     dialect = DIALECTS[generation.name]
-    return Meaning(own, _job(own, dialect), dialect)
+    return DecodedJob(own, _job(own, dialect), dialect)
 
 
 def _job(own: Manifest, dialect: Dialect) -> TrainingJob:
-    job = dialect.read(own).job
+    job = dialect.decode(own).job
     if job is None:
         raise ValueError(f"{dialect.name} can't decode the job")
     return with_tensorboard(job, MAIN_CONTAINER)
@@ -126,7 +131,7 @@ def _extra(own: Manifest, source: str) -> _Extra | None:
     annotations = annotations_of(own)
     for generation in GENERATIONS.values():
         try:
-            kept: Json = decode(annotations.get(generation.extra, "null"), object)
+            kept: Json = decode(annotations.get(generation.extra_annotation, "null"), object)
             if kept is not None and kept["in"] == source:
                 return _Extra(generation, source, from_json(kept["changes"]))
         except (ValueError, TypeError, KeyError):

@@ -14,7 +14,7 @@ ABSENT = object()
 
 Step = str | int
 
-LONG = 100
+MAX_KEPT_LENGTH = 100
 """The maximum length of an old value in characters of JSON. Of a longer one only a digest is kept, for comparison."""
 
 
@@ -43,19 +43,19 @@ class Change:
         }
 
 
-def changes(before: Json, after: Json, path: tuple[Step, ...] = ()) -> Iterator[Change]:
+def diff(before: Json, after: Json, path: tuple[Step, ...] = ()) -> Iterator[Change]:
     """The changes, as deep as possible. Lists of equal length are compared by item, others are replaced as a whole."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in [*before, *(name for name in after if name not in before)]:
-            yield from changes(before.get(name, ABSENT), after.get(name, ABSENT), (*path, name))
+            yield from diff(before.get(name, ABSENT), after.get(name, ABSENT), (*path, name))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
-            yield from changes(old, new, (*path, index))
+            yield from diff(old, new, (*path, index))
     elif before is ABSENT or after is ABSENT or not _same(before, after):
         yield Change(path, before, after)
 
 
-def applied(value: Json, wanted: Iterable[Change]) -> Json:
+def apply(value: Json, wanted: Iterable[Change]) -> Json:
     """Apply each change whose old value is still there. Parts that were edited since stay unchanged."""
     for change in wanted:
         value = _changed(value, change.path, change)
@@ -77,7 +77,7 @@ def digest(value: Json) -> Digest | None:
     if value is ABSENT:
         return None
     text = json.dumps(value, sort_keys=True)
-    return Digest(sha256(text.encode()).hexdigest()[:32]) if len(text) > LONG else None
+    return Digest(sha256(text.encode()).hexdigest()[:32]) if len(text) > MAX_KEPT_LENGTH else None
 
 
 def _was(each: Json) -> Json:

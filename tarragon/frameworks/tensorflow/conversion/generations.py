@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-from tarragon.frameworks.tensorflow.fields import ELASTIC, FLAT_POLICIES, GROUP, KIND, Policy, Spec
+from tarragon.frameworks.tensorflow.fields import ELASTIC_FIELDS, FLAT_POLICIES, GROUP, KIND, PolicyField, SpecField
 from tarragon.job.model import CleanPodPolicy
 
 MLKUBE = "mlkube.io"
 
 
-class Shape(Enum):
+class SpecLayout(Enum):
     """Where a spec has its replicas and policies."""
 
     LIST = "a list of replicas; policies, an extension of Tarragon there, in runPolicy"
@@ -22,108 +22,108 @@ class Shape(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generation:
+class ApiGeneration:
     """A generation by the name of its dialect. `fields` are those of spec other than replicas and policies."""
 
     name: str
     api_version: str
-    shape: Shape
+    shape: SpecLayout
     clean_pods: CleanPodPolicy
     """The default of cleanPodPolicy."""
     policies: frozenset[str] = frozenset()
     fields: frozenset[str] = frozenset()
-    read_besides: frozenset[str] = frozenset()
+    tolerated_fields: frozenset[str] = frozenset()
     """Fields that would make a manifest one of another generation, but that have an effect in a job that was recognised
     before they were added."""
     kind: str = KIND
 
     @property
     def is_list(self) -> bool:
-        return self.shape is Shape.LIST
+        return self.shape is SpecLayout.LIST
 
     @property
-    def counting(self) -> frozenset[str]:
+    def effective_fields(self) -> frozenset[str]:
         """All fields that have an effect."""
-        return self.fields | self.read_besides
+        return self.fields | self.tolerated_fields
 
     @property
-    def extra(self) -> str:
+    def extra_annotation(self) -> str:
         """The annotation with which manifests of other generations keep the fields that only this one has."""
         group, _, version = self.name.partition("/")
         return f"tarragon.dev/{version if group == GROUP else group.partition('.')[0]}-extra"
 
 
 _LIST_FIELDS = frozenset({"RuntimeId", "tfImage", "tensorboard"})
-_LATE = frozenset({Spec.SUCCESS_POLICY, Spec.DYNAMIC_WORKER})
-_EARLY = frozenset({Policy.CLEAN_POD_POLICY, Policy.TTL})
+_LATE = frozenset({SpecField.SUCCESS_POLICY, SpecField.DYNAMIC_WORKER})
+_EARLY = frozenset({PolicyField.CLEAN_POD_POLICY, PolicyField.TTL})
 
 _ALL = (
-    Generation(
+    ApiGeneration(
         name=f"{MLKUBE}/v1beta1",
         api_version=f"{MLKUBE}/v1beta1",
         kind="TfJob",
-        shape=Shape.LIST,
+        shape=SpecLayout.LIST,
         clean_pods=CleanPodPolicy.NONE,
-        policies=frozenset(Policy),
+        policies=frozenset(PolicyField),
         fields=_LIST_FIELDS,
     ),
-    Generation(
+    ApiGeneration(
         name=f"{GROUP}/v1alpha1",
         api_version=f"{GROUP}/v1alpha1",
-        shape=Shape.LIST,
+        shape=SpecLayout.LIST,
         clean_pods=CleanPodPolicy.RUNNING,
-        policies=frozenset(Policy),
+        policies=frozenset(PolicyField),
         fields=_LIST_FIELDS | {"terminationPolicy", "schedulerName"},
     ),
-    Generation(
+    ApiGeneration(
         name=f"{GROUP}/v1alpha2",
         api_version=f"{GROUP}/v1alpha2",
-        shape=Shape.FLAT,
+        shape=SpecLayout.FLAT,
         clean_pods=CleanPodPolicy.RUNNING,
         policies=_EARLY,
     ),
-    Generation(
+    ApiGeneration(
         name=f"{GROUP}/v1beta1",
         api_version=f"{GROUP}/v1beta1",
-        shape=Shape.FLAT,
+        shape=SpecLayout.FLAT,
         clean_pods=CleanPodPolicy.RUNNING,
         policies=_EARLY,
     ),
-    Generation(
+    ApiGeneration(
         name=f"{GROUP}/v1beta2",
         api_version=f"{GROUP}/v1beta2",
-        shape=Shape.FLAT,
+        shape=SpecLayout.FLAT,
         clean_pods=CleanPodPolicy.RUNNING,
         policies=FLAT_POLICIES,
     ),
-    Generation(
+    ApiGeneration(
         name=f"{GROUP}/v1-flat",
         api_version=f"{GROUP}/v1",
-        shape=Shape.FLAT,
+        shape=SpecLayout.FLAT,
         clean_pods=CleanPodPolicy.RUNNING,
         policies=FLAT_POLICIES,
-        read_besides=_LATE | ELASTIC,
+        tolerated_fields=_LATE | ELASTIC_FIELDS,
     ),
-    Generation(
+    ApiGeneration(
         name=f"{GROUP}/v1-dragon",
         api_version=f"{GROUP}/v1",
-        shape=Shape.FLAT,
+        shape=SpecLayout.FLAT,
         clean_pods=CleanPodPolicy.RUNNING,
-        policies=frozenset(Policy),
-        fields=ELASTIC | _LATE,
+        policies=frozenset(PolicyField),
+        fields=ELASTIC_FIELDS | _LATE,
     ),
-    Generation(
+    ApiGeneration(
         name=f"{GROUP}/v1",
         api_version=f"{GROUP}/v1",
-        shape=Shape.NESTED,
+        shape=SpecLayout.NESTED,
         clean_pods=CleanPodPolicy.NONE,
-        policies=frozenset(Policy),
+        policies=frozenset(PolicyField),
         fields=_LATE,
-        read_besides=ELASTIC,
+        tolerated_fields=ELASTIC_FIELDS,
     ),
 )
 
-GENERATIONS: Mapping[str, Generation] = MappingProxyType({generation.name: generation for generation in _ALL})
+GENERATIONS: Mapping[str, ApiGeneration] = MappingProxyType({generation.name: generation for generation in _ALL})
 """The generations by name, oldest first."""
 
 FIELDS: frozenset[str] = frozenset().union(*(generation.fields for generation in _ALL))

@@ -4,47 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tarragon.frameworks.tensorflow.conversion.generations import Generation
-from tarragon.frameworks.tensorflow.conversion.keyed import CHIEF, Keyed, type_of
+from tarragon.frameworks.tensorflow.conversion.generations import ApiGeneration
+from tarragon.frameworks.tensorflow.conversion.keyed import CHIEF, NormalizedSpec, type_of
 from tarragon.frameworks.tensorflow.conversion.server import standard_server
 from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, PORT_NAME
-from tarragon.job.model import ReplicaGroup, ReplicaType, RestartPolicy, TrainingJob
+from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 
 _TRANSLATED = frozenset({"word", "words", "template", "tfPort", "IsDefaultPS", "restartPolicy"})
 _TYPES_OF_A_LIST = {CHIEF: ReplicaType.MASTER, "ps": ReplicaType.PS, "worker": ReplicaType.WORKER}
 
 
-def groups(found: Keyed, job: TrainingJob, source: Generation, target: Generation) -> dict[str, Json]:
+def convert_replicas(
+    found: NormalizedSpec, job: TrainingJob, source: ApiGeneration, target: ApiGeneration
+) -> dict[str, Json]:
     """The replicas by role, without those that the target does not have. `job` is as decoded by the source."""
     translated = _translation(source, target)
     converted: dict[str, Json] = {}
     for role, fields in found["groups"].items():
-        group = job.group(type_of(role, fields.get("word", "MASTER" if source.is_list else "")))
+        group = job.replica_spec(type_of(role, fields.get("word", "MASTER" if source.is_list else "")))
         if group is not None and not (target.is_list and role not in _TYPES_OF_A_LIST):
             converted[role] = {**translated(role, fields, group, job), **_replicas(fields, group)}
     return converted
 
 
-_Translation = Callable[[str, JsonObject, ReplicaGroup, TrainingJob], dict[str, Json]]
+_Translation = Callable[[str, JsonObject, ReplicaSpec, TrainingJob], dict[str, Json]]
 
 
-def _translation(source: Generation, target: Generation) -> _Translation:
+def _translation(source: ApiGeneration, target: ApiGeneration) -> _Translation:
     if source.is_list == target.is_list:
         return _unchanged
     return _into_list if target.is_list else _into_map
 
 
-def _unchanged(_: str, fields: JsonObject, __: ReplicaGroup, ___: TrainingJob) -> dict[str, Json]:
+def _unchanged(_: str, fields: JsonObject, __: ReplicaSpec, ___: TrainingJob) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if name not in {"words", "IsDefaultPS"}}
 
 
-def _replicas(fields: JsonObject, group: ReplicaGroup) -> dict[str, Json]:
+def _replicas(fields: JsonObject, group: ReplicaSpec) -> dict[str, Json]:
     """The requested number, if it is not as written: bounds and `kubectl scale` may override it."""
-    return {"replicas": group.wish} if fields.get("replicas", 1) != group.wish else {}
+    return {"replicas": group.replicas} if fields.get("replicas", 1) != group.replicas else {}
 
 
-def _into_map(role: str, fields: JsonObject, group: ReplicaGroup, job: TrainingJob) -> dict[str, Json]:
+def _into_map(role: str, fields: JsonObject, group: ReplicaSpec, job: TrainingJob) -> dict[str, Json]:
     """Convert to a map, where pods get their restartPolicy from the group and not from the template."""
     template = standard_server(group) if group.is_default_server else fields.get("template", {})
     template = _with_pod_spec(template, lambda spec: {n: v for n, v in spec.items() if n != "restartPolicy"})
@@ -55,20 +57,20 @@ def _into_map(role: str, fields: JsonObject, group: ReplicaGroup, job: TrainingJ
     return {"word": _TYPES_OF_A_LIST[role].value, **_untranslated(fields), **said}
 
 
-def restart_policy_in_a_map(job: TrainingJob, group: ReplicaGroup) -> RestartPolicy:
+def restart_policy_in_a_map(job: TrainingJob, group: ReplicaSpec) -> RestartPolicy:
     """The nearest restart policy in a map: the chief is judged by exit codes, the others are restarted."""
     chief = job.chief
-    if chief is not None and chief.type is group.type and group.wish == 1 and job.chief_policy is not None:
-        return job.chief_policy
-    if group.restart_policy is RestartPolicy.ALWAYS and group.pod_policy != RestartPolicy.ALWAYS.value:
+    if chief is not None and chief.type is group.type and group.replicas == 1 and job.chief_restart_policy is not None:
+        return job.chief_restart_policy
+    if group.restart_policy is RestartPolicy.ALWAYS and group.pod_restart_policy_override != RestartPolicy.ALWAYS.value:
         return RestartPolicy.ON_FAILURE
     return group.restart_policy
 
 
-def _into_list(role: str, fields: JsonObject, group: ReplicaGroup, _: TrainingJob) -> dict[str, Json]:
+def _into_list(role: str, fields: JsonObject, group: ReplicaSpec, _: TrainingJob) -> dict[str, Json]:
     """Convert to a list, where the template has the restartPolicy of the pods."""
     template = _with_pod_spec(
-        fields.get("template", {}), lambda spec: {**spec, "restartPolicy": group.restart_policy.of_pod}
+        fields.get("template", {}), lambda spec: {**spec, "restartPolicy": group.restart_policy.pod_restart_policy}
     )
     port = {"tfPort": group.port} if group.port != DEFAULT_PORT else {}
     return {"word": _TYPES_OF_A_LIST[role].value.upper(), **_untranslated(fields), **port, "template": template}

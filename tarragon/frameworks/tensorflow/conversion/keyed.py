@@ -1,6 +1,6 @@
 """A form of a job's spec in which generations can be compared: replicas by role, policies in one place.
 
-Nothing is converted or left out: `spec_of` returns exactly what `keyed` was given.
+Nothing is converted or left out: `denormalize` returns exactly what `normalize` was given.
 
     generation  the name of the generation, which defines the defaults
     groups      role -> the fields of its replicas; `word` is the type as in the manifest
@@ -16,65 +16,65 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tarragon.frameworks.tensorflow.conversion.generations import Generation, Shape
-from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, TYPES, Spec
+from tarragon.frameworks.tensorflow.conversion.generations import ApiGeneration, SpecLayout
+from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, TYPES, SpecField
 from tarragon.job.model import ReplicaType
-from tarragon.job.tensorboard import FOLDER, IMAGE
+from tarragon.job.tensorboard import IMAGE_ANNOTATION, LOG_DIR_ANNOTATION
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.patch import without_nulls
 
-Keyed = dict[str, Json]
+NormalizedSpec = dict[str, Json]
 
 NONE: Mapping[str, str] = MappingProxyType({})
 
 CHIEF = "chief"
 """The role of a Chief and of a Master, which are two names for the same replica."""
 
-NOTES = (FOLDER, IMAGE)
+FIELD_ANNOTATIONS = (LOG_DIR_ANNOTATION, IMAGE_ANNOTATION)
 
-_SPEC_SPELLINGS = {"replica_specs": Spec.LIST.value}
+_SPEC_SPELLINGS = {"replica_specs": SpecField.LIST.value}
 _IN_ANY_CAPITALS = "RuntimeId"
 _ITEM_SPELLINGS = {"tf_port": "tfPort", "tf_replica_type": "tfReplicaType"}
 
 
-def keyed(spec: JsonObject, generation: Generation, annotations: Mapping[str, str] = NONE) -> Keyed:
+def normalize(spec: JsonObject, generation: ApiGeneration, annotations: Mapping[str, str] = NONE) -> NormalizedSpec:
     """The keyed form of a valid spec. Null fields are the same as missing ones and are left out."""
     sound = without_nulls(spec)
     found = _of_list(sound, generation) if generation.is_list else _of_map(sound, generation)
-    return {**found, "notes": {name: annotations[name] for name in NOTES if name in annotations}}
+    return {**found, "notes": {name: annotations[name] for name in FIELD_ANNOTATIONS if name in annotations}}
 
 
-def spec_of(found: Keyed, generation: Generation) -> dict[str, Json]:
+def denormalize(found: NormalizedSpec, generation: ApiGeneration) -> dict[str, Json]:
     return _list_spec(found) if generation.is_list else _map_spec(found, generation)
 
 
 def role(word: str) -> str:
     lower = word.lower()
-    return CHIEF if lower == ReplicaType.MASTER.word else lower
+    return CHIEF if lower == ReplicaType.MASTER.lower_name else lower
 
 
 def type_of(role_: str, word: str) -> ReplicaType:
     """The replica type of a role, by its name in the manifest."""
-    return next(kind for kind in TYPES if kind.word == (word or role_).lower())
+    return next(kind for kind in TYPES if kind.lower_name == (word or role_).lower())
 
 
-def _of_list(spec: dict[str, Json], generation: Generation) -> Keyed:
+def _of_list(spec: dict[str, Json], generation: ApiGeneration) -> NormalizedSpec:
     ids = {name: _IN_ANY_CAPITALS for name in spec if name.lower() == _IN_ANY_CAPITALS.lower()}
     fields, words = _canonical(spec, {**_SPEC_SPELLINGS, **ids})
     groups: dict[str, Json] = {}
-    for item in fields.pop(Spec.LIST, []):
+    for item in fields.pop(SpecField.LIST, []):
         each, spelled = _canonical(item, _ITEM_SPELLINGS)
         word = each.pop("tfReplicaType", None)
         said = {} if word is None else {"word": word}
         groups[role(word or "MASTER")] = {**said, **each, **({"words": spelled} if spelled else {})}
-    found: Keyed = {"generation": generation.name, "groups": groups, "order": list(groups)}
+    found: NormalizedSpec = {"generation": generation.name, "groups": groups, "order": list(groups)}
     return {**found, "policy": _nested(fields), "rest": fields, "words": words}
 
 
-def _of_map(spec: dict[str, Json], generation: Generation) -> Keyed:
+def _of_map(spec: dict[str, Json], generation: ApiGeneration) -> NormalizedSpec:
     fields = dict(spec)
-    groups = {role(word): {"word": word, **each} for word, each in fields.pop(Spec.REPLICAS, {}).items()}
-    if generation.shape is Shape.NESTED:
+    groups = {role(word): {"word": word, **each} for word, each in fields.pop(SpecField.REPLICAS, {}).items()}
+    if generation.shape is SpecLayout.NESTED:
         policy = _nested(fields)
     else:
         policy = {name: fields.pop(name) for name in list(fields) if name in FLAT_POLICIES}
@@ -83,19 +83,19 @@ def _of_map(spec: dict[str, Json], generation: Generation) -> Keyed:
 
 def _nested(fields: dict[str, Json]) -> dict[str, Json]:
     """Remove runPolicy from the fields and return it. An empty one stays, because it has no policy to restore."""
-    found: dict[str, Json] = fields.pop(Spec.RUN_POLICY) if fields.get(Spec.RUN_POLICY) else {}
+    found: dict[str, Json] = fields.pop(SpecField.RUN_POLICY) if fields.get(SpecField.RUN_POLICY) else {}
     return found
 
 
-def _run_policy(found: Keyed) -> dict[str, Json]:
-    return {Spec.RUN_POLICY.value: found["policy"]} if found["policy"] else {}
+def _run_policy(found: NormalizedSpec) -> dict[str, Json]:
+    return {SpecField.RUN_POLICY.value: found["policy"]} if found["policy"] else {}
 
 
-def _list_spec(found: Keyed) -> dict[str, Json]:
+def _list_spec(found: NormalizedSpec) -> dict[str, Json]:
     groups: dict[str, Json] = found["groups"]
     known = [each for each in found.get("order", ()) if each in groups]
     items = [_item(groups[each]) for each in (*known, *(each for each in groups if each not in known))]
-    return _spelled({**found["rest"], **_run_policy(found), Spec.LIST.value: items}, found["words"])
+    return _spelled({**found["rest"], **_run_policy(found), SpecField.LIST.value: items}, found["words"])
 
 
 def _item(group: JsonObject) -> dict[str, Json]:
@@ -104,13 +104,13 @@ def _item(group: JsonObject) -> dict[str, Json]:
     return _spelled({**word, **fields}, group.get("words", {}))
 
 
-def _map_spec(found: Keyed, generation: Generation) -> dict[str, Json]:
+def _map_spec(found: NormalizedSpec, generation: ApiGeneration) -> dict[str, Json]:
     groups = {
         group.get("word") or type_of(each, "").value: {name: value for name, value in group.items() if name != "word"}
         for each, group in found["groups"].items()
     }
-    policy = _run_policy(found) if generation.shape is Shape.NESTED else found["policy"]
-    return {**found["rest"], **policy, Spec.REPLICAS.value: groups}
+    policy = _run_policy(found) if generation.shape is SpecLayout.NESTED else found["policy"]
+    return {**found["rest"], **policy, SpecField.REPLICAS.value: groups}
 
 
 def _canonical(fields: JsonObject, spellings: Mapping[str, str]) -> tuple[dict[str, Json], dict[str, str]]:

@@ -7,20 +7,26 @@ from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Dialect, Manifest
-from tarragon.frameworks.tensorflow.conversion.fates import BOUND, WORDS, by_codes, fates, remedy
+from tarragon.frameworks.tensorflow.conversion.fates import (
+    BACKOFF_LIMIT_REMEDY,
+    DESCRIPTIONS,
+    failure_semantics,
+    remedy,
+    uses_exit_codes,
+)
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, Policy, Spec
-from tarragon.job.annotations import RETRYABLE
+from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, PolicyField, SpecField
+from tarragon.job.annotations import RETRYABLE_EXIT_CODES_ANNOTATION
 from tarragon.job.exitcode import ExitClass
 from tarragon.job.model import (
     Replica,
-    ReplicaGroup,
+    ReplicaSpec,
     ReplicaType,
     SchedulingPolicy,
-    TensorBoard,
+    TensorBoardSpec,
     TrainingJob,
 )
-from tarragon.job.tensorboard import FOLDER
+from tarragon.job.tensorboard import LOG_DIR_ANNOTATION
 
 TENSORBOARD = "tensorboard"
 
@@ -28,7 +34,7 @@ _FIRST_SIGNAL, _PAST_EXIT_CODES = 128, 256
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class DecodedJob:
     """A manifest and the job that its dialect decodes from it."""
 
     manifest: Manifest
@@ -41,7 +47,7 @@ class Meaning:
 
     @property
     def has_limit(self) -> bool:
-        return Policy.BACKOFF_LIMIT in GENERATIONS[self.name].policies
+        return PolicyField.BACKOFF_LIMIT in GENERATIONS[self.name].policies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +61,16 @@ class Loss:
         return str(self.problem)
 
 
-_Finder = Callable[[Meaning, Meaning], Iterator[Problem]]
+_Finder = Callable[[DecodedJob, DecodedJob], Iterator[Problem]]
 
 
-def losses(before: Meaning, after: Meaning) -> Iterator[Loss]:
+def find_losses(before: DecodedJob, after: DecodedJob) -> Iterator[Loss]:
     for topic, find in TOPICS.items():
         for problem in find(before, after):
             yield Loss(topic=topic, problem=problem)
 
 
-def _chief(before: Meaning, after: Meaning) -> Iterator[Problem]:
+def _chief(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     """Which replica decides, and its type in TF_CONFIG."""
     old, new = before.job.chief, after.job.chief
     if old is None or new is None or old == new:
@@ -73,7 +79,8 @@ def _chief(before: Meaning, after: Meaning) -> Iterator[Problem]:
     if _role(old.type) == _role(new.type) and old.index == new.index:
         yield Problem(
             path,
-            f"is a {new.type} in {after.name}: TF_CONFIG calls it {new.type.word}, no longer {old.type.word}",
+            f"is a {new.type} in {after.name}: TF_CONFIG calls it {new.type.lower_name}, "
+            f"no longer {old.type.lower_name}",
             "TensorFlow 2 knows only chief, TensorFlow before 1.4 only master: check what the program supports",
         )
         return
@@ -84,33 +91,35 @@ def _chief(before: Meaning, after: Meaning) -> Iterator[Problem]:
     )
 
 
-def _replicas(before: Meaning, after: Meaning) -> Iterator[Problem]:
+def _replicas(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     for group, twin in _pairs(before, after):
-        if twin is None and group.wish:
+        if twin is None and group.replicas:
             yield Problem(
-                group.path,
+                group.field_path,
                 f"{after.name} has no {group.type}: none runs",
                 "run it as a job of its own, or stay with a generation that has it",
             )
 
 
-def _restarts(before: Meaning, after: Meaning) -> Iterator[Problem]:
+def _restarts(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     for group, twin in _pairs(before, after):
         if twin is None:
             continue
-        pairs = dict.fromkeys(zip(fates(before.job, group), fates(after.job, twin), strict=True))
+        pairs = dict.fromkeys(
+            zip(failure_semantics(before.job, group), failure_semantics(after.job, twin), strict=True)
+        )
         for old, new in pairs:
             if old != new:
-                words = f"{WORDS[old]}; in {after.name} {WORDS[new]}"
-                yield Problem(group.path, words, remedy(new, has_limit=after.has_limit))
+                words = f"{DESCRIPTIONS[old]}; in {after.name} {DESCRIPTIONS[new]}"
+                yield Problem(group.field_path, words, remedy(new, has_limit=after.has_limit))
 
 
-def _exit_codes(before: Meaning, after: Meaning) -> Iterator[Problem]:
+def _exit_codes(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     """Exit codes that are classified differently, if exit codes decide in both generations."""
     judged = [
-        group.path
+        group.field_path
         for group, twin in _pairs(before, after)
-        if twin is not None and by_codes(before.job, group) and by_codes(after.job, twin)
+        if twin is not None and uses_exit_codes(before.job, group) and uses_exit_codes(after.job, twin)
     ]
     differing = [
         code
@@ -124,66 +133,73 @@ def _exit_codes(before: Meaning, after: Meaning) -> Iterator[Problem]:
         yield Problem(
             judged[0],
             f"exit codes from 128 on, except 130, 137, 138 and 143, are {was}; in {after.name} they are {becomes}",
-            f"list the ones that matter in the annotation {RETRYABLE}" if tried else "exit with 1 to fail for good",
+            f"list the ones that matter in the annotation {RETRYABLE_EXIT_CODES_ANNOTATION}"
+            if tried
+            else "exit with 1 to fail for good",
         )
     if judged and by_memory:
         ends = bool(before.dialect.exit_codes.permanent_reasons)
         was, becomes = ("fails the job", "is retryable") if ends else ("is retryable", "fails the job")
-        instead = BOUND if ends and after.has_limit else "raise the memory limit"
+        instead = BACKOFF_LIMIT_REMEDY if ends and after.has_limit else "raise the memory limit"
         yield Problem(judged[0], f"OOMKilled {was}; in {after.name} it {becomes}", instead)
 
 
-def _suspension(before: Meaning, after: Meaning) -> Iterator[Problem]:
+def _suspension(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     if before.job.run_policy.suspend and not after.job.run_policy.suspend:
         yield _unsaid("spec.runPolicy.suspend", after, "the job starts at once", "submit it when it may run")
 
 
-def _limits(before: Meaning, after: Meaning) -> Iterator[Problem]:
+def _limits(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     old, new = before.job.run_policy, after.job.run_policy
-    nested = before.manifest["spec"].get(Spec.RUN_POLICY) or {}
+    nested = before.manifest["spec"].get(SpecField.RUN_POLICY) or {}
     for name, was, becomes, instead in (
-        ("activeDeadlineSeconds", old.active_deadline, new.active_deadline, "the job may run forever"),
+        ("activeDeadlineSeconds", old.active_deadline_seconds, new.active_deadline_seconds, "the job may run forever"),
         ("backoffLimit", old.backoff_limit, new.backoff_limit, "the job may restart forever"),
-        ("ttlSecondsAfterFinished", old.ttl_after_finished, new.ttl_after_finished, "a finished job is kept"),
-        ("cleanPodPolicy", old.clean_pods, new.clean_pods, f"it is {new.clean_pods}"),
+        (
+            "ttlSecondsAfterFinished",
+            old.ttl_seconds_after_finished,
+            new.ttl_seconds_after_finished,
+            "a finished job is kept",
+        ),
+        ("cleanPodPolicy", old.clean_pod_policy, new.clean_pod_policy, f"it is {new.clean_pod_policy}"),
     ):
         if was != becomes:
-            path = f"spec.{Spec.RUN_POLICY}.{name}" if name in nested else f"spec.{name}"
+            path = f"spec.{SpecField.RUN_POLICY}.{name}" if name in nested else f"spec.{name}"
             yield _unsaid(path, after, instead, "use a generation that has it: kubeflow.org/v1")
 
 
-def _managed_by_and_scheduling(before: Meaning, after: Meaning) -> Iterator[Problem]:
+def _managed_by_and_scheduling(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     old, new = before.job.run_policy, after.job.run_policy
     if old.managed_by != new.managed_by:
         yield _unsaid("spec.runPolicy.managedBy", after, f"Tarragon runs the job instead of {old.managed_by}", "")
-    if old.scheduling != new.scheduling and old.scheduling != SchedulingPolicy():
+    if old.scheduling_policy != new.scheduling_policy and old.scheduling_policy != SchedulingPolicy():
         instead = "the job is queued like any other"
         yield _unsaid("spec.runPolicy.schedulingPolicy", after, instead, "set priorityClassName in the templates")
 
 
-def _success(before: Meaning, after: Meaning) -> Iterator[Problem]:
+def _success(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     if before.job.success_policy is not after.job.success_policy and not before.job.has_chief:
         instead = "the job succeeds when worker 0 has succeeded"
         yield _unsaid("spec.successPolicy", after, instead, "let worker 0 wait for the others")
 
 
-def _sparse(before: Meaning, after: Meaning) -> Iterator[Problem]:
-    if before.job.sparse_cluster and not after.job.sparse_cluster:
+def _sparse(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
+    if before.job.enable_dynamic_worker and not after.job.enable_dynamic_worker:
         instead = "TF_CONFIG lists the whole cluster, and the failure of a worker fails the job"
-        yield _unsaid(f"spec.{Spec.DYNAMIC_WORKER}", after, instead, "")
+        yield _unsaid(f"spec.{SpecField.DYNAMIC_WORKER}", after, instead, "")
 
 
-def _elastic(before: Meaning, after: Meaning) -> Iterator[Problem]:
-    bounds = before.job.elastic
-    if bounds is not None and bounds.minimum < bounds.maximum and after.job.elastic is None:
-        workers = after.job.wished().get(ReplicaType.WORKER, 0)
+def _elastic(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
+    bounds = before.job.elastic_policy
+    if bounds is not None and bounds.min_replicas < bounds.max_replicas and after.job.elastic_policy is None:
+        workers = after.job.requested_size().get(ReplicaType.WORKER, 0)
         instead = f"the job runs with exactly {workers} workers"
         yield _unsaid(
-            f"spec.{Spec.MAX_INSTANCES}", after, instead, f"set replicas of Worker, or stay with {before.name}"
+            f"spec.{SpecField.MAX_INSTANCES}", after, instead, f"set replicas of Worker, or stay with {before.name}"
         )
 
 
-def _runtime_id(before: Meaning, after: Meaning) -> Iterator[Problem]:
+def _runtime_id(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     """A runtime id, if the user wrote it. Any other one differs in each job anyway."""
     spec = before.manifest.get("spec") or {}
     is_written = any(str(name).lower() == "runtimeid" for name in spec)
@@ -191,12 +207,14 @@ def _runtime_id(before: Meaning, after: Meaning) -> Iterator[Problem]:
         yield _unsaid("spec.RuntimeId", after, "pods and services are named JOB-TYPE-INDEX", "")
 
 
-def _tensorboard(before: Meaning, after: Meaning) -> Iterator[Problem]:
+def _tensorboard(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     """The TensorBoard, for which annotations can express less than the field."""
     old, new = before.job.tensorboard, after.job.tensorboard
     if old is None or old == new:
         return
-    path = "spec.tensorboard" if TENSORBOARD in before.manifest["spec"] else f"metadata.annotations.{FOLDER}"
+    path = (
+        "spec.tensorboard" if TENSORBOARD in before.manifest["spec"] else f"metadata.annotations.{LOG_DIR_ANNOTATION}"
+    )
     if new is None or (old.log_dir, old.image) != (new.log_dir, new.image):
         yield _unsaid(path, after, "TensorBoard differs" if new else "no TensorBoard is started", "")
     elif not all(mount in _mounted(new) for mount in _mounted(old)):
@@ -206,29 +224,31 @@ def _tensorboard(before: Meaning, after: Meaning) -> Iterator[Problem]:
         yield _unsaid(f"{path}.serviceType", after, f"its Service is a {new.service_type}", "use kubectl port-forward")
 
 
-def _mounted(board: TensorBoard) -> list[tuple[object, ...]]:
+def _mounted(board: TensorBoardSpec) -> list[tuple[object, ...]]:
     """The mount paths and their sources, whatever the names of the volumes."""
     sources = {
         each.get("name"): {name: value for name, value in each.items() if name != "name"} for each in board.volumes
     }
-    return [(mount.get("mountPath"), mount.get("subPath"), sources.get(mount.get("name"))) for mount in board.mounts]
+    return [
+        (mount.get("mountPath"), mount.get("subPath"), sources.get(mount.get("name"))) for mount in board.volume_mounts
+    ]
 
 
-def _server(before: Meaning, after: Meaning) -> Iterator[Problem]:
+def _server(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     """A default parameter server that the new manifest does not run."""
     for group, twin in _pairs(before, after):
         if group.is_default_server and twin is not None and not _runs_something(twin):
-            yield _unsaid(group.path, after, "it has no command there", "write a template")
+            yield _unsaid(group.field_path, after, "it has no command there", "write a template")
 
 
-def _unsaid(path: str, after: Meaning, instead: str, remedy: str) -> Problem:
+def _unsaid(path: str, after: DecodedJob, instead: str, remedy: str) -> Problem:
     return Problem(path, f"{after.name} does not support it: {instead}", remedy)
 
 
-def _pairs(before: Meaning, after: Meaning) -> Iterator[tuple[ReplicaGroup, ReplicaGroup | None]]:
+def _pairs(before: DecodedJob, after: DecodedJob) -> Iterator[tuple[ReplicaSpec, ReplicaSpec | None]]:
     """Each group with its counterpart in the new manifest, if any."""
-    twins = {_role(group.type): group for group in after.job.groups}
-    for group in before.job.groups:
+    twins = {_role(group.type): group for group in after.job.replica_specs}
+    for group in before.job.replica_specs:
         yield group, twins.get(_role(group.type))
 
 
@@ -237,11 +257,11 @@ def _role(kind: ReplicaType) -> ReplicaType:
 
 
 def _path_of(job: TrainingJob, replica: Replica) -> str:
-    group = job.group(replica.type)
-    return group.path if group is not None else "spec"
+    group = job.replica_spec(replica.type)
+    return group.field_path if group is not None else "spec"
 
 
-def _runs_something(group: ReplicaGroup) -> bool:
+def _runs_something(group: ReplicaSpec) -> bool:
     containers = group.template.get("spec", {}).get("containers", [])
     named = [each for each in containers if each.get("name") == MAIN_CONTAINER]
     return group.is_default_server or any(each.get("command") or each.get("args") for each in named)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tarragon.frameworks.recognition import LAST_APPLIED
+from tarragon.frameworks.recognition import LAST_APPLIED_ANNOTATION
 from tarragon.frameworks.tensorflow.listed import RUNTIME_ID
 from tarragon.frameworks.tensorflow.runtime import runtime_id
 from tarragon.job.model import GENERATION_ANNOTATION, MANIFEST_ANNOTATION, RUNTIME_ID_ANNOTATION
 from tarragon.kube.meta import Json, JsonObject
 
-FILLED_IN_BY_SERVERS = frozenset(
+SERVER_FIELDS = frozenset(
     {
         "creationTimestamp",
         "deletionGracePeriodSeconds",
@@ -23,7 +23,9 @@ FILLED_IN_BY_SERVERS = frozenset(
         "uid",
     }
 )
-OF_THE_LIVE_JOB = frozenset({GENERATION_ANNOTATION, LAST_APPLIED, MANIFEST_ANNOTATION, RUNTIME_ID_ANNOTATION})
+LIVE_ANNOTATIONS = frozenset(
+    {GENERATION_ANNOTATION, LAST_APPLIED_ANNOTATION, MANIFEST_ANNOTATION, RUNTIME_ID_ANNOTATION}
+)
 """Annotations that belong to the live job and not to its manifest."""
 
 
@@ -58,10 +60,10 @@ def _without_own_id(spec: JsonObject, metadata: JsonObject) -> JsonObject:
 
 
 def _kept(metadata: JsonObject) -> dict[str, Json]:
-    kept = {name: value for name, value in metadata.items() if name not in FILLED_IN_BY_SERVERS and value is not None}
+    kept = {name: value for name, value in metadata.items() if name not in SERVER_FIELDS and value is not None}
     said = kept.get("annotations")
     if isinstance(said, Mapping):
-        kept["annotations"] = {name: value for name, value in said.items() if name not in OF_THE_LIVE_JOB}
+        kept["annotations"] = {name: value for name, value in said.items() if name not in LIVE_ANNOTATIONS}
         if not kept["annotations"]:
             del kept["annotations"]
     return kept

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tarragon.frameworks.tensorflow.default_server import SCRIPT, VOLUME, script
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER
-from tarragon.job.model import ReplicaGroup
+from tarragon.job.model import ReplicaSpec
 from tarragon.kube.meta import Json, JsonObject
 
 ARGUMENTS = f"""\
@@ -22,7 +22,7 @@ exec(compile(program, "{SCRIPT}", "exec"))
 COMMAND = ("sh", "-c", 'exec "$(command -v python || command -v python3)" "$@"', "python", "-c")
 
 
-def standard_server(group: ReplicaGroup) -> dict[str, Json]:
+def standard_server(group: ReplicaSpec) -> dict[str, Json]:
     """The template that the dialect created, with nothing that the operator would have to add."""
     spec = group.template.get("spec", {})
     containers = [_serving(each) if each.get("name") == MAIN_CONTAINER else each for each in spec.get("containers", [])]

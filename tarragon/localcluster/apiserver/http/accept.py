@@ -9,21 +9,21 @@ from typing import NamedTuple
 JSON = "application/json"
 
 
-class Form(NamedTuple):
+class Representation(NamedTuple):
     """A representation by the `as` and `v` parameters, as in `application/json;as=Table;v=v1;g=meta.k8s.io`."""
 
     kind: str
     version: str
 
 
-PLAIN = Form("", "")
+PLAIN = Representation("", "")
 """The object itself, as JSON."""
 
 _JSON_TYPES = frozenset({JSON, "application/*", "*/*"})
 
 
 @lru_cache(maxsize=256)
-def chosen(header: str, offered: frozenset[Form]) -> Form | None:
+def negotiate(header: str, offered: frozenset[Representation]) -> Representation | None:
     """Return the first offered form in the header's order. Plain JSON is always offered. None if nothing matches."""
     if not header:
         return PLAIN
@@ -33,9 +33,9 @@ def chosen(header: str, offered: frozenset[Form]) -> Form | None:
     return None
 
 
-def _clauses(header: str) -> Iterator[tuple[str, Form]]:
+def _clauses(header: str) -> Iterator[tuple[str, Representation]]:
     for clause in header.split(","):
         media_type, *parameters = (part.strip() for part in clause.split(";"))
         values = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
         kind = values.get("as", "")
-        yield media_type, Form(kind, values.get("v", "")) if kind else PLAIN
+        yield media_type, Representation(kind, values.get("v", "")) if kind else PLAIN

@@ -12,7 +12,7 @@ from aiohttp import HttpVersion11, web
 
 from tarragon.client.errors import ApiError
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.api.requests import Json, Page
+from tarragon.localcluster.api.requests import Json, ListPage
 
 _JSON = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 
@@ -31,7 +31,7 @@ def json_value(value: Any, content_type: str = "application/json") -> web.Respon
     return json_bytes(encode(value), headers={"Content-Type": content_type})
 
 
-def unless_known(request: web.BaseRequest, data: bytes, headers: Mapping[str, str]) -> web.Response:
+def with_etag(request: web.BaseRequest, data: bytes, headers: Mapping[str, str]) -> web.Response:
     """Return the data with an ETag, or 304 when the client's cached copy is current."""
     tag = f'"{hashlib.sha256(data).hexdigest().upper()}"'
     if request.headers.get("If-None-Match") == tag:
@@ -39,16 +39,16 @@ def unless_known(request: web.BaseRequest, data: bytes, headers: Mapping[str, st
     return json_bytes(data, headers={**headers, "ETag": tag})
 
 
-def for_eyes(request: web.BaseRequest, answer: web.StreamResponse) -> web.StreamResponse:
+def pretty(request: web.BaseRequest, answer: web.StreamResponse) -> web.StreamResponse:
     """Indent a JSON response if requested, or if curl, wget or a browser asks. Streams stay as they are."""
-    if not is_for_eyes(request) or not isinstance(answer, web.Response):
+    if not wants_pretty(request) or not isinstance(answer, web.Response):
         return answer
     if answer.content_type == "application/json" and isinstance(answer.body, bytes):
         answer.body = msgspec.json.format(answer.body, indent=2) + b"\n"
     return answer
 
 
-def is_for_eyes(request: web.BaseRequest) -> bool:
+def wants_pretty(request: web.BaseRequest) -> bool:
     """Whether indented JSON was requested, or a person is likely to read the response."""
     asked = request.query.get("pretty")
     if asked is not None:
@@ -56,7 +56,7 @@ def is_for_eyes(request: web.BaseRequest) -> bool:
     return request.headers.get("User-Agent", "").startswith(_OF_PEOPLE)
 
 
-def refusal(error: ApiError) -> web.Response:
+def error_response(error: ApiError) -> web.Response:
     """Return the error's Status, with its HTTP code and Retry-After header."""
     headers = {"Retry-After": f"{error.retry_after:.0f}"} if error.retry_after else None
     return json_bytes(encode(error.status), error.code, headers)
@@ -75,7 +75,7 @@ def with_warnings(response: web.Response, warnings: Sequence[str]) -> web.Respon
     return response
 
 
-def list_metadata(page: Page) -> dict[str, Any]:
+def list_metadata(page: ListPage) -> dict[str, Any]:
     metadata: dict[str, Any] = {"resourceVersion": page.resource_version}
     if page.continue_token:
         metadata["continue"] = page.continue_token
@@ -84,19 +84,19 @@ def list_metadata(page: Page) -> dict[str, Any]:
     return metadata
 
 
-def list_bytes(page: Page) -> bytes:
+def list_bytes(page: ListPage) -> bytes:
     """Return the encoded list. Its items are the bytes that the store holds."""
     return b"%b%b]}" % (_list_head(page), b",".join(page.items))
 
 
-def listed(request: web.BaseRequest, page: Page) -> web.Response:
+def listed(request: web.BaseRequest, page: ListPage) -> web.Response:
     """Send a long list in chunks: as one body it could exceed everything else that the server holds in memory."""
-    if len(page.items) <= AT_ONCE or request.version < HttpVersion11 or is_for_eyes(request):
+    if len(page.items) <= AT_ONCE or request.version < HttpVersion11 or wants_pretty(request):
         return json_bytes(list_bytes(page))
     return web.Response(body=_parts(page), headers=_JSON)
 
 
-async def _parts(page: Page) -> AsyncIterator[bytes]:
+async def _parts(page: ListPage) -> AsyncIterator[bytes]:
     items, before = page.items, _list_head(page)
     for start in range(0, len(items), AT_ONCE):
         yield before + b",".join(items[start : start + AT_ONCE])
@@ -104,7 +104,7 @@ async def _parts(page: Page) -> AsyncIterator[bytes]:
     yield b"]}"
 
 
-def _list_head(page: Page) -> bytes:
+def _list_head(page: ListPage) -> bytes:
     served = page.served
     head = {
         "kind": served.list_kind or f"{served.kind}List",

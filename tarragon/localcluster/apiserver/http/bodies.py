@@ -13,9 +13,9 @@ import yaml
 from aiohttp import web
 
 from tarragon.kube.codec import decode
-from tarragon.kube.nesting import MANIFEST_DEPTH, is_within
+from tarragon.kube.nesting import MAX_MANIFEST_DEPTH, is_depth_within
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.requests import Json, Patch, PatchType
+from tarragon.localcluster.api.requests import Json, PatchBody, PatchType
 from tarragon.localcluster.apiserver.http import protobuf
 from tarragon.localcluster.apiserver.http.connection import Connection
 
@@ -58,28 +58,28 @@ async def _whole(request: web.BaseRequest) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class RawBody:
     """An undecoded body."""
 
     data: bytes
     content_type: str
 
 
-async def sent(request: web.BaseRequest) -> Sent:
+async def sent(request: web.BaseRequest) -> RawBody:
     """Return the request's body. Raises 413 and 504."""
-    return Sent(await read(request), request.content_type)
+    return RawBody(await read(request), request.content_type)
 
 
-async def object_of(body: Sent, kind: str) -> Json:
+async def object_of(body: RawBody, kind: str) -> Json:
     """Return the object in a body. `kind` is the kind that the path expects."""
-    return await understood(partial(decoded, kind=kind), body.data, body.content_type)
+    return await decode_off_loop(partial(decoded, kind=kind), body.data, body.content_type)
 
 
-async def patch_of(body: Sent) -> Patch:
-    return await understood(decoded_patch, body.data, body.content_type)
+async def patch_of(body: RawBody) -> PatchBody:
+    return await decode_off_loop(decoded_patch, body.data, body.content_type)
 
 
-async def understood(read: Callable[[bytes, str], T], data: bytes, content_type: str) -> T:
+async def decode_off_loop(read: Callable[[bytes, str], T], data: bytes, content_type: str) -> T:
     """Return the result of `read` on a body, in a thread if that takes long. Raises what `read` raises."""
     if len(data) < _LONG or content_type == "application/json":
         return read(data, content_type)
@@ -101,7 +101,7 @@ def decoded(data: bytes, content_type: str, kind: str) -> Json:
     return value
 
 
-def decoded_patch(data: bytes, content_type: str) -> Patch:
+def decoded_patch(data: bytes, content_type: str) -> PatchBody:
     try:
         kind = PatchType(content_type)
     except ValueError:
@@ -114,7 +114,7 @@ def decoded_patch(data: bytes, content_type: str) -> Patch:
     if not isinstance(value, expected):
         wanted = "a list of operations" if expected is list else "an object"
         raise errors.bad_request(f"error decoding patch: expected {wanted}, not {_word(value)}")
-    return Patch(kind, value)
+    return PatchBody(kind, value)
 
 
 def _json(data: bytes, kind: str) -> Any:
@@ -126,8 +126,8 @@ def _json(data: bytes, kind: str) -> Any:
 
 def _json_value(data: bytes) -> Any:
     """Raises msgspec.DecodeError, and BadRequest for a value that is nested too deeply to be stored."""
-    if not is_within(data, MANIFEST_DEPTH):
-        raise errors.too_deep()
+    if not is_depth_within(data, MAX_MANIFEST_DEPTH):
+        raise errors.nested_too_deeply()
     return decode(data, object)
 
 

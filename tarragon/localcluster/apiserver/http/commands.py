@@ -15,7 +15,7 @@ from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.apiserver.http import channels
 from tarragon.localcluster.apiserver.http.channels import Channels
 from tarragon.localcluster.apiserver.http.spdy.session import Session, Stream, Wire
-from tarragon.localcluster.apiserver.http.wires import Heard
+from tarragon.localcluster.apiserver.http.wires import ReceiveQueue
 
 OPEN_SECONDS = 30.0
 """How long a client may take to open the streams that its request announces."""
@@ -25,7 +25,7 @@ FAREWELL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RequestedStreams:
     """The streams that an exec or attach requests. With a tty, stdout carries stderr too."""
 
     stdin: bool
@@ -41,19 +41,19 @@ class Size(msgspec.Struct, frozen=True, rename="pascal"):
     height: int = 0
 
 
-class Client(Protocol):
+class SessionClient(Protocol):
     """A connected client. Its `async with` block is the session."""
 
     async def stdin(self) -> bytes:
         """Return the next input; empty at its end."""
 
-    async def say(self, stream: int, data: bytes) -> None:
+    async def write(self, stream: int, data: bytes) -> None:
         """Send output to STDOUT or STDERR. Raises ConnectionError."""
 
     async def size(self) -> Size | None:
         """Return the next size of the window; None when no more will come."""
 
-    async def left(self) -> None:
+    async def disconnected(self) -> None:
         """Return when the client has left."""
 
     async def finish(self, status: Mapping[str, Any]) -> None:
@@ -69,10 +69,10 @@ class Client(Protocol):
 class WebSocketClient:
     """A client on WebSocket channels. One task receives all messages into a queue of input and one of sizes."""
 
-    def __init__(self, line: Channels, wanted: Wanted) -> None:
+    def __init__(self, line: Channels, wanted: RequestedStreams) -> None:
         self._line = line
         self._wanted = wanted
-        self._stdin: Heard = Heard()
+        self._stdin: ReceiveQueue = ReceiveQueue()
         self._sizes: asyncio.Queue[Size | None] = asyncio.Queue()
         self._has_ended_stdin = False
         self._receiving: asyncio.Task[None] | None = None
@@ -121,11 +121,11 @@ class WebSocketClient:
         self._has_ended_stdin = not data
         return data
 
-    async def left(self) -> None:
+    async def disconnected(self) -> None:
         if self._receiving is not None:
             await asyncio.wait([self._receiving])
 
-    async def say(self, stream: int, data: bytes) -> None:
+    async def write(self, stream: int, data: bytes) -> None:
         await self._line.send(stream, data)
 
     async def size(self) -> Size | None:
@@ -142,7 +142,7 @@ class WebSocketClient:
 class SpdyClient:
     """A client that opens one SPDY stream each for stdin, stdout, stderr, errors and sizes, named in a header."""
 
-    def __init__(self, wire: Wire, wanted: Wanted) -> None:
+    def __init__(self, wire: Wire, wanted: RequestedStreams) -> None:
         self._session = Session(wire)
         self._wanted = wanted
         self._streams: dict[str, Stream] = {}
@@ -183,17 +183,17 @@ class SpdyClient:
                 await stream.close()
             # client-go drops unread output when the connection closes, so let it close the connection itself.
             async with asyncio.timeout(FAREWELL_SECONDS):
-                await self._session.farewell()
+                await self._session.go_away()
         await self._session.__aexit__(kind, error, trace)
 
     async def stdin(self) -> bytes:
         stream = self._streams.get("stdin")
         return await stream.read() if stream else b""
 
-    async def left(self) -> None:
+    async def disconnected(self) -> None:
         await self._session.ended()
 
-    async def say(self, stream: int, data: bytes) -> None:
+    async def write(self, stream: int, data: bytes) -> None:
         target = self._streams.get("stderr" if stream == channels.STDERR else "stdout")
         if target:
             await target.write(data)

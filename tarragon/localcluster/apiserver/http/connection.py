@@ -13,7 +13,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from tarragon.client.errors import ApiError
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.apiserver.http.answers import refusal
+from tarragon.localcluster.apiserver.http.answers import error_response
 
 _log = structlog.get_logger(__name__)
 
@@ -44,12 +44,12 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 class Connection(RequestHandler):
     """aiohttp's request handler with a deadline for headers. It turns exceptions of a request into a Status."""
 
-    __slots__ = ("_header_deadline", "hung_up", "limits")
+    __slots__ = ("_header_deadline", "disconnected", "limits")
 
     def __init__(self, manager: Server, *, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:
         super().__init__(manager, loop=loop, **settings)
         self.limits = manager.limits
-        self.hung_up: asyncio.Future[None] = loop.create_future()
+        self.disconnected: asyncio.Future[None] = loop.create_future()
         self._header_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -58,8 +58,8 @@ class Connection(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_waiting()
-        if not self.hung_up.done():
-            self.hung_up.set_result(None)
+        if not self.disconnected.done():
+            self.disconnected.set_result(None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -98,13 +98,13 @@ class Connection(RequestHandler):
         error = _error_of(request, status, exc, message)
         if request.writer.output_size > 0:
             raise ConnectionError("the response had begun; closing the connection is the only way to report the error")
-        response = refusal(error)
+        response = error_response(error)
         response.force_close()
         return response
 
 
 class Server(web.Server):
-    """aiohttp's server with our connections, all of which `hang_up` closes."""
+    """aiohttp's server with our connections, all of which `close_connections` closes."""
 
     def __init__(self, handler: Handler, limits: Limits = DEFAULT_LIMITS, **settings: Any) -> None:
         super().__init__(handler, **settings)
@@ -119,7 +119,7 @@ class Server(web.Server):
         super().connection_lost(handler, exc)
         self._transports.pop(cast("Connection", handler), None)
 
-    async def hang_up(self) -> None:
+    async def close_connections(self) -> None:
         """Close the connections that are still open after the shutdown.
 
         A TLS connection is closed by both ends. asyncio waits half a minute for a client that does not close its end,
@@ -131,7 +131,7 @@ class Server(web.Server):
         await self._wait_closed(_CLOSING_SECONDS)
 
     async def _wait_closed(self, seconds: float) -> None:
-        if waiting := [connection.hung_up for connection in self._transports]:
+        if waiting := [connection.disconnected for connection in self._transports]:
             await asyncio.wait(waiting, timeout=seconds)
 
     def __call__(self) -> Connection:
@@ -140,7 +140,7 @@ class Server(web.Server):
 
 def _error_of(request: web.BaseRequest, status: int, exc: BaseException | None, message: str | None) -> ApiError:
     if isinstance(exc, RecursionError):
-        return errors.too_deep()
+        return errors.nested_too_deeply()
     if status < _SERVER_ERROR:
         return errors.failure(status, "BadRequest", f"malformed HTTP request: {message or exc}")
     _log.error("a request failed with an unexpected error", method=request.method, path=request.path, exc_info=exc)

@@ -18,14 +18,19 @@ from aiohttp import web
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.apiserver.http import answers
 from tarragon.localcluster.apiserver.http.channels import CLOSING_SECONDS, OFFERED, Channels
-from tarragon.localcluster.apiserver.http.commands import Client, SpdyClient, Wanted, WebSocketClient
+from tarragon.localcluster.apiserver.http.commands import RequestedStreams, SessionClient, SpdyClient, WebSocketClient
 from tarragon.localcluster.apiserver.http.conversation import SUCCESS, converse, failed, status_of
 from tarragon.localcluster.apiserver.http.forwarding import Dial, forward_channels, forward_spdy
 from tarragon.localcluster.apiserver.http.streams import Streams
 from tarragon.localcluster.apiserver.http.wires import LARGEST_MESSAGE, Tunnel, Upgraded
 from tarragon.localcluster.kubelet.streaming import exec_client
-from tarragon.localcluster.kubelet.streaming.exec_client import CannotEnter, CannotExecute, Command, Inside
-from tarragon.localcluster.kubelet.streaming.streaming import Door, NotRunning
+from tarragon.localcluster.kubelet.streaming.exec_client import (
+    CannotConnect,
+    CannotExecute,
+    ContainerProcess,
+    ExecCommand,
+)
+from tarragon.localcluster.kubelet.streaming.streaming import NotRunning, PodAccess
 
 SPDY = "SPDY/3.1"
 PROTOCOL_HEADER = "X-Stream-Protocol-Version"
@@ -43,7 +48,7 @@ class ExecRequest:
     pod: Mapping[str, Any]
     container: str
     argv: Sequence[str] | None
-    wanted: Wanted
+    wanted: RequestedStreams
 
 
 class Connects:
@@ -52,7 +57,7 @@ class Connects:
 
     # ------------------------------------------------------------------------------------------------- exec and attach
 
-    async def execute(self, request: web.BaseRequest, door: Door, asked: ExecRequest) -> web.StreamResponse:
+    async def execute(self, request: web.BaseRequest, door: PodAccess, asked: ExecRequest) -> web.StreamResponse:
         """Run the command, or attach, until it ends. Raises ApiError when that cannot begin."""
         wanted = asked.wanted
         if not (wanted.stdin or wanted.stdout or wanted.stderr):
@@ -95,10 +100,10 @@ class Connects:
 
     async def _hold(self, request: web.BaseRequest, work: Coroutine[object, object, None]) -> None:
         with suppress(ConnectionError):
-            await self._streams.hold(request, work)
+            await self._streams.upgraded(request, work)
 
 
-async def _execution(client: Client, door: Door, asked: ExecRequest) -> None:
+async def _execution(client: SessionClient, door: PodAccess, asked: ExecRequest) -> None:
     async with client:
         try:
             status = await _outcome(client, door, asked)
@@ -109,13 +114,13 @@ async def _execution(client: Client, door: Door, asked: ExecRequest) -> None:
             await client.finish(status)
 
 
-async def _outcome(client: Client, door: Door, asked: ExecRequest) -> Mapping[str, Any] | None:
+async def _outcome(client: SessionClient, door: PodAccess, asked: ExecRequest) -> Mapping[str, Any] | None:
     """Return the Status that ends the stream; None when the client has left."""
     try:
         run = door.run(asked.pod, asked.container)
         async with await _entered(run, asked) as process:
             code = await converse(client, process, asked.wanted)
-    except (NotRunning, CannotEnter) as error:
+    except (NotRunning, CannotConnect) as error:
         return failed(f"unable to upgrade connection: {error}")
     except CannotExecute as error:
         return failed(f"error executing command in container: failed to exec in container: {error}")
@@ -124,10 +129,12 @@ async def _outcome(client: Client, door: Door, asked: ExecRequest) -> Mapping[st
     return status_of(code) if asked.argv is not None else SUCCESS
 
 
-async def _entered(run: Path, asked: ExecRequest) -> Inside:
+async def _entered(run: Path, asked: ExecRequest) -> ContainerProcess:
     if asked.argv is None:
         return await exec_client.attach(run)
-    return await exec_client.start(run, Command(argv=asked.argv, has_stdin=asked.wanted.stdin, tty=asked.wanted.tty))
+    return await exec_client.start(
+        run, ExecCommand(argv=asked.argv, has_stdin=asked.wanted.stdin, tty=asked.wanted.tty)
+    )
 
 
 # --------------------------------------------------------------------------------------------------------- negotiation

@@ -8,9 +8,9 @@ from typing import Any
 
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.apiserver.http.channels import STDERR, STDOUT
-from tarragon.localcluster.apiserver.http.commands import Client, Wanted
-from tarragon.localcluster.kubelet.base.descriptors import Output
-from tarragon.localcluster.kubelet.streaming.exec_client import Inside
+from tarragon.localcluster.apiserver.http.commands import RequestedStreams, SessionClient
+from tarragon.localcluster.kubelet.base.descriptors import PipeReader
+from tarragon.localcluster.kubelet.streaming.exec_client import ContainerProcess
 
 SUCCESS: Mapping[str, Any] = {"metadata": {}, "status": "Success"}
 
@@ -32,13 +32,13 @@ def failed(words: str) -> Mapping[str, Any]:
     return errors.internal(words).status
 
 
-async def converse(client: Client, process: Inside, wanted: Wanted) -> int | None:
+async def converse(client: SessionClient, process: ContainerProcess, wanted: RequestedStreams) -> int | None:
     """Return the exit code after the process has ended and all output is sent; None if the client left before."""
     outputs = [asyncio.create_task(_copy_output(client, STDOUT, process.stdout, is_wanted=wanted.stdout))]
     if process.stderr is not None:
         outputs.append(asyncio.create_task(_copy_output(client, STDERR, process.stderr, is_wanted=wanted.stderr)))
     inputs = [asyncio.create_task(_copy_input(client, process, wanted)), asyncio.create_task(_resize(client, process))]
-    left = asyncio.create_task(client.left())
+    left = asyncio.create_task(client.disconnected())
     finished = asyncio.create_task(_finished(outputs, process))
     try:
         await asyncio.wait((finished, left), return_when=asyncio.FIRST_COMPLETED)
@@ -50,28 +50,28 @@ async def converse(client: Client, process: Inside, wanted: Wanted) -> int | Non
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _finished(outputs: list[asyncio.Task[None]], process: Inside) -> int:
+async def _finished(outputs: list[asyncio.Task[None]], process: ContainerProcess) -> int:
     await asyncio.gather(*outputs)
-    return await process.code()
+    return await process.exit_code()
 
 
-async def _copy_output(client: Client, stream: int, output: Output, *, is_wanted: bool) -> None:
+async def _copy_output(client: SessionClient, stream: int, output: PipeReader, *, is_wanted: bool) -> None:
     while data := await output.read():
         if is_wanted:
-            await client.say(stream, data)
+            await client.write(stream, data)
 
 
-async def _copy_input(client: Client, process: Inside, wanted: Wanted) -> None:
+async def _copy_input(client: SessionClient, process: ContainerProcess, wanted: RequestedStreams) -> None:
     """Copy the client's input to the process. Input that the process no longer reads is still taken and dropped."""
     if not wanted.stdin or process.stdin is None:
         return
     is_read = True
     while data := await client.stdin():
         is_read = is_read and await process.stdin.write(data)
-    await process.end_stdin()
+    await process.close_stdin()
 
 
-async def _resize(client: Client, process: Inside) -> None:
+async def _resize(client: SessionClient, process: ContainerProcess) -> None:
     while (size := await client.size()) is not None:
         if process.is_terminal and process.stdin is not None and size.width and size.height:
             process.stdin.resize(size.width, size.height)

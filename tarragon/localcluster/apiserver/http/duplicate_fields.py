@@ -24,7 +24,7 @@ class _Object(dict[str, Any]):
             seen.add(name)
 
 
-def doubles(data: bytes) -> list[str]:
+def duplicate_fields(data: bytes) -> list[str]:
     """Return a real server's message for each repeated field of a JSON body; none for a body that is not JSON."""
     found = False
 
@@ -43,12 +43,12 @@ def doubles(data: bytes) -> list[str]:
     return [f'duplicate field "{path}"' for path in _paths(value, "")] if found else []
 
 
-def with_doubles(options: WriteOptions, data: bytes, value: object) -> WriteOptions:
+def with_duplicate_fields(options: WriteOptions, data: bytes, value: object) -> WriteOptions:
     """Return the options with the repeated fields, unless these are ignored. `value` is the decoded body."""
     if options.field_validation is FieldValidation.IGNORE or _is_whole(data, value):
         return options
-    found = doubles(data)
-    return replace(options, doubles=found) if found else options
+    found = duplicate_fields(data)
+    return replace(options, duplicate_fields=found) if found else options
 
 
 def _is_whole(data: bytes, value: object) -> bool:

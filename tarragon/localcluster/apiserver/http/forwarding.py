@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from tarragon.localcluster.apiserver.http.channels import Channels
 from tarragon.localcluster.apiserver.http.spdy.session import Session, Stream, Wire
-from tarragon.localcluster.apiserver.http.wires import Heard
-from tarragon.localcluster.kubelet.streaming.streaming import NobodyListens
+from tarragon.localcluster.apiserver.http.wires import ReceiveQueue
+from tarragon.localcluster.kubelet.streaming.streaming import PortNotOpen
 
 READ = 64 * 1024
 Dial = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
@@ -76,7 +76,7 @@ async def _connection(pair: dict[str, Stream], dial: Dial) -> None:
             return
         try:
             reader, writer = await dial(_port(data))
-        except NobodyListens as refused:
+        except PortNotOpen as refused:
             await error.write(str(refused).encode())
         else:
             await carry(reader, writer, data.read, data.write)
@@ -88,7 +88,7 @@ def _port(stream: Stream) -> int:
     said = stream.headers.get("port", "")
     if said.isdigit() and 0 < int(said) < 65536:  # noqa: PLR2004 - ports of TCP
         return int(said)
-    raise NobodyListens(f"{said!r} is not a port")
+    raise PortNotOpen(f"{said!r} is not a port")
 
 
 # ---------------------------------------------------------------------------------------------------------- by channels
@@ -100,7 +100,7 @@ class _Channel:
 
     number: int
     port: int
-    heard: Heard = field(default_factory=Heard)
+    heard: ReceiveQueue = field(default_factory=ReceiveQueue)
 
 
 async def forward_channels(line: Channels, ports: Sequence[int], dial: Dial) -> None:
@@ -136,7 +136,7 @@ async def _one(line: Channels, channel: _Channel, dial: Dial) -> None:
     with contextlib.suppress(ConnectionError):
         try:
             reader, writer = await dial(channel.port)
-        except NobodyListens as refused:
+        except PortNotOpen as refused:
             await line.send(channel.number + 1, str(refused).encode())
         else:
             await carry(reader, writer, channel.heard.get, give)

@@ -17,7 +17,7 @@ PARTS = ("ping", "log", "etcd")
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def answer(request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
+def health_check(request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
     """Answer /healthz, /livez or /readyz. Raises NotFound for an unknown check."""
     place, *part = parts
     if part:

@@ -96,7 +96,7 @@ class Listener:
             self._left()
             raise
         else:
-            connection.hung_up.add_done_callback(self._left)
+            connection.disconnected.add_done_callback(self._left)
 
     def _left(self, _: object = None) -> None:
         self._open -= 1

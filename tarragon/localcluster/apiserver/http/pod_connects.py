@@ -5,13 +5,13 @@ from __future__ import annotations
 from aiohttp import web
 
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.containers import container_asked
-from tarragon.localcluster.api.requests import Target
-from tarragon.localcluster.apiserver.http.commands import Wanted
+from tarragon.localcluster.api.containers import requested_container
+from tarragon.localcluster.api.requests import RequestTarget
+from tarragon.localcluster.apiserver.http.commands import RequestedStreams
 from tarragon.localcluster.apiserver.http.connects import Connects, ExecRequest
 from tarragon.localcluster.apiserver.http.query import Query, flag
 from tarragon.localcluster.apiserver.http.streams import Streams
-from tarragon.localcluster.kubelet.streaming.streaming import Door
+from tarragon.localcluster.kubelet.streaming.streaming import PodAccess
 from tarragon.localcluster.registry.api import Api
 
 CONNECTED = frozenset({"exec", "attach", "portforward"})
@@ -23,28 +23,28 @@ class PodConnects:
         self._api = api
         self._connects = Connects(streams)
 
-    async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
         """Serve the session. Raises ApiError before the connection is upgraded."""
         if request.method not in METHODS:
             raise errors.method_not_allowed()
         if target.subresource == "portforward":
-            pod, door = self._api.pod_door(target)
+            pod, door = self._api.pod_streams(target)
             return await self._connects.forward(request, lambda port: door.dial(pod, port))
         door, asked = self._exec_request(request, target)
         return await self._connects.execute(request, door, asked)
 
-    def _exec_request(self, request: web.BaseRequest, target: Target) -> tuple[Door, ExecRequest]:
+    def _exec_request(self, request: web.BaseRequest, target: RequestTarget) -> tuple[PodAccess, ExecRequest]:
         argv = request.query.getall("command", []) if target.subresource == "exec" else None
         pod = self._api.pod(target)
-        container = container_asked(pod, request.query.get("container", ""))
-        pod, door = self._api.pod_door(target)
+        container = requested_container(pod, request.query.get("container", ""))
+        pod, door = self._api.pod_streams(target)
         return door, ExecRequest(pod=pod, container=container, argv=argv, wanted=_wanted(request.query))
 
 
-def _wanted(asked: Query) -> Wanted:
+def _wanted(asked: Query) -> RequestedStreams:
     """Return the requested streams. stdout and stderr are requested by default."""
     tty = flag(asked, "tty")
-    return Wanted(
+    return RequestedStreams(
         stdin=flag(asked, "stdin"),
         stdout=flag({"stdout": "true", **asked}, "stdout"),
         stderr=flag({"stderr": "true", **asked}, "stderr") and not tty,

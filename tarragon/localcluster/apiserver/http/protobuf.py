@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from tarragon.kube.codec import decode, micro_timestamp, timestamp
-from tarragon.kube.nesting import MANIFEST_DEPTH, is_within
+from tarragon.kube.codec import decode, format_micro_time, format_time
+from tarragon.kube.nesting import MAX_MANIFEST_DEPTH, is_depth_within
 from tarragon.localcluster.apiserver.http.messages import Field, Message, message, message_of
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
 _MAGIC = b"k8s\0"
-_DEEPEST = MANIFEST_DEPTH // 2
+_DEEPEST = MAX_MANIFEST_DEPTH // 2
 """The depth limit of nested messages. Each becomes one or two levels of JSON."""
 
 Bytes = bytes | memoryview
@@ -196,12 +196,12 @@ def _instant(raw: Raw) -> dt.datetime | None:
 
 def _time(raw: Raw) -> str | None:
     instant = _instant(raw)
-    return timestamp(instant) if instant is not None else None
+    return format_time(instant) if instant is not None else None
 
 
 def _micro_time(raw: Raw) -> str | None:
     instant = _instant(raw)
-    return micro_timestamp(instant) if instant is not None else None
+    return format_micro_time(instant) if instant is not None else None
 
 
 def _duration(raw: Raw) -> str:
@@ -221,8 +221,8 @@ def _int_or_string(raw: Raw) -> int | str:
 def _embedded(raw: Raw) -> Any:
     """Return a field that holds JSON."""
     data = bytes(_bytes(dict(_fields(_bytes(raw))).get(1, b"")))
-    if not is_within(data, MANIFEST_DEPTH):
-        raise Malformed(f"JSON within the message is nested deeper than {MANIFEST_DEPTH} levels")
+    if not is_depth_within(data, MAX_MANIFEST_DEPTH):
+        raise Malformed(f"JSON within the message is nested deeper than {MAX_MANIFEST_DEPTH} levels")
     try:
         return decode(data, object) if data else None
     except msgspec.DecodeError:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from tarragon.client.port import DeleteOptions, LogOptions
-from tarragon.kube.codec import moment
+from tarragon.kube.codec import parse_time
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import FieldValidation, ListOptions, PatchType, WatchOptions, WriteOptions
 from tarragon.localcluster.schema import field_errors
@@ -73,7 +73,7 @@ def watch_options(query: Query) -> WatchOptions:
     )
 
 
-def _match_faults(query: Query) -> Iterator[field_errors.Fault]:
+def _match_faults(query: Query) -> Iterator[field_errors.FieldError]:
     """Yield the faults of a watch: `resourceVersionMatch` goes with `sendInitialEvents` only."""
     match, begins = query.get("resourceVersionMatch", ""), bool(query.get("sendInitialEvents"))
     if begins and match != _NOT_OLDER:
@@ -123,7 +123,7 @@ def _dry_run(query: Query, kind: str) -> bool:
 def _manager(given: str, user_agent: str, kind: str) -> str:
     """Return the field manager: the given one, or the program's name in the User-Agent."""
     if len(given) > _MANAGER_LIMIT:
-        fault = field_errors.Fault(
+        fault = field_errors.FieldError(
             "fieldManager", "FieldValueTooLong", f"Too long: may not be more than {_MANAGER_LIMIT} bytes"
         )
         raise errors.invalid_options(kind, [fault])
@@ -146,8 +146,8 @@ def delete_options(query: Query, body: Mapping[str, Any], user_agent: str) -> tu
     options = DeleteOptions(
         uid=str(preconditions.get("uid") or ""),
         resource_version=str(preconditions.get("resourceVersion") or ""),
-        grace_seconds=None if grace is None else max(0, grace),
-        propagation=_propagation(query, body),
+        grace_period_seconds=None if grace is None else max(0, grace),
+        propagation_policy=_propagation(query, body),
     )
     writing = write_options(query, user_agent, "DeleteOptions")
     return options, replace(writing, dry_run=True) if dry else writing
@@ -197,6 +197,6 @@ def log_options(query: Query, now: dt.datetime) -> tuple[LogOptions, int | None]
 def _seconds_since(text: str, now: dt.datetime) -> int:
     try:
         # Rounded up: better one line too many than one too few.
-        return max(1, -int((moment(text) - now).total_seconds() // 1))
+        return max(1, -int((parse_time(text) - now).total_seconds() // 1))
     except ValueError as error:
         raise errors.bad_request(f"sinceTime: {error}") from None

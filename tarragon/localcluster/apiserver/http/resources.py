@@ -9,14 +9,14 @@ from typing import Any, Literal
 from aiohttp import web
 
 from tarragon.base.clock import Clock
-from tarragon.client.errors import Expired
+from tarragon.client.errors import ResourceExpired
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.identity import User
 from tarragon.localcluster.api.paths import ResourcePath
-from tarragon.localcluster.api.requests import Event, Json, Target, Written
+from tarragon.localcluster.api.requests import EncodedEvent, Json, RequestTarget, WriteResult
 from tarragon.localcluster.apiserver.http import bodies, query, streams
-from tarragon.localcluster.apiserver.http.accept import JSON, PLAIN, Form, chosen
+from tarragon.localcluster.apiserver.http.accept import JSON, PLAIN, Representation, negotiate
 from tarragon.localcluster.apiserver.http.answers import (
     in_slices,
     json_bytes,
@@ -26,17 +26,17 @@ from tarragon.localcluster.apiserver.http.answers import (
     listed,
     with_warnings,
 )
-from tarragon.localcluster.apiserver.http.duplicate_fields import with_doubles
+from tarragon.localcluster.apiserver.http.duplicate_fields import with_duplicate_fields
 from tarragon.localcluster.apiserver.http.pod_connects import CONNECTED, PodConnects
-from tarragon.localcluster.kinds.registry import Served
+from tarragon.localcluster.kinds.registry import ServedKind
 from tarragon.localcluster.registry.api import BINDINGS, Api
-from tarragon.localcluster.registry.computed import ComputedKinds, listing
+from tarragon.localcluster.registry.computed import ComputedKinds, list_object
 from tarragon.localcluster.tables.columns import SCALE_COLUMNS, columns_of
-from tarragon.localcluster.tables.tables import Column, Shape, metadata_only, table
+from tarragon.localcluster.tables.tables import TableColumn, TableOptions, metadata_only, table
 
 _VERSIONS = ("v1", "v1beta1")
-_OBJECT_FORMS = frozenset(Form(kind, v) for kind in ("Table", "PartialObjectMetadata") for v in _VERSIONS)
-_LIST_FORMS = frozenset(Form(kind, v) for kind in ("Table", "PartialObjectMetadataList") for v in _VERSIONS)
+_OBJECT_FORMS = frozenset(Representation(kind, v) for kind in ("Table", "PartialObjectMetadata") for v in _VERSIONS)
+_LIST_FORMS = frozenset(Representation(kind, v) for kind in ("Table", "PartialObjectMetadataList") for v in _VERSIONS)
 _WATCH_FORMS = _OBJECT_FORMS
 
 _WATCH_SECONDS = 1800
@@ -46,31 +46,31 @@ Query = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResourceRequest:
     """One request with its user and target."""
 
     request: web.BaseRequest
     user: User
-    target: Target
+    target: RequestTarget
     query: Query
 
     @property
     def agent(self) -> str:
         return self.request.headers.get("User-Agent", "")
 
-    def form(self, offered: frozenset[Form]) -> Form:
+    def form(self, offered: frozenset[Representation]) -> Representation:
         """Return the representation to use. Raises 406."""
-        form = chosen(self.request.headers.get("Accept", ""), offered)
+        form = negotiate(self.request.headers.get("Accept", ""), offered)
         if form is None:
             message = f"only the following media types are accepted: {JSON}"
             raise errors.failure(406, "NotAcceptable", message)
         return form
 
-    def shape(self, form: Form) -> Shape:
+    def shape(self, form: Representation) -> TableOptions:
         include = self.query.get("includeObject", "") or "Metadata"
         for known in _INCLUDES:
             if include == known:
-                return Shape(version=_version(form), include=known)
+                return TableOptions(version=_version(form), include=known)
         raise errors.bad_request(f"includeObject must be one of {', '.join(_INCLUDES)}, not {include!r}")
 
 
@@ -89,9 +89,9 @@ class Resources:
 
     async def answer(self, request: web.BaseRequest, user: User, path: ResourcePath) -> web.StreamResponse:
         target = self._api.target((path.group, path.version, path.plural), path.namespace, path.name, path.subresource)
-        asked = Asked(request, user, target, request.query)
+        asked = ResourceRequest(request, user, target, request.query)
         _refuse_scope(target, request.method)
-        if self._computed.has(target) or not (target.served.is_stored or target.served.full_name == BINDINGS):
+        if self._computed.serves(target) or not (target.served.is_stored or target.served.full_name == BINDINGS):
             return await self._compute(asked)
         if target.subresource in CONNECTED:
             return await self._connects.answer(request, target)
@@ -109,9 +109,9 @@ class Resources:
             case _:
                 raise errors.method_not_allowed()
 
-    async def _compute(self, asked: Asked) -> web.StreamResponse:
+    async def _compute(self, asked: ResourceRequest) -> web.StreamResponse:
         """Answer a request for a kind that is not stored."""
-        target, answering = asked.target, self._computed.of(asked.target)
+        target, answering = asked.target, self._computed.handler_of(asked.target)
         match asked.request.method:
             case "POST" if not target.name or target.subresource:
                 _refuse_verb(target.served, "create")
@@ -125,14 +125,14 @@ class Resources:
                 form = asked.form(_LIST_FORMS)
                 items = await answering.list(target, query.list_options(asked.query))
                 if form == PLAIN:
-                    return json_value(listing(target, items))
+                    return json_value(list_object(target, items))
                 return await self._listed(asked, form, [encode(item) for item in items], {})
             case _:
                 raise errors.method_not_allowed()
 
     # -------------------------------------------------------------------------------------------------------- read
 
-    async def _read(self, asked: Asked) -> web.StreamResponse:
+    async def _read(self, asked: ResourceRequest) -> web.StreamResponse:
         target = asked.target
         if target.subresource == "log":
             return await self._log(asked)
@@ -145,14 +145,16 @@ class Resources:
         _refuse_verb(target.served, "get")
         return json_bytes(self._in_form(asked, self._api.get(target)))
 
-    async def _list(self, asked: Asked) -> web.Response:
+    async def _list(self, asked: ResourceRequest) -> web.Response:
         form = asked.form(_LIST_FORMS)
         page = self._api.list(asked.target, query.list_options(asked.query))
         if form == PLAIN:
             return listed(asked.request, page)
         return await self._listed(asked, form, page.items, list_metadata(page))
 
-    async def _listed(self, asked: Asked, form: Form, items: Sequence[bytes], metadata: Json) -> web.Response:
+    async def _listed(
+        self, asked: ResourceRequest, form: Representation, items: Sequence[bytes], metadata: Json
+    ) -> web.Response:
         """Return a list as a Table, or as a PartialObjectMetadataList."""
         if form.kind == "Table":
             columns, shape, now = columns_of(asked.target.served), asked.shape(form), self._clock.now()
@@ -170,26 +172,26 @@ class Resources:
         whole["metadata"] = metadata
         return json_bytes(encode(whole))
 
-    async def _watch(self, asked: Asked) -> web.StreamResponse:
+    async def _watch(self, asked: ResourceRequest) -> web.StreamResponse:
         render = self._renderer(asked, asked.form(_WATCH_FORMS))
         options = query.watch_options(asked.query)
         seconds = query.whole_number(asked.query, "timeoutSeconds") or _WATCH_SECONDS
         try:
             watch = self._api.watch(asked.target, options)
-        except Expired as error:
+        except ResourceExpired as error:
             # In the stream, as in kube-apiserver. Several client libraries retry a plain 410 in a loop (seen).
             return await streams.single_line(asked.request, streams.error_line(error))
         return await self._streams.watch(
             asked.request, watch, render, seconds=seconds, bookmark_last=options.allow_bookmarks
         )
 
-    async def _log(self, asked: Asked) -> web.StreamResponse:
+    async def _log(self, asked: ResourceRequest) -> web.StreamResponse:
         options, limit = query.log_options(asked.query, self._clock.now())
         return await self._streams.log(asked.request, self._api.pod_log(asked.target, options), limit)
 
     # ------------------------------------------------------------------------------------------------------- write
 
-    async def _create(self, asked: Asked) -> web.StreamResponse:
+    async def _create(self, asked: ResourceRequest) -> web.StreamResponse:
         target = asked.target
         if target.name and not target.subresource:
             raise errors.method_not_allowed()
@@ -198,48 +200,52 @@ class Resources:
         options = query.write_options(asked.query, asked.agent, "CreateOptions")
         sent = await bodies.sent(asked.request)
         body = await bodies.object_of(sent, target.served.kind)
-        return self._written(asked, await self._api.create(target, body, with_doubles(options, sent.data, body)))
+        return self._written(
+            asked, await self._api.create(target, body, with_duplicate_fields(options, sent.data, body))
+        )
 
-    async def _update(self, asked: Asked) -> web.StreamResponse:
+    async def _update(self, asked: ResourceRequest) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "update")
         options = query.write_options(asked.query, asked.agent, "UpdateOptions")
         sent = await bodies.sent(asked.request)
         body = await bodies.object_of(sent, asked.target.served.kind)
-        return self._written(asked, await self._api.update(asked.target, body, with_doubles(options, sent.data, body)))
+        return self._written(
+            asked, await self._api.update(asked.target, body, with_duplicate_fields(options, sent.data, body))
+        )
 
-    async def _patch(self, asked: Asked) -> web.StreamResponse:
+    async def _patch(self, asked: ResourceRequest) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "patch")
         sent = await bodies.sent(asked.request)
         patch = await bodies.patch_of(sent)
         options = query.of_patch(asked.query, query.write_options(asked.query, asked.agent, "PatchOptions"), patch.type)
         return self._written(
-            asked, await self._api.patch(asked.target, patch, with_doubles(options, sent.data, patch.body))
+            asked, await self._api.patch(asked.target, patch, with_duplicate_fields(options, sent.data, patch.body))
         )
 
-    async def _delete(self, asked: Asked) -> web.StreamResponse:
+    async def _delete(self, asked: ResourceRequest) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "delete")
         body = await self._options_body(asked)
         options, writing = query.delete_options(asked.query, body, asked.agent)
         return json_bytes((await self._api.delete(asked.target, options, writing)).object)
 
-    async def _delete_collection(self, asked: Asked) -> web.StreamResponse:
+    async def _delete_collection(self, asked: ResourceRequest) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "deletecollection")
         body = await self._options_body(asked)
         options, writing = query.delete_options(asked.query, body, asked.agent)
         page = await self._api.delete_collection(asked.target, query.list_options(asked.query), options, writing)
         return json_bytes(list_bytes(page))
 
-    async def _options_body(self, asked: Asked) -> Json:
+    async def _options_body(self, asked: ResourceRequest) -> Json:
         data = await bodies.read(asked.request)
         return bodies.decoded(data, asked.request.content_type, "DeleteOptions") if data else {}
 
-    def _written(self, asked: Asked, written: Written) -> web.Response:
+    def _written(self, asked: ResourceRequest, written: WriteResult) -> web.Response:
         code = 201 if written.created else 200
         return with_warnings(json_bytes(self._in_form(asked, written.object), code), written.warnings)
 
     # ------------------------------------------------------------------------------------------------------- forms
 
-    def _in_form(self, asked: Asked, data: bytes) -> bytes:
+    def _in_form(self, asked: ResourceRequest, data: bytes) -> bytes:
         """Return an object in the representation to use; mostly the stored bytes."""
         form = asked.form(_OBJECT_FORMS)
         if form == PLAIN:
@@ -249,18 +255,18 @@ class Resources:
             return encode(metadata_only(value, form.version))
         return encode(self._table_of_one(asked, form, value))
 
-    def _table_of_one(self, asked: Asked, form: Form, value: Mapping[str, Any]) -> Json:
+    def _table_of_one(self, asked: ResourceRequest, form: Representation, value: Mapping[str, Any]) -> Json:
         whole = table(_columns(asked.target), [value], asked.shape(form), self._clock.now())
         whole["metadata"] = {"resourceVersion": (value.get("metadata") or {}).get("resourceVersion", "")}
         return whole
 
-    def _renderer(self, asked: Asked, form: Form) -> streams.Render:
+    def _renderer(self, asked: ResourceRequest, form: Representation) -> streams.Render:
         """Return the function that encodes an event of a watch. Bookmarks stay as they are."""
         if form == PLAIN:
             return _plain_line
         has_sent_columns = False
 
-        def render(event: Event) -> bytes:
+        def render(event: EncodedEvent) -> bytes:
             nonlocal has_sent_columns
             if event.type == "BOOKMARK":
                 return event.line
@@ -272,16 +278,16 @@ class Resources:
                 if has_sent_columns:
                     shown["columnDefinitions"] = None
                 has_sent_columns = True
-            return Event(event.type, event.resource_version, encode(shown)).line
+            return EncodedEvent(event.type, event.resource_version, encode(shown)).line
 
         return render
 
 
-def _plain_line(event: Event) -> bytes:
+def _plain_line(event: EncodedEvent) -> bytes:
     return event.line
 
 
-def _columns(target: Target) -> Sequence[Column]:
+def _columns(target: RequestTarget) -> Sequence[TableColumn]:
     return SCALE_COLUMNS if target.subresource == "scale" else columns_of(target.served)
 
 
@@ -289,16 +295,16 @@ def _metadata_list(version: str) -> Json:
     return {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{version}", "items": []}
 
 
-def _version(form: Form) -> Literal["v1", "v1beta1"]:
+def _version(form: Representation) -> Literal["v1", "v1beta1"]:
     return "v1beta1" if form.version == "v1beta1" else "v1"
 
 
-def _refuse_verb(served: Served, verb: str) -> None:
+def _refuse_verb(served: ServedKind, verb: str) -> None:
     if verb not in served.verbs:
         raise errors.method_not_allowed()
 
 
-def _refuse_scope(target: Target, method: str) -> None:
+def _refuse_scope(target: RequestTarget, method: str) -> None:
     """Reject paths whose scope does not fit the kind: only lists and watches span all namespaces."""
     if target.namespace and not target.served.namespaced:
         raise errors.no_such_resource()

@@ -11,11 +11,11 @@ from aiohttp import web
 from tarragon.base.clock import Clock
 from tarragon.client.errors import ApiError
 from tarragon.kube.codec import encode
-from tarragon.localcluster.api.requests import Event
+from tarragon.localcluster.api.requests import EncodedEvent
 from tarragon.localcluster.apiserver.http.connection import Connection
 from tarragon.localcluster.registry.api import Watch
 
-Render = Callable[[Event], bytes]
+Render = Callable[[EncodedEvent], bytes]
 
 _CLOSING_SECONDS = 5.0
 """How long to wait for a client that does not read the end of its stream."""
@@ -77,7 +77,7 @@ class Streams:
         await _finish(request, response, b"")
         return response
 
-    async def hold(self, request: web.BaseRequest, work: Coroutine[object, object, None]) -> None:
+    async def upgraded(self, request: web.BaseRequest, work: Coroutine[object, object, None]) -> None:
         """Run an upgraded session until it is done, the client has left, or the server stops."""
         await self._run(request, work, None)
 
@@ -105,7 +105,7 @@ class Streams:
 
 def hung_up(request: web.BaseRequest) -> asyncio.Future[None]:
     """Return a future that is done once the request's client is known to have left."""
-    return cast("Connection", request.protocol).hung_up
+    return cast("Connection", request.protocol).disconnected
 
 
 def error_line(error: ApiError) -> bytes:

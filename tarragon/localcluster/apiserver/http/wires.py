@@ -13,7 +13,7 @@ LARGEST_MESSAGE = 64 * 2**20
 _GONE = "the client has left"
 
 
-class Heard(asyncio.Queue[bytes]):
+class ReceiveQueue(asyncio.Queue[bytes]):
     """A queue of data received from a client. `put` waits while it holds BUFFERED bytes or more."""
 
     def __init__(self) -> None:

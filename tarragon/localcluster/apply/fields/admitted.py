@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tarragon.localcluster.apply.fields.compare import compared
+from tarragon.localcluster.apply.fields.compare import compare
 from tarragon.localcluster.apply.fields.sets import Fields
 from tarragon.localcluster.apply.fields.types import type_of
-from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.kinds.resource import ServedKind
 
 Json = dict[str, Any]
 
 _CHANGED_BY_ADMISSION = frozenset({"pods", "services"})
 
 
-def as_sent(served: Served, thing: Json) -> Json | None:
+def copy_before_admission(served: ServedKind, thing: Json) -> Json | None:
     """Copy a new object before admission, as deeply as admission changes it; None for kinds that it does not change."""
     if served.full_name not in _CHANGED_BY_ADMISSION:
         return None
@@ -23,9 +23,9 @@ def as_sent(served: Served, thing: Json) -> Json | None:
     return {"metadata": {**metadata, "annotations": dict(metadata.get("annotations") or {})}, "spec": copied}
 
 
-def filled_in(served: Served, sent: Json | None, thing: Json) -> Fields:
+def added_by_admission(served: ServedKind, sent: Json | None, thing: Json) -> Fields:
     """The fields that were added since `sent` was copied."""
-    return {} if sent is None else compared(type_of(served), sent, {name: thing.get(name) or {} for name in sent}).added
+    return {} if sent is None else compare(type_of(served), sent, {name: thing.get(name) or {} for name in sent}).added
 
 
 def _copied(value: Any) -> Any:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tarragon.localcluster.apply.fields.items import KeylessError, label
-from tarragon.localcluster.apply.fields.labels import shown
+from tarragon.localcluster.apply.fields.labels import path_text
 from tarragon.localcluster.apply.fields.sets import Path
-from tarragon.localcluster.apply.fields.types import FREE, Type
+from tarragon.localcluster.apply.fields.types import FREE, FieldType
 
 _SCALARS: Mapping[str, tuple[type, ...]] = {"string": (str,), "number": (int, float), "boolean": (bool,)}
 _GO_TYPES: Mapping[type, str] = {
@@ -20,7 +20,7 @@ _GO_TYPES: Mapping[type, str] = {
 }
 
 
-def misfits(field_type: Type, value: Any, path: Path = ()) -> Iterator[str]:
+def type_faults(field_type: FieldType, value: Any, path: Path = ()) -> Iterator[str]:
     """Yields the faults of an applied object, in a kube-apiserver's words."""
     if value is None:
         return
@@ -30,9 +30,9 @@ def misfits(field_type: Type, value: Any, path: Path = ()) -> Iterator[str]:
         case "list" if isinstance(value, list):
             yield from _list_misfits(field_type, value, path)
         case "map" | "list":
-            yield f"{shown(path)}: expected {field_type.kind}, got &{{{_go_text(value)}}}"
+            yield f"{path_text(path)}: expected {field_type.kind}, got &{{{_go_text(value)}}}"
         case _ if field_type.scalar and not _is_scalar(field_type.scalar, value):
-            yield f"{shown(path)}: {_expected(field_type.scalar, value)}"
+            yield f"{path_text(path)}: {_expected(field_type.scalar, value)}"
         case _:
             pass
 
@@ -82,24 +82,24 @@ def _typed(value: Any) -> str:
             return _go_text(value)
 
 
-def _map_misfits(field_type: Type, value: Mapping[str, Any], path: Path) -> Iterator[str]:
+def _map_misfits(field_type: FieldType, value: Mapping[str, Any], path: Path) -> Iterator[str]:
     for name, child in value.items():
         child_path = (*path, f"f:{name}")
         if name not in field_type.fields and field_type.element is None:
-            yield f"{shown(child_path)}: field not declared in schema"
+            yield f"{path_text(child_path)}: field not declared in schema"
         else:
-            yield from misfits(field_type.below(name), child, child_path)
+            yield from type_faults(field_type.field_type(name), child, child_path)
 
 
-def _list_misfits(field_type: Type, value: list[Any], path: Path) -> Iterator[str]:
+def _list_misfits(field_type: FieldType, value: list[Any], path: Path) -> Iterator[str]:
     seen: set[str] = set()
     for index, item in enumerate(value):
         try:
             item_label = label(field_type, item)
         except KeylessError as error:
-            yield f"{shown(path)}: element {index}: {error}"
+            yield f"{path_text(path)}: element {index}: {error}"
             return
         if item_label in seen:
-            yield f"{shown(path)}: duplicate entries for key {shown((item_label,))}"
+            yield f"{path_text(path)}: duplicate entries for key {path_text((item_label,))}"
         seen.add(item_label)
-        yield from misfits(field_type.element or FREE, item, (*path, item_label))
+        yield from type_faults(field_type.element or FREE, item, (*path, item_label))

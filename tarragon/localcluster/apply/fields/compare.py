@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tarragon.localcluster.apply.fields.extract import added
-from tarragon.localcluster.apply.fields.items import SEVERAL, labelled
-from tarragon.localcluster.apply.fields.sets import MEMBER, SELF, Fields, union, without
-from tarragon.localcluster.apply.fields.types import FREE, Type
+from tarragon.localcluster.apply.fields.extract import added_fields
+from tarragon.localcluster.apply.fields.items import REPEATED, items_by_label
+from tarragon.localcluster.apply.fields.sets import LEAF_NODE, SELF, Fields, union, without_subtrees
+from tarragon.localcluster.apply.fields.types import FREE, FieldType
 
 _ABSENT = object()
 
@@ -29,13 +29,17 @@ class Comparison:
     def without(self, tops: Fields) -> Comparison:
         if not tops:
             return self
-        return Comparison(without(self.added, tops), without(self.removed, tops), without(self.modified, tops))
+        return Comparison(
+            without_subtrees(self.added, tops),
+            without_subtrees(self.removed, tops),
+            without_subtrees(self.modified, tops),
+        )
 
 
 NOTHING = Comparison({}, {}, {})
 
 
-def compared(field_type: Type, old: Mapping[str, Any], new: Mapping[str, Any]) -> Comparison:
+def compare(field_type: FieldType, old: Mapping[str, Any], new: Mapping[str, Any]) -> Comparison:
     """Compare two objects of a kind. Equal parts are not visited."""
     found = _Difference()
     found.compare_maps(field_type, old, new)
@@ -52,51 +56,51 @@ class _Difference:
         self.removed: Fields = {}
         self.modified: Fields = {}
 
-    def compare_maps(self, field_type: Type, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def compare_maps(self, field_type: FieldType, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         declared, others = field_type.fields, field_type.element or FREE
         for name in sorted(old.keys() | new.keys()):
             label, below = declared.get(name) or (f"f:{name}", others)
             if name not in old:
-                self.added[label] = MEMBER if below.kind == "leaf" else added(below, new[name])
+                self.added[label] = LEAF_NODE if below.kind == "leaf" else added_fields(below, new[name])
             elif name not in new:
-                self.removed[label] = MEMBER if below.kind == "leaf" else added(below, old[name])
+                self.removed[label] = LEAF_NODE if below.kind == "leaf" else added_fields(below, old[name])
             elif not _are_same(old[name], new[name]):
                 self._add_changed(label, below, old[name], new[name])
 
-    def _compare_lists(self, field_type: Type, old: list[Any], new: list[Any]) -> None:
+    def _compare_lists(self, field_type: FieldType, old: list[Any], new: list[Any]) -> None:
         if not old:
-            self.added = _children(added(field_type, new))
+            self.added = _children(added_fields(field_type, new))
             return
-        before, after = labelled(field_type, old), labelled(field_type, new)
+        before, after = items_by_label(field_type, old), items_by_label(field_type, new)
         element = field_type.element or FREE
         for item_label in sorted({*before, *after}):
             earlier, later = before.get(item_label, _ABSENT), after.get(item_label, _ABSENT)
-            if SEVERAL in (earlier, later):
+            if REPEATED in (earlier, later):
                 self._compare_repeated(item_label, element, earlier, later)
                 if earlier is later and _all_of(field_type, old, item_label) != _all_of(field_type, new, item_label):
-                    self.modified[item_label] = MEMBER
+                    self.modified[item_label] = LEAF_NODE
             elif earlier is _ABSENT:
-                self.added[item_label] = added(element, later)
+                self.added[item_label] = added_fields(element, later)
             elif later is _ABSENT:
-                self.removed[item_label] = added(element, earlier)
+                self.removed[item_label] = added_fields(element, earlier)
             elif not _are_same(earlier, later):
                 self._add_changed(item_label, element, earlier, later)
 
-    def _compare_repeated(self, item_label: str, element: Type, earlier: Any, later: Any) -> None:
+    def _compare_repeated(self, item_label: str, element: FieldType, earlier: Any, later: Any) -> None:
         """An item that occurs more than once is one field, and what is below it has no owner."""
-        if earlier is SEVERAL and later is not SEVERAL:
-            self.removed[item_label] = MEMBER
+        if earlier is REPEATED and later is not REPEATED:
+            self.removed[item_label] = LEAF_NODE
             if later is not _ABSENT:
-                self.added[item_label] = added(element, later)
-        elif later is SEVERAL and earlier is not SEVERAL:
-            self.added[item_label] = MEMBER
+                self.added[item_label] = added_fields(element, later)
+        elif later is REPEATED and earlier is not REPEATED:
+            self.added[item_label] = LEAF_NODE
             if earlier is not _ABSENT:
-                self.removed[item_label] = added(element, earlier)
+                self.removed[item_label] = added_fields(element, earlier)
 
-    def _add_changed(self, label: str, field_type: Type, before: Any, after: Any) -> None:
+    def _add_changed(self, label: str, field_type: FieldType, before: Any, after: Any) -> None:
         kind = field_type.kind
         if kind == "leaf" or (not before and not after) or not (_has_parts(before) or _has_parts(after)):
-            self.modified[label] = MEMBER
+            self.modified[label] = LEAF_NODE
             return
         below = _Difference()
         if kind != "list" and _are_both(dict, before, after):
@@ -104,16 +108,16 @@ class _Difference:
         elif kind == "list" and _are_both(list, before, after):
             below._compare_lists(field_type, before or [], after or [])
         elif kind == "free" and _are_both(list, before, after):
-            self.modified[label] = MEMBER
+            self.modified[label] = LEAF_NODE
         else:
-            self.modified[label] = MEMBER
+            self.modified[label] = LEAF_NODE
             below._compare_replaced(field_type, before, after)
         self._add_below(label, below)
 
-    def _compare_replaced(self, field_type: Type, before: Any, after: Any) -> None:
+    def _compare_replaced(self, field_type: FieldType, before: Any, after: Any) -> None:
         """A value of another type: all that was below the old one is removed, and all below the new one is added."""
-        self.removed = _children(added(field_type, before))
-        self.added = _children(added(field_type, after))
+        self.removed = _children(added_fields(field_type, before))
+        self.added = _children(added_fields(field_type, after))
 
     def _add_below(self, label: str, below: _Difference) -> None:
         if below.added:
@@ -142,5 +146,5 @@ def _children(node: Fields) -> Fields:
     return {label: child for label, child in node.items() if label != SELF}
 
 
-def _all_of(field_type: Type, items: list[Any], item_label: str) -> list[Any]:
-    return [item for item in items if item_label in labelled(field_type, [item])]
+def _all_of(field_type: FieldType, items: list[Any], item_label: str) -> list[Any]:
+    return [item for item in items if item_label in items_by_label(field_type, [item])]

@@ -11,12 +11,12 @@ from tarragon.client.errors import ApiError
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.apply.fields import sets
 from tarragon.localcluster.apply.fields.entries import Entry
-from tarragon.localcluster.apply.fields.labels import shown
+from tarragon.localcluster.apply.fields.labels import path_text
 from tarragon.localcluster.apply.fields.sets import Fields
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class FieldConflict:
     """The fields of one entry that would change."""
 
     entry: Entry
@@ -24,13 +24,13 @@ class Conflict:
 
     @property
     def paths(self) -> list[str]:
-        return [shown(path) for path in sets.paths(self.fields)]
+        return [path_text(path) for path in sets.paths(self.fields)]
 
 
-class ConflictsError(Exception):
+class FieldConflictsError(Exception):
     """An apply without force would change fields that others own."""
 
-    def __init__(self, conflicts: Sequence[Conflict]) -> None:
+    def __init__(self, conflicts: Sequence[FieldConflict]) -> None:
         super().__init__(f"{len(conflicts)} conflicts")
         self.conflicts = sorted(conflicts, key=lambda one: _title(one.entry))
 
@@ -41,12 +41,12 @@ class ConflictsError(Exception):
             found = sets.union(found, conflict.fields)
         return found
 
-    def but(self, allowed: Fields) -> list[Conflict]:
+    def excluding(self, allowed: Fields) -> list[FieldConflict]:
         """The conflicts that remain without the allowed fields."""
-        reduced = (Conflict(one.entry, sets.difference(one.fields, allowed)) for one in self.conflicts)
+        reduced = (FieldConflict(one.entry, sets.difference(one.fields, allowed)) for one in self.conflicts)
         return [one for one in reduced if one.fields]
 
-    def refusal(self) -> ApiError:
+    def to_api_error(self) -> ApiError:
         causes = [
             {"reason": "FieldManagerConflict", "message": f"conflict with {_title(one.entry)}", "field": path}
             for one in self.conflicts

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tarragon.kube.codec import moment, timestamp
+from tarragon.kube.codec import format_time, parse_time
 from tarragon.localcluster.apply.fields.labels import BadLabelError, canonical
-from tarragon.localcluster.apply.fields.sets import MEMBER, SELF, Fields, union
-from tarragon.localcluster.schema.field_errors import Fault, invalid_value
+from tarragon.localcluster.apply.fields.sets import LEAF_NODE, SELF, Fields, union
+from tarragon.localcluster.schema.field_errors import FieldError, invalid_value
 
 Entry = dict[str, Any]
 """As in an object: manager, operation, apiVersion, time, fieldsType, fieldsV1 and optionally subresource."""
 
-MOST_UPDATES = 10
+MAX_UPDATE_ENTRIES = 10
 """The maximum number of Update entries; beyond it the oldest are merged."""
 
 _ANCIENT = "ancient-changes"
@@ -26,7 +26,7 @@ class BadEntriesError(ValueError):
     """A client's managedFields are malformed."""
 
 
-def identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+def owner_key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     """Identifies an entry's owner. An Apply entry is the same owner in all versions."""
     is_apply = entry.get("operation") == "Apply"
     version = "" if is_apply else entry.get("apiVersion")
@@ -38,7 +38,7 @@ def is_reset(given: Any) -> bool:
     return given is not None and (not given or given == [{}])
 
 
-def understood(given: Iterable[Entry]) -> list[Entry]:
+def parse_entries(given: Iterable[Entry]) -> list[Entry]:
     """Parse a client's entries, and bring their field sets into canonical form. Raises BadEntriesError."""
     found: dict[tuple[Any, ...], Entry] = {}
     for entry in given:
@@ -49,33 +49,33 @@ def understood(given: Iterable[Entry]) -> list[Entry]:
         if entry.get("fieldsType") != "FieldsV1":
             raise BadEntriesError(f"invalid fieldsType {entry.get('fieldsType', '')!r}")
         fields = _canonical(entry.get("fieldsV1") or {}, is_root=True) or {}
-        found[identity(entry)] = {**entry, "fieldsV1": fields}
+        found[owner_key(entry)] = {**entry, "fieldsV1": fields}
     return list(found.values())
 
 
-def faults_of(entries: Sequence[Entry]) -> Iterable[Fault]:
+def faults_of(entries: Sequence[Entry]) -> Iterable[FieldError]:
     for index, entry in enumerate(entries):
         place = f"metadata.managedFields[{index}]"
         manager = str(entry.get("manager") or "")
         if len(manager.encode()) > _LONGEST_MANAGER:
             message = f"Too long: may not be more than {_LONGEST_MANAGER} bytes"
-            yield Fault(f"{place}.manager", "FieldValueTooLong", message)
+            yield FieldError(f"{place}.manager", "FieldValueTooLong", message)
         if not manager.isprintable():
             yield invalid_value(f"{place}.manager", manager, "should only contain printable characters")
         if len(str(entry.get("subresource") or "")) > _LONGEST_SUBRESOURCE:
             message = f"Too long: may not be more than {_LONGEST_SUBRESOURCE} bytes"
-            yield Fault(f"{place}.subresource", "FieldValueTooLong", message)
+            yield FieldError(f"{place}.subresource", "FieldValueTooLong", message)
 
 
-def ordered(entries: list[Entry]) -> list[Entry]:
+def sorted_entries(entries: list[Entry]) -> list[Entry]:
     """Sort entries: Apply before Update, then by time, to the second."""
     return entries if len(entries) < 2 else sorted(entries, key=_rank)  # noqa: PLR2004 - one is in order
 
 
-def bounded(entries: list[Entry]) -> list[Entry]:
+def merge_oldest_updates(entries: list[Entry]) -> list[Entry]:
     """Merge the oldest Update entries of each version if there are too many."""
     updates = sorted((one for one in entries if one.get("operation") == "Update"), key=_age)
-    excess = len(updates) - MOST_UPDATES
+    excess = len(updates) - MAX_UPDATE_ENTRIES
     oldest: dict[Any, Entry] = {}
     for entry in updates:
         if excess <= 0:
@@ -90,7 +90,7 @@ def bounded(entries: list[Entry]) -> list[Entry]:
     return entries
 
 
-def same_but_for_times(left: Sequence[Entry], right: Sequence[Entry]) -> bool:
+def are_equal_without_times(left: Sequence[Entry], right: Sequence[Entry]) -> bool:
     return [_timeless(one) for one in left] == [_timeless(one) for one in right]
 
 
@@ -125,7 +125,7 @@ def _seconds(entry: Entry) -> str:
     time = entry.get("time") or ""
     if not time or time.endswith("Z"):
         return str(time)[:19]
-    return timestamp(moment(time))[:19]
+    return format_time(parse_time(time))[:19]
 
 
 def _timeless(entry: Entry) -> Entry:
@@ -150,4 +150,4 @@ def _canonical(node: Any, *, is_root: bool = False) -> Fields | None:
     children = dict(sorted(children.items()))
     if is_root or not (SELF in node or not node):
         return children or None
-    return {SELF: MEMBER, **children} if children else MEMBER
+    return {SELF: LEAF_NODE, **children} if children else LEAF_NODE

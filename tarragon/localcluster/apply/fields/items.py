@@ -7,18 +7,18 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tarragon.localcluster.apply.fields import labels
-from tarragon.localcluster.apply.fields.types import Type
+from tarragon.localcluster.apply.fields.types import FieldType
 
 
 class KeylessError(ValueError):
     """An item has no usable key. The message is a kube-apiserver's."""
 
 
-SEVERAL: Final = object()
+REPEATED: Final = object()
 """Stands for all items of a label that occurs more than once."""
 
 
-def label(of_list: Type, item: Any) -> str:
+def label(of_list: FieldType, item: Any) -> str:
     """The label of an item. Raises KeylessError."""
     if not of_list.keys:
         return _value_label(item)
@@ -33,7 +33,7 @@ def label(of_list: Type, item: Any) -> str:
     return labels.of_keys(found)
 
 
-def labelled(of_list: Type, items: Iterable[Any]) -> dict[str, Any]:
+def items_by_label(of_list: FieldType, items: Iterable[Any]) -> dict[str, Any]:
     """Items by label. Items without one are left out: stored objects have none, or nobody owns them."""
     found: dict[str, Any] = {}
     key = of_list.keys[0][0] if len(of_list.keys) == 1 else ""
@@ -46,7 +46,7 @@ def labelled(of_list: Type, items: Iterable[Any]) -> dict[str, Any]:
                 item_label = label(of_list, item)
             except KeylessError:
                 continue
-        found[item_label] = SEVERAL if item_label in found else item
+        found[item_label] = REPEATED if item_label in found else item
     return found
 
 

@@ -55,7 +55,7 @@ def canonical(label: str) -> str | None:
     return f"{kind}{_json(value)}"
 
 
-def shown(path: Path) -> str:
+def path_text(path: Path) -> str:
     """The path as errors write it: `.spec.ports[port=80,protocol="TCP"].name`."""
     return "".join(_shown_step(label) for label in path)
 

@@ -10,10 +10,10 @@ import msgspec
 
 from tarragon.kube.codec import decode
 from tarragon.localcluster.apply.fields import sets
-from tarragon.localcluster.apply.fields.compare import compared
-from tarragon.localcluster.apply.fields.extract import extracted
+from tarragon.localcluster.apply.fields.compare import compare
+from tarragon.localcluster.apply.fields.extract import applied_fields
 from tarragon.localcluster.apply.fields.sets import Fields
-from tarragon.localcluster.apply.fields.types import Type
+from tarragon.localcluster.apply.fields.types import FieldType
 
 Json = dict[str, Any]
 
@@ -22,7 +22,7 @@ MANAGER = "kubectl"
 """The annotation matters only to applies under this name."""
 
 
-def still_as_applied(field_type: Type, live: Json, version: str) -> Fields:
+def unchanged_fields(field_type: FieldType, live: Json, version: str) -> Fields:
     """The fields unchanged since the last client-side apply. Taking them over is no conflict."""
     try:
         last = decode(_annotations(live).get(ANNOTATION, "").encode(), dict)
@@ -30,14 +30,14 @@ def still_as_applied(field_type: Type, live: Json, version: str) -> Fields:
         return {}
     if last.get("apiVersion") != version:
         return {}
-    change = compared(field_type, last, live)
-    fields = extracted(field_type, last)
+    change = compare(field_type, last, live)
+    fields = applied_fields(field_type, last)
     for part in (change.modified, change.added, change.removed):
         fields = sets.difference(fields, part)
     return fields
 
 
-def kept_up(thing: Json, applied: Mapping[str, Any]) -> Json:
+def with_updated_annotation(thing: Json, applied: Mapping[str, Any]) -> Json:
     """The object with its annotation, if any, updated to what is applied now. Neither argument is changed."""
     annotations = _annotations(thing)
     if not annotations.get(ANNOTATION):

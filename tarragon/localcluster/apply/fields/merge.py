@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tarragon.localcluster.apply.fields.extract import kind_of
-from tarragon.localcluster.apply.fields.items import SEVERAL, KeylessError, label, labelled
-from tarragon.localcluster.apply.fields.sets import SELF, Fields, has
-from tarragon.localcluster.apply.fields.types import FREE, Type
+from tarragon.localcluster.apply.fields.items import REPEATED, KeylessError, items_by_label, label
+from tarragon.localcluster.apply.fields.sets import SELF, Fields, is_member
+from tarragon.localcluster.apply.fields.types import FREE, FieldType
 
 
-def merged(field_type: Type, live: Any, applied: Any) -> Any:
+def merge(field_type: FieldType, live: Any, applied: Any) -> Any:
     """The live value with the applied one merged in. Neither is changed, and the result shares their parts."""
     match kind_of(field_type, applied):
         case "map" if isinstance(live, dict) and isinstance(applied, dict):
             result = dict(live)
             for name, value in applied.items():
-                result[name] = merged(field_type.below(name), live[name], value) if name in live else value
+                result[name] = merge(field_type.field_type(name), live[name], value) if name in live else value
             return result
         case "list" if isinstance(live, list) and isinstance(applied, list):
             return _merged_list(field_type, live, applied)
@@ -25,7 +25,7 @@ def merged(field_type: Type, live: Any, applied: Any) -> Any:
             return applied
 
 
-def removed(field_type: Type, value: Any, fields: Fields) -> Any:
+def remove_fields(field_type: FieldType, value: Any, fields: Fields) -> Any:
     """The value without these fields, None if nothing is left."""
     match kind_of(field_type, value):
         case "map" if isinstance(value, dict):
@@ -36,7 +36,7 @@ def removed(field_type: Type, value: Any, fields: Fields) -> Any:
             return value
 
 
-def named(field_type: Type, fields: Fields) -> Fields:
+def with_parents(field_type: FieldType, fields: Fields) -> Fields:
     """The set with the declared structures above its fields, so that a structure is removed with its last field."""
     result: Fields = {}
     for step, node in fields.items():
@@ -44,23 +44,23 @@ def named(field_type: Type, fields: Fields) -> Fields:
         if step == SELF or not node:
             result[step] = node
         elif step != name:
-            inside = named(field_type.below(name), node)
+            inside = with_parents(field_type.field_type(name), node)
             is_declared = field_type.kind == "map" and name in field_type.fields
             result[step] = {SELF: {}, **inside} if is_declared and SELF not in inside else inside
         else:
-            result[step] = named(field_type.element or FREE, node)
+            result[step] = with_parents(field_type.element or FREE, node)
     return result
 
 
-def _merged_list(field_type: Type, live: list[Any], applied: list[Any]) -> list[Any]:
-    old, new = labelled(field_type, live), labelled(field_type, applied)
+def _merged_list(field_type: FieldType, live: list[Any], applied: list[Any]) -> list[Any]:
+    old, new = items_by_label(field_type, live), items_by_label(field_type, applied)
     element = field_type.element or FREE
     result: list[Any] = []
     for item_label in _in_order([_label_of(field_type, item) for item in live], list(new)):
         if item_label not in new:
             result += [item for item in live if _label_of(field_type, item) == item_label]
-        elif item_label in old and old[item_label] is not SEVERAL:
-            result.append(merged(element, old[item_label], new[item_label]))
+        elif item_label in old and old[item_label] is not REPEATED:
+            result.append(merge(element, old[item_label], new[item_label]))
         else:
             result.append(new[item_label])
     return result
@@ -87,32 +87,32 @@ def _in_order(live: Sequence[str], applied: Sequence[str]) -> Iterator[str]:
             yield item_label
 
 
-def _label_of(field_type: Type, item: Any) -> str:
+def _label_of(field_type: FieldType, item: Any) -> str:
     try:
         return label(field_type, item)
     except KeylessError:
         return ""
 
 
-def _without_fields(field_type: Type, value: dict[str, Any], fields: Fields) -> dict[str, Any] | None:
+def _without_fields(field_type: FieldType, value: dict[str, Any], fields: Fields) -> dict[str, Any] | None:
     result: dict[str, Any] = {}
     for name, child in value.items():
         node = fields.get(f"f:{name}")
         if node is None:
             result[name] = child
-        elif not has(node):
-            rest = removed(field_type.below(name), child, node)
+        elif not is_member(node):
+            rest = remove_fields(field_type.field_type(name), child, node)
             if rest is not None:
                 result[name] = rest
     return result or None
 
 
-def _without_items(field_type: Type, value: list[Any], fields: Fields) -> list[Any] | None:
+def _without_items(field_type: FieldType, value: list[Any], fields: Fields) -> list[Any] | None:
     result: list[Any] = []
     for item in value:
         node = fields.get(_label_of(field_type, item))
         if node is None:
             result.append(item)
-        elif not has(node):
-            result.append(removed(field_type.element or FREE, item, node))
+        elif not is_member(node):
+            result.append(remove_fields(field_type.element or FREE, item, node))
     return result or None

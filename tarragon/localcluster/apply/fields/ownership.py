@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tarragon.localcluster.apply.fields import sets
-from tarragon.localcluster.apply.fields.compare import Comparison, compared
-from tarragon.localcluster.apply.fields.conflicts import Conflict, ConflictsError
-from tarragon.localcluster.apply.fields.entries import Entry, bounded, identity, ordered
-from tarragon.localcluster.apply.fields.extract import extracted
-from tarragon.localcluster.apply.fields.merge import merged, named, removed
-from tarragon.localcluster.apply.fields.reset import NOBODYS
+from tarragon.localcluster.apply.fields.compare import Comparison, compare
+from tarragon.localcluster.apply.fields.conflicts import FieldConflict, FieldConflictsError
+from tarragon.localcluster.apply.fields.entries import Entry, merge_oldest_updates, owner_key, sorted_entries
+from tarragon.localcluster.apply.fields.extract import applied_fields
+from tarragon.localcluster.apply.fields.merge import merge, remove_fields, with_parents
+from tarragon.localcluster.apply.fields.reset import UNOWNED_FIELDS
 from tarragon.localcluster.apply.fields.sets import Fields
-from tarragon.localcluster.apply.fields.types import Type
+from tarragon.localcluster.apply.fields.types import FieldType
 
 Json = dict[str, Any]
 
@@ -23,36 +23,36 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class WriteScope:
     """The scope of a write: the object's type, the fields that the write cannot change, and the owner.
 
     `title` is the owner's entry without its fields.
     """
 
-    type: Type
-    reset: Fields
-    title: Entry
+    type: FieldType
+    reset_fields: Fields
+    entry_header: Entry
 
 
-def after_update(entries: Sequence[Entry], change: Comparison, scope: Door) -> list[Entry]:
+def after_update(entries: Sequence[Entry], change: Comparison, scope: WriteScope) -> list[Entry]:
     """The entries after an update that made this change."""
-    change = change.without(scope.reset)
-    taken = sets.difference(change.written, NOBODYS)
-    mine = identity(scope.title)
+    change = change.without(scope.reset_fields)
+    taken = sets.difference(change.written, UNOWNED_FIELDS)
+    mine = owner_key(scope.entry_header)
     result: list[Entry] = []
     own: Entry | None = None
     for entry in entries:
-        if identity(entry) == mine:
+        if owner_key(entry) == mine:
             own = _reduced(entry, change.removed)
         elif (rest := _reduced(entry, change.written, change.removed)) is not None:
             result.append(rest)
     if taken:
-        own = entry_of(scope.title, sets.union(own["fieldsV1"], taken) if own is not None else taken)
-    return ordered(bounded([*result, own] if own is not None else result))
+        own = entry_of(scope.entry_header, sets.union(own["fieldsV1"], taken) if own is not None else taken)
+    return sorted_entries(merge_oldest_updates([*result, own] if own is not None else result))
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class ApplyResult:
     """The result of an apply. If nothing changes, it is the live object, and times in entries stay."""
 
     thing: Json
@@ -60,48 +60,50 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
+class LiveObject:
     """The live object without its managedFields, these entries, and the zero value of its kind."""
 
     thing: Json
     entries: Sequence[Entry]
     zero: Json
 
-    def owned(self, scope: Door) -> Live:
+    def with_owner(self, scope: WriteScope) -> LiveObject:
         """The same, with an owner of everything if the object has no entries."""
         if self.entries:
             return self
-        first = replace(scope, title={**scope.title, "manager": BEFORE_FIRST_APPLY, "operation": "Update"})
-        first.title.pop("subresource", None)
-        return replace(self, entries=after_update((), compared(scope.type, self.zero, self.thing), first))
+        first = replace(
+            scope, entry_header={**scope.entry_header, "manager": BEFORE_FIRST_APPLY, "operation": "Update"}
+        )
+        first.entry_header.pop("subresource", None)
+        return replace(self, entries=after_update((), compare(scope.type, self.zero, self.thing), first))
 
 
-def after_apply(live: Live, applied: Json, scope: Door, *, force: bool) -> Applied:
+def after_apply(live: LiveObject, applied: Json, scope: WriteScope, *, force: bool) -> ApplyResult:
     """Apply an object to the live one. Raises ConflictsError."""
-    live = live.owned(scope)
-    mine = identity(scope.title)
-    before = next((entry for entry in live.entries if identity(entry) == mine), None)
-    others = [entry for entry in live.entries if identity(entry) != mine]
-    wanted = sets.without(extracted(scope.type, applied), scope.reset)
-    result = merged(scope.type, live.thing, applied)
+    live = live.with_owner(scope)
+    mine = owner_key(scope.entry_header)
+    before = next((entry for entry in live.entries if owner_key(entry) == mine), None)
+    others = [entry for entry in live.entries if owner_key(entry) != mine]
+    wanted = sets.without_subtrees(applied_fields(scope.type, applied), scope.reset_fields)
+    result = merge(scope.type, live.thing, applied)
     if before is not None:
         owned = [wanted, *(entry["fieldsV1"] for entry in others)]
         result = _pruned(scope.type, result, before["fieldsV1"], owned)
-    change = compared(scope.type, live.thing, result).without(scope.reset)
-    conflicts = [Conflict(one, common) for one in others if (common := _touched(one, change))]
+    change = compare(scope.type, live.thing, result).without(scope.reset_fields)
+    conflicts = [FieldConflict(one, common) for one in others if (common := _touched(one, change))]
     if conflicts and not force:
-        raise ConflictsError(conflicts)
+        raise FieldConflictsError(conflicts)
     kept = [rest for one in others if (rest := _reduced(one, change.written, change.removed)) is not None]
     is_same = change == Comparison({}, {}, {}) and result == live.thing
-    own = _owned_by_apply(scope, before, sets.difference(wanted, NOBODYS), is_same=is_same)
-    return Applied(live.thing if is_same else result, ordered([*kept, *own]))
+    own = _owned_by_apply(scope, before, sets.difference(wanted, UNOWNED_FIELDS), is_same=is_same)
+    return ApplyResult(live.thing if is_same else result, sorted_entries([*kept, *own]))
 
 
-def _owned_by_apply(scope: Door, before: Entry | None, wanted: Fields, *, is_same: bool) -> list[Entry]:
+def _owned_by_apply(scope: WriteScope, before: Entry | None, wanted: Fields, *, is_same: bool) -> list[Entry]:
     if not wanted:
         return []
-    title = {name: value for name, value in scope.title.items() if name != "time"}
-    time = (before or {}).get("time") if is_same else scope.title.get("time")
+    title = {name: value for name, value in scope.entry_header.items() if name != "time"}
+    time = (before or {}).get("time") if is_same else scope.entry_header.get("time")
     return [entry_of({**title, "time": time} if time else title, wanted)]
 
 
@@ -109,18 +111,18 @@ def _touched(entry: Entry, change: Comparison) -> Fields:
     return sets.intersection(entry["fieldsV1"], change.written)
 
 
-def _pruned(field_type: Type, thing: Json, last: Fields, owned: Sequence[Fields]) -> Json:
+def _pruned(field_type: FieldType, thing: Json, last: Fields, owned: Sequence[Fields]) -> Json:
     """The object without the fields that the manager applied before and omits now, unless others own them too."""
-    lost = named(field_type, last)
+    lost = with_parents(field_type, last)
     managed: Fields = {}
     for one in owned:
         managed = sets.union(managed, one)
-    everything = named(field_type, extracted(field_type, thing))
-    bare = removed(field_type, thing, lost) or {}
-    kept = sets.union(named(field_type, extracted(field_type, bare)), named(field_type, managed))
-    rest = removed(field_type, thing, sets.difference(everything, kept)) or {}
-    gone = sets.difference(everything, named(field_type, extracted(field_type, rest)))
-    return removed(field_type, thing, sets.intersection(gone, lost)) or {}
+    everything = with_parents(field_type, applied_fields(field_type, thing))
+    bare = remove_fields(field_type, thing, lost) or {}
+    kept = sets.union(with_parents(field_type, applied_fields(field_type, bare)), with_parents(field_type, managed))
+    rest = remove_fields(field_type, thing, sets.difference(everything, kept)) or {}
+    gone = sets.difference(everything, with_parents(field_type, applied_fields(field_type, rest)))
+    return remove_fields(field_type, thing, sets.intersection(gone, lost)) or {}
 
 
 def _reduced(entry: Entry, *gone: Fields) -> Entry | None:

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from tarragon.localcluster.apply.fields import sets
-from tarragon.localcluster.apply.fields.sets import Fields, Path, has
-from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.apply.fields.sets import Fields, Path, is_member
+from tarragon.localcluster.kinds.resource import ServedKind
 
 Json = dict[str, Any]
 
@@ -16,19 +16,19 @@ _SERVERS = ("name", "namespace", "creationTimestamp", "selfLink", "uid", "cluste
 _SERVER_METADATA = frozenset({*_SERVERS, "resourceVersion"})
 _TYPE_META = frozenset({"apiVersion", "kind"})
 _METADATA_STEPS = tuple(f"f:{name}" for name in sorted(_SERVER_METADATA))
-NOBODYS: Fields = sets.of(
+UNOWNED_FIELDS: Fields = sets.field_set(
     [("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", step) for step in _METADATA_STEPS)]
 )
 """Fields that identify the object, or belong to the server."""
 
 _STATUS_KEEPS: Mapping[str, Fields] = {
-    "pods": sets.of([("f:spec",), ("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")]),
-    "deployments.apps": sets.of([("f:spec",), ("f:metadata", "f:labels")]),
-    "customresourcedefinitions.apiextensions.k8s.io": sets.of([("f:spec",), ("f:metadata",)]),
+    "pods": sets.field_set([("f:spec",), ("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")]),
+    "deployments.apps": sets.field_set([("f:spec",), ("f:metadata", "f:labels")]),
+    "customresourcedefinitions.apiextensions.k8s.io": sets.field_set([("f:spec",), ("f:metadata",)]),
 }
-_SPEC = sets.of([("f:spec",)])
-_STATUS = sets.of([("f:status",)])
-_ALL_BUT_STATUS = sets.of([("f:spec",), ("f:metadata",)])
+_SPEC = sets.field_set([("f:spec",)])
+_STATUS = sets.field_set([("f:status",)])
+_ALL_BUT_STATUS = sets.field_set([("f:spec",), ("f:metadata",)])
 
 _POD_ACCOUNT = (("spec", "serviceAccountName"), ("spec", "serviceAccount"))
 _JOB_LABELS = ("spec", "template", "metadata", "labels")
@@ -54,7 +54,7 @@ _FILLED_IN_LATER: Mapping[str, tuple[tuple[Path, tuple[Path, ...]], ...]] = {
 
 
 @lru_cache(maxsize=2048)
-def reset_by(served: Served, subresource: str) -> Fields:
+def reset_fields(served: ServedKind, subresource: str) -> Fields:
     """The fields that a write through this subresource cannot change."""
     if subresource == "status":
         return _ALL_BUT_STATUS if served.is_custom else _STATUS_KEEPS.get(served.full_name, _SPEC)
@@ -69,7 +69,7 @@ def ownable(thing: Mapping[str, Any], reset: Fields) -> Json:
     found: Json = {}
     for name, value in thing.items():
         node = reset.get(f"f:{name}")
-        if name in _TYPE_META or (node is not None and has(node)):
+        if name in _TYPE_META or (node is not None and is_member(node)):
             continue
         if node is not None:
             value = {each: value[each] for each in value if not _is_member(node, each)}  # noqa: PLW2901 - reduced
@@ -81,10 +81,10 @@ def ownable(thing: Mapping[str, Any], reset: Fields) -> Json:
 
 def _is_member(node: Fields, name: str) -> bool:
     below = node.get(f"f:{name}")
-    return below is not None and has(below)
+    return below is not None and is_member(below)
 
 
-def filled_in_later(served: Served, thing: Mapping[str, Any]) -> Fields:
+def filled_in_later(served: ServedKind, thing: Mapping[str, Any]) -> Fields:
     """The fields that the server will fill into an object as a client sent it. Nobody owns them."""
     rows = _FILLED_IN_LATER.get(served.full_name)
     if not rows or served.is_custom:
@@ -95,7 +95,7 @@ def filled_in_later(served: Served, thing: Mapping[str, Any]) -> Fields:
 
 @lru_cache(maxsize=256)
 def _as_fields(paths: tuple[Path, ...]) -> Fields:
-    return sets.of([tuple(f"f:{name}" for name in path) for path in paths])
+    return sets.field_set([tuple(f"f:{name}" for name in path) for path in paths])
 
 
 def _has_path(thing: Any, path: Path) -> bool:

@@ -14,7 +14,7 @@ Fields = dict[str, Any]
 Path = tuple[str, ...]
 
 SELF: Final = "."
-MEMBER: Final[Fields] = {}
+LEAF_NODE: Final[Fields] = {}
 """The node of a path in the set without children. It is shared by all sets, so never change it."""
 
 
@@ -33,12 +33,12 @@ def intersection(left: Fields, right: Fields) -> Fields:
     return (_common(left, right) or {}) if left and right else {}
 
 
-def without(fields: Fields, tops: Fields) -> Fields:
+def without_subtrees(fields: Fields, tops: Fields) -> Fields:
     """The set without the paths of `tops` and without everything below them."""
     return fields if fields.keys().isdisjoint(tops) else _cut(fields, tops) or {}
 
 
-def has(node: Fields) -> bool:
+def is_member(node: Fields) -> bool:
     """Whether a node's own path is in the set."""
     return not node or SELF in node
 
@@ -47,7 +47,7 @@ def paths(fields: Fields, before: Path = ()) -> Iterator[Path]:
     """All paths of the set, those of one level before the deeper ones."""
     steps = [(label, node) for label, node in fields.items() if label != SELF]
     for label, node in steps:
-        if has(node):
+        if is_member(node):
             yield (*before, label)
     for label, node in steps:
         yield from paths(node, (*before, label))
@@ -55,13 +55,13 @@ def paths(fields: Fields, before: Path = ()) -> Iterator[Path]:
 
 def at(path: Path) -> Fields:
     """The set of one path."""
-    fields: Fields = MEMBER
+    fields: Fields = LEAF_NODE
     for label in reversed(path):
         fields = {label: fields}
     return fields
 
 
-def of(all_paths: Iterator[Path] | list[Path] | tuple[Path, ...]) -> Fields:
+def field_set(all_paths: Iterator[Path] | list[Path] | tuple[Path, ...]) -> Fields:
     fields: Fields = {}
     for path in all_paths:
         fields = union(fields, at(path))
@@ -73,7 +73,7 @@ def _united(left: Fields, right: Fields) -> Fields:
         return left
     if not left or not right:
         one = left or right
-        return one if not one or SELF in one else {SELF: MEMBER, **one}
+        return one if not one or SELF in one else {SELF: LEAF_NODE, **one}
     result = dict(left)
     for label, node in right.items():
         mine = result.get(label)
@@ -84,7 +84,7 @@ def _united(left: Fields, right: Fields) -> Fields:
 def _left_over(left: Fields, right: Fields) -> Fields | None:
     """The difference of two nodes, None if nothing is left."""
     if not left:
-        return None if has(right) else left
+        return None if is_member(right) else left
     if not right:
         return _children(left) or None
     result: Fields = {}
@@ -100,14 +100,14 @@ def _left_over(left: Fields, right: Fields) -> Fields | None:
 
 def _common(left: Fields, right: Fields) -> Fields | None:
     if not left or not right:
-        return MEMBER if has(left) and has(right) else None
+        return LEAF_NODE if is_member(left) and is_member(right) else None
     small, large = (left, right) if len(left) < len(right) else (right, left)
     found = ((label, _common(node, large[label])) for label, node in small.items() if label in large)
     return _tidy({label: node for label, node in found if node is not None})
 
 
 def _cut(node: Fields, tops: Fields) -> Fields | None:
-    if has(tops):
+    if is_member(tops):
         return None
     kept = ((label, _cut(child, tops[label]) if label in tops else child) for label, child in node.items())
     return _tidy({label: child for label, child in kept if child is not None}) if node else node
@@ -118,4 +118,4 @@ def _children(node: Fields) -> Fields:
 
 
 def _tidy(node: Fields) -> Fields | None:
-    return MEMBER if len(node) == 1 and SELF in node else node or None
+    return LEAF_NODE if len(node) == 1 and SELF in node else node or None

@@ -10,17 +10,17 @@ from functools import cache, lru_cache
 from typing import Any, Literal
 
 from tarragon.localcluster.kinds.openapi import OBJECT_META, REFERENCE, built_in_names, built_in_schemas
-from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.kinds.resource import ServedKind
 
 Kind = Literal["leaf", "map", "list", "free"]
 
-MOST_SHAPES = 256
+MAX_CACHED_SHAPES = 256
 _KEY_DEFAULTS: Mapping[str, Any] = {"protocol": "TCP"}
 """Defaults of keys in built-in kinds, which the bundled definitions lack."""
 _NO_VALUES: Mapping[str, Any] = {"integer": 0, "string": ""}
 
 
-class Type:
+class FieldType:
     """The type of one field. It is filled in after its creation, because types may contain themselves.
 
     A `leaf` is owned as a whole: a scalar, an atomic list or map. A `map` has its declared `fields`, each with its
@@ -36,25 +36,25 @@ class Type:
     def __init__(self, kind: Kind = "leaf") -> None:
         self.kind: Kind = kind
         self.scalar = ""
-        self.fields: dict[str, tuple[str, Type]] = {}
-        self.element: Type | None = None
+        self.fields: dict[str, tuple[str, FieldType]] = {}
+        self.element: FieldType | None = None
         self.keys: tuple[tuple[str, Any], ...] = ()
         self.shapes: dict[tuple[str, ...], dict[str, Any]] = {}
         self.lists: dict[Any, dict[str, Any]] = {}
 
-    def below(self, name: str) -> Type:
+    def field_type(self, name: str) -> FieldType:
         """The type of a map's value, `FREE` if it is not declared."""
         field = self.fields.get(name)
         return field[1] if field is not None else self.element or FREE
 
 
-LEAF = Type()
-FREE = Type("free")
+LEAF = FieldType()
+FREE = FieldType("free")
 
 
 @lru_cache(maxsize=512)
-def type_of(served: Served) -> Type:
-    """The type of a kind, cached: a definition that changes makes a new `Served`."""
+def type_of(served: ServedKind) -> FieldType:
+    """The type of a kind, cached: a definition that changes makes a new `ServedKind`."""
     if served.is_custom:
         return _Custom().root(served.openapi)
     name = built_in_names().get((served.group, served.version, served.kind))
@@ -62,25 +62,25 @@ def type_of(served: Served) -> Type:
 
 
 @cache
-def metadata_type() -> Type:
+def metadata_type() -> FieldType:
     return _named(OBJECT_META)
 
 
 @cache
-def _named(name: str) -> Type:
-    found = Type()
+def _named(name: str) -> FieldType:
+    found = FieldType()
     _BY_NAME[name] = found
     _BuiltIn().fill(found, built_in_schemas()[name])
     return found
 
 
-_BY_NAME: dict[str, Type] = {}
+_BY_NAME: dict[str, FieldType] = {}
 
 
 class _Compiler:
     """Compiles schemas; subclasses know what differs between built-in and custom ones."""
 
-    def fill(self, found: Type, schema: Mapping[str, Any]) -> None:
+    def fill(self, found: FieldType, schema: Mapping[str, Any]) -> None:
         match schema.get("type"):
             case "array":
                 self._fill_list(found, schema)
@@ -93,12 +93,12 @@ class _Compiler:
             case _:
                 pass  # a leaf of any type
 
-    def compiled(self, schema: Mapping[str, Any]) -> Type:
-        found = Type()
+    def compiled(self, schema: Mapping[str, Any]) -> FieldType:
+        found = FieldType()
         self.fill(found, schema)
         return found
 
-    def _fill_map(self, found: Type, schema: Mapping[str, Any]) -> None:
+    def _fill_map(self, found: FieldType, schema: Mapping[str, Any]) -> None:
         if schema.get("x-kubernetes-map-type") == "atomic":
             return
         found.kind = "map"
@@ -106,7 +106,7 @@ class _Compiler:
         found.fields = {name: (f"f:{name}", self.compiled(child)) for name, child in sorted(properties.items())}
         found.element = self._element(schema)
 
-    def _fill_list(self, found: Type, schema: Mapping[str, Any]) -> None:
+    def _fill_list(self, found: FieldType, schema: Mapping[str, Any]) -> None:
         items = schema.get("items") or {}
         keys = _list_keys(schema)
         if keys is None:
@@ -114,7 +114,7 @@ class _Compiler:
         found.kind, found.element = "list", self.compiled(items)
         found.keys = tuple((key, self._key_default(key, items)) for key in sorted(keys))
 
-    def _element(self, schema: Mapping[str, Any]) -> Type | None:
+    def _element(self, schema: Mapping[str, Any]) -> FieldType | None:
         extra = schema.get("additionalProperties")
         return self.compiled(extra) if isinstance(extra, Mapping) else None
 
@@ -123,7 +123,7 @@ class _Compiler:
 
 
 class _BuiltIn(_Compiler):
-    def compiled(self, schema: Mapping[str, Any]) -> Type:
+    def compiled(self, schema: Mapping[str, Any]) -> FieldType:
         name = _reference(schema)
         if not name:
             return super().compiled(schema)
@@ -131,7 +131,7 @@ class _BuiltIn(_Compiler):
             return LEAF
         return _BY_NAME.get(name) or _named(name)
 
-    def _element(self, schema: Mapping[str, Any]) -> Type | None:
+    def _element(self, schema: Mapping[str, Any]) -> FieldType | None:
         """The values of a map may be anything if its schema does not declare them."""
         return super()._element(schema) or (None if schema.get("properties") else FREE)
 
@@ -142,19 +142,19 @@ class _BuiltIn(_Compiler):
 
 
 class _Custom(_Compiler):
-    def root(self, openapi: Mapping[str, Any] | None) -> Type:
+    def root(self, openapi: Mapping[str, Any] | None) -> FieldType:
         found = self.compiled(openapi or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
         found.kind = "map"
         _embed(found)
         return found
 
-    def fill(self, found: Type, schema: Mapping[str, Any]) -> None:
+    def fill(self, found: FieldType, schema: Mapping[str, Any]) -> None:
         if not schema.get("x-kubernetes-int-or-string"):
             super().fill(found, schema)
         if schema.get("x-kubernetes-embedded-resource") and found.kind == "map":
             _embed(found)
 
-    def _element(self, schema: Mapping[str, Any]) -> Type | None:
+    def _element(self, schema: Mapping[str, Any]) -> FieldType | None:
         is_open = schema.get("x-kubernetes-preserve-unknown-fields")
         return super()._element(schema) or (FREE if is_open or schema.get("additionalProperties") is True else None)
 
@@ -162,7 +162,7 @@ class _Custom(_Compiler):
         return ((items.get("properties") or {}).get(key) or {}).get("default")
 
 
-def _embed(found: Type) -> None:
+def _embed(found: FieldType) -> None:
     """Add the fields that every object has."""
     whole = {"apiVersion": LEAF, "kind": LEAF, "metadata": metadata_type()}
     found.fields = {**found.fields, **{name: (f"f:{name}", child) for name, child in whole.items()}}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.kinds.resource import ServedKind
 
 Json = dict[str, Any]
 
@@ -66,7 +66,7 @@ _PARTS: Mapping[str, Mapping[str, Any]] = {
 
 
 @lru_cache(maxsize=512)
-def zero(served: Served) -> Json:
+def zero_value(served: ServedKind) -> Json:
     """The zero value of a kind, empty for a custom kind. It is shared and must not be changed."""
     if served.is_custom:
         return {}

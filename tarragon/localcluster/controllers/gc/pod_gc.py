@@ -10,59 +10,59 @@ from typing import Any
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import Conflict, NotFound
-from tarragon.client.informer.cache_reader import Index
-from tarragon.client.port import Cluster, DeleteOptions
-from tarragon.kube.codec import timestamp
-from tarragon.kube.core import NODES, PODS, SlimMeta
-from tarragon.kube.meta import AnyObject, Key, Struct
+from tarragon.client.informer.cache_reader import KeyIndex
+from tarragon.client.port import Client, DeleteOptions
+from tarragon.kube.codec import format_time
+from tarragon.kube.core import NODES, PODS, MinimalMeta
+from tarragon.kube.meta import Key, PartialObject, PartialObjectMetadata
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import Worklist
+from tarragon.localcluster.controllers.workqueue import WorkQueue
 
 QUARANTINE_SECONDS = 40.0
 """How long a node must be missing: it may be registered again, or the cache of nodes may lag behind that of pods."""
 
 
-class Named(Struct, frozen=True):
-    metadata: SlimMeta = SlimMeta()
+class Named(PartialObject, frozen=True):
+    metadata: MinimalMeta = MinimalMeta()
 
 
-class Spec(Struct, frozen=True):
+class Spec(PartialObject, frozen=True):
     node_name: str = ""
 
 
-class Bound(Struct, frozen=True):
+class Bound(PartialObject, frozen=True):
     """The fields of a pod that the controller needs."""
 
-    metadata: SlimMeta = SlimMeta()
+    metadata: MinimalMeta = MinimalMeta()
     spec: Spec = Spec()
 
 
-BOUND_PODS = PODS.reading(Bound)
-NAMED_NODES = NODES.reading(Named)
+BOUND_PODS = PODS.with_model(Bound)
+NAMED_NODES = NODES.with_model(Named)
 
 
-class OrphanController:
+class PodGarbageCollector:
     """Marks unfinished pods of missing nodes as failed, and deletes all of them without grace, as Kubernetes does."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
+    def __init__(self, cluster: Client, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
         self._clock = clock
         self._pods = logged_cache(cluster, BOUND_PODS, clock, jitter)
         self._nodes = logged_cache(cluster, NAMED_NODES, clock, jitter)
-        self._pods_on = Index(self._pods, _node_of)
+        self._pods_on = KeyIndex(self._pods, _node_of)
         self._missed: dict[str, float] = {}
         """Since when each node has been missing, in monotonic seconds."""
-        self._worklist: Worklist[str] = Worklist(clock, jitter)
-        self._pods.subscribe(self._pod_changed)
-        self._nodes.subscribe(lambda key, _old, _new: self._worklist.add(key.name))
+        self._worklist: WorkQueue[str] = WorkQueue(clock, jitter)
+        self._pods.add_event_handler(self._pod_changed)
+        self._nodes.add_event_handler(lambda key, _old, _new: self._worklist.add(key.name))
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pods.run())
             tasks.create_task(self._nodes.run())
-            await self._pods.synced()
-            await self._nodes.synced()
+            await self._pods.wait_for_sync()
+            await self._nodes.wait_for_sync()
             tasks.create_task(self._worklist.run(self._reconcile))
 
     def _pod_changed(self, _: Key, __: Bound | None, new: Bound | None) -> None:
@@ -88,7 +88,7 @@ class OrphanController:
         return None
 
     async def _end(self, key: Key, uid: str) -> None:
-        pod = await self._cluster.get(PODS.reading(dict), key)
+        pod = await self._cluster.get(PODS.with_model(dict), key)
         status: dict[str, Any] = pod.get("status") or {}
         if status.get("phase") not in {"Succeeded", "Failed"}:
             others = [each for each in status.get("conditions") or [] if each.get("type") != "DisruptionTarget"]
@@ -97,11 +97,11 @@ class OrphanController:
                 "status": "True",
                 "reason": "DeletionByPodGC",
                 "message": "PodGC: node no longer exists",
-                "lastTransitionTime": timestamp(self._clock.now()),
+                "lastTransitionTime": format_time(self._clock.now()),
             }
             patch = {"metadata": {"uid": uid}, "status": {"phase": "Failed", "conditions": [*others, told]}}
-            await self._cluster.patch(PODS.reading(AnyObject), key, patch, subresource="status")
-        await self._cluster.delete(PODS, key, DeleteOptions(uid=uid, grace_seconds=0))
+            await self._cluster.patch(PODS.with_model(PartialObjectMetadata), key, patch, subresource="status")
+        await self._cluster.delete(PODS, key, DeleteOptions(uid=uid, grace_period_seconds=0))
 
 
 def _node_of(pod: Bound) -> Iterator[str]:

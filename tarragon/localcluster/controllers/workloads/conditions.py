@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-from tarragon.kube.codec import timestamp
+from tarragon.kube.codec import format_time
 from tarragon.localcluster.controllers.workloads.model import Json
 
 
@@ -23,8 +23,8 @@ def with_condition(conditions: Sequence[Json], wanted: Json, now: dt.datetime, *
     if before is not None and all(before.get(field) == wanted.get(field) for field in ("status", "reason")):
         return list(conditions)
     stays = before is not None and before["status"] == wanted["status"]
-    since = before["lastTransitionTime"] if before is not None and stays else timestamp(now)
-    new = {**wanted, **dict.fromkeys(stamps, timestamp(now)), "lastTransitionTime": since}
+    since = before["lastTransitionTime"] if before is not None and stays else format_time(now)
+    new = {**wanted, **dict.fromkeys(stamps, format_time(now)), "lastTransitionTime": since}
     return [*(each for each in conditions if each["type"] != wanted["type"]), new]
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 
-from tarragon.base.times import later
-from tarragon.kube.codec import moment
+from tarragon.base.times import add_seconds
+from tarragon.kube.codec import parse_time
 from tarragon.localcluster.controllers.workloads.conditions import found, with_condition, without
 from tarragon.localcluster.controllers.workloads.model import Deployment, Json
-from tarragon.localcluster.controllers.workloads.rollout import Family
+from tarragon.localcluster.controllers.workloads.rollout import Rollout
 
 _COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
 _STAMP = "lastUpdateTime"
 
 
-def status(family: Family, collisions: int, made: str, now: dt.datetime) -> Json:
+def status(family: Rollout, collisions: int, made: str, now: dt.datetime) -> Json:
     """The new status. `made` is the name of the replica set that this reconciliation created, or empty."""
     counts = _counts(family)
     before = family.deployment.status
@@ -41,11 +41,11 @@ def next_look(deployment: Deployment, status: Json, now: dt.datetime) -> float |
     progressing = found(status["conditions"], "Progressing")
     if progressing is None or progressing["reason"] in {"NewReplicaSetAvailable", "ProgressDeadlineExceeded"}:
         return None
-    due = later(moment(progressing[_STAMP]), deployment.spec.progress_deadline_seconds)
+    due = add_seconds(parse_time(progressing[_STAMP]), deployment.spec.progress_deadline_seconds)
     return max(1.0, (due - now).total_seconds() + 1)
 
 
-def _counts(family: Family) -> dict[str, int]:
+def _counts(family: Rollout) -> dict[str, int]:
     available = sum(each.count("availableReplicas") for each in family.all)
     return {
         "replicas": sum(each.count("replicas") for each in family.all),
@@ -56,7 +56,7 @@ def _counts(family: Family) -> dict[str, int]:
     }
 
 
-def _availability(family: Family, counts: dict[str, int]) -> Json:
+def _availability(family: Rollout, counts: dict[str, int]) -> Json:
     is_enough = counts["availableReplicas"] >= family.deployment.spec.replicas - family.limits[1]
     return {
         "type": "Available",
@@ -66,7 +66,7 @@ def _availability(family: Family, counts: dict[str, int]) -> Json:
     }
 
 
-def _with_failure(family: Family, conditions: list[Json], now: dt.datetime) -> list[Json]:
+def _with_failure(family: Rollout, conditions: list[Json], now: dt.datetime) -> list[Json]:
     """Copy ReplicaFailure from the new replica set, or from an old one while there is no new one."""
     for each in [family.new] if family.new is not None else family.old:
         failure = found(each.status.get("conditions") or [], "ReplicaFailure")
@@ -77,7 +77,7 @@ def _with_failure(family: Family, conditions: list[Json], now: dt.datetime) -> l
 
 
 def _with_progress(
-    family: Family, counts: dict[str, int], made: str, conditions: list[Json], now: dt.datetime
+    family: Rollout, counts: dict[str, int], made: str, conditions: list[Json], now: dt.datetime
 ) -> list[Json]:
     if family.deployment.spec.progress_deadline_seconds >= 2**31 - 1:
         return without(conditions, "Progressing")
@@ -118,7 +118,7 @@ def _with_new_times(before: Json | None, wanted: Json, now: dt.datetime) -> Json
     return with_condition([{**before, "reason": ""}] if before is not None else [], wanted, now, _STAMP)[0]
 
 
-def _moved(family: Family, counts: dict[str, int]) -> bool:
+def _moved(family: Rollout, counts: dict[str, int]) -> bool:
     def of(status: Json, field: str) -> int:
         return int(status.get(field) or 0)
 
@@ -134,5 +134,5 @@ def _moved(family: Family, counts: dict[str, int]) -> bool:
 def _is_late(deployment: Deployment, progressing: Json, now: dt.datetime) -> bool:
     if progressing["reason"] == "ProgressDeadlineExceeded":
         return False
-    waited = now - moment(progressing[_STAMP])
+    waited = now - parse_time(progressing[_STAMP])
     return waited > dt.timedelta(seconds=deployment.spec.progress_deadline_seconds)

@@ -8,23 +8,30 @@ from typing import Any
 from msgspec import to_builtins
 
 from tarragon.client.errors import AlreadyExists, ApiError, Conflict, NotFound
-from tarragon.client.informer.cache_reader import Index
-from tarragon.client.informer.reflector import Cache
+from tarragon.client.informer.cache_reader import KeyIndex
+from tarragon.client.informer.reflector import Informer
 from tarragon.client.port import DeleteOptions
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import deployment_status, rollout
 from tarragon.localcluster.controllers.workloads.context import (
-    LOOK_AGAIN_SECONDS,
-    Ground,
-    Kept,
-    Unseen,
+    REQUEUE_SECONDS,
+    Expectations,
+    ReconciledCache,
+    WorkloadContext,
     owners,
     selects,
 )
 from tarragon.localcluster.controllers.workloads.model import DEPLOYMENTS, REPLICA_SETS, Deployment, Json, ReplicaSet
-from tarragon.localcluster.controllers.workloads.pod_control import Hands
+from tarragon.localcluster.controllers.workloads.pod_control import PodControl
 from tarragon.localcluster.controllers.workloads.pods import Pod
-from tarragon.localcluster.controllers.workloads.rollout import DESIRED, HISTORY, MOST, REVISION, Family, Resize
+from tarragon.localcluster.controllers.workloads.rollout import (
+    DESIRED_REPLICAS,
+    HISTORY,
+    MAX_REPLICAS,
+    REVISION,
+    Resize,
+    Rollout,
+)
 from tarragon.localcluster.controllers.workloads.templates import (
     HASH_LABEL,
     is_same_template,
@@ -35,7 +42,7 @@ from tarragon.localcluster.controllers.workloads.templates import (
 _NOT_COPIED = frozenset(
     {
         "kubectl.kubernetes.io/last-applied-configuration",
-        *(REVISION, HISTORY, DESIRED, MOST),
+        *(REVISION, HISTORY, DESIRED_REPLICAS, MAX_REPLICAS),
         "deprecated.deployment.rollback.to",
     }
 )
@@ -44,17 +51,19 @@ _NOT_COPIED = frozenset(
 class DeploymentController:
     """Writes replica sets and the Deployment's status. Pods are left to the ReplicaSet controller."""
 
-    def __init__(self, ground: Ground, replica_sets: Cache[ReplicaSet]) -> None:
+    def __init__(self, ground: WorkloadContext, replica_sets: Informer[ReplicaSet]) -> None:
         self._ground = ground
         self._cluster = ground.cluster
         self._replica_sets = replica_sets
-        self._owned = Index(replica_sets, owners)
-        self._orphans = Index(replica_sets, lambda one: [] if one.metadata.controlled_by else [one.metadata.namespace])
-        self.kept: Kept[Deployment] = Kept(ground, DEPLOYMENTS)
+        self._owned = KeyIndex(replica_sets, owners)
+        self._orphans = KeyIndex(
+            replica_sets, lambda one: [] if one.metadata.controller_identity else [one.metadata.namespace]
+        )
+        self.kept: ReconciledCache[Deployment] = ReconciledCache(ground, DEPLOYMENTS)
         self.kept.follow(replica_sets)
-        self._pod_control: Hands[Deployment] = Hands(ground, DEPLOYMENTS, "deployment-controller")
-        self._expectations = Unseen(replica_sets)
-        ground.pods.subscribe(self._follow_pod)
+        self._pod_control: PodControl[Deployment] = PodControl(ground, DEPLOYMENTS, "deployment-controller")
+        self._expectations = Expectations(replica_sets)
+        ground.pods.add_event_handler(self._follow_pod)
 
     async def run(self) -> None:
         await self.kept.run(self._reconcile)
@@ -62,60 +71,60 @@ class DeploymentController:
     def _follow_pod(self, _key: Key, old: Pod | None, new: Pod | None) -> None:
         """Reconcile the Deployment when a pod is gone: the strategy Recreate waits for that."""
         if new is None and old is not None:
-            owner = old.metadata.controlled_by
+            owner = old.metadata.controller_identity
             replica_set = self._replica_sets.objects.get(owner.key) if owner is not None else None
-            if replica_set is None or REPLICA_SETS.as_owner(replica_set.metadata) != owner:
+            if replica_set is None or REPLICA_SETS.owner_identity(replica_set.metadata) != owner:
                 return
             deployment = self.kept.controller_of(replica_set)
             if deployment is not None:
-                self.kept.worklist.add(deployment.metadata.key)
+                self.kept.workqueue.add(deployment.metadata.key)
 
     async def _reconcile(self, key: Key) -> float | None:
         deployment = self.kept.get(key)
         if deployment is None:
             return None
         mine = await self._claimed(deployment)
-        if not self._expectations.is_settled(deployment.metadata.uid):
-            return LOOK_AGAIN_SECONDS
+        if not self._expectations.is_satisfied(deployment.metadata.uid):
+            return REQUEUE_SECONDS
         family = rollout.family(deployment, mine)
-        if deployment.metadata.is_ending:
+        if deployment.metadata.is_being_deleted:
             await self._write_status(family, "", 0)
             return None
         if not await self._is_numbered(family):
-            return LOOK_AGAIN_SECONDS
+            return REQUEUE_SECONDS
         made, collisions = await self._act(family)
-        if self._expectations.is_settled(deployment.metadata.uid) and not made:
+        if self._expectations.is_satisfied(deployment.metadata.uid) and not made:
             await self._delete_old(family)
         return await self._write_status(family, made, collisions)
 
-    async def _write_status(self, family: Family, made: str, collisions: int) -> float | None:
+    async def _write_status(self, family: Rollout, made: str, collisions: int) -> float | None:
         now = self._ground.clock.now()
         status = deployment_status.status(family, collisions + _collisions(family.deployment), made, now)
         await self._pod_control.write_status(family.deployment, family.deployment.status, status)
         return deployment_status.next_look(family.deployment, status, now)
 
-    async def _act(self, family: Family) -> tuple[str, int]:
+    async def _act(self, family: Rollout) -> tuple[str, int]:
         """Return the name of the replica set that was created, and the number of name collisions."""
         step = rollout.step(family, old_pods_run=self._old_pods_run(family))
         for size in step.sizes:
             await self._resize(family, size)
         return await self._make(family, step.make) if step.make is not None else ("", 0)
 
-    def _old_pods_run(self, family: Family) -> bool:
-        pods = (pod for each in family.old for pod in self._ground.owned(REPLICA_SETS.as_owner(each.metadata)))
+    def _old_pods_run(self, family: Rollout) -> bool:
+        pods = (pod for each in family.old for pod in self._ground.owned(REPLICA_SETS.owner_identity(each.metadata)))
         return any(not pod.is_finished for pod in pods)
 
     # ------------------------------------------------------------------------------------------------ replica sets
 
     async def _claimed(self, deployment: Deployment) -> list[ReplicaSet]:
         fits = selects(deployment)
-        if not deployment.metadata.is_ending:
+        if not deployment.metadata.is_being_deleted:
             for each in [each for each in self._mine(deployment) if not fits(each)]:
                 await self._set_owner(deployment, each, owned=False)
             for each in self._at(self._orphans.keys(deployment.metadata.namespace)):
-                if fits(each) and not each.metadata.is_ending:
+                if fits(each) and not each.metadata.is_being_deleted:
                     await self._set_owner(deployment, each, owned=True)
-        return [each for each in self._mine(deployment) if not each.metadata.is_ending]
+        return [each for each in self._mine(deployment) if not each.metadata.is_being_deleted]
 
     def _mine(self, deployment: Deployment) -> list[ReplicaSet]:
         return self._at(self._owned.keys(self._pod_control.identity(deployment)))
@@ -129,7 +138,7 @@ class DeploymentController:
         owners = {"ownerReferences": [to_builtins(one) for one in references] or None}
         await self._patch(deployment, each, {"metadata": owners})
 
-    async def _is_numbered(self, family: Family) -> bool:
+    async def _is_numbered(self, family: Rollout) -> bool:
         """Whether the new replica set and the Deployment have their revision. If not, it has just been written."""
         new = family.new
         if new is None:
@@ -158,7 +167,7 @@ class DeploymentController:
             with suppress(NotFound):
                 await self._cluster.patch(DEPLOYMENTS, deployment.metadata.key, change)
 
-    async def _make(self, family: Family, replicas: int) -> tuple[str, int]:
+    async def _make(self, family: Rollout, replicas: int) -> tuple[str, int]:
         deployment = family.deployment
         hashed = template_hash(deployment.spec.template, _collisions(deployment))
         body = self._replica_set(family, hashed, replicas)
@@ -167,13 +176,13 @@ class DeploymentController:
         except AlreadyExists:
             return "", 0 if await self._is_mine(deployment, body) else 1
         except ApiError as error:
-            await self._pod_control.tell(deployment, "Warning", "ReplicaSetCreateError", f"Failed to create: {error}")
+            await self._pod_control.record(deployment, "Warning", "ReplicaSetCreateError", f"Failed to create: {error}")
             raise
-        self._expectations.wrote(deployment.metadata.uid, made.metadata.resource_version)
+        self._expectations.expect_version(deployment.metadata.uid, made.metadata.resource_version)
         await self._number(deployment, rollout.next_revision(family))
         if replicas:
             words = f"Scaled up replica set {made.metadata.name} from 0 to {replicas}"
-            await self._pod_control.tell(deployment, "Normal", "ScalingReplicaSet", words)
+            await self._pod_control.record(deployment, "Normal", "ScalingReplicaSet", words)
         return made.metadata.name, 0
 
     async def _is_mine(self, deployment: Deployment, body: Json) -> bool:
@@ -184,16 +193,16 @@ class DeploymentController:
         key = Key(deployment.metadata.namespace, body["metadata"]["name"])
         with suppress(NotFound):
             found = await self._cluster.get(REPLICA_SETS, key)
-            self._expectations.wrote(deployment.metadata.uid, found.metadata.resource_version)
+            self._expectations.expect_version(deployment.metadata.uid, found.metadata.resource_version)
             is_same = is_same_template(found.spec.template, deployment.spec.template)
-            return found.metadata.controlled_by in {None, self._pod_control.identity(deployment)} and is_same
+            return found.metadata.controller_identity in {None, self._pod_control.identity(deployment)} and is_same
         return True
 
-    def _replica_set(self, family: Family, hashed: str, replicas: int) -> Json:
+    def _replica_set(self, family: Rollout, hashed: str, replicas: int) -> Json:
         deployment = family.deployment
         selector = deployment.selector
         labels = (deployment.spec.template.get("metadata") or {}).get("labels") or {}
-        counts = {DESIRED: str(deployment.spec.replicas), MOST: str(family.most)}
+        counts = {DESIRED_REPLICAS: str(deployment.spec.replicas), MAX_REPLICAS: str(family.most)}
         return {
             "metadata": {
                 "name": f"{deployment.metadata.name}-{hashed}",
@@ -210,9 +219,9 @@ class DeploymentController:
             },
         }
 
-    async def _resize(self, family: Family, size: Resize) -> None:
+    async def _resize(self, family: Rollout, size: Resize) -> None:
         each = size.replica_set
-        counts = {DESIRED: str(family.deployment.spec.replicas), MOST: str(family.most)}
+        counts = {DESIRED_REPLICAS: str(family.deployment.spec.replicas), MAX_REPLICAS: str(family.most)}
         is_told = all(each.metadata.annotations.get(name) == value for name, value in counts.items())
         if size.replicas == each.spec.replicas and is_told:
             return
@@ -221,19 +230,19 @@ class DeploymentController:
         if size.replicas != each.spec.replicas:
             way = "up" if size.replicas > each.spec.replicas else "down"
             words = f"Scaled {way} replica set {each.metadata.name} from {each.spec.replicas} to {size.replicas}"
-            await self._pod_control.tell(family.deployment, "Normal", "ScalingReplicaSet", words)
+            await self._pod_control.record(family.deployment, "Normal", "ScalingReplicaSet", words)
 
     async def _patch(self, deployment: Deployment, each: ReplicaSet, change: Json) -> None:
         """Patch the replica set on the condition that it has not changed since it was read."""
         seen = {"uid": each.metadata.uid, "resourceVersion": each.metadata.resource_version}
         whole = {**change, "metadata": {**change.get("metadata", {}), **seen}}
         changed = await self._cluster.patch(REPLICA_SETS, each.metadata.key, whole)
-        self._expectations.wrote(deployment.metadata.uid, changed.metadata.resource_version)
+        self._expectations.expect_version(deployment.metadata.uid, changed.metadata.resource_version)
 
-    async def _delete_old(self, family: Family) -> None:
-        for each in rollout.to_forget(family):
+    async def _delete_old(self, family: Rollout) -> None:
+        for each in rollout.beyond_history(family):
             with suppress(NotFound, Conflict):
-                options = DeleteOptions(uid=each.metadata.uid, propagation="Background")
+                options = DeleteOptions(uid=each.metadata.uid, propagation_policy="Background")
                 await self._cluster.delete(REPLICA_SETS, each.metadata.key, options)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tarragon.localcluster.controllers.workloads import indexes
-from tarragon.localcluster.controllers.workloads.job_failure import judged
+from tarragon.localcluster.controllers.workloads.job_failure import failure_action
 from tarragon.localcluster.controllers.workloads.model import Job, Json
 from tarragon.localcluster.controllers.workloads.pods import Pod
 
@@ -97,7 +97,7 @@ class _Counting:
         if pod.status.phase == "Succeeded":
             self._succeed(pod)
         elif has_failed(self._job, pod):
-            if judged(self._job, pod).action == "Ignore":
+            if failure_action(self._job, pod).action == "Ignore":
                 self._release.append(pod)
             else:
                 self._uids["failed"].append(pod.uid)
@@ -138,4 +138,4 @@ def has_failed(job: Job, pod: Pod) -> bool:
         return False
     # With no grace period left the kubelet has stopped the pod, and only the finalizer keeps it.
     is_over = job.spec.pod_replacement_policy != "Failed" or not pod.metadata.deletion_grace_period_seconds
-    return job.is_finished or (pod.metadata.is_ending and is_over)
+    return job.is_finished or (pod.metadata.is_being_deleted and is_over)

@@ -12,26 +12,26 @@ Action = Literal["FailJob", "Ignore", "Count"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class FailureAction:
     """The action for a failed pod. `message` is the Job's, if the action fails the Job."""
 
     action: Action = "Count"
     message: str = ""
 
 
-COUNTED = Judgement()
+COUNT = FailureAction()
 
 
-def judged(job: Job, pod: Pod) -> Judgement:
+def failure_action(job: Job, pod: Pod) -> FailureAction:
     """The action of the first rule that matches the pod; the default is to count the failure."""
     rules: list[Json] = (job.spec.pod_failure_policy or {}).get("rules") or []
     if pod.status.phase != "Failed":
-        return COUNTED
+        return COUNT
     for index, rule in enumerate(rules):
         words = _by_exit_code(rule.get("onExitCodes"), pod) or _by_condition(rule.get("onPodConditions"), pod)
         if words:
-            return Judgement(rule["action"], f"{words} matching {rule['action']} rule at index {index}")
-    return COUNTED
+            return FailureAction(rule["action"], f"{words} matching {rule['action']} rule at index {index}")
+    return COUNT
 
 
 def _by_exit_code(wanted: Json | None, pod: Pod) -> str:

@@ -6,12 +6,12 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tarragon.base.times import later
-from tarragon.kube.codec import moment, timestamp
+from tarragon.base.times import add_seconds
+from tarragon.kube.codec import format_time, parse_time
 from tarragon.localcluster.controllers.workloads import indexes
 from tarragon.localcluster.controllers.workloads.conditions import found, with_condition
 from tarragon.localcluster.controllers.workloads.job_count import Count, has_failed, index_of, is_tracked
-from tarragon.localcluster.controllers.workloads.job_failure import judged
+from tarragon.localcluster.controllers.workloads.job_failure import failure_action
 from tarragon.localcluster.controllers.workloads.model import Job, Json
 from tarragon.localcluster.controllers.workloads.pods import Pod
 
@@ -35,14 +35,14 @@ class Verdict:
 class Plan:
     """Pods to create and delete, and after how many seconds to reconcile again.
 
-    `make` has an index for each pod, None in a Job that is not indexed. Pods in `drop` are surplus and not counted;
-    pods in `stop` are deleted because the Job has finished.
+    `create` has an index for each pod, None in a Job that is not indexed. Pods in `surplus` are surplus and not
+    counted; pods in `stop` are deleted because the Job has finished.
     """
 
-    make: Sequence[int | None] = ()
-    drop: Sequence[Pod] = ()
+    create: Sequence[int | None] = ()
+    surplus: Sequence[Pod] = ()
     stop: Sequence[Pod] = ()
-    again: float | None = None
+    requeue_after: float | None = None
 
 
 # -------------------------------------------------------------------------------------------------------------- verdict
@@ -59,7 +59,7 @@ def verdict(job: Job, pods: Sequence[Pod], count: Count, now: dt.datetime) -> Ve
 
 def _failure(job: Job, pods: Sequence[Pod], count: Count, now: dt.datetime) -> Verdict | None:
     for pod in pods:
-        if is_tracked(pod) and (judgement := judged(job, pod)).action == "FailJob":
+        if is_tracked(pod) and (judgement := failure_action(job, pod)).action == "FailJob":
             return Verdict(fails=True, reason="PodFailurePolicy", message=judgement.message)
     if count.all_failed > job.spec.backoff_limit or _restarts_too_often(job, pods):
         words = "Job has reached the specified backoff limit"
@@ -83,7 +83,7 @@ def seconds_left(job: Job, now: dt.datetime) -> float | None:
     began = job.status.get("startTime")
     if job.spec.active_deadline_seconds is None or not began or job.spec.suspend:
         return None
-    return (later(moment(began), job.spec.active_deadline_seconds) - now).total_seconds()
+    return (add_seconds(parse_time(began), job.spec.active_deadline_seconds) - now).total_seconds()
 
 
 def _success(job: Job, pods: Sequence[Pod], count: Count) -> Verdict | None:
@@ -124,9 +124,9 @@ def status(job: Job, pods: Sequence[Pod], count: Count, ends: Verdict | None, no
         whole["startTime"], conditions = _suspension(job, conditions, now)
     else:
         conditions = _ended(ends, conditions, now, is_over=_is_over(pods, count))
-        whole["startTime"] = job.status.get("startTime") or timestamp(now)
+        whole["startTime"] = job.status.get("startTime") or format_time(now)
         if found(conditions, "Complete") is not None:
-            whole["completionTime"] = job.status.get("completionTime") or timestamp(now)
+            whole["completionTime"] = job.status.get("completionTime") or format_time(now)
     return {**whole, "conditions": conditions or None}
 
 
@@ -153,12 +153,12 @@ def _suspension(job: Job, conditions: list[Json], now: dt.datetime) -> tuple[str
         return None, with_condition(conditions, said, now, "lastProbeTime")
     if was_suspended:
         said = {"type": "Suspended", "status": "False", "reason": "JobResumed", "message": "Job resumed"}
-        return timestamp(now), with_condition(conditions, said, now, "lastProbeTime")
-    return began or timestamp(now), conditions
+        return format_time(now), with_condition(conditions, said, now, "lastProbeTime")
+    return began or format_time(now), conditions
 
 
 def _is_terminating(pod: Pod) -> bool:
-    return pod.metadata.is_ending and not pod.is_finished
+    return pod.metadata.is_being_deleted and not pod.is_finished
 
 
 # ----------------------------------------------------------------------------------------------------------------- pods
@@ -169,11 +169,11 @@ def plan(job: Job, pods: Sequence[Pod], count: Count, ends: Verdict | None, now:
     if ends is not None:
         return Plan(stop=active)
     if job.spec.suspend:
-        return Plan(drop=active)
+        return Plan(surplus=active)
     wanted = _wanted(job, len(active), count)
     surplus, kept = _surplus(job, active, wanted, count)
     if surplus:
-        return Plan(drop=surplus, again=seconds_left(job, now))
+        return Plan(surplus=surplus, requeue_after=seconds_left(job, now))
     taken = len(kept)
     if job.spec.pod_replacement_policy == "Failed":
         taken += sum(_is_terminating(pod) for pod in pods)
@@ -181,8 +181,8 @@ def plan(job: Job, pods: Sequence[Pod], count: Count, ends: Verdict | None, now:
     pause = pause_after_failures(job, pods, now) if missing else 0.0
     left = seconds_left(job, now)
     if pause > 0:
-        return Plan(again=pause if left is None else min(pause, left))
-    return Plan(make=_to_make(job, kept, pods, missing, count), again=left)
+        return Plan(requeue_after=pause if left is None else min(pause, left))
+    return Plan(create=_to_make(job, kept, pods, missing, count), requeue_after=left)
 
 
 def _wanted(job: Job, active: int, count: Count) -> int:
@@ -254,5 +254,5 @@ def seconds_to_live(job: Job, now: dt.datetime) -> float | None:
     over = job.condition("Complete") or job.condition("Failed")
     if over is None or job.spec.ttl_seconds_after_finished is None:
         return None
-    ended = moment(over["lastTransitionTime"])
-    return (later(ended, job.spec.ttl_seconds_after_finished) - now).total_seconds()
+    ended = parse_time(over["lastTransitionTime"])
+    return (add_seconds(ended, job.spec.ttl_seconds_after_finished) - now).total_seconds()

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from tarragon.client.errors import Conflict, NotFound
-from tarragon.client.informer.cache_reader import Index
+from tarragon.client.informer.cache_reader import KeyIndex
 from tarragon.client.port import DeleteOptions
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import job_plan
-from tarragon.localcluster.controllers.workloads.context import LOOK_AGAIN_SECONDS, Ground, Kept
+from tarragon.localcluster.controllers.workloads.context import REQUEUE_SECONDS, ReconciledCache, WorkloadContext
 from tarragon.localcluster.controllers.workloads.job_count import INDEX, TRACKING, Count, count, is_tracked
 from tarragon.localcluster.controllers.workloads.model import JOBS, Job, Json
-from tarragon.localcluster.controllers.workloads.pod_control import Hands, pod_from
+from tarragon.localcluster.controllers.workloads.pod_control import PodControl, pod_from
 from tarragon.localcluster.controllers.workloads.pods import PODS, Pod
 
 _MANAGER = "kubernetes.io/job-controller"
@@ -24,22 +24,22 @@ _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 class JobController:
     """Also removes the tracking finalizer from pods whose Job is gone."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: WorkloadContext) -> None:
         self._ground = ground
         self._cluster = ground.cluster
         self._clock = ground.clock
-        self.kept: Kept[Job] = Kept(ground, JOBS)
+        self.kept: ReconciledCache[Job] = ReconciledCache(ground, JOBS)
         self.kept.follow(ground.pods)
-        self._pod_control: Hands[Job] = Hands(ground, JOBS, "job-controller")
-        self._by_name = Index(ground.pods, lambda pod: [key] if (key := _job_of(pod)) else [])
-        ground.pods.subscribe(self._follow_pod)
+        self._pod_control: PodControl[Job] = PodControl(ground, JOBS, "job-controller")
+        self._by_name = KeyIndex(ground.pods, lambda pod: [key] if (key := _job_of(pod)) else [])
+        ground.pods.add_event_handler(self._follow_pod)
 
     async def run(self) -> None:
         await self.kept.run(self._reconcile)
 
     def _follow_pod(self, _key: Key, _old: Pod | None, new: Pod | None) -> None:
         if new is not None and is_tracked(new) and (key := _job_of(new)) is not None:
-            self.kept.worklist.add(key)
+            self.kept.workqueue.add(key)
 
     async def _reconcile(self, key: Key) -> float | None:
         job = self.kept.get(key)
@@ -50,9 +50,9 @@ class JobController:
             await self._delete_expired(job)
             return None
         pods = await self._pod_control.claimed(job)
-        if not self._pod_control.unseen.is_settled(job.metadata.uid):
-            return LOOK_AGAIN_SECONDS
-        if job.metadata.is_ending:
+        if not self._pod_control.expectations.is_satisfied(job.metadata.uid):
+            return REQUEUE_SECONDS
+        if job.metadata.is_being_deleted:
             await self._release([pod for pod in pods if is_tracked(pod)])
             return None
         return await self._keep(job, pods)
@@ -71,11 +71,11 @@ class JobController:
         if job.is_finished:
             return job_plan.seconds_to_live(job, self._clock.now())
         plan = job_plan.plan(job, pods, counted, ends, self._clock.now())
-        if plan.drop:
-            await self._release([pod for pod in plan.drop if is_tracked(pod)])
-        await self._pod_control.delete(job, [*plan.drop, *plan.stop])
-        trouble = await self._pod_control.make(job, [self._pod(job, index) for index in plan.make])
-        return LOOK_AGAIN_SECONDS if trouble is not None else plan.again
+        if plan.surplus:
+            await self._release([pod for pod in plan.surplus if is_tracked(pod)])
+        await self._pod_control.delete(job, [*plan.surplus, *plan.stop])
+        trouble = await self._pod_control.create(job, [self._pod(job, index) for index in plan.create])
+        return REQUEUE_SECONDS if trouble is not None else plan.requeue_after
 
     def _pod(self, job: Job, index: int | None) -> Json:
         body = pod_from(job.spec.template, job, self._pod_control.reference(job))
@@ -101,12 +101,12 @@ class JobController:
     async def _release_strays(self, key: Key, job: Job | None) -> None:
         """Remove the finalizer from pods of an earlier Job of this name."""
         pods = (self._ground.pods.objects[each] for each in sorted(self._by_name.keys(key)))
-        owner = JOBS.as_owner(job.metadata) if job is not None else None
-        await self._release([pod for pod in pods if pod.metadata.controlled_by != owner and is_tracked(pod)])
+        owner = JOBS.owner_identity(job.metadata) if job is not None else None
+        await self._release([pod for pod in pods if pod.metadata.controller_identity != owner and is_tracked(pod)])
 
     async def _delete_expired(self, job: Job) -> None:
         with suppress(NotFound, Conflict):
-            options = DeleteOptions(uid=job.metadata.uid, propagation="Background")
+            options = DeleteOptions(uid=job.metadata.uid, propagation_policy="Background")
             await self._cluster.delete(JOBS, job.metadata.key, options)
 
     async def _record_events(self, job: Job, status: Json) -> None:
@@ -115,17 +115,17 @@ class JobController:
                 continue
             match condition["type"]:
                 case "Complete":
-                    await self._pod_control.tell(job, "Normal", "Completed", "Job completed")
+                    await self._pod_control.record(job, "Normal", "Completed", "Job completed")
                 case "Failed":
-                    await self._pod_control.tell(job, "Warning", condition["reason"], condition["message"])
+                    await self._pod_control.record(job, "Warning", condition["reason"], condition["message"])
                 case "Suspended":
-                    await self._pod_control.tell(job, "Normal", "Suspended", "Job suspended")
+                    await self._pod_control.record(job, "Normal", "Suspended", "Job suspended")
                 case _:
                     pass
 
 
 def _job_of(pod: Pod) -> Key | None:
-    owner = pod.metadata.controlled_by
+    owner = pod.metadata.controller_identity
     return owner.key if owner is not None and (owner.group, owner.kind) == (JOBS.group, JOBS.kind) else None
 
 

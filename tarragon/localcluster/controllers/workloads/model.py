@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from tarragon.kube.meta import ObjectMeta, Resource, Struct
+from tarragon.kube.meta import ObjectMeta, PartialObject, Resource
 
 Json = dict[str, Any]
 
 
-class Thing(Protocol):
+class HasMetadata(Protocol):
     """Any API object."""
 
     @property
     def metadata(self) -> ObjectMeta: ...
 
 
-class Owner(Thing, Protocol):
+class Owner(HasMetadata, Protocol):
     """An object that controls pods or replica sets."""
 
     @property
@@ -31,14 +31,14 @@ class Owner(Thing, Protocol):
 # -------------------------------------------------------------------------------------------------------- replica sets
 
 
-class ReplicaSetSpec(Struct, frozen=True):
+class ReplicaSetSpec(PartialObject, frozen=True):
     replicas: int = 1
     min_ready_seconds: int = 0
     selector: Json = {}
     template: Json = {}
 
 
-class ReplicaSet(Struct, frozen=True):
+class ReplicaSet(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: Json = {}
@@ -59,17 +59,17 @@ class ReplicaSet(Struct, frozen=True):
 # --------------------------------------------------------------------------------------------------------- deployments
 
 
-class Rolling(Struct, frozen=True):
+class Rolling(PartialObject, frozen=True):
     max_unavailable: int | str = 0
     max_surge: int | str = 0
 
 
-class Strategy(Struct, frozen=True):
+class Strategy(PartialObject, frozen=True):
     type: str = "RollingUpdate"
     rolling_update: Rolling = Rolling()
 
 
-class DeploymentSpec(Struct, frozen=True):
+class DeploymentSpec(PartialObject, frozen=True):
     replicas: int = 1
     min_ready_seconds: int = 0
     revision_history_limit: int = 10
@@ -80,7 +80,7 @@ class DeploymentSpec(Struct, frozen=True):
     template: Json = {}
 
 
-class Deployment(Struct, frozen=True):
+class Deployment(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: DeploymentSpec = DeploymentSpec()
     status: Json = {}
@@ -93,7 +93,7 @@ class Deployment(Struct, frozen=True):
 # ---------------------------------------------------------------------------------------------------------------- jobs
 
 
-class JobSpec(Struct, frozen=True):
+class JobSpec(PartialObject, frozen=True):
     """With `completions` None the Job is complete when one pod has succeeded and no other runs."""
 
     parallelism: int = 1
@@ -117,7 +117,7 @@ class JobSpec(Struct, frozen=True):
         return self.completion_mode == "Indexed"
 
 
-class Job(Struct, frozen=True):
+class Job(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
     status: Json = {}

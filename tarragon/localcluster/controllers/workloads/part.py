@@ -6,8 +6,8 @@ import asyncio
 import random
 
 from tarragon.base.clock import Clock
-from tarragon.client.port import Cluster
-from tarragon.localcluster.controllers.workloads.context import Ground
+from tarragon.client.port import Client
+from tarragon.localcluster.controllers.workloads.context import WorkloadContext
 from tarragon.localcluster.controllers.workloads.deployments import DeploymentController
 from tarragon.localcluster.controllers.workloads.jobs import JobController
 from tarragon.localcluster.controllers.workloads.replica_sets import ReplicaSetController
@@ -16,8 +16,8 @@ from tarragon.localcluster.controllers.workloads.replica_sets import ReplicaSetC
 class WorkloadControllers:
     """Runs the controllers once all caches have synced."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
-        ground = Ground(cluster, clock, jitter)
+    def __init__(self, cluster: Client, clock: Clock, jitter: random.Random) -> None:
+        ground = WorkloadContext(cluster, clock, jitter)
         self._replica_sets = ReplicaSetController(ground)
         self._deployments = DeploymentController(ground, self._replica_sets.kept.cache)
         self._jobs = JobController(ground)
@@ -30,6 +30,6 @@ class WorkloadControllers:
             for cache in self._caches:
                 tasks.create_task(cache.run())
             for cache in self._caches:
-                await cache.synced()
+                await cache.wait_for_sync()
             for controller in self._controllers:
                 tasks.create_task(controller.run())

@@ -13,39 +13,39 @@ from tarragon.client.errors import ApiError, Conflict, NotFound
 from tarragon.client.port import DeleteOptions
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import OwnerIdentity, OwnerReference, Resource
-from tarragon.kube.patch import merged
+from tarragon.kube.patch import apply_merge_patch
 from tarragon.localcluster.controllers.events import Recorder
-from tarragon.localcluster.controllers.workloads.context import Ground, Unseen, selects
+from tarragon.localcluster.controllers.workloads.context import Expectations, WorkloadContext, selects
 from tarragon.localcluster.controllers.workloads.model import Json, Owner
 from tarragon.localcluster.controllers.workloads.pods import PODS, Pod
 
 T = TypeVar("T", bound=Owner)
 
-MOST_AT_ONCE = 500
+BURST_REPLICAS = 500
 """The most pods that one reconciliation creates or deletes."""
 
 
-class Hands(Generic[T]):
-    """The pod control of one controller. `unseen` are its expectations."""
+class PodControl(Generic[T]):
+    """The pod control of one controller. `expectations` are its expectations."""
 
-    def __init__(self, ground: Ground, resource: Resource[T], component: str) -> None:
+    def __init__(self, ground: WorkloadContext, resource: Resource[T], component: str) -> None:
         self._ground = ground
         self._cluster = ground.cluster
         self._resource = resource
         self._recorder = Recorder(ground.cluster, ground.clock, component)
-        self.unseen: Unseen[Pod] = Unseen(ground.pods)
+        self.expectations: Expectations[Pod] = Expectations(ground.pods)
 
     async def claimed(self, owner: T) -> list[Pod]:
         """The pods of the owner, after adopting matching orphans and releasing pods that no longer match."""
         fits = selects(owner)
 
         def stays(pod: Pod) -> bool:
-            return fits(pod) or owner.metadata.is_ending or pod.metadata.is_ending
+            return fits(pod) or owner.metadata.is_being_deleted or pod.metadata.is_being_deleted
 
         identity = self.identity(owner)
         for pod in [pod for pod in self._ground.owned(identity) if not stays(pod)]:
             await self._set_owner(owner, pod, owned=False)
-        if not owner.metadata.is_ending:
+        if not owner.metadata.is_being_deleted:
             orphans = self._ground.orphans(owner.metadata.namespace)
             adoptable = [pod for pod in orphans if pod.is_active and fits(pod)]
             if adoptable and await self._still_exists(owner):
@@ -58,7 +58,7 @@ class Hands(Generic[T]):
         """Whether a fresh read shows the owner: one that is being deleted must not adopt the pods that it orphaned."""
         with suppress(NotFound):
             now = await self._cluster.get(self._resource, owner.metadata.key)
-            return now.metadata.uid == owner.metadata.uid and not now.metadata.is_ending
+            return now.metadata.uid == owner.metadata.uid and not now.metadata.is_being_deleted
         return False
 
     async def _set_owner(self, owner: T, pod: Pod, *, owned: bool) -> None:
@@ -71,11 +71,11 @@ class Hands(Generic[T]):
         }
         with suppress(NotFound, Conflict):  # the watch shows the change, and the owner is reconciled again
             changed = await self._cluster.patch(PODS, pod.metadata.key, {"metadata": metadata})
-            self.unseen.wrote(owner.metadata.uid, changed.metadata.resource_version)
+            self.expectations.expect_version(owner.metadata.uid, changed.metadata.resource_version)
 
     def identity(self, owner: T) -> OwnerIdentity:
         """The identity that `reference` names, which is the same in all versions of the API."""
-        return self._resource.as_owner(owner.metadata)
+        return self._resource.owner_identity(owner.metadata)
 
     def reference(self, owner: T) -> OwnerReference:
         return OwnerReference(
@@ -87,7 +87,7 @@ class Hands(Generic[T]):
             block_owner_deletion=True,
         )
 
-    async def make(self, owner: T, bodies: Sequence[Json]) -> ApiError | None:
+    async def create(self, owner: T, bodies: Sequence[Json]) -> ApiError | None:
         """Create pods in batches of 1, 2, 4, …, so that a refusal costs few requests. Return an error, if any."""
         made, turn = 0, 1
         while made < len(bodies):
@@ -102,10 +102,10 @@ class Hands(Generic[T]):
         try:
             pod = await self._cluster.create(PODS, body)
         except ApiError as error:
-            await self.tell(owner, "Warning", "FailedCreate", f"Error creating: {error}")
+            await self.record(owner, "Warning", "FailedCreate", f"Error creating: {error}")
             return error
-        self.unseen.wrote(owner.metadata.uid, pod.metadata.resource_version)
-        await self.tell(owner, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
+        self.expectations.expect_version(owner.metadata.uid, pod.metadata.resource_version)
+        await self.record(owner, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
         return None
 
     async def delete(self, owner: T, pods: Sequence[Pod]) -> None:
@@ -114,26 +114,26 @@ class Hands(Generic[T]):
     async def _delete_one(self, owner: T, pod: Pod) -> None:
         with suppress(NotFound, Conflict):
             await self._cluster.delete(PODS, pod.metadata.key, DeleteOptions(uid=pod.uid))
-            self.unseen.deleted(owner.metadata.uid, pod)
-            await self.tell(owner, "Normal", "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
+            self.expectations.expect_deletion(owner.metadata.uid, pod)
+            await self.record(owner, "Normal", "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
 
     async def write_status(self, owner: T, known: Json, status: Json) -> None:
         """Merge `status` into the object's status `known`, if that changes anything. None removes a field."""
-        if merged(known, status) == known:
+        if apply_merge_patch(known, status) == known:
             return
         metadata = {"uid": owner.metadata.uid, "resourceVersion": owner.metadata.resource_version}
         with suppress(NotFound):
             change = {"metadata": metadata, "status": status}
             await self._cluster.patch(self._resource, owner.metadata.key, change, subresource="status")
 
-    async def tell(self, owner: T, kind: Any, reason: str, message: str) -> None:
+    async def record(self, owner: T, kind: Any, reason: str, message: str) -> None:
         about = ObjectReference(
             api_version=self._resource.api_version,
             kind=self._resource.kind,
             key=owner.metadata.key,
             uid=owner.metadata.uid,
         )
-        await self._recorder.tell(Event(about=about, type=kind, reason=reason, message=message))
+        await self._recorder.record(Event(involved_object=about, type=kind, reason=reason, message=message))
 
 
 def pod_from(template: Mapping[str, Any], owner: Owner, reference: OwnerReference) -> Json:

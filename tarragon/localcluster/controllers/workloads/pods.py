@@ -6,35 +6,35 @@ import datetime as dt
 
 from msgspec.structs import force_setattr
 
-from tarragon.kube.meta import ObjectMeta, Resource, Struct, group_of
+from tarragon.kube.meta import ObjectMeta, PartialObject, Resource, group_of
 
 
-class Terminated(Struct, frozen=True):
+class Terminated(PartialObject, frozen=True):
     exit_code: int = 0
     finished_at: dt.datetime | None = None
 
 
-class State(Struct, frozen=True):
+class State(PartialObject, frozen=True):
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Struct, frozen=True):
+class ContainerStatus(PartialObject, frozen=True):
     name: str = ""
     restart_count: int = 0
     state: State = State()
 
 
-class Condition(Struct, frozen=True):
+class Condition(PartialObject, frozen=True):
     type: str = ""
     status: str = ""
     last_transition_time: dt.datetime | None = None
 
 
-class PodSpec(Struct, frozen=True):
+class PodSpec(PartialObject, frozen=True):
     node_name: str = ""
 
 
-class PodStatus(Struct, frozen=True):
+class PodStatus(PartialObject, frozen=True):
     phase: str = "Pending"
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []
@@ -46,7 +46,7 @@ _KINDS = frozenset({("apps", "ReplicaSet"), ("batch", "Job")})
 _NO_SPEC, _NO_STATUS = PodSpec(), PodStatus()
 
 
-class Pod(Struct, frozen=True):
+class Pod(PartialObject, frozen=True):
     """A pod. Of the thousands that other controllers may manage, only the identity is kept."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -54,7 +54,7 @@ class Pod(Struct, frozen=True):
     status: PodStatus = PodStatus()
 
     def __post_init__(self) -> None:
-        controller = self.metadata.controller
+        controller = self.metadata.controller_ref
         if controller is None or (group_of(controller.api_version), controller.kind) in _KINDS:
             return
         meta = self.metadata
@@ -80,7 +80,7 @@ class Pod(Struct, frozen=True):
     @property
     def is_active(self) -> bool:
         """Whether the pod is neither finished nor terminating."""
-        return not self.is_finished and not self.metadata.is_ending
+        return not self.is_finished and not self.metadata.is_being_deleted
 
     @property
     def is_ready(self) -> bool:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads.conditions import with_condition, without
-from tarragon.localcluster.controllers.workloads.context import LOOK_AGAIN_SECONDS, Ground, Kept
+from tarragon.localcluster.controllers.workloads.context import REQUEUE_SECONDS, ReconciledCache, WorkloadContext
 from tarragon.localcluster.controllers.workloads.model import REPLICA_SETS, Json, ReplicaSet
-from tarragon.localcluster.controllers.workloads.pod_control import MOST_AT_ONCE, Hands, omitting_zeros, pod_from
+from tarragon.localcluster.controllers.workloads.pod_control import BURST_REPLICAS, PodControl, omitting_zeros, pod_from
 from tarragon.localcluster.controllers.workloads.pods import Pod
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -30,8 +30,8 @@ class Step:
 def step(wanted: int, active: Sequence[Pod], now: dt.datetime) -> Step:
     missing = wanted - len(active)
     if missing >= 0:
-        return Step(make=min(missing, MOST_AT_ONCE))
-    return Step(delete=first_to_go(active, now)[: min(-missing, MOST_AT_ONCE)])
+        return Step(make=min(missing, BURST_REPLICAS))
+    return Step(delete=first_to_go(active, now)[: min(-missing, BURST_REPLICAS)])
 
 
 def first_to_go(active: Sequence[Pod], now: dt.datetime) -> list[Pod]:
@@ -96,11 +96,11 @@ def _cost(pod: Pod) -> int:
 class ReplicaSetController:
     """Keeps as many pods as each replica set wants."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: WorkloadContext) -> None:
         self._clock = ground.clock
-        self.kept: Kept[ReplicaSet] = Kept(ground, REPLICA_SETS)
+        self.kept: ReconciledCache[ReplicaSet] = ReconciledCache(ground, REPLICA_SETS)
         self.kept.follow(ground.pods)
-        self._pod_control: Hands[ReplicaSet] = Hands(ground, REPLICA_SETS, "replicaset-controller")
+        self._pod_control: PodControl[ReplicaSet] = PodControl(ground, REPLICA_SETS, "replicaset-controller")
 
     async def run(self) -> None:
         await self.kept.run(self._reconcile)
@@ -110,15 +110,15 @@ class ReplicaSetController:
         if owner is None:
             return None
         active = [pod for pod in await self._pod_control.claimed(owner) if pod.is_active]
-        settled = self._pod_control.unseen.is_settled(owner.metadata.uid)
-        trouble = await self._act(owner, active) if settled and not owner.metadata.is_ending else None
+        settled = self._pod_control.expectations.is_satisfied(owner.metadata.uid)
+        trouble = await self._act(owner, active) if settled and not owner.metadata.is_being_deleted else None
         now = self._clock.now()
         if not settled:
             # The counts would be out of date.
-            return LOOK_AGAIN_SECONDS
+            return REQUEUE_SECONDS
         await self._pod_control.write_status(owner, owner.status, status(owner, active, now, trouble))
         if trouble is not None:
-            return LOOK_AGAIN_SECONDS
+            return REQUEUE_SECONDS
         return next_available(active, owner.spec.min_ready_seconds, now)
 
     async def _act(self, owner: ReplicaSet, active: list[Pod]) -> tuple[str, str] | None:
@@ -126,5 +126,5 @@ class ReplicaSetController:
         if todo.delete:
             await self._pod_control.delete(owner, todo.delete)
         body = pod_from(owner.spec.template, owner, self._pod_control.reference(owner))
-        failed = await self._pod_control.make(owner, [body] * todo.make)
+        failed = await self._pod_control.create(owner, [body] * todo.make)
         return ("FailedCreate", str(failed)) if failed is not None else None

@@ -14,11 +14,11 @@ from tarragon.localcluster.controllers.workloads.templates import is_same_templa
 
 PREFIX = "deployment.kubernetes.io/"
 REVISION, HISTORY = f"{PREFIX}revision", f"{PREFIX}revision-history"
-DESIRED, MOST = f"{PREFIX}desired-replicas", f"{PREFIX}max-replicas"
+DESIRED_REPLICAS, MAX_REPLICAS = f"{PREFIX}desired-replicas", f"{PREFIX}max-replicas"
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class Rollout:
     """A Deployment and its replica sets, of which the old ones are sorted by age, oldest first."""
 
     deployment: Deployment
@@ -61,14 +61,14 @@ class Step:
 WAIT = Step()
 
 
-def family(deployment: Deployment, replica_sets: Iterable[ReplicaSet]) -> Family:
+def family(deployment: Deployment, replica_sets: Iterable[ReplicaSet]) -> Rollout:
     ordered = sorted(replica_sets, key=_age)
     same = (each for each in ordered if is_same_template(each.spec.template, deployment.spec.template))
     new = next(same, None)
-    return Family(deployment, new, [each for each in ordered if each is not new])
+    return Rollout(deployment, new, [each for each in ordered if each is not new])
 
 
-def step(family: Family, *, old_pods_run: bool) -> Step:
+def step(family: Rollout, *, old_pods_run: bool) -> Step:
     """The next step. `old_pods_run`: a pod of an old replica set has not finished, though it may be terminating."""
     spec = family.deployment.spec
     if not all(each.is_observed for each in family.all):
@@ -80,18 +80,20 @@ def step(family: Family, *, old_pods_run: bool) -> Step:
     return _rolled(family)
 
 
-def is_resized(family: Family) -> bool:
+def is_resized(family: Rollout) -> bool:
     """Whether the Deployment was scaled: its size differs from the one recorded in its replica sets."""
     wanted = str(family.deployment.spec.replicas)
     return any(
-        each.metadata.annotations.get(DESIRED, wanted) != wanted for each in family.all if each.spec.replicas > 0
+        each.metadata.annotations.get(DESIRED_REPLICAS, wanted) != wanted
+        for each in family.all
+        if each.spec.replicas > 0
     )
 
 
 # -------------------------------------------------------------------------------------------------------------- rolling
 
 
-def _recreated(family: Family, *, old_pods_run: bool) -> Step:
+def _recreated(family: Rollout, *, old_pods_run: bool) -> Step:
     down = [Resize(each, 0) for each in family.old if each.spec.replicas > 0]
     if down:
         return Step(down)
@@ -100,7 +102,7 @@ def _recreated(family: Family, *, old_pods_run: bool) -> Step:
     return _grown(family, family.deployment.spec.replicas)
 
 
-def _rolled(family: Family) -> Step:
+def _rolled(family: Rollout) -> Step:
     wanted = family.deployment.spec.replicas
     has = family.new.spec.replicas if family.new is not None else 0
     room = family.most - sum(max(each.spec.replicas, each.count("replicas")) for each in family.all)
@@ -110,13 +112,13 @@ def _rolled(family: Family) -> Step:
     return Step(_shrunk(family))
 
 
-def _grown(family: Family, replicas: int) -> Step:
+def _grown(family: Rollout, replicas: int) -> Step:
     if family.new is None:
         return Step(make=replicas)
     return Step([Resize(family.new, replicas)]) if family.new.spec.replicas != replicas else WAIT
 
 
-def _shrunk(family: Family) -> list[Resize]:
+def _shrunk(family: Rollout) -> list[Resize]:
     """Shrink old replica sets: first by their unavailable pods, then by available ones above the minimum."""
     old = [each for each in family.old if each.spec.replicas > 0]
     new = family.new
@@ -145,7 +147,7 @@ def _available(replica_set: ReplicaSet) -> int:
 # -------------------------------------------------------------------------------------------------------------- scaling
 
 
-def scaled(family: Family) -> list[Resize]:
+def scaled(family: Rollout) -> list[Resize]:
     """Distribute a new size over the replica sets in proportion to theirs, so that a rollout keeps its progress."""
     wanted = family.deployment.spec.replicas
     active = [each for each in family.all if each.spec.replicas > 0]
@@ -159,7 +161,7 @@ def scaled(family: Family) -> list[Resize]:
     return _shared_out(family, active) if family.deployment.spec.strategy.type == "RollingUpdate" else []
 
 
-def _shared_out(family: Family, active: Sequence[ReplicaSet]) -> list[Resize]:
+def _shared_out(family: Rollout, active: Sequence[ReplicaSet]) -> list[Resize]:
     allowed = family.most if family.deployment.spec.replicas > 0 else 0
     change = allowed - sum(each.spec.replicas for each in active)
     by_age = sorted(active, key=_age, reverse=change > 0)
@@ -176,8 +178,8 @@ def _shared_out(family: Family, active: Sequence[ReplicaSet]) -> list[Resize]:
     return [Resize(each, size) for each, size in zip(largest_first, sizes, strict=True)]
 
 
-def _part(replica_set: ReplicaSet, allowed: int, family: Family) -> int:
-    told = replica_set.metadata.annotations.get(MOST, "")
+def _part(replica_set: ReplicaSet, allowed: int, family: Rollout) -> int:
+    told = replica_set.metadata.annotations.get(MAX_REPLICAS, "")
     before = int(told) if told.isdigit() and int(told) else int(family.deployment.status.get("replicas") or 0) or 1
     return round(replica_set.spec.replicas * allowed / before) - replica_set.spec.replicas
 
@@ -190,17 +192,17 @@ def revision_of(replica_set: ReplicaSet) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def next_revision(family: Family) -> int:
+def next_revision(family: Rollout) -> int:
     """The revision of the new replica set: one more than the largest of the old ones."""
     return max(map(revision_of, family.old), default=0) + 1
 
 
-def to_forget(family: Family) -> list[ReplicaSet]:
+def beyond_history(family: Rollout) -> list[ReplicaSet]:
     """Empty old replica sets beyond revisionHistoryLimit."""
     spent = [
         each
         for each in family.old
-        if not (each.spec.replicas or each.count("replicas") or each.metadata.is_ending) and each.is_observed
+        if not (each.spec.replicas or each.count("replicas") or each.metadata.is_being_deleted) and each.is_observed
     ]
     return sorted(spent, key=lambda each: (revision_of(each), _age(each)))[
         : max(0, len(family.old) - family.deployment.spec.revision_history_limit)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tarragon.kube.codec import encode
 from tarragon.localcluster.controllers.workloads.model import Json
-from tarragon.localcluster.storage.objects import is_same
+from tarragon.localcluster.storage.objects import json_equal
 
 HASH_LABEL = "pod-template-hash"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -29,7 +29,7 @@ def template_hash(template: Json, collisions: int = 0) -> str:
 
 def is_same_template(one: Json, other: Json) -> bool:
     """Whether the templates are equal apart from the label with the hash."""
-    return is_same(_unlabelled(one), _unlabelled(other))
+    return json_equal(_unlabelled(one), _unlabelled(other))
 
 
 def labelled(template: Json, label: str, value: str) -> Json:

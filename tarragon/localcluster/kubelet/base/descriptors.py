@@ -9,12 +9,12 @@ import os
 import struct
 import termios
 
-READ = 64 * 1024
-LAST_WORDS_SECONDS = 0.1
+READ_BYTES = 64 * 1024
+TERMINAL_DRAIN_SECONDS = 0.1
 """How long to keep reading a terminal after its process ended: its output may arrive a moment later."""
 
 
-class Output:
+class PipeReader:
     """The output of a process. It ends with that process, even while other processes hold the write end open."""
 
     def __init__(self, descriptor: int, ended: asyncio.Event) -> None:
@@ -28,11 +28,11 @@ class Output:
         while True:
             has_ended = self._ended.is_set()
             if has_ended:
-                await _ready_within(self._descriptor, LAST_WORDS_SECONDS if is_terminal else 0)
+                await _ready_within(self._descriptor, TERMINAL_DRAIN_SECONDS if is_terminal else 0)
             else:
                 await self._readable_or_ended()
             try:
-                return os.read(self._descriptor, READ)
+                return os.read(self._descriptor, READ_BYTES)
             except BlockingIOError:
                 if has_ended:
                     return b""
@@ -40,7 +40,7 @@ class Output:
                 return b""
 
     async def _readable_or_ended(self) -> None:
-        data, ended = asyncio.ensure_future(readable(self._descriptor)), asyncio.ensure_future(self._ended.wait())
+        data, ended = asyncio.ensure_future(wait_readable(self._descriptor)), asyncio.ensure_future(self._ended.wait())
         try:
             await asyncio.wait((data, ended), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -52,7 +52,7 @@ class Output:
         os.close(self._descriptor)
 
 
-class Input:
+class PipeWriter:
     """The input of a process."""
 
     def __init__(self, descriptor: int) -> None:
@@ -86,10 +86,10 @@ class Input:
 async def _ready_within(descriptor: int, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await readable(descriptor)
+            await wait_readable(descriptor)
 
 
-async def readable(descriptor: int) -> None:
+async def wait_readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
     loop.add_reader(descriptor, _set_done, ready)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tarragon.localcluster.home.home import make_private
+from tarragon.localcluster.home.home import create_private_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ class NodeFolder:
         return self.path / "logs"
 
     @property
-    def shared(self) -> Path:
+    def home_nodes(self) -> Path:
         return self.path.parent
 
     @property
     def claims(self) -> Path:
         """The folders of persistent volume claims. No node can be named `_claims`."""
-        return self.shared / "_claims"
+        return self.home_nodes / "_claims"
 
     def pod(self, uid: str) -> PodFolder:
         return PodFolder(self.pods / uid)
@@ -58,7 +58,7 @@ class NodeFolder:
     def prepare(self) -> None:
         """Create the folders, readable by the owner only, as they hold secrets."""
         for folder in (self.path, self.pods, self.logs):
-            make_private(folder)
+            create_private_folder(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class PodFolder:
     path: Path
 
     @property
-    def record(self) -> Path:
+    def checkpoint(self) -> Path:
         return self.path / "pod.json"
 
     @property
@@ -80,12 +80,12 @@ class PodFolder:
     def run(self, container: str, number: int) -> Path:
         return self.path / "runs" / container / str(number)
 
-    def numbers(self, container: str) -> list[int]:
+    def run_numbers(self, container: str) -> list[int]:
         """The numbers of the container's recorded runs, oldest first."""
         folder = self.path / "runs" / container
         return sorted(int(path.name) for path in folder.glob("*") if path.name.isdigit())
 
-    def containers(self) -> list[str]:
+    def container_names(self) -> list[str]:
         return sorted(path.name for path in (self.path / "runs").glob("*"))
 
 
@@ -94,16 +94,16 @@ class LogFolder:
     path: Path
 
     @property
-    def facts(self) -> Path:
+    def pod_facts(self) -> Path:
         return self.path / "pod.json"
 
     def log(self, container: str, number: int) -> Path:
         return self.path / container / f"{number}.log"
 
-    def numbers(self, container: str) -> list[int]:
+    def run_numbers(self, container: str) -> list[int]:
         return sorted(int(path.stem) for path in (self.path / container).glob("*.log") if path.stem.isdigit())
 
-    def forget(self, container: str, number: int) -> None:
+    def remove(self, container: str, number: int) -> None:
         log = self.log(container, number)
         for path in (log, log.with_name(log.name + ".1")):
             path.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ def boot_id() -> str:
         return ""
 
 
-def stat_of(pid: int) -> tuple[str, int, int] | None:
+def process_stat(pid: int) -> tuple[str, int, int] | None:
     """State letter, parent pid, and start time in clock ticks since boot; pid and start time identify a process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -32,17 +32,17 @@ def stat_of(pid: int) -> tuple[str, int, int] | None:
 
 
 def start_time(pid: int) -> int:
-    stat = stat_of(pid)
+    stat = process_stat(pid)
     return stat[2] if stat else 0
 
 
-def living() -> dict[int, int]:
+def live_parents() -> dict[int, int]:
     """The parent pid of each process, without zombies."""
     if not LINUX:
         return {}
     parents = {}
     for name in os.listdir("/proc"):
-        stat = stat_of(int(name)) if name.isdigit() else None
+        stat = process_stat(int(name)) if name.isdigit() else None
         if stat and stat[0] not in "ZX":
             parents[int(name)] = stat[1]
     return parents
@@ -50,7 +50,7 @@ def living() -> dict[int, int]:
 
 def descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
-    for pid, parent in living().items():
+    for pid, parent in live_parents().items():
         children.setdefault(parent, []).append(pid)
     found: list[int] = []
     pending = [root]
@@ -61,10 +61,10 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def environments() -> list[tuple[int, bytes]]:
+def start_environments() -> list[tuple[int, bytes]]:
     """The start environment of each of our processes: each variable ends with a NUL, and one NUL precedes the first."""
     found = []
-    for pid in living():
+    for pid in live_parents():
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 found.append((pid, b"\0" + file.read()))
@@ -73,9 +73,9 @@ def environments() -> list[tuple[int, bytes]]:
     return found
 
 
-def marked(mark: bytes) -> list[int]:
+def pids_with_mark(mark: bytes) -> list[int]:
     """Pids of processes that were started with this variable in their environment, wherever in the process tree."""
-    return [pid for pid, environment in environments() if b"\0" + mark in environment and pid != os.getpid()]
+    return [pid for pid, environment in start_environments() if b"\0" + mark in environment and pid != os.getpid()]
 
 
 def kill(pid: int, signum: int) -> None:

@@ -7,20 +7,20 @@ from typing import Any
 from msgspec import field
 
 from tarragon.kube.core import PODS, ContainerPort, ResourceRequirements
-from tarragon.kube.meta import ObjectMeta, Struct
+from tarragon.kube.meta import ObjectMeta, PartialObject
 
 
-class ObjectFieldSelector(Struct, frozen=True):
+class ObjectFieldSelector(PartialObject, frozen=True):
     field_path: str = ""
 
 
-class ResourceFieldSelector(Struct, frozen=True):
+class ResourceFieldSelector(PartialObject, frozen=True):
     container_name: str = ""
     resource: str = ""
     divisor: str | int | float = 0
 
 
-class KeySelector(Struct, frozen=True):
+class KeySelector(PartialObject, frozen=True):
     """A key of a ConfigMap or Secret."""
 
     name: str = ""
@@ -28,33 +28,33 @@ class KeySelector(Struct, frozen=True):
     optional: bool = False
 
 
-class EnvVarSource(Struct, frozen=True):
+class EnvVarSource(PartialObject, frozen=True):
     field_ref: ObjectFieldSelector | None = None
     resource_field_ref: ResourceFieldSelector | None = None
     config_map_key_ref: KeySelector | None = None
     secret_key_ref: KeySelector | None = None
 
 
-class EnvVar(Struct, frozen=True):
+class EnvVar(PartialObject, frozen=True):
     name: str = ""
     value: str = ""
     value_from: EnvVarSource | None = None
 
 
-class ObjectSelector(Struct, frozen=True):
+class ObjectSelector(PartialObject, frozen=True):
     """A whole ConfigMap or Secret."""
 
     name: str = ""
     optional: bool = False
 
 
-class EnvFrom(Struct, frozen=True):
+class EnvFrom(PartialObject, frozen=True):
     prefix: str = ""
     config_map_ref: ObjectSelector | None = None
     secret_ref: ObjectSelector | None = None
 
 
-class VolumeMount(Struct, frozen=True):
+class VolumeMount(PartialObject, frozen=True):
     name: str = ""
     mount_path: str = ""
     sub_path: str = ""
@@ -62,16 +62,16 @@ class VolumeMount(Struct, frozen=True):
     read_only: bool = False
 
 
-class Header(Struct, frozen=True):
+class Header(PartialObject, frozen=True):
     name: str = ""
     value: str = ""
 
 
-class ExecAction(Struct, frozen=True):
+class ExecAction(PartialObject, frozen=True):
     command: list[str] = []
 
 
-class HttpGet(Struct, frozen=True):
+class HttpGetAction(PartialObject, frozen=True):
     """`port` is a number or the name of a container port; an empty `host` is the pod's own."""
 
     path: str = "/"
@@ -81,25 +81,25 @@ class HttpGet(Struct, frozen=True):
     http_headers: list[Header] = []
 
 
-class TcpSocket(Struct, frozen=True):
+class TcpSocketAction(PartialObject, frozen=True):
     port: int | str = 0
     host: str = ""
 
 
-class GrpcAction(Struct, frozen=True):
+class GrpcAction(PartialObject, frozen=True):
     port: int = 0
 
 
-class SleepAction(Struct, frozen=True):
+class SleepAction(PartialObject, frozen=True):
     seconds: int = 0
 
 
-class Handler(Struct, frozen=True):
+class Handler(PartialObject, frozen=True):
     """The action of a probe or lifecycle hook: exactly one field is set."""
 
     exec: ExecAction | None = None
-    http_get: HttpGet | None = None
-    tcp_socket: TcpSocket | None = None
+    http_get: HttpGetAction | None = None
+    tcp_socket: TcpSocketAction | None = None
     grpc: GrpcAction | None = None
     sleep: SleepAction | None = None
 
@@ -113,17 +113,17 @@ class Probe(Handler, frozen=True):
     termination_grace_period_seconds: int | None = None
 
 
-class Lifecycle(Struct, frozen=True):
+class Lifecycle(PartialObject, frozen=True):
     post_start: Handler | None = None
     pre_stop: Handler | None = None
     stop_signal: str = ""
 
 
-class ReadinessGate(Struct, frozen=True):
+class ReadinessGate(PartialObject, frozen=True):
     condition_type: str = ""
 
 
-class Container(Struct, frozen=True):
+class Container(PartialObject, frozen=True):
     name: str = ""
     image: str = ""
     image_pull_policy: str = ""
@@ -162,7 +162,7 @@ class Container(Struct, frozen=True):
         return self.restart_policy == "Always"
 
 
-class PodSpec(Struct, frozen=True):
+class PodSpec(PartialObject, frozen=True):
     node_name: str = ""
     restart_policy: str = "Always"
     containers: list[Container] = []
@@ -194,7 +194,7 @@ class PodSpec(Struct, frozen=True):
         return [*self.init_containers, *self.containers]
 
 
-class Pod(Struct, frozen=True):
+class Pod(PartialObject, frozen=True):
     """`status` is the complete object: the kubelet changes its own fields and keeps the others."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -216,4 +216,4 @@ class Pod(Struct, frozen=True):
         return self.spec.grace_seconds if deletion is None else deletion
 
 
-PODS_TO_RUN = PODS.reading(Pod)
+KUBELET_PODS = PODS.with_model(Pod)

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tarragon.base.quantity import milli
+from tarragon.base.quantity import parse_milli
 from tarragon.base.resources import NVIDIA_GPU, Resources
 from tarragon.localcluster.kubelet.base.spec import Container
 
-Given = Mapping[str, tuple[str, ...]]
+DeviceIds = Mapping[str, tuple[str, ...]]
 """Device ids by resource, such as `nvidia.com/gpu`."""
 
 
@@ -23,12 +23,12 @@ class Vendor:
     """A vendor's variables for visible devices. `none` is the value that hides all devices, empty if there is none."""
 
     variables: tuple[str, ...]
-    none: str = ""
-    beside: Mapping[str, str] = field(default_factory=dict)
+    hide_all: str = ""
+    extra_variables: Mapping[str, str] = field(default_factory=dict)
     """Further variables that are set along with visible devices."""
 
 
-PRETENDS = " (pretended: this machine has no such device)"
+PRETENDED_NOTE = " (pretended: this machine has no such device)"
 AMD_GPU = "amd.com/gpu"
 _CUDA = "CUDA_VISIBLE_DEVICES"
 
@@ -36,10 +36,12 @@ VENDORS: Mapping[str, Vendor] = MappingProxyType(
     {
         # CUDA's own; the second is what NVIDIA's device plugin sets for the container runtime.
         NVIDIA_GPU: Vendor(
-            variables=(_CUDA, "NVIDIA_VISIBLE_DEVICES"), none="-1", beside={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+            variables=(_CUDA, "NVIDIA_VISIBLE_DEVICES"),
+            hide_all="-1",
+            extra_variables={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
         ),
         # rocm.docs.amd.com, GPU isolation techniques: the lowest layer, whose numbering the others use.
-        AMD_GPU: Vendor(variables=("ROCR_VISIBLE_DEVICES",), none="-1"),
+        AMD_GPU: Vendor(variables=("ROCR_VISIBLE_DEVICES",), hide_all="-1"),
         # oneapi-src.github.io/level-zero-spec, environment variables.
         "gpu.intel.com/i915": Vendor(variables=("ZE_AFFINITY_MASK",)),
         "gpu.intel.com/xe": Vendor(variables=("ZE_AFFINITY_MASK",)),
@@ -53,19 +55,19 @@ VENDORS: Mapping[str, Vendor] = MappingProxyType(
 )
 
 
-def wanted(container: Container, resource: str) -> int:
+def requested_devices(container: Container, resource: str) -> int:
     """The number of whole devices that the container requests."""
     resources = container.resources
-    return milli(resources.limits.get(resource, resources.requests.get(resource, 0))) // 1000
+    return parse_milli(resources.limits.get(resource, resources.requests.get(resource, 0))) // 1000
 
 
-def offered(capacity: Resources, gpus: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def node_devices(capacity: Resources, gpus: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The device ids of a node by resource: NVIDIA's as given in `gpus`, other vendors' are numbers."""
     numbered = {name: tuple(map(str, range(capacity.get(name, 0) // 1000))) for name in VENDORS}
     return {name: ids for name, ids in {**numbered, NVIDIA_GPU: tuple(gpus)}.items() if ids}
 
 
-def variables(given: Given, there: Collection[str]) -> dict[str, str]:
+def visibility_variables(given: DeviceIds, there: Collection[str]) -> dict[str, str]:
     """The variables that show a container exactly its devices. `there` are the resources of the node.
 
     Without devices all are hidden, as TensorFlow uses all that it sees. AMD's libraries read CUDA's variable too, so it
@@ -75,22 +77,22 @@ def variables(given: Given, there: Collection[str]) -> dict[str, str]:
     for resource, vendor in VENDORS.items():
         ids = given.get(resource, ())
         if ids:
-            result |= {**dict.fromkeys(vendor.variables, ",".join(ids)), **vendor.beside}
-        elif resource in there and vendor.none and resource != NVIDIA_GPU:
-            result |= dict.fromkeys(vendor.variables, vendor.none)
+            result |= {**dict.fromkeys(vendor.variables, ",".join(ids)), **vendor.extra_variables}
+        elif resource in there and vendor.hide_all and resource != NVIDIA_GPU:
+            result |= dict.fromkeys(vendor.variables, vendor.hide_all)
     return result
 
 
-def told(given: Mapping[str, Given], pretended: Collection[str]) -> str:
+def allocation_text(given: Mapping[str, DeviceIds], pretended: Collection[str]) -> str:
     """The allocation as text: `container main has nvidia.com/gpu 0,1`."""
     return "; ".join(
-        f"container {container} has {resource} {','.join(ids)}{PRETENDS if resource in pretended else ''}"
+        f"container {container} has {resource} {','.join(ids)}{PRETENDED_NOTE if resource in pretended else ''}"
         for container, by_resource in given.items()
         for resource, ids in by_resource.items()
     )
 
 
-def shared_out(
+def divide_devices(
     asked: Mapping[str, int], real: Sequence[str], held: Mapping[str, Sequence[str]]
 ) -> Mapping[str, tuple[str, ...]]:
     """Divide the machine's devices among its nodes: first the devices that a node's pods hold, then free ones.

@@ -6,16 +6,16 @@ from functools import lru_cache
 
 import msgspec
 
-from tarragon.base.resources import Resources, minus, total
+from tarragon.base.resources import Resources, add_resources, subtract
 from tarragon.kube import core
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.fit import wanted
+from tarragon.localcluster.fit import requests_of_pod
 from tarragon.localcluster.kubelet.hollow.pod import HollowPod
-from tarragon.localcluster.kubelet.pod.admission import refusal
-from tarragon.localcluster.kubelet.pod.status import Verdict
+from tarragon.localcluster.kubelet.pod.admission import rejection
+from tarragon.localcluster.kubelet.pod.status import PodFailure
 
 
-class Room:
+class HollowAllocations:
     """The allocations on nodes that all have the same `capacity`, in thousandths."""
 
     def __init__(self, capacity: Resources) -> None:
@@ -23,26 +23,26 @@ class Room:
         self._used: dict[str, Resources] = {}
         self._allocations: dict[str, tuple[str, Resources]] = {}
 
-    def admit(self, pod: HollowPod) -> Verdict | None:
+    def admit(self, pod: HollowPod) -> PodFailure | None:
         """Admit the pod: None, or why it is rejected. An admitted pod stays admitted."""
         if pod.metadata.uid in self._allocations:
             return None
-        verdict = refusal(_requests(pod), self._used.get(pod.spec.node_name, {}), self._capacity, ())
+        verdict = rejection(_requests(pod), self._used.get(pod.spec.node_name, {}), self._capacity, ())
         if verdict is None:
-            self.promise(pod)
+            self.allocate(pod)
         return verdict
 
-    def promise(self, pod: HollowPod) -> None:
+    def allocate(self, pod: HollowPod) -> None:
         """Allocate the pod's requests, also for a pod that already runs."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         if uid not in self._allocations:
             self._allocations[uid] = (node, _requests(pod))
-            self._used[node] = total([self._used.get(node, {}), _requests(pod)])
+            self._used[node] = add_resources([self._used.get(node, {}), _requests(pod)])
 
     def release(self, pod: HollowPod) -> None:
         node, requests = self._allocations.pop(pod.metadata.uid, ("", {}))
         if node:
-            self._used[node] = minus(self._used[node], requests)
+            self._used[node] = subtract(self._used[node], requests)
 
 
 def _requests(pod: HollowPod) -> Resources:
@@ -52,4 +52,4 @@ def _requests(pod: HollowPod) -> Resources:
 
 @lru_cache(maxsize=4096)
 def _spec_requests(spec: bytes) -> Resources:
-    return wanted(core.Pod(spec=decode(spec, core.PodSpec)))
+    return requests_of_pod(core.Pod(spec=decode(spec, core.PodSpec)))

@@ -26,21 +26,27 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, MEMORY, PODS, Resources
 from tarragon.client.errors import AlreadyExists, ApiError, Conflict, NotFound
-from tarragon.client.informer.cache_reader import Recovery, Trouble
-from tarragon.client.informer.reflector import Cache
-from tarragon.client.port import Cluster, DeleteOptions, Selection
+from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
+from tarragon.client.informer.reflector import Informer
+from tarragon.client.port import Client, DeleteOptions, Selector
 from tarragon.kube import core
-from tarragon.kube.codec import timestamp
+from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES, Node
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet.hollow.capacity import Room
-from tarragon.localcluster.kubelet.hollow.pod import HollowPod, ended, refused, running, unreadable
+from tarragon.localcluster.kubelet.hollow.capacity import HollowAllocations
+from tarragon.localcluster.kubelet.hollow.pod import (
+    HollowPod,
+    ended_status,
+    invalid_annotations_status,
+    rejected_status,
+    running_status,
+)
 from tarragon.localcluster.kubelet.node import lease
 from tarragon.localcluster.kubelet.node import node as real_node
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-ENDED_BY_SIGTERM = 143
-RESTARTED_SECONDS = 10.0
+SIGTERM_EXIT_CODE = 143
+MIN_RESTARTED_SECONDS = 10.0
 """The least time that a restarted container runs, instead of a back-off."""
 
 _DEFAULT_CAPACITY: Resources = MappingProxyType({CPU: 64_000, MEMORY: 256 * 2**30 * 1000, PODS: 500_000})
@@ -66,29 +72,29 @@ class HollowSettings:
     writers: int = 16
 
 
-class Hollow:
+class HollowKubelet:
     """Runs hollow nodes until `run` is cancelled. All state is in the API, so another `run` continues from there."""
 
-    def __init__(self, cluster: Cluster, settings: HollowSettings, clock: Clock) -> None:
+    def __init__(self, cluster: Client, settings: HollowSettings, clock: Clock) -> None:
         self._cluster = cluster
         self._settings = settings
         self._clock = clock
         self._names = frozenset(settings.names)
         only_node = settings.names[0] if len(settings.names) == 1 else ""
-        selection = Selection(fields=f"spec.nodeName={only_node}" if only_node else "spec.nodeName!=")
-        resource = core.PODS.reading(HollowPod)
+        selection = Selector(field_selector=f"spec.nodeName={only_node}" if only_node else "spec.nodeName!=")
+        resource = core.PODS.with_model(HollowPod)
         jitter = random.Random()
-        self._pods = Cache(cluster, resource, clock, selection, jitter=jitter)
+        self._pods = Informer(cluster, resource, clock, selection, jitter=jitter)
         self._resource = resource
         self._timers = _TimerQueue(clock)
         self._due: asyncio.Queue[_Timer] = asyncio.Queue()
         self._in_progress: set[Key] = set()
         self._expected_versions: dict[Key, int] = {}
-        self._allocations = Room(settings.capacity)
+        self._allocations = HollowAllocations(settings.capacity)
         self._started: dict[str, dt.datetime] = {}
         self._registered = asyncio.Event()
-        nodes = Selection(fields=f"metadata.name={only_node}" if only_node else "")
-        self._nodes = Cache(cluster, NODES, clock, nodes, jitter=jitter)
+        nodes = Selector(field_selector=f"metadata.name={only_node}" if only_node else "")
+        self._nodes = Informer(cluster, NODES, clock, nodes, jitter=jitter)
         self._unready_nodes: set[str] = set()
         self._has_unready_nodes = asyncio.Event()
 
@@ -97,10 +103,10 @@ class Hollow:
         await self._registered.wait()
 
     async def run(self) -> None:
-        self._pods.on_trouble(_report)
+        self._pods.on_error(_report)
         self._pods.on_recovery(_report_end)
-        self._pods.subscribe(self._changed)
-        self._nodes.on_trouble(_report)
+        self._pods.add_event_handler(self._changed)
+        self._nodes.on_error(_report)
         self._nodes.on_recovery(_report_end)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._run_heartbeats())
@@ -117,7 +123,7 @@ class Hollow:
             self._started.pop(old.metadata.uid, None)
             self._allocations.release(old)
         if new is not None and new.is_running and new.spec.node_name in self._names:
-            self._allocations.promise(new)
+            self._allocations.allocate(new)
         if new is None:
             self._expected_versions.pop(key, None)
         elif new.spec.node_name in self._names and key not in self._in_progress:
@@ -136,7 +142,7 @@ class Hollow:
         """When the pod's next step is due; None for never."""
         now = self._clock.now()
         if pod.is_ending:
-            deleted = pod.deletion_asked or now
+            deleted = pod.deletion_requested or now
             return deleted + dt.timedelta(seconds=pod.stop_seconds) if pod.is_running else now
         if pod.is_finished:
             return None
@@ -152,7 +158,7 @@ class Hollow:
     def _seconds(self, pod: HollowPod) -> float | None:
         seconds = self._settings.seconds if pod.seconds is None else pod.seconds
         if seconds is not None and pod.restarts:
-            return max(seconds, RESTARTED_SECONDS)
+            return max(seconds, MIN_RESTARTED_SECONDS)
         return seconds
 
     async def _enqueue_due(self) -> None:
@@ -198,30 +204,32 @@ class Hollow:
         now = self._clock.now()
         if pod.is_ending:
             version = (
-                await self._write_status(pod, ended(pod, ENDED_BY_SIGTERM, now)) if pod.is_running else pod.version
+                await self._write_status(pod, ended_status(pod, SIGTERM_EXIT_CODE, now))
+                if pod.is_running
+                else pod.version
             )
             await self._remove(pod)
             return version + 1
-        if not pod.is_readable:
-            return await self._write_status(pod, unreadable(pod, now))
+        if not pod.has_valid_annotations:
+            return await self._write_status(pod, invalid_annotations_status(pod, now))
         if not pod.is_running:
             verdict = self._allocations.admit(pod)
             if verdict is not None:
-                return await self._write_status(pod, refused(verdict, now))
+                return await self._write_status(pod, rejected_status(verdict, now))
             self._started[pod.metadata.uid] = now
-            return await self._write_status(pod, running(pod, now))
+            return await self._write_status(pod, running_status(pod, now))
         code = self._settings.exit_code if pod.exit_code is None else pod.exit_code
         if pod.restarts_after(code):
             self._started[pod.metadata.uid] = now
-            return await self._write_status(pod, running(pod, now, ended_with=code))
-        return await self._write_status(pod, ended(pod, code, now))
+            return await self._write_status(pod, running_status(pod, now, ended_with=code))
+        return await self._write_status(pod, ended_status(pod, code, now))
 
     async def _write_status(self, pod: HollowPod, status: Mapping[str, object]) -> int:
         body = {"metadata": {"uid": pod.metadata.uid}, "status": status}
         return (await self._cluster.patch(self._resource, pod.key, body, subresource="status")).version
 
     async def _remove(self, pod: HollowPod) -> None:
-        await self._cluster.delete(self._resource, pod.key, DeleteOptions(uid=pod.metadata.uid, grace_seconds=0))
+        await self._cluster.delete(self._resource, pod.key, DeleteOptions(uid=pod.metadata.uid, grace_period_seconds=0))
 
     # ----------------------------------------------------------------------------------------------------------- nodes
 
@@ -229,7 +237,7 @@ class Hollow:
         """Register all nodes, then renew each lease once per period, spread evenly over it."""
         await self._for_all(self._settings.names, self._register)
         self._registered.set()
-        self._nodes.subscribe(self._node_changed)
+        self._nodes.add_event_handler(self._node_changed)
         names = self._settings.names
         batches = max(1, min(len(names), int(self._settings.heartbeat_seconds)))
         due = self._clock.monotonic()
@@ -280,12 +288,12 @@ class Hollow:
 
     async def _create_node(self, name: str) -> None:
         settings = self._settings
-        body = real_node.manifest(name, {**settings.labels, real_node.KIND: "hollow"})
+        body = real_node.node_manifest(name, {**settings.labels, real_node.NODE_KIND_LABEL: "hollow"})
         try:
             await self._cluster.create(NODES, body)
         except AlreadyExists:
             await self._cluster.patch(NODES, Key("", name), {"metadata": {"labels": body["metadata"]["labels"]}})
-        status = real_node.status(name, settings.capacity, timestamp(self._clock.now()))
+        status = real_node.node_status(name, settings.capacity, format_time(self._clock.now()))
         await self._cluster.patch(NODES, Key("", name), {"status": status}, subresource="status")
         # An API server taints new nodes, and without a node controller the taint would stay.
         await self._cluster.patch(NODES, Key("", name), {"spec": {"taints": None}})
@@ -293,7 +301,7 @@ class Hollow:
 
     async def _renew_lease(self, name: str) -> None:
         try:
-            await lease.renew(self._cluster, name, self._clock)
+            await lease.renew_lease(self._cluster, name, self._clock)
         except ApiError as error:
             _log.debug("the lease of a hollow node could not be renewed", node=name, error=str(error))
 
@@ -339,9 +347,9 @@ class _TimerQueue:
                 wait.cancel()
 
 
-def _report(trouble: Trouble) -> None:
+def _report(trouble: CacheError) -> None:
     _log.warning("the hollow kubelet cannot follow the API", trouble=str(trouble))
 
 
-def _report_end(recovery: Recovery) -> None:
+def _report_end(recovery: CacheRecovery) -> None:
     _log.info("the hollow kubelet follows the API again", over=str(recovery))

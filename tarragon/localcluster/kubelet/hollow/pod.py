@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from tarragon.kube.codec import timestamp
+from tarragon.kube.codec import format_time
 from tarragon.kube.core import ResourceRequirements
-from tarragon.kube.meta import Key, Struct
-from tarragon.localcluster.kubelet.base.downward import HOST
-from tarragon.localcluster.kubelet.pod.status import Verdict
+from tarragon.kube.meta import Key, PartialObject
+from tarragon.localcluster.kubelet.base.downward import LOOPBACK
+from tarragon.localcluster.kubelet.pod.status import PodFailure
 
 PREFIX = "tarragon.dev/hollow-"
 DEFAULT_GRACE = 30.0
@@ -22,7 +22,7 @@ LONGEST = 1e9
 Json = dict[str, Any]
 
 
-class Annotations(Struct, frozen=True):
+class Annotations(PartialObject, frozen=True):
     seconds: str | None = msgspec.field(default=None, name=f"{PREFIX}seconds")
     exit_code: str | None = msgspec.field(default=None, name=f"{PREFIX}exit-code")
     stop_seconds: str | None = msgspec.field(default=None, name=f"{PREFIX}stop-seconds")
@@ -32,7 +32,7 @@ _NO_ANNOTATIONS = Annotations()
 _NO_RESOURCES = ResourceRequirements()
 
 
-class Meta(Struct, frozen=True):
+class Meta(PartialObject, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -42,14 +42,14 @@ class Meta(Struct, frozen=True):
     annotations: Annotations = _NO_ANNOTATIONS
 
 
-class Container(Struct, frozen=True):
+class Container(PartialObject, frozen=True):
     name: str = ""
     image: str = ""
     restart_policy: str = ""
     resources: ResourceRequirements = _NO_RESOURCES
 
 
-class Spec(Struct, frozen=True):
+class Spec(PartialObject, frozen=True):
     node_name: str = ""
     restart_policy: str = "Always"
     containers: list[Container] = []
@@ -57,26 +57,26 @@ class Spec(Struct, frozen=True):
     overhead: dict[str, str | int | float] = {}
 
 
-class Running(Struct, frozen=True):
+class Running(PartialObject, frozen=True):
     started_at: dt.datetime | None = None
 
 
-class State(Struct, frozen=True):
+class State(PartialObject, frozen=True):
     running: Running | None = None
 
 
-class ContainerStatus(Struct, frozen=True):
+class ContainerStatus(PartialObject, frozen=True):
     restart_count: int = 0
     state: State = State()
 
 
-class Status(Struct, frozen=True):
+class Status(PartialObject, frozen=True):
     phase: str = "Pending"
     start_time: str = ""
     container_statuses: list[ContainerStatus] = []
 
 
-class HollowPod(Struct, frozen=True):
+class HollowPod(PartialObject, frozen=True):
     metadata: Meta = Meta()
     spec: Spec = Spec()
     status: Status = Status()
@@ -103,7 +103,7 @@ class HollowPod(Struct, frozen=True):
         return self.status.phase in {"Succeeded", "Failed"}
 
     @property
-    def is_readable(self) -> bool:
+    def has_valid_annotations(self) -> bool:
         """Whether all annotations are numbers."""
         annotations = self.metadata.annotations
         texts = (annotations.seconds, annotations.exit_code, annotations.stop_seconds)
@@ -125,7 +125,7 @@ class HollowPod(Struct, frozen=True):
         return min(_number(self.metadata.annotations.stop_seconds) or 0.0, DEFAULT_GRACE if grace is None else grace)
 
     @property
-    def deletion_asked(self) -> dt.datetime | None:
+    def deletion_requested(self) -> dt.datetime | None:
         """When the deletion was requested. The API server stores when the grace period ends."""
         due, grace = self.metadata.deletion_timestamp, self.metadata.deletion_grace_period_seconds or 0
         return due - dt.timedelta(seconds=grace) if due else None
@@ -152,17 +152,17 @@ def _number(text: str | None) -> float | None:
     return None
 
 
-def running(pod: HollowPod, now: dt.datetime, *, ended_with: int | None = None) -> Json:
+def running_status(pod: HollowPod, now: dt.datetime, *, ended_with: int | None = None) -> Json:
     """The status of a running pod. `ended_with` is the exit code of the previous run, if it was just restarted."""
     new_restarts = 0 if ended_with is None else 1
     last = {} if ended_with is None else {"terminated": _terminated(pod, ended_with, now)}
-    state = {"running": {"startedAt": timestamp(now)}}
+    state = {"running": {"startedAt": format_time(now)}}
     return {
         "phase": "Running",
-        "startTime": pod.status.start_time or timestamp(now),
-        "hostIP": HOST,
-        "podIP": address(pod.metadata.uid),
-        "podIPs": [{"ip": address(pod.metadata.uid)}],
+        "startTime": pod.status.start_time or format_time(now),
+        "hostIP": LOOPBACK,
+        "podIP": simulated_address(pod.metadata.uid),
+        "podIPs": [{"ip": simulated_address(pod.metadata.uid)}],
         "conditions": _conditions("", now),
         "containerStatuses": [
             _container(pod, each, state, {"restartCount": pod.restarts + new_restarts, "lastState": last})
@@ -172,7 +172,7 @@ def running(pod: HollowPod, now: dt.datetime, *, ended_with: int | None = None) 
     }
 
 
-def ended(pod: HollowPod, code: int, now: dt.datetime) -> Json:
+def ended_status(pod: HollowPod, code: int, now: dt.datetime) -> Json:
     """The status of a pod whose containers ended with this exit code, 128+n after signal n."""
     state = {"terminated": _terminated(pod, code, now)}
     return {
@@ -185,23 +185,23 @@ def ended(pod: HollowPod, code: int, now: dt.datetime) -> Json:
     }
 
 
-def refused(verdict: Verdict, now: dt.datetime) -> Json:
+def rejected_status(verdict: PodFailure, now: dt.datetime) -> Json:
     return {
         "phase": "Failed",
         "reason": verdict.reason,
         "message": verdict.message,
-        "startTime": timestamp(now),
+        "startTime": format_time(now),
     }
 
 
-def unreadable(pod: HollowPod, now: dt.datetime) -> Json:
+def invalid_annotations_status(pod: HollowPod, now: dt.datetime) -> Json:
     annotations = pod.metadata.annotations
     values = f"{annotations.seconds!r}, {annotations.exit_code!r}, {annotations.stop_seconds!r}"
     message = f"{PREFIX}… must be numbers: {values}"
-    return {"phase": "Failed", "reason": "UnreadableAnnotations", "message": message, "startTime": timestamp(now)}
+    return {"phase": "Failed", "reason": "UnreadableAnnotations", "message": message, "startTime": format_time(now)}
 
 
-def address(uid: str) -> str:
+def simulated_address(uid: str) -> str:
     """The pod's simulated IP address, derived from its uid."""
     return f"10.{'.'.join(str(byte) for byte in hashlib.sha256(uid.encode()).digest()[:3])}"
 
@@ -231,12 +231,12 @@ def _terminated(pod: HollowPod, code: int, now: dt.datetime) -> Json:
 
 
 def _between(started: dt.datetime, finished: dt.datetime) -> Json:
-    return {"startedAt": timestamp(started), "finishedAt": timestamp(finished)}
+    return {"startedAt": format_time(started), "finishedAt": format_time(finished)}
 
 
 def _conditions(over: str, now: dt.datetime) -> list[Json]:
     """The pod's conditions. `over` is why it is not ready any more; empty while it runs."""
-    since = {"lastTransitionTime": timestamp(now)}
+    since = {"lastTransitionTime": format_time(now)}
     unready = {"status": "False", "reason": over}
     return [
         {"type": "Initialized", "status": "True", **since},

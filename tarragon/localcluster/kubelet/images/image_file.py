@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from tarragon.base.errors import Problem
-from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, own_environment
+from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, current_environment
 
 _FIELDS = ("folder", "entrypoint", "workdir", "env", "paths")
 
@@ -67,7 +67,7 @@ def read_images(text: str, base: Path) -> tuple[ImageMap, list[Problem]]:
 def _environment(entry: dict[str, Any], base: Path) -> Environment:
     folder = entry.get("folder")
     return Environment(
-        folder=(base / Path(folder).expanduser()) if folder else own_environment().folder,
+        folder=(base / Path(folder).expanduser()) if folder else current_environment().folder,
         entrypoint=tuple(entry.get("entrypoint") or ()),
         workdir=entry.get("workdir") or "",
         env=entry.get("env") or {},

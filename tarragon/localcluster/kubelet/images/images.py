@@ -28,19 +28,19 @@ class Environment:
     paths: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def programs(self) -> Path:
+    def bin_folder(self) -> Path:
         """The folder that comes first on PATH."""
         inside = self.folder / "bin"
         return inside if inside.is_dir() else self.folder
 
-    def places(self) -> dict[str, Path]:
+    def local_paths(self) -> dict[str, Path]:
         """The local path of each mapped path of the image. Usual paths of Python map to the environment's Python."""
-        pythons = {path: self.programs / Path(path).name for path in _PYTHONS}
+        pythons = {path: self.bin_folder / Path(path).name for path in _PYTHONS}
         mapped = {path: self.folder / place for path, place in self.paths.items()}
         return {path: place for path, place in pythons.items() if place.exists()} | mapped
 
 
-def own_environment() -> Environment:
+def current_environment() -> Environment:
     """The environment that runs this program."""
     return Environment(folder=Path(sys.executable).absolute().parent.parent)
 
@@ -50,9 +50,9 @@ class ImageMap:
     """Maps images by their first matching pattern. A pattern without a tag matches any tag."""
 
     rules: Sequence[tuple[str, Environment]] = ()
-    default: Environment = field(default_factory=own_environment)
+    default: Environment = field(default_factory=current_environment)
 
-    def environment(self, image: str) -> Environment:
+    def environment_of(self, image: str) -> Environment:
         names = _names(image)
         for pattern, environment in self.rules:
             if any(fnmatch.fnmatchcase(name, pattern) for name in names):
@@ -89,9 +89,9 @@ def _names(image: str) -> Iterable[str]:
     return dict.fromkeys(names)
 
 
-def lacks_command(image: str, command: Sequence[str], images: ImageMap, path: str) -> Problem | None:
+def missing_command_problem(image: str, command: Sequence[str], images: ImageMap, path: str) -> Problem | None:
     """The problem of a container without a command and without a known entrypoint; `path` is its field path."""
-    if command or images.environment(image).entrypoint:
+    if command or images.environment_of(image).entrypoint:
         return None
     return Problem(
         f"{path}.command",

@@ -15,8 +15,8 @@ from tarragon.kube.core import Service
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.base import processes
 from tarragon.localcluster.kubelet.base.spec import Container, Pod
-from tarragon.localcluster.kubelet.network.ports import PortBook
-from tarragon.localcluster.kubelet.network.translate import Address
+from tarragon.localcluster.kubelet.network.ports import PortAllocator
+from tarragon.localcluster.kubelet.network.translate import ServiceAddress
 from tarragon.localcluster.kubelet.shim.shim_client import state_of
 
 _LISTENING = "0A"
@@ -24,7 +24,7 @@ _LISTENING = "0A"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RunContext:
     """One run of a container; `folder` is its run folder."""
 
     pod: Pod
@@ -37,15 +37,15 @@ class NoSuchPort(Exception):
     """The container has no port with this name."""
 
 
-class Reach:
+class ContainerPorts:
     """Finds the local ports of a node's containers. `node` is the node's name in the users of port allocations."""
 
-    def __init__(self, node: str, ports: PortBook, services: Mapping[Key, Service]) -> None:
+    def __init__(self, node: str, ports: PortAllocator, services: Mapping[Key, Service]) -> None:
         self._node = node
         self._ports = ports
         self._services = services
 
-    def port(self, place: Place, wanted: int | str) -> int:
+    def local_port(self, place: RunContext, wanted: int | str) -> int:
         """The local port for a port number or name of the container. Raises NoSuchPort."""
         number = _number(place.container, wanted)
         translated = list(self._translated(place.pod, number))
@@ -59,7 +59,7 @@ class Reach:
         user = f"{self._node}/{pod.metadata.uid}"
         for address, local in self._ports.used_by(user).items():
             service = self._services.get(Key(address.namespace, address.name.rpartition(".")[2]))
-            if service is not None and leads_to(service, address, pod, number):
+            if service is not None and routes_to(service, address, pod, number):
                 yield local
 
 
@@ -74,7 +74,7 @@ def _number(container: Container, wanted: int | str) -> int:
     raise NoSuchPort(f"couldn't find port: {wanted}")
 
 
-def leads_to(service: Service, address: Address, pod: Pod, number: int) -> bool:
+def routes_to(service: Service, address: ServiceAddress, pod: Pod, number: int) -> bool:
     selector, host = service.spec.selector, address.name.rpartition(".")[0]
     if address.namespace != pod.metadata.namespace or not selector:
         return False

@@ -22,18 +22,18 @@ from tarragon.base.errors import TarragonError
 from tarragon.localcluster.kubelet.base.files import unlock
 
 FIRST_PORT, LAST_PORT = 20000, 29999
-NOBODY = Path(os.devnull)
+UNKNOWN_OWNER = Path(os.devnull)
 """The owner of a claim whose writer was killed."""
 _OPEN = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-def machine_folder() -> Path:
+def registry_folder() -> Path:
     """The machine's registry, the same for every user and every home."""
     persistent = Path("/var/tmp")  # noqa: S108 - shared on purpose; see how it is used
     return (persistent if persistent.is_dir() else Path(tempfile.gettempdir())) / "tarragon-ports"
 
 
-class Claims:
+class PortClaims:
     """The claims of one home. `owner` is the home's folder; `holds` tells whether a home has allocated a port."""
 
     def __init__(self, registry: Path, owner: Path, holds: Callable[[Path, int], bool]) -> None:
@@ -55,22 +55,22 @@ class Claims:
         finally:
             unlock(descriptor)
 
-    def take(self, port: int) -> bool:
+    def claim(self, port: int) -> bool:
         """Claim a port. False when another home has it or a program listens on it."""
         if not self._claim(port):
             return False
         if is_free(port):
             return True
-        self.give_back(port)
+        self.release(port)
         return False
 
-    def keep(self, port: int) -> None:
+    def renew(self, port: int) -> None:
         """Renew a claim, as some systems remove old files from such folders."""
         if self._claim(port):
             with contextlib.suppress(OSError):
                 os.utime(str(port), dir_fd=self._folder, follow_symlinks=False)
 
-    def give_back(self, port: int) -> None:
+    def release(self, port: int) -> None:
         if self._owner_of(port) == self._owner:
             os.unlink(str(port), dir_fd=self._folder)
 
@@ -100,7 +100,7 @@ class Claims:
                 return None
             data = file.read()
         # A claim is empty if its writer was killed before it wrote.
-        return Path(os.fsdecode(data)) if data else NOBODY
+        return Path(os.fsdecode(data)) if data else UNKNOWN_OWNER
 
 
 def _shared_folder(registry: Path) -> int:
@@ -123,7 +123,7 @@ def _shared_folder(registry: Path) -> int:
     )
 
 
-def candidates() -> list[int]:
+def candidate_ports() -> list[int]:
     """The ports to claim from: those outside the system's ephemeral range, if any."""
     first, last = _ephemeral()
     outside = [port for port in range(FIRST_PORT, LAST_PORT + 1) if not first <= port <= last]

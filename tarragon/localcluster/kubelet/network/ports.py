@@ -21,16 +21,16 @@ from msgspec.structs import replace
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.localcluster.home.home import make_private
+from tarragon.localcluster.home.home import create_private_folder
 from tarragon.localcluster.kubelet.base.files import read_json, unlock, write_json
-from tarragon.localcluster.kubelet.network.port_claims import Claims, candidates, is_free
-from tarragon.localcluster.kubelet.network.translate import Address
+from tarragon.localcluster.kubelet.network.port_claims import PortClaims, candidate_ports, is_free
+from tarragon.localcluster.kubelet.network.translate import ServiceAddress
 
 IDLE_LIMIT = 1000
-BOOK = "ports.json"
+ALLOCATIONS_FILE = "ports.json"
 
 
-class Allotment(msgspec.Struct, frozen=True, kw_only=True):
+class PortAllocation(msgspec.Struct, frozen=True, kw_only=True):
     """The local port of an address. `users` are pods as `node/uid`.
 
     `idle_since`, in seconds since 1970, is valid while there are no users.
@@ -44,20 +44,20 @@ class Allotment(msgspec.Struct, frozen=True, kw_only=True):
     idle_since: float = 0.0
 
     @property
-    def address(self) -> Address:
-        return Address(namespace=self.namespace, name=self.name, port=self.port)
+    def address(self) -> ServiceAddress:
+        return ServiceAddress(namespace=self.namespace, name=self.name, port=self.port)
 
 
-Book = dict[Address, Allotment]
+Allocations = dict[ServiceAddress, PortAllocation]
 
 
-def allotted(folder: Path) -> dict[Address, int]:
+def allocated_ports(folder: Path) -> dict[ServiceAddress, int]:
     """The local ports that a home has allocated; readable while no kubelet runs."""
     return {entry.address: entry.local for entry in _read(folder).values()}
 
 
-def _read(folder: Path) -> Book:
-    entries = read_json(folder / BOOK, list[Allotment]) or []
+def _read(folder: Path) -> Allocations:
+    entries = read_json(folder / ALLOCATIONS_FILE, list[PortAllocation]) or []
     return {entry.address: entry for entry in entries}
 
 
@@ -65,19 +65,19 @@ def _holds(folder: Path, port: int) -> bool:
     return any(entry.local == port for entry in _read(folder).values())
 
 
-class PortBook:
+class PortAllocator:
     """The port allocations of one home, in `folder`, which all its kubelets share, even across processes."""
 
     def __init__(self, folder: Path, registry: Path, clock: Clock) -> None:
-        make_private(folder)
+        create_private_folder(folder)
         self._folder = folder.resolve()
         self._clock = clock
-        self._claims = Claims(registry, self._folder, _holds)
+        self._claims = PortClaims(registry, self._folder, _holds)
 
     def close(self) -> None:
         self._claims.close()
 
-    def allot(self, addresses: Iterable[Address], user: str) -> Mapping[Address, int]:
+    def allocate(self, addresses: Iterable[ServiceAddress], user: str) -> Mapping[ServiceAddress, int]:
         """Allocate a local port for each address, used by `user`. Raises TarragonError when no port is left."""
         requested = sorted(set(addresses))
         if not requested:
@@ -88,18 +88,18 @@ class PortBook:
                 book[address] = replace(entry, users=tuple(sorted({*entry.users, user})))
             return {address: book[address].local for address in requested}
 
-    def table(self) -> Mapping[Address, int]:
-        return allotted(self._folder)
+    def allocations(self) -> Mapping[ServiceAddress, int]:
+        return allocated_ports(self._folder)
 
-    def used_by(self, user: str) -> Mapping[Address, int]:
+    def used_by(self, user: str) -> Mapping[ServiceAddress, int]:
         """The addresses that this pod's environment mentions, and their local ports."""
         return {entry.address: entry.local for entry in _read(self._folder).values() if user in entry.users}
 
     def release(self, user: str) -> None:
         """Remove a pod from the users of all its allocations."""
-        self.keep_users(lambda other: other != user)
+        self.retain_users(lambda other: other != user)
 
-    def keep_users(self, is_alive: Callable[[str], bool]) -> None:
+    def retain_users(self, is_alive: Callable[[str], bool]) -> None:
         with self._open() as book:
             now = self._clock.now().timestamp()
             for address, entry in book.items():
@@ -117,20 +117,20 @@ class PortBook:
                 if entry.address in excess or not is_service(entry.namespace, entry.name.rpartition(".")[2]):
                     self._free(entry, book)
 
-    def refresh(self) -> None:
+    def renew_claims(self) -> None:
         """Renew all claims; to be called now and then."""
         with self._claims.locked():
             for entry in _read(self._folder).values():
-                self._claims.keep(entry.local)
+                self._claims.renew(entry.local)
 
-    def _usable(self, entry: Allotment | None) -> Allotment | None:
+    def _usable(self, entry: PortAllocation | None) -> PortAllocation | None:
         """The allocation, unless it is idle and another program listens on its port."""
         if entry is None or entry.users or is_free(entry.local):
             return entry
-        self._claims.give_back(entry.local)
+        self._claims.release(entry.local)
         return None
 
-    def _allocate(self, address: Address, book: Book) -> Allotment:
+    def _allocate(self, address: ServiceAddress, book: Allocations) -> PortAllocation:
         taken = {entry.local for entry in book.values()}
         port = self._claim_port(address, taken)
         if port is None:
@@ -139,36 +139,37 @@ class PortBook:
         if port is None:
             raise TarragonError(
                 f"no port is left for {address.name}.{address.namespace}.svc:{address.port}",
-                why=f"all ports from {candidates()[0]} to {candidates()[-1]} are in use or claimed on this machine",
+                why=f"all ports from {candidate_ports()[0]} to {candidate_ports()[-1]} are in use or claimed on this "
+                "machine",
                 remedy="end jobs that run here; `tarragon list` shows yours",
             )
-        return Allotment(namespace=address.namespace, name=address.name, port=address.port, local=port)
+        return PortAllocation(namespace=address.namespace, name=address.name, port=address.port, local=port)
 
-    def _claim_port(self, address: Address, taken: Collection[int]) -> int | None:
+    def _claim_port(self, address: ServiceAddress, taken: Collection[int]) -> int | None:
         """Claim a free port. A hash of address and home picks the first candidate, so that it is mostly the same."""
-        ports = candidates()
+        ports = candidate_ports()
         seed = f"{self._folder}|{address.namespace}/{address.name}:{address.port}"
         start = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4]) % len(ports)
         rotated = itertools.chain(itertools.islice(ports, start, None), itertools.islice(ports, start))
-        return next((port for port in rotated if port not in taken and self._claims.take(port)), None)
+        return next((port for port in rotated if port not in taken and self._claims.claim(port)), None)
 
-    def _free_all_idle(self, book: Book) -> None:
+    def _free_all_idle(self, book: Allocations) -> None:
         for entry in [entry for entry in book.values() if not entry.users]:
             self._free(entry, book)
 
-    def _free(self, entry: Allotment, book: Book) -> None:
+    def _free(self, entry: PortAllocation, book: Allocations) -> None:
         del book[entry.address]
-        self._claims.give_back(entry.local)
+        self._claims.release(entry.local)
 
     @contextlib.contextmanager
-    def _open(self) -> Iterator[Book]:
+    def _open(self) -> Iterator[Allocations]:
         """The allocations, for changes under lock; written back on success if they changed."""
         with self._claims.locked(), self._own_lock():
             before = _read(self._folder)
             book = dict(before)
             yield book
             if book != before:
-                write_json(self._folder / BOOK, list(book.values()))
+                write_json(self._folder / ALLOCATIONS_FILE, list(book.values()))
 
     @contextlib.contextmanager
     def _own_lock(self) -> Iterator[None]:

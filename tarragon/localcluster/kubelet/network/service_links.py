@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tarragon.client.informer.cache_reader import Index
-from tarragon.client.informer.reflector import Cache
+from tarragon.client.informer.cache_reader import KeyIndex
+from tarragon.client.informer.reflector import Informer
 from tarragon.kube.core import Service
 from tarragon.localcluster.kubelet.base.spec import Pod
 
@@ -17,15 +17,15 @@ async def no_links(_: Pod) -> dict[str, str]:
 class ServiceLinks:
     """The service variables of pods. Services without a cluster IP are skipped; a namespace may have thousands."""
 
-    def __init__(self, services: Cache[Service]) -> None:
+    def __init__(self, services: Informer[Service]) -> None:
         self._services = services
-        self._in_namespace = Index(services, _namespaces)
+        self._in_namespace = KeyIndex(services, _namespaces)
 
     async def variables(self, pod: Pod) -> dict[str, str]:
         """The variables for a pod; empty when it disables service links."""
         if not pod.spec.enable_service_links:
             return {}
-        await self._services.synced()
+        await self._services.wait_for_sync()
         keys = sorted(self._in_namespace.keys(pod.metadata.namespace))
         return {name: value for key in keys for name, value in _variables(self._services.objects[key])}
 

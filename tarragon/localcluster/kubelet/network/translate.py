@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class Address:
+class ServiceAddress:
     """A Service port by DNS name. `namespace` is empty when the text has none: it is the pod's namespace then."""
 
     namespace: str
@@ -24,7 +24,7 @@ class Address:
     port: int
 
 
-Lookup = Callable[[Address], int | None]
+PortLookup = Callable[[ServiceAddress], int | None]
 """The local port of an address, or None when it is not an address of the cluster."""
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -40,19 +40,19 @@ _LONGEST_NAME = 2
 """Labels before the namespace: `pod.service.namespace.svc` has two, and names with more are not of a cluster."""
 
 
-def _address(match: re.Match[str]) -> Address | None:
+def _address(match: re.Match[str]) -> ServiceAddress | None:
     name, namespace, port = match["name"], match["namespace"] or "", int(match["port"])
     if port > 65535 or name.count(".") >= (_LONGEST_NAME if namespace else 1):  # noqa: PLR2004 - the last port of TCP
         return None
-    return Address(namespace=namespace, name=name, port=port)
+    return ServiceAddress(namespace=namespace, name=name, port=port)
 
 
-def addresses(text: str) -> set[Address]:
+def find_addresses(text: str) -> set[ServiceAddress]:
     """All tokens that may be Service addresses; one without a namespace is one only if such a Service exists."""
     return {address for match in _ADDRESS.finditer(text) if (address := _address(match))}
 
 
-def with_local_ports(text: str, lookup: Lookup) -> str:
+def localize_addresses(text: str, lookup: PortLookup) -> str:
     """Replace each address that `lookup` knows by `127.0.0.1:P`."""
 
     def local(match: re.Match[str]) -> str:
@@ -68,7 +68,7 @@ _BEFORE_PATH = r"""(?:(?<=[\s"'`=,;:|@&<>(\[{!])|(?<=\\[nrt])|(?<=file://)|\A)""
 _AFTER_PATH = r"""(?![\w.+~@%-])"""
 
 
-def with_local_paths(text: str, places: Mapping[str, Path]) -> str:
+def localize_paths(text: str, places: Mapping[str, Path]) -> str:
     """Replace each mount path, alone or as the beginning of a path, by its local path."""
     pattern = _pattern_of(places)
     return pattern.sub(lambda match: str(places[match[0]]), text) if pattern else text

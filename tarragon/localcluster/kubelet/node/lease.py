@@ -6,8 +6,8 @@ from typing import Any
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import AlreadyExists, NotFound
-from tarragon.client.port import Cluster
-from tarragon.kube.codec import micro_timestamp
+from tarragon.client.port import Client
+from tarragon.kube.codec import format_micro_time
 from tarragon.kube.core import LEASES, NODES
 from tarragon.kube.meta import Key
 
@@ -16,13 +16,13 @@ LEASE_SECONDS = 40
 """A node controller considers a node lost after this long without a heartbeat, whatever the Lease says."""
 
 
-async def renew(cluster: Cluster, node: str, clock: Clock, seconds: int = LEASE_SECONDS) -> None:
+async def renew_lease(cluster: Client, node: str, clock: Clock, seconds: int = LEASE_SECONDS) -> None:
     """Renew the node's Lease for this duration, or create it.
 
     Raises ApiError; NotFound if the cluster has no Leases or no such node.
     """
     key = Key(NAMESPACE, node)
-    renewed = {"spec": {"renewTime": micro_timestamp(clock.now()), "leaseDurationSeconds": seconds}}
+    renewed = {"spec": {"renewTime": format_micro_time(clock.now()), "leaseDurationSeconds": seconds}}
     try:
         await cluster.patch(LEASES, key, renewed)
     except NotFound:
@@ -32,7 +32,7 @@ async def renew(cluster: Cluster, node: str, clock: Clock, seconds: int = LEASE_
             await cluster.patch(LEASES, key, renewed)
 
 
-async def _new(cluster: Cluster, node: str, renewed: dict[str, Any]) -> dict[str, Any]:
+async def _new(cluster: Client, node: str, renewed: dict[str, Any]) -> dict[str, Any]:
     """A new Lease, owned by the Node."""
     owner = await cluster.get(NODES, Key("", node))
     return {

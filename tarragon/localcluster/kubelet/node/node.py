@@ -17,16 +17,16 @@ import structlog
 
 import tarragon
 from tarragon.base.clock import Clock
-from tarragon.base.quantity import text
+from tarragon.base.quantity import format_milli
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS, Resources
 from tarragon.client.errors import AlreadyExists, ApiError, Forbidden, NotFound
-from tarragon.client.port import Cluster
-from tarragon.kube.codec import timestamp
+from tarragon.client.port import Client
+from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
-from tarragon.localcluster.fit import HOST_PORTS, OVERCOMMIT
-from tarragon.localcluster.kubelet.base.downward import HOST
-from tarragon.localcluster.kubelet.network.port_claims import machine_folder
+from tarragon.localcluster.fit import HOST_PORTS, OVERCOMMIT_ANNOTATION
+from tarragon.localcluster.kubelet.base.downward import LOOPBACK
+from tarragon.localcluster.kubelet.network.port_claims import registry_folder
 from tarragon.localcluster.kubelet.node import lease
 
 HEARTBEAT_SECONDS = 300.0
@@ -35,12 +35,12 @@ HEARTBEAT_SECONDS = 300.0
 A node controller considers a node lost after 40 s; `NodeSettings.heartbeat_seconds` is 10 for such clusters.
 """
 LONGEST_PAUSE = 30.0
-MOST_PODS = 500
-KIND = "tarragon.dev/node"
+MAX_PODS = 500
+NODE_KIND_LABEL = "tarragon.dev/node"
 """The label of process nodes and hollow nodes, with the kind as its value."""
-PRODUCT = "nvidia.com/gpu.product"
+GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"
 """The label in which NVIDIA's GPU feature discovery reports the model."""
-PRETENDED = "tarragon.dev/pretended-devices"
+PRETENDED_DEVICES_ANNOTATION = "tarragon.dev/pretended-devices"
 """The annotation of a node with the resources whose devices are pretended: numbers without real devices."""
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -59,7 +59,7 @@ class NodeSettings:
     name: str
     folder: Path
     capacity: Resources
-    shared: frozenset[str] = frozenset()
+    overcommitted: frozenset[str] = frozenset()
     gpus: tuple[str, ...] = ()
     pretended: frozenset[str] = frozenset()
     """Resources whose devices this machine does not have."""
@@ -67,27 +67,27 @@ class NodeSettings:
     volumes: Mapping[str, Path] = field(default_factory=dict)
     environments: Mapping[str, Path] = field(default_factory=dict)
     images: Path | None = None
-    registry: Path = field(default_factory=machine_folder)
-    caller: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    port_registry: Path = field(default_factory=registry_folder)
+    caller_environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     heartbeat_seconds: float = HEARTBEAT_SECONDS
-    has_lease: bool = False
+    renews_lease: bool = False
     taints: tuple[Mapping[str, str], ...] = ()
-    address: str = HOST
-    pod_address: str = HOST
+    address: str = LOOPBACK
+    pod_address: str = LOOPBACK
     port: int = 0
 
 
-def this_machine(gpus: Sequence[str] = ()) -> dict[str, int]:
+def machine_capacity(gpus: Sequence[str] = ()) -> dict[str, int]:
     """The capacity of this machine: the CPUs and memory that this process may use, and the given GPUs."""
-    offered = {CPU: cpus() * 1000, MEMORY: memory() * 1000, PODS: MOST_PODS * 1000}
+    offered = {CPU: available_cpus() * 1000, MEMORY: available_memory() * 1000, PODS: MAX_PODS * 1000}
     return offered | ({NVIDIA_GPU: len(gpus) * 1000} if gpus else {})
 
 
-def cpus() -> int:
+def available_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def memory() -> int:
+def available_memory() -> int:
     """The machine's memory in bytes, or the limit of this process's control group if that is less."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [physical]
@@ -103,7 +103,7 @@ _GPU = re.compile(r"GPU \d+: (.*) \(UUID: (GPU-[0-9a-f-]+)\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Gpus:
+class MachineGpus:
     """The models of a machine's GPUs by UUID, in PCI bus order; `allowed` are the UUIDs that this process may use."""
 
     models: Mapping[str, str] = field(default_factory=dict)
@@ -112,21 +112,21 @@ class Gpus:
     def labels(self, some: Sequence[str]) -> dict[str, str]:
         """The product label of these GPUs, as NVIDIA's GPU feature discovery sets it; none for several models."""
         models = {self.models[identity] for identity in some if identity in self.models}
-        return {PRODUCT: re.sub(r"[^A-Za-z0-9_.-]+", "-", models.pop())} if len(models) == 1 else {}
+        return {GPU_PRODUCT_LABEL: re.sub(r"[^A-Za-z0-9_.-]+", "-", models.pop())} if len(models) == 1 else {}
 
 
-def gpus_of_this_machine(environment: Mapping[str, str]) -> Gpus:
+def detect_gpus(environment: Mapping[str, str]) -> MachineGpus:
     """The machine's NVIDIA GPUs, as nvidia-smi lists them; CUDA_VISIBLE_DEVICES limits those allowed. Blocks."""
     command = ["nvidia-smi", "-L"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return Gpus()
+        return MachineGpus()
     models = {identity: model for model, identity in _GPU.findall(listed.stdout)} if listed.returncode == 0 else {}
-    return Gpus(models, visible(list(models), environment.get("CUDA_VISIBLE_DEVICES")))
+    return MachineGpus(models, visible_devices(list(models), environment.get("CUDA_VISIBLE_DEVICES")))
 
 
-def visible(found: Sequence[str], allowed: str | None) -> tuple[str, ...]:
+def visible_devices(found: Sequence[str], allowed: str | None) -> tuple[str, ...]:
     """The visible devices by CUDA's rules: numbers or prefixes of UUIDs; the first invalid entry ends the list."""
     if allowed is None:
         return tuple(found)
@@ -143,25 +143,25 @@ def visible(found: Sequence[str], allowed: str | None) -> tuple[str, ...]:
 # ----------------------------------------------------------------------------------------------------------- the object
 
 
-def manifest(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def node_manifest(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     system, machine = platform.system().lower(), platform.machine()
     own = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": system,
         "kubernetes.io/arch": ARCHITECTURES.get(machine, machine),
-        KIND: "process",
+        NODE_KIND_LABEL: "process",
     }
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {**own, **labels}}, "spec": {}}
 
 
-def status(name: str, capacity: Resources, now: str) -> dict[str, Any]:
-    amounts = {resource: text(amount) for resource, amount in capacity.items()}
+def node_status(name: str, capacity: Resources, now: str) -> dict[str, Any]:
+    amounts = {resource: format_milli(amount) for resource, amount in capacity.items()}
     system, machine = platform.system().lower(), platform.machine()
     return {
         "capacity": amounts,
         "allocatable": amounts,
         "conditions": [_condition(*condition, now) for condition in _CONDITIONS],
-        "addresses": [{"type": "InternalIP", "address": HOST}, {"type": "Hostname", "address": name}],
+        "addresses": [{"type": "InternalIP", "address": LOOPBACK}, {"type": "Hostname", "address": name}],
         "nodeInfo": {
             "architecture": ARCHITECTURES.get(machine, machine),
             "operatingSystem": system,
@@ -197,10 +197,10 @@ def _os_image() -> str:
         return platform.platform()
 
 
-class Registration:
+class NodeRegistration:
     """Creates the Node object and keeps it Ready."""
 
-    def __init__(self, cluster: Cluster, settings: NodeSettings, clock: Clock) -> None:
+    def __init__(self, cluster: Client, settings: NodeSettings, clock: Clock) -> None:
         self._cluster = cluster
         self._settings = settings
         self._clock = clock
@@ -208,7 +208,7 @@ class Registration:
         self._since = ""
         self._ready = asyncio.Event()
 
-    async def told(self) -> None:
+    async def became_ready(self) -> None:
         """Return when the node has been reported Ready for the first time."""
         await self._ready.wait()
 
@@ -233,10 +233,10 @@ class Registration:
 
     async def _register(self) -> None:
         settings = self._settings
-        body = manifest(settings.name, settings.labels)
+        body = node_manifest(settings.name, settings.labels)
         # Host ports never conflict: each process has its own port on the machine, whatever its number in the pod.
-        shared = {OVERCOMMIT: ",".join(sorted({*settings.shared, HOST_PORTS}))}
-        pretended = {PRETENDED: ",".join(sorted(settings.pretended)) or None}
+        shared = {OVERCOMMIT_ANNOTATION: ",".join(sorted({*settings.overcommitted, HOST_PORTS}))}
+        pretended = {PRETENDED_DEVICES_ANNOTATION: ",".join(sorted(settings.pretended)) or None}
         metadata = {"labels": body["metadata"]["labels"], "annotations": {**shared, **pretended}}
         spec = {"taints": list(settings.taints)} if settings.taints else {}
         try:
@@ -247,23 +247,23 @@ class Registration:
             await self._cluster.patch(NODES, self._key, {"metadata": metadata})
 
     async def _send_heartbeat(self) -> None:
-        now = timestamp(self._clock.now())
+        now = format_time(self._clock.now())
         self._since = self._since or now
         settings = self._settings
-        new_status = status(settings.name, settings.capacity, now)
+        new_status = node_status(settings.name, settings.capacity, now)
         for condition in new_status["conditions"]:
             condition["lastTransitionTime"] = self._since
         new_status["addresses"][0]["address"] = settings.address
         if settings.port:
             new_status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": settings.port}}
         await self._cluster.patch(NODES, self._key, {"status": new_status}, subresource="status")
-        if settings.has_lease:
+        if settings.renews_lease:
             await self._renew_lease()
 
     async def _renew_lease(self) -> None:
         try:
             seconds = max(lease.LEASE_SECONDS, int(2 * self._settings.heartbeat_seconds))
-            await lease.renew(self._cluster, self._settings.name, self._clock, seconds)
+            await lease.renew_lease(self._cluster, self._settings.name, self._clock, seconds)
         except NotFound:  # an old cluster, or one without a node controller: the status is a heartbeat too
             _log.debug("this cluster has no node leases", node=self._settings.name)
         except Forbidden as error:

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from tarragon.base.quantity import text
-from tarragon.base.resources import NVIDIA_GPU, Resources, total
+from tarragon.base.quantity import format_milli
+from tarragon.base.resources import NVIDIA_GPU, Resources, add_resources
 from tarragon.kube import core
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.fit import wanted
+from tarragon.localcluster.fit import requests_of_pod
 from tarragon.localcluster.kubelet.base.spec import Pod
-from tarragon.localcluster.kubelet.devices.devices import Given
-from tarragon.localcluster.kubelet.devices.devices import wanted as wanted_of
-from tarragon.localcluster.kubelet.pod.status import Verdict
+from tarragon.localcluster.kubelet.devices.devices import DeviceIds
+from tarragon.localcluster.kubelet.devices.devices import requested_devices as wanted_of
+from tarragon.localcluster.kubelet.pod.status import PodFailure
 
 
-def requests(pod: Pod) -> dict[str, int]:
+def pod_requests(pod: Pod) -> dict[str, int]:
     """The pod's resource requests, in thousandths."""
-    return wanted(decode(encode(pod), core.Pod))
+    return requests_of_pod(decode(encode(pod), core.Pod))
 
 
-def refusal(needed: Resources, used: Resources, allocatable: Resources, shared: Collection[str]) -> Verdict | None:
+def rejection(needed: Resources, used: Resources, allocatable: Resources, shared: Collection[str]) -> PodFailure | None:
     """The rejection of a pod that does not fit. Resources in `shared` may be overcommitted and are never short."""
     for name, amount in sorted(needed.items()):
         free = allocatable.get(name, 0) - used.get(name, 0)
         if amount > 0 and amount > free and name not in shared:
             message = (
-                f"Pod was rejected: Node didn't have enough resource: {name}, requested: {text(amount)}, "
-                f"used: {text(used.get(name, 0))}, capacity: {text(allocatable.get(name, 0))}"
+                f"Pod was rejected: Node didn't have enough resource: {name}, requested: {format_milli(amount)}, "
+                f"used: {format_milli(used.get(name, 0))}, capacity: {format_milli(allocatable.get(name, 0))}"
             )
-            return Verdict(reason=f"OutOf{name}", message=message)
+            return PodFailure(reason=f"OutOf{name}", message=message)
     return None
 
 
-def devices(pod: Pod, resource: str, pool: Sequence[str]) -> Mapping[str, tuple[str, ...]] | None:
+def assign_devices(pod: Pod, resource: str, pool: Sequence[str]) -> Mapping[str, tuple[str, ...]] | None:
     """Devices of one resource by container, for containers that request some; None when there are not enough.
 
     An init container shares the devices of the containers after it, as it ends before they start. Sidecars keep
@@ -50,27 +50,27 @@ def devices(pod: Pod, resource: str, pool: Sequence[str]) -> Mapping[str, tuple[
     return {name: ids for name, ids in allocated.items() if ids} if most <= len(pool) else None
 
 
-def unavailable(pod: Pod, resource: str, available: int) -> Verdict:
+def devices_unavailable(pod: Pod, resource: str, available: int) -> PodFailure:
     """The rejection of a pod that requests more devices than are free, worded like the kubelet's device manager."""
-    requested = requests(pod).get(resource, 0) // 1000
+    requested = pod_requests(pod).get(resource, 0) // 1000
     message = (
         f"Allocate failed due to requested number of devices unavailable for {resource}. "
         f"Requested: {requested}, Available: {available}, which is unexpected"
     )
-    return Verdict(reason="UnexpectedAdmissionError", message=message)
+    return PodFailure(reason="UnexpectedAdmissionError", message=message)
 
 
-class Ledger:
+class NodeAllocations:
     """The resources and devices allocated to the node's pods. `offered` are the node's devices by resource."""
 
-    def __init__(self, allocatable: Resources, shared: Collection[str], offered: Given) -> None:
+    def __init__(self, allocatable: Resources, shared: Collection[str], offered: DeviceIds) -> None:
         self._allocatable = allocatable
         self._shared = shared
         self._offered = offered
         self._requests: dict[str, Resources] = {}
         self._devices: dict[str, frozenset[tuple[str, str]]] = {}
 
-    def promise(self, uid: str, needed: Resources, given: Mapping[str, Given]) -> None:
+    def allocate(self, uid: str, needed: Resources, given: Mapping[str, DeviceIds]) -> None:
         """Record an allocation, also of a pod that was admitted before a restart. `given` is by container."""
         self._requests[uid] = needed
         self._devices[uid] = frozenset(
@@ -84,27 +84,27 @@ class Ledger:
         self._requests.pop(uid, None)
         self._devices.pop(uid, None)
 
-    def admit(self, pod: Pod, wished: Sequence[str]) -> dict[str, dict[str, tuple[str, ...]]] | Verdict:
+    def admit(self, pod: Pod, wished: Sequence[str]) -> dict[str, dict[str, tuple[str, ...]]] | PodFailure:
         """Allocate: the devices by container and resource, or why the pod is rejected.
 
         `wished` are NVIDIA GPUs that the pod requests by name.
         """
-        uid, needed = pod.metadata.uid, requests(pod)
-        verdict = refusal(needed, self._used(), self._allocatable, self._shared)
+        uid, needed = pod.metadata.uid, pod_requests(pod)
+        verdict = rejection(needed, self._used(), self._allocatable, self._shared)
         if verdict:
             return verdict
         if unknown := [identity for identity in wished if identity not in self._offered.get(NVIDIA_GPU, ())]:
             message = f"Allocate failed due to {', '.join(unknown)}: no such device on this node"
-            return Verdict(reason="UnexpectedAdmissionError", message=message)
+            return PodFailure(reason="UnexpectedAdmissionError", message=message)
         allocated: dict[str, dict[str, tuple[str, ...]]] = {}
         for resource in self._offered:
             pool = list(wished) if wished and resource == NVIDIA_GPU else self._free(resource)
-            by_container = devices(pod, resource, pool)
+            by_container = assign_devices(pod, resource, pool)
             if by_container is None:
-                return unavailable(pod, resource, len(pool))
+                return devices_unavailable(pod, resource, len(pool))
             for container, ids in by_container.items():
                 allocated.setdefault(container, {})[resource] = ids
-        self.promise(uid, needed, allocated)
+        self.allocate(uid, needed, allocated)
         return allocated
 
     def _free(self, resource: str) -> list[str]:
@@ -112,4 +112,4 @@ class Ledger:
         return [identity for identity in self._offered[resource] if (resource, identity) not in taken]
 
     def _used(self) -> Resources:
-        return total(self._requests.values())
+        return add_resources(self._requests.values())

@@ -12,29 +12,35 @@ import msgspec
 from msgspec.structs import replace
 
 from tarragon.base.clock import Clock
-from tarragon.kube.codec import moment
-from tarragon.localcluster.home.home import make_private
+from tarragon.kube.codec import parse_time
+from tarragon.localcluster.home.home import create_private_folder
 from tarragon.localcluster.kubelet.base.files import read_json, write_json
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Container, Pod
-from tarragon.localcluster.kubelet.network.address_translation import Place
+from tarragon.localcluster.kubelet.network.address_translation import RunContext
 from tarragon.localcluster.kubelet.pod import records
-from tarragon.localcluster.kubelet.pod.logs import last_words
+from tarragon.localcluster.kubelet.pod.logs import log_tail
 from tarragon.localcluster.kubelet.pod.records import PodRecord
 from tarragon.localcluster.kubelet.pod.stored_logs import PodFacts, RunFacts
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import Fitness, Life, Run, Trouble, next_backoff
-from tarragon.localcluster.kubelet.probes.results import is_attended, newborn
-from tarragon.localcluster.kubelet.shim.shim_client import LOST_CODE, Shims, State
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import (
+    ProbeStatus,
+    Run,
+    RuntimeStatus,
+    StartFailure,
+    next_backoff,
+)
+from tarragon.localcluster.kubelet.probes.results import has_probe_or_hook, initial_status
+from tarragon.localcluster.kubelet.shim.shim_client import LOST_EXIT_CODE, ShimClient, ShimState
 from tarragon.localcluster.kubelet.volumes import mounts
 
 MESSAGE_BYTES = 4096
-RUBBISH = ".removed-"
+REMOVED_PREFIX = ".removed-"
 KEPT_RUNS = 2
 """Runs kept for each container, with their logs: the current one and the previous one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RunChange:
     """The latest run of a container has started or ended. `is_late`: it ended before this kubelet started."""
 
     container: Container
@@ -42,10 +48,10 @@ class Change:
     is_late: bool = False
 
 
-class Track:
+class PodCheckpoint:
     """The container runs of one pod, and the record of what the kubelet decided for it."""
 
-    def __init__(self, pod: Pod, folder: NodeFolder, shims: Shims, clock: Clock) -> None:
+    def __init__(self, pod: Pod, folder: NodeFolder, shims: ShimClient, clock: Clock) -> None:
         self.pod = pod
         self.folder = folder.pod(pod.metadata.uid)
         self._logs = folder.pod_logs(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
@@ -60,26 +66,26 @@ class Track:
     def open(self) -> None:
         """Adopt the runs on disk; for a pod without a folder, restore the runs that its API status mentions."""
         self._runs = {container.name: [] for container in self.pod.spec.all_containers}
-        if self.is_foreign:
+        if self.is_known_from_api_only:
             return
         if self.is_new:
             records.save_manifest(self.folder, self.pod)
             records.save(self.folder, self.record)
             self._restore_runs()
         for container in self.pod.spec.all_containers:
-            for number in self.folder.numbers(container.name)[-KEPT_RUNS:]:
+            for number in self.folder.run_numbers(container.name)[-KEPT_RUNS:]:
                 self._adopt(container, number)
         self._write_facts()
 
     @property
-    def is_foreign(self) -> bool:
+    def is_known_from_api_only(self) -> bool:
         """Whether the pod finished before this node recorded it: its API status is all that is known."""
         return self.is_new and self.pod.is_finished
 
     def _adopt(self, container: Container, number: int) -> None:
         folder = self.folder.run(container.name, number)
-        self._shims.find(folder)
-        if not self._shims.lives(folder):
+        self._shims.adopt(folder)
+        if not self._shims.is_alive(folder):
             self._ended_before.add(container.name)
         run = self._read(container, number)
         if (
@@ -97,10 +103,10 @@ class Track:
         self.record = record
         records.save(self.folder, record)
 
-    def lives(self, troubles: Mapping[str, Trouble]) -> dict[str, Life]:
+    def runtime_statuses(self, troubles: Mapping[str, StartFailure]) -> dict[str, RuntimeStatus]:
         return {container.name: self._life(container.name, troubles) for container in self.pod.spec.all_containers}
 
-    def alive(self) -> dict[str, Path]:
+    def live_runs(self) -> dict[str, Path]:
         """The folders of live runs, by container name."""
         latest = {name: runs[-1] for name, runs in self._runs.items() if runs}
         return {name: self.folder.run(name, run.number) for name, run in latest.items() if run.is_alive}
@@ -108,9 +114,9 @@ class Track:
     def is_starting(self) -> bool:
         return any(runs and runs[-1].is_alive and runs[-1].started is None for runs in self._runs.values())
 
-    def observe(self) -> list[Change]:
+    def observe(self) -> list[RunChange]:
         """Read the state of every live run; return what changed since the last call."""
-        changes: list[Change] = []
+        changes: list[RunChange] = []
         for container in self.pod.spec.all_containers:
             runs = self._runs[container.name]
             if runs and runs[-1].is_alive:
@@ -119,12 +125,14 @@ class Track:
             self._write_facts()
         return changes
 
-    def _observe_run(self, container: Container, runs: list[Run]) -> list[Change]:
+    def _observe_run(self, container: Container, runs: list[Run]) -> list[RunChange]:
         number = runs[-1].number
         folder = self.folder.run(container.name, number)
         state = self._shims.state(folder)
         if state and state.void:
-            discard(folder)  # the next attempt uses the same path, while this attempt's shim may still be starting
+            remove_folder(
+                folder
+            )  # the next attempt uses the same path, while this attempt's shim may still be starting
             runs.pop()
             return []
         observed = self._read(container, number)
@@ -137,7 +145,7 @@ class Track:
             self.save(self.record.with_container(container.name, ended))
         is_late = container.name in self._ended_before
         self._ended_before.discard(container.name)
-        return [Change(container, observed, is_late)]
+        return [RunChange(container, observed, is_late)]
 
     def next_number(self, name: str) -> int:
         runs = self._runs[name]
@@ -151,53 +159,53 @@ class Track:
         record = replace(self.record.container(name), environment=str(environment))
         if backoff:
             record = replace(record, delay=backoff.delay, since=backoff.since.timestamp())
-        if is_attended(container):
-            record = replace(record, attended=number, fitness=newborn(container))
+        if has_probe_or_hook(container):
+            record = replace(record, attended=number, fitness=initial_status(container))
         if record != self.record.container(name):
             self.save(self.record.with_container(name, record))
         runs.append(Run(number=number, identity=identity))
         for old in runs[:-KEPT_RUNS]:
-            discard(self.folder.run(name, old.number))
-            self._logs.forget(name, old.number)
+            remove_folder(self.folder.run(name, old.number))
+            self._logs.remove(name, old.number)
         self._runs[name] = runs[-KEPT_RUNS:]
 
-    def give_up(self, name: str) -> None:
+    def drop_run(self, name: str) -> None:
         """Drop the run of the last `begin`, as its shim could not be started."""
         run = self._runs[name].pop()
-        discard(self.folder.run(name, run.number))
+        remove_folder(self.folder.run(name, run.number))
 
-    def forget(self) -> None:
+    def remove(self) -> None:
         """Remove the pod's folder. The logs stay."""
-        if not self.is_foreign:
+        if not self.is_known_from_api_only:
             self._write_facts(removed=self._clock.now().timestamp())
-        discard(self.folder.path)
+        remove_folder(self.folder.path)
 
-    def _life(self, name: str, troubles: Mapping[str, Trouble]) -> Life:
+    def _life(self, name: str, troubles: Mapping[str, StartFailure]) -> RuntimeStatus:
         runs, record = self._runs[name], self.record.container(name)
         run = runs[-1] if runs else None
-        return Life(
+        return RuntimeStatus(
             run=run,
-            before=runs[-2] if len(runs) > 1 else None,
+            previous=runs[-2] if len(runs) > 1 else None,
             ended=record.ended_at(run.number) if run and run.outcome else None,
             backoff=record.backoff,
-            trouble=troubles.get(name),
-            fitness=record.fitness_of(run.number) if run else Fitness(),
+            start_failure=troubles.get(name),
+            fitness=record.fitness_of(run.number) if run else ProbeStatus(),
         )
 
-    def places(self) -> Iterator[tuple[Place, Run]]:
+    def probed_runs(self) -> Iterator[tuple[RunContext, Run]]:
         """The live runs of containers with probes or a postStart hook."""
         for container in self.pod.spec.all_containers:
             runs = self._runs[container.name]
-            if runs and runs[-1].is_alive and runs[-1].started is not None and is_attended(container):
-                yield self.place(container.name), runs[-1]
+            if runs and runs[-1].is_alive and runs[-1].started is not None and has_probe_or_hook(container):
+                yield self.latest_run(container.name), runs[-1]
 
-    def place(self, name: str) -> Place:
+    def latest_run(self, name: str) -> RunContext:
         """The latest run of a container."""
         container = next(each for each in self.pod.spec.all_containers if each.name == name)
         number = self._runs[name][-1].number
-        return Place(pod=self.pod, container=container, number=number, folder=self.folder.run(name, number))
+        return RunContext(pod=self.pod, container=container, number=number, folder=self.folder.run(name, number))
 
-    def note(self, name: str, number: int, fitness: Fitness) -> None:
+    def save_fitness(self, name: str, number: int, fitness: ProbeStatus) -> None:
         """Save the probe and hook results of a run, if they changed."""
         before = self.record.container(name)
         after = replace(before, attended=number, fitness=fitness)
@@ -210,9 +218,9 @@ class Track:
         message = ""
         if state and state.has_ended and not state.error:
             message = self._termination_message(container, number, state)
-        return records.run_of(number, state, message)
+        return records.run_from_state(number, state, message)
 
-    def _termination_message(self, container: Container, number: int, state: State) -> str:
+    def _termination_message(self, container: Container, number: int, state: ShimState) -> str:
         """The container's termination message: from its file, else from its log, as its policy says."""
         try:
             with (self.folder.run(container.name, number) / "termination").open("rb") as file:
@@ -221,11 +229,11 @@ class Track:
             message = ""
         if message or state.code == 0 or container.termination_message_policy != "FallbackToLogsOnError":
             return message
-        return last_words(self._logs.log(container.name, number))
+        return log_tail(self._logs.log(container.name, number))
 
     def _write_facts(self, removed: float = 0.0) -> None:
         metadata = self.pod.metadata
-        stored = read_json(self._logs.facts, PodFacts)
+        stored = read_json(self._logs.pod_facts, PodFacts)
         created = stored.created if stored else self._clock.now().timestamp()
         facts = PodFacts(
             namespace=metadata.namespace,
@@ -233,14 +241,14 @@ class Track:
             uid=metadata.uid,
             node=self.pod.spec.node_name,
             labels=metadata.labels,
-            owner=metadata.controller.uid if metadata.controller else "",
-            controller=metadata.controller,
+            owner=metadata.controller_ref.uid if metadata.controller_ref else "",
+            controller=metadata.controller_ref,
             created=metadata.creation_timestamp.timestamp() if metadata.creation_timestamp else created,
             removed=removed,
             runs=[_run_facts(name, run) for name, runs in self._runs.items() for run in runs],
         )
-        make_private(self._logs.path)
-        write_json(self._logs.facts, facts)
+        create_private_folder(self._logs.path)
+        write_json(self._logs.pod_facts, facts)
 
     def _restore_runs(self) -> None:
         """Record the runs in the pod's API status, whose folders were removed. Those that had not ended are lost."""
@@ -249,28 +257,28 @@ class Track:
             identity = str(status.get("containerID") or "").removeprefix("tarragon://")
             if identity:
                 folder = self.folder.run(status["name"], int(status.get("restartCount") or 0))
-                make_private(folder.parent)
+                create_private_folder(folder.parent)
                 folder.mkdir(mode=0o700)
                 write_json(folder / "state.json", _restored(identity, status, self._clock))
 
 
-def discard(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Remove a folder. It is renamed first, so that an interrupted removal leaves no half of it under its name."""
-    renamed = folder.with_name(f"{RUBBISH}{folder.name}")
+    renamed = folder.with_name(f"{REMOVED_PREFIX}{folder.name}")
     with contextlib.suppress(FileNotFoundError):
         folder.rename(renamed)
-    mounts.remove(renamed)
+    mounts.remove_tree(renamed)
 
 
-def _restored(identity: str, status: Mapping[str, object], clock: Clock) -> State:
+def _restored(identity: str, status: Mapping[str, object], clock: Clock) -> ShimState:
     """The shim state of a run that only the API status mentions; lost unless the status says how it ended."""
     state = status.get("state")
     ended = msgspec.convert(state, _ContainerState).terminated if isinstance(state, dict) else None
     now = int(clock.now().timestamp() * 1_000_000_000)
     if ended is None:
-        return State(id=identity, phase="exited", lost=True, code=LOST_CODE, finished=now)
-    finished = int(moment(ended.finished_at).timestamp() * 1_000_000_000) if ended.finished_at else now
-    return State(id=identity, phase="exited", code=ended.exit_code, started=finished, finished=finished)
+        return ShimState(id=identity, phase="exited", lost=True, code=LOST_EXIT_CODE, finished=now)
+    finished = int(parse_time(ended.finished_at).timestamp() * 1_000_000_000) if ended.finished_at else now
+    return ShimState(id=identity, phase="exited", code=ended.exit_code, started=finished, finished=finished)
 
 
 class _Terminated(msgspec.Struct, frozen=True, rename="camel"):
@@ -294,6 +302,6 @@ def _run_facts(name: str, run: Run) -> RunFacts:
     )
 
 
-def identity_of(node: str, uid: str, container: str, number: int) -> str:
+def new_run_identity(node: str, uid: str, container: str, number: int) -> str:
     """The identity of a run. It begins with the node's identity, by which all processes of a node are found."""
     return f"{node}.{hashlib.sha256(f'{uid}/{container}/{number}'.encode()).hexdigest()[:40]}"

@@ -5,29 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tarragon.base.clock import Clock
-from tarragon.client.port import Cluster
+from tarragon.client.port import Client
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
-from tarragon.localcluster.kubelet.network.ports import PortBook
+from tarragon.localcluster.kubelet.network.ports import PortAllocator
 from tarragon.localcluster.kubelet.node.node import NodeSettings
-from tarragon.localcluster.kubelet.pod.admission import Ledger
+from tarragon.localcluster.kubelet.pod.admission import NodeAllocations
 from tarragon.localcluster.kubelet.pod.launch import Launcher
-from tarragon.localcluster.kubelet.pod.recorder import Recorder
-from tarragon.localcluster.kubelet.probes.handlers import Handlers
-from tarragon.localcluster.kubelet.shim.shim_client import Shims
+from tarragon.localcluster.kubelet.pod.recorder import PodEventRecorder
+from tarragon.localcluster.kubelet.probes.handlers import ActionRunner
+from tarragon.localcluster.kubelet.shim.shim_client import ShimClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class NodeContext:
     """The objects that all pods of a node share. `identity` is the node's prefix of container identities."""
 
-    cluster: Cluster
+    cluster: Client
     clock: Clock
     settings: NodeSettings
     identity: str
     folder: NodeFolder
-    shims: Shims
-    ports: PortBook
-    ledger: Ledger
+    shims: ShimClient
+    ports: PortAllocator
+    ledger: NodeAllocations
     launcher: Launcher
-    recorder: Recorder
-    handlers: Handlers
+    recorder: PodEventRecorder
+    handlers: ActionRunner

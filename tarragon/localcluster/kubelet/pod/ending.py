@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from tarragon.base.clock import Clock
 from tarragon.localcluster.kubelet.base.spec import Handler
-from tarragon.localcluster.kubelet.network.address_translation import Place
-from tarragon.localcluster.kubelet.probes.handlers import Handlers, HookFailed, Tell
-from tarragon.localcluster.kubelet.shim.shim_client import Shims
+from tarragon.localcluster.kubelet.network.address_translation import RunContext
+from tarragon.localcluster.kubelet.probes.handlers import ActionRunner, HookFailed, RecordEvent
+from tarragon.localcluster.kubelet.shim.shim_client import ShimClient
 
-OVERTIME_SECONDS = 20.0
+SHIM_KILL_SECONDS = 20.0
 """A shim that has not ended its container this long after the grace period is killed itself."""
-FAILED = "FailedPreStopHook"
-LEAST_SECONDS = 2.0
+FAILED_PRE_STOP_HOOK = "FailedPreStopHook"
+MIN_GRACE_SECONDS = 2.0
 """The least grace period after SIGTERM, however long the preStop hook or the wait for other containers took."""
 
 
@@ -23,18 +23,23 @@ LEAST_SECONDS = 2.0
 class _End:
     """The state of a container's stop. `due` is when the grace period after SIGTERM ends (monotonic), None before."""
 
-    place: Place
+    place: RunContext
     grace: float
     begun: float
     hook: asyncio.Task[None] | None = None
     due: float | None = None
 
 
-class Ending:
+class ContainerStopper:
     """Stops containers step by step: each call does what is due; `wake` is called when a further call is needed."""
 
     def __init__(
-        self, shims: Shims, handlers: Handlers, clock: Clock, record_event: Tell, wake: Callable[[], None]
+        self,
+        shims: ShimClient,
+        handlers: ActionRunner,
+        clock: Clock,
+        record_event: RecordEvent,
+        wake: Callable[[], None],
     ) -> None:
         self._shims = shims
         self._handlers = handlers
@@ -43,7 +48,7 @@ class Ending:
         self._wake = wake
         self._ends: dict[str, _End] = {}
 
-    def prepare(self, place: Place, grace: float, words: str) -> None:
+    def prepare(self, place: RunContext, grace: float, words: str) -> None:
         """Run the preStop hook now; SIGTERM follows with `stop`."""
         end = self._ends.get(place.container.name)
         if end is None:
@@ -54,30 +59,30 @@ class Ending:
         elif grace < end.grace:
             self._shorten(end, grace)
 
-    def stop(self, place: Place, grace: float, words: str) -> None:
+    def stop(self, place: RunContext, grace: float, words: str) -> None:
         self.prepare(place, grace, words)
         end = self._ends[place.container.name]
         now = self._clock.monotonic()
         if end.due is not None:
-            if now > end.due + OVERTIME_SECONDS:
+            if now > end.due + SHIM_KILL_SECONDS:
                 end.due = now
-                self._shims.abandon(place.folder)
+                self._shims.kill_shim(place.folder)
         elif end.hook is None or end.hook.done():
             self._terminate(end)
         elif now >= end.begun + end.grace:
-            self._record_event("Warning", FAILED, "PreStopHook not completed in grace period")
+            self._record_event("Warning", FAILED_PRE_STOP_HOOK, "PreStopHook not completed in grace period")
             end.hook.cancel()
             self._terminate(end)
 
-    def ended(self, name: str) -> None:
+    def forget(self, name: str) -> None:
         end = self._ends.pop(name, None)
         if end is not None and end.hook is not None:
             end.hook.cancel()
 
-    def dues(self, names: Collection[str]) -> list[float]:
+    def seconds_until_due(self, names: Collection[str]) -> list[float]:
         """Seconds until each of these containers needs another call, even if nothing happens."""
         moments = [
-            end.begun + end.grace if end.due is None else end.due + OVERTIME_SECONDS
+            end.begun + end.grace if end.due is None else end.due + SHIM_KILL_SECONDS
             for name, end in self._ends.items()
             if name in names and not (end.due is None and end.hook is None)
         ]
@@ -85,12 +90,12 @@ class Ending:
 
     def close(self) -> None:
         for name in list(self._ends):
-            self.ended(name)
+            self.forget(name)
 
     def _terminate(self, end: _End) -> None:
         elapsed = self._clock.monotonic() - end.begun
         has_waited = end.hook is not None or elapsed >= 1.0
-        grace = max(LEAST_SECONDS, end.grace - elapsed) if has_waited and end.grace else end.grace
+        grace = max(MIN_GRACE_SECONDS, end.grace - elapsed) if has_waited and end.grace else end.grace
         end.due = self._clock.monotonic() + grace
         self._shims.stop(end.place.folder, grace)
 
@@ -111,7 +116,7 @@ class Ending:
 
     async def _run_hook(self, end: _End, hook: Handler) -> None:
         try:
-            await self._handlers.carry_out(end.place, hook)
+            await self._handlers.run_hook(end.place, hook)
         except HookFailed:
             # As in Kubernetes, the hook's output is left out: it may contain secrets.
-            self._record_event("Warning", FAILED, "PreStopHook failed")
+            self._record_event("Warning", FAILED_PRE_STOP_HOOK, "PreStopHook failed")

@@ -16,11 +16,11 @@ from tarragon.localcluster.kubelet.base.errors import CannotStart
 from tarragon.localcluster.kubelet.base.expansion import expand
 from tarragon.localcluster.kubelet.base.spec import Container, EnvFrom, EnvVarSource, KeySelector, ObjectSelector, Pod
 from tarragon.localcluster.kubelet.devices import devices
-from tarragon.localcluster.kubelet.devices.devices import Given
+from tarragon.localcluster.kubelet.devices.devices import DeviceIds
 from tarragon.localcluster.kubelet.images.images import Environment
-from tarragon.localcluster.kubelet.volumes.sources import Files, Sources
+from tarragon.localcluster.kubelet.volumes.sources import Files, PodObjects
 
-PASSED_ON = (
+INHERITED = (
     *("HOME", "USER", "LOGNAME", "TZ", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE"),
     *("LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
     *("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
@@ -42,7 +42,7 @@ THREADS = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class MachineEnvironment:
     """The machine's part in a container's environment: the caller's variables, CPUs, allocatable resources."""
 
     caller: Mapping[str, str]
@@ -50,12 +50,12 @@ class Machine:
     allocatable: Resources
 
 
-def base(machine: Machine, image: Environment) -> dict[str, str]:
+def machine_variables(machine: MachineEnvironment, image: Environment) -> dict[str, str]:
     """The variables of a process before those of the image and the manifest."""
     caller = machine.caller
-    passed = {name: caller[name] for name in PASSED_ON if name in caller}
+    passed = {name: caller[name] for name in INHERITED if name in caller}
     variables = {"LANG": "C.UTF-8", "TMPDIR": "/tmp"} | passed  # noqa: S108 - where programs expect it
-    variables["PATH"] = f"{image.programs}:{caller.get('PATH') or DEFAULT_PATH}"
+    variables["PATH"] = f"{image.bin_folder}:{caller.get('PATH') or DEFAULT_PATH}"
     if (image.folder / "pyvenv.cfg").is_file():
         variables["VIRTUAL_ENV"] = str(image.folder)
     if any(name.lower() in {"http_proxy", "https_proxy"} for name in passed):
@@ -66,13 +66,13 @@ def base(machine: Machine, image: Environment) -> dict[str, str]:
     return variables
 
 
-def training(container: Container, machine: Machine, given: Given) -> dict[str, str]:
+def training_variables(container: Container, machine: MachineEnvironment, given: DeviceIds) -> dict[str, str]:
     """Training defaults: thread counts and visible devices."""
-    threads = str(min(downward.cpus(container) or 1, machine.cpus))
-    return dict(TRAINING) | dict.fromkeys(THREADS, threads) | devices.variables(given, machine.allocatable)
+    threads = str(min(downward.cpu_count(container) or 1, machine.cpus))
+    return dict(TRAINING) | dict.fromkeys(THREADS, threads) | devices.visibility_variables(given, machine.allocatable)
 
 
-def declared(pod: Pod, container: Container, sources: Sources, allocatable: Resources) -> dict[str, str]:
+def manifest_variables(pod: Pod, container: Container, sources: PodObjects, allocatable: Resources) -> dict[str, str]:
     """The variables of the manifest, in its order, with references expanded. Raises CannotStart for missing objects."""
     variables: dict[str, str] = {}
     for source in container.env_from:
@@ -87,7 +87,7 @@ def declared(pod: Pod, container: Container, sources: Sources, allocatable: Reso
     return variables
 
 
-def _from_source(source: EnvFrom, sources: Sources) -> dict[str, str]:
+def _from_source(source: EnvFrom, sources: PodObjects) -> dict[str, str]:
     files: Files = {}
     if source.config_map_ref:
         files = _object(source.config_map_ref, sources.config_maps, "configmap")
@@ -108,13 +108,13 @@ def _object(selector: ObjectSelector | KeySelector, objects: Mapping[str, Files]
     return files or {}
 
 
-def _value(source: EnvVarSource, pod: Pod, container: Container, context: tuple[Sources, Resources]) -> str | None:
+def _value(source: EnvVarSource, pod: Pod, container: Container, context: tuple[PodObjects, Resources]) -> str | None:
     """The value of a variable; None for an optional key that does not exist: the variable stays unset."""
     sources, allocatable = context
     if source.field_ref:
-        return downward.field(pod, source.field_ref.field_path)
+        return downward.field_value(pod, source.field_ref.field_path)
     if source.resource_field_ref:
-        return downward.resource(pod, container, source.resource_field_ref, allocatable)
+        return downward.resource_value(pod, container, source.resource_field_ref, allocatable)
     if source.config_map_key_ref:
         return _key(source.config_map_key_ref, sources.config_maps, ("ConfigMap", pod.metadata.namespace))
     if source.secret_key_ref:
@@ -139,6 +139,6 @@ def command_line(container: Container, image: Environment, variables: Mapping[st
     return command + [expand(word, variables) for word in container.args]
 
 
-def of_the_pod(pod: Pod, workdir: Path) -> dict[str, str]:
+def pod_variables(pod: Pod, workdir: Path) -> dict[str, str]:
     """Variables that a container runtime would set: HOSTNAME and PWD."""
     return {"HOSTNAME": pod.spec.hostname or pod.metadata.name, "PWD": str(workdir)}

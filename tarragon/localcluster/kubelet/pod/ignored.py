@@ -23,7 +23,7 @@ _IGNORED = (
 """Ignored fields of security contexts. A pod would not notice that allowPrivilegeEscalation is ignored too."""
 
 
-def ignored(pod: Pod, user: int | None = None) -> list[str]:
+def ignored_fields(pod: Pod, user: int | None = None) -> list[str]:
     """A sentence for each ignored field, for a node whose processes run as `user` (by default the current one)."""
     persistent = {
         volume["name"] for volume in pod.spec.volumes if any(volume.get(kind) is not None for kind in _PERSISTENT)

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from tarragon.client.errors import NotFound
-from tarragon.client.port import Cluster
+from tarragon.client.port import Client
 from tarragon.kube.codec import decode
 from tarragon.kube.core import SERVICES, Service
 from tarragon.kube.meta import Key
@@ -24,24 +24,24 @@ from tarragon.localcluster.kubelet.base.errors import CannotStart
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Container, Pod
 from tarragon.localcluster.kubelet.images.image_file import read_image_file
-from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, lacks_command
-from tarragon.localcluster.kubelet.network.ports import PortBook
+from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, missing_command_problem
+from tarragon.localcluster.kubelet.network.ports import PortAllocator
 from tarragon.localcluster.kubelet.network.service_links import no_links
 from tarragon.localcluster.kubelet.network.translate import (
-    Address,
-    Lookup,
-    addresses,
-    with_local_paths,
-    with_local_ports,
+    PortLookup,
+    ServiceAddress,
+    find_addresses,
+    localize_addresses,
+    localize_paths,
 )
-from tarragon.localcluster.kubelet.node.node import KIND, NodeSettings, cpus
+from tarragon.localcluster.kubelet.node.node import NODE_KIND_LABEL, NodeSettings, available_cpus
 from tarragon.localcluster.kubelet.pod import environment
-from tarragon.localcluster.kubelet.pod.environment import Machine
+from tarragon.localcluster.kubelet.pod.environment import MachineEnvironment
 from tarragon.localcluster.kubelet.pod.records import PodRecord
-from tarragon.localcluster.kubelet.shim.shim_client import Launch, Stdin
+from tarragon.localcluster.kubelet.shim.shim_client import LaunchSpec, Stdin
 from tarragon.localcluster.kubelet.volumes import mounts, sources, volumes
-from tarragon.localcluster.kubelet.volumes.sources import Sources
-from tarragon.localcluster.kubelet.volumes.tokens import ROOT_BUNDLE, PodApi, tokens_for
+from tarragon.localcluster.kubelet.volumes.sources import PodObjects
+from tarragon.localcluster.kubelet.volumes.tokens import ROOT_BUNDLE, ApiAccess, request_tokens
 
 WORKDIR = "tarragon.dev/workdir"
 VOLUMES = "tarragon.dev/volumes"
@@ -50,7 +50,7 @@ GPUS = "tarragon.dev/gpus"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class StartRequest:
     """The container to start, the number of the run, and the node's record of the pod."""
 
     pod: Pod
@@ -61,10 +61,10 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedLaunch:
     """The launch of a container. `volumes` are the folders of the pod's volumes, which now exist."""
 
-    launch: Launch
+    launch: LaunchSpec
     environment: Environment
     volumes: Mapping[str, Path]
 
@@ -74,82 +74,84 @@ class Launcher:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Client,
         settings: NodeSettings,
         folder: NodeFolder,
-        ports: PortBook,
-        pod_api: PodApi | None = None,
+        ports: PortAllocator,
+        pod_api: ApiAccess | None = None,
     ) -> None:
         self._cluster = cluster
         self._pod_api = pod_api
         self._settings = settings
         self._folder = folder
         self._ports = ports
-        self.links: Callable[[Pod], Awaitable[dict[str, str]]] = no_links
+        self.service_variables: Callable[[Pod], Awaitable[dict[str, str]]] = no_links
         """Returns the service link variables of a pod."""
-        self._machine = Machine(caller=settings.caller, cpus=cpus(), allocatable=settings.capacity)
+        self._machine = MachineEnvironment(
+            caller=settings.caller_environment, cpus=available_cpus(), allocatable=settings.capacity
+        )
 
-    async def prepare(self, order: Order) -> Prepared:
+    async def prepare(self, order: StartRequest) -> PreparedLaunch:
         """The launch of a container. Raises CannotStart, ApiError (but NotFound), OSError, TarragonError."""
         order = replace(order, pod=self._with_addresses(order.pod))
         pod, container = order.pod, order.container
-        refuse_for_real_nodes(pod)
+        reject_daemon_set_pods(pod)
         image = self._image(order)
         objects = await self._sources(order)
-        declared = environment.declared(pod, container, objects, self._settings.capacity)
+        declared = environment.manifest_variables(pod, container, objects, self._settings.capacity)
         argv = environment.command_line(container, image, declared)
         is_first = order.record.volumes is None
         files = _configuration(pod, objects) if is_first else []
         lookup = await self._ports_for(pod, [*declared.values(), *argv, *files])
         pod_volumes = self._volumes(order, objects, lookup)
         run = self._folder.pod(pod.metadata.uid).run(container.name, order.number)
-        local_paths = image.places() | mounts.places(container, pod_volumes, declared)
+        local_paths = image.local_paths() | mounts.mount_folders(container, pod_volumes, declared)
         local_paths[container.termination_message_path] = run / "termination"
 
         def localize(text: str) -> str:
-            return with_local_paths(with_local_ports(text, lookup), local_paths)
+            return localize_paths(localize_addresses(text, lookup), local_paths)
 
         workdir = self._workdir(order, localize(container.working_dir or image.workdir))
         variables = (
-            environment.base(self._machine, image)
+            environment.machine_variables(self._machine, image)
             | dict(image.env)
-            | await self.links(pod)
+            | await self.service_variables(pod)
             | (self._pod_api.variables() if self._pod_api else {})
-            | environment.training(container, self._machine, order.record.devices_of(container.name))
-            | environment.of_the_pod(pod, workdir)
+            | environment.training_variables(container, self._machine, order.record.devices_of(container.name))
+            | environment.pod_variables(pod, workdir)
             | {name: localize(value) for name, value in declared.items()}
         )
         logs = self._folder.pod_logs(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
-        launch = Launch(
+        launch = LaunchSpec(
             identity=order.identity,
             argv=tuple(map(localize, argv)),
             env=variables,
             cwd=workdir,
             log=logs.log(container.name, order.number),
             grace=float(pod.spec.grace_seconds),
-            places=local_paths,
+            local_paths=local_paths,
             stdin=Stdin(is_open=container.stdin, once=container.stdin_once, tty=container.tty),
         )
-        return Prepared(launch, image, pod_volumes)
+        return PreparedLaunch(launch, image, pod_volumes)
 
-    async def _sources(self, order: Order) -> Sources:
+    async def _sources(self, order: StartRequest) -> PodObjects:
         pod, api = order.pod, self._pod_api
-        objects = await sources.read(self._cluster, pod.metadata.namespace, sources.referred_to(pod))
+        objects = await sources.read_objects(self._cluster, pod.metadata.namespace, sources.object_references(pod))
         if api is None or order.record.volumes is not None:
             return objects
-        config_maps = {ROOT_BUNDLE: {"ca.crt": api.authority}, **objects.config_maps}
-        return replace(objects, config_maps=config_maps, tokens=await tokens_for(pod, api.tokens))
+        config_maps = {ROOT_BUNDLE: {"ca.crt": api.certificate_authority}, **objects.config_maps}
+        return replace(objects, config_maps=config_maps, tokens=await request_tokens(pod, api.tokens))
 
-    def _image(self, order: Order) -> Environment:
+    def _image(self, order: StartRequest) -> Environment:
         pod, container = order.pod, order.container
         images = self._images(pod)
-        image = images.environment(container.image)
-        if not image.programs.is_dir():
+        image = images.environment_of(container.image)
+        if not image.bin_folder.is_dir():
             raise CannotStart(
                 f'image "{container.image}" maps to the environment {image.folder}, which does not exist',
                 reason="ErrImageNeverPull",
             )
-        if problem := lacks_command(container.image, _program(container), images, container.name):
+        if problem := missing_command_problem(container.image, _program(container), images, container.name):
             raise CannotStart(str(problem))
         return image
 
@@ -163,23 +165,23 @@ class Launcher:
                 raise CannotStart(message, reason="ErrImageNeverPull")
         return images.with_folders(self._settings.environments).with_folders(_folders(pod, ENVIRONMENTS))
 
-    async def _ports_for(self, pod: Pod, texts: Iterable[str]) -> Lookup:
+    async def _ports_for(self, pod: Pod, texts: Iterable[str]) -> PortLookup:
         """Allocate local ports for all service addresses in these texts; return their lookup."""
         namespace = pod.metadata.namespace
-        qualified: dict[Address, Address] = {}
-        for address in set().union(*map(addresses, texts)):
-            full = Address(namespace=address.namespace or namespace, name=address.name, port=address.port)
+        qualified: dict[ServiceAddress, ServiceAddress] = {}
+        for address in set().union(*map(find_addresses, texts)):
+            full = ServiceAddress(namespace=address.namespace or namespace, name=address.name, port=address.port)
             if address.namespace or await self._is_service_port(full):
                 qualified[address] = full
         user = f"{self._settings.name}/{pod.metadata.uid}"
-        local = self._ports.allot(qualified.values(), user)
+        local = self._ports.allocate(qualified.values(), user)
 
-        def lookup(address: Address) -> int | None:
+        def lookup(address: ServiceAddress) -> int | None:
             return local.get(qualified[address]) if address in qualified else None
 
         return lookup
 
-    async def _is_service_port(self, address: Address) -> bool:
+    async def _is_service_port(self, address: ServiceAddress) -> bool:
         """Whether a Service has this port. Reads the API, as a cache may lack a Service created just before the pod."""
         try:
             service: Service = await self._cluster.get(SERVICES, Key(address.namespace, address.name))
@@ -187,38 +189,38 @@ class Launcher:
             return False
         return any(port.port == address.port for port in service.spec.ports)
 
-    def _volumes(self, order: Order, objects: Sources, lookup: Lookup) -> Mapping[str, Path]:
+    def _volumes(self, order: StartRequest, objects: PodObjects, lookup: PortLookup) -> Mapping[str, Path]:
         if order.record.volumes is not None:
             return {name: Path(place) for name, place in order.record.volumes.items()}
-        return volumes.make(self._volume_context(order.pod, objects, lookup))
+        return volumes.create_volumes(self._volume_context(order.pod, objects, lookup))
 
-    def _volume_context(self, pod: Pod, objects: Sources, lookup: Lookup) -> volumes.Surroundings:
-        return volumes.Surroundings(
+    def _volume_context(self, pod: Pod, objects: PodObjects, lookup: PortLookup) -> volumes.VolumeContext:
+        return volumes.VolumeContext(
             pod=pod,
             folder=self._folder.pod(pod.metadata.uid).volumes,
-            claims=self._folder.claims,
-            given={**self._settings.volumes, **_folders(pod, VOLUMES)},
+            claims_folder=self._folder.claims,
+            user_folders={**self._settings.volumes, **_folders(pod, VOLUMES)},
             sources=objects,
             allocatable=self._settings.capacity,
-            local=lambda text: with_local_ports(text, lookup),
+            localize=lambda text: localize_addresses(text, lookup),
         )
 
     async def refresh(self, pod: Pod) -> None:
         """Update the files of the pod's volumes. Raises ApiError, CannotStart, OSError."""
         pod = self._with_addresses(pod)
-        objects = await sources.read(self._cluster, pod.metadata.namespace, sources.referred_to(pod))
+        objects = await sources.read_objects(self._cluster, pod.metadata.namespace, sources.object_references(pod))
         if self._pod_api is not None:
-            config_maps = {ROOT_BUNDLE: {"ca.crt": self._pod_api.authority}, **objects.config_maps}
+            config_maps = {ROOT_BUNDLE: {"ca.crt": self._pod_api.certificate_authority}, **objects.config_maps}
             objects = replace(objects, config_maps=config_maps)
         context = self._volume_context(pod, objects, await self._ports_for(pod, _configuration(pod, objects)))
-        volumes.refresh(replace(context, sources=replace(objects, tokens=volumes.token_files(context))))
+        volumes.refresh_volumes(replace(context, sources=replace(objects, tokens=volumes.token_files(context))))
 
     def _with_addresses(self, pod: Pod) -> Pod:
         """The pod with the addresses that its status will have."""
         addresses = {"hostIP": self._settings.address, "podIP": self._settings.pod_address}
         return msgspec.structs.replace(pod, status={**addresses, **pod.status})
 
-    def _workdir(self, order: Order, requested: str) -> Path:
+    def _workdir(self, order: StartRequest, requested: str) -> Path:
         """The requested folder, else that of the pod's annotation, else a folder of the pod."""
         requested = requested or order.pod.metadata.annotations.get(WORKDIR, "")
         if not requested:
@@ -234,13 +236,13 @@ class Launcher:
         return path
 
 
-def refuse_for_real_nodes(pod: Pod) -> None:
+def reject_daemon_set_pods(pod: Pod) -> None:
     """Raise CannotStart for pods of DaemonSets, such as network plugins, which need root and tolerate every taint."""
-    owner = pod.metadata.controlled_by
+    owner = pod.metadata.controller_identity
     if owner is not None and (owner.group, owner.kind) == ("apps", "DaemonSet"):
         raise CannotStart(
             f"pods of a DaemonSet, such as {owner.name}, are not started on a process node; "
-            f"to keep them off it, exclude nodes with the label {KIND} in their node affinity"
+            f"to keep them off it, exclude nodes with the label {NODE_KIND_LABEL} in their node affinity"
         )
 
 
@@ -250,7 +252,7 @@ def _program(container: Container) -> list[str]:
     return container.command or (container.args if starts_with_program else [])
 
 
-def _configuration(pod: Pod, objects: Sources) -> list[str]:
+def _configuration(pod: Pod, objects: PodObjects) -> list[str]:
     """The texts of the ConfigMaps that the pod mounts."""
     return [
         data.decode(errors="ignore")
@@ -269,5 +271,5 @@ def _folders(pod: Pod, annotation: str) -> dict[str, Path]:
         raise CannotStart(f"annotation {annotation} must map names to folders: {error}") from error
 
 
-def wished_gpus(pod: Pod) -> list[str]:
+def requested_gpus(pod: Pod) -> list[str]:
     return [identity for identity in pod.metadata.annotations.get(GPUS, "").split(",") if identity]

@@ -12,13 +12,13 @@ from typing import BinaryIO, Self
 
 from tarragon.base.clock import Clock
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 """How often a followed log is read for more."""
 _CHUNK = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class LogSelection:
     """Which part of a log to read, and how. `tail` counts lines as the program wrote them."""
 
     timestamps: bool = False
@@ -27,7 +27,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CriLine:
     """One CRI line: a piece of output. `ends`: a line break follows it (CRI's tag F)."""
 
     stamp: bytes
@@ -36,29 +36,29 @@ class Line:
     text: bytes
 
 
-EVERYTHING = Wanted()
+WHOLE_LOG = LogSelection()
 
 
-def parsed(raw: bytes) -> Line | None:
+def parse_line(raw: bytes) -> CriLine | None:
     """Parse a CRI line; None if it is not one."""
     parts = raw.split(b" ", 3)
     if len(parts) != 4 or parts[2] not in {b"F", b"P"}:  # noqa: PLR2004 - stamp, stream, tag, text
         return None
-    return Line(parts[0], parts[1], parts[2] == b"F", parts[3])
+    return CriLine(parts[0], parts[1], parts[2] == b"F", parts[3])
 
 
 class _Printer:
     """Turns CRI lines into the output that a user sees."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: LogSelection) -> None:
         self._timestamps = wanted.timestamps
         self._since = _stamp(wanted.since) if wanted.since else b""
         self._at_start = True
 
     def render(self, lines: list[bytes]) -> bytes:
-        return b"".join(self._piece(line) for raw in lines if (line := parsed(raw)) and line.stamp >= self._since)
+        return b"".join(self._piece(line) for raw in lines if (line := parse_line(raw)) and line.stamp >= self._since)
 
-    def _piece(self, line: Line) -> bytes:
+    def _piece(self, line: CriLine) -> bytes:
         prefix = line.stamp + b" " if self._timestamps and self._at_start else b""
         self._at_start = line.ends
         return prefix + line.text + (b"\n" if line.ends else b"")
@@ -69,12 +69,12 @@ def _stamp(moment: dt.datetime) -> bytes:
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode()
 
 
-def older(log: Path) -> Path:
+def rotated_log(log: Path) -> Path:
     """The file to which the shim rotates a full log."""
     return log.with_name(log.name + ".1")
 
 
-def read(log: Path, wanted: Wanted = EVERYTHING) -> Iterator[bytes]:
+def read(log: Path, wanted: LogSelection = WHOLE_LOG) -> Iterator[bytes]:
     """The log's current content, in chunks; nothing when there is no log."""
     printer = _Printer(wanted)
     with _Reader(log, wanted.tail) as reader:
@@ -82,7 +82,7 @@ def read(log: Path, wanted: Wanted = EVERYTHING) -> Iterator[bytes]:
             yield printer.render(lines)
 
 
-async def follow(log: Path, wanted: Wanted, has_ended: Callable[[], bool], clock: Clock) -> AsyncIterator[bytes]:
+async def follow(log: Path, wanted: LogSelection, has_ended: Callable[[], bool], clock: Clock) -> AsyncIterator[bytes]:
     """The log's content and what is appended to it, until the run has ended and all of it was read."""
     printer = _Printer(wanted)
     with _Reader(log, wanted.tail) as reader:
@@ -94,12 +94,12 @@ async def follow(log: Path, wanted: Wanted, has_ended: Callable[[], bool], clock
                     yield output
             if ended:
                 return
-            await clock.sleep(LOOK_SECONDS)
+            await clock.sleep(POLL_SECONDS)
 
 
-def last_words(log: Path, lines: int = 80, size: int = 2048) -> str:
+def log_tail(log: Path, lines: int = 80, size: int = 2048) -> str:
     """The end of the output, for a termination message."""
-    output = b"".join(read(log, Wanted(tail=lines)))
+    output = b"".join(read(log, LogSelection(tail=lines)))
     return output[-size:].decode(errors="replace")
 
 
@@ -110,7 +110,7 @@ class _Reader:
         self._log = log
         self._rest = b""
         self._file: BinaryIO | None = None
-        self._pending: list[BinaryIO] = [file for path in (older(log), log) if (file := _opened(path))]
+        self._pending: list[BinaryIO] = [file for path in (rotated_log(log), log) if (file := _opened(path))]
         if tail is not None:
             self._skip_to_tail(tail)
 
@@ -166,7 +166,7 @@ class _Reader:
         if _same(newest, self._file):
             newest.close()
             return []
-        between = _opened(older(self._log))
+        between = _opened(rotated_log(self._log))
         if between is None or _same(between, self._file) or _same(between, newest):
             if between is not None:
                 between.close()
@@ -211,7 +211,7 @@ def _line_starts(data: bytes) -> list[int]:
     starts: list[int] = []
     position, is_start = 0, True
     for raw in data.split(b"\n")[:-1]:
-        line = parsed(raw)
+        line = parse_line(raw)
         if is_start:
             starts.append(position)
         is_start = line is None or line.ends

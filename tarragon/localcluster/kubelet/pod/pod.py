@@ -11,67 +11,75 @@ from msgspec.structs import replace
 
 from tarragon.client.errors import ApiError, Conflict, NotFound
 from tarragon.client.port import DeleteOptions
-from tarragon.localcluster.kubelet.base.spec import PODS_TO_RUN, Container, Pod
-from tarragon.localcluster.kubelet.devices.devices import told
-from tarragon.localcluster.kubelet.pod.admission import requests
-from tarragon.localcluster.kubelet.pod.checkpoint import Change, Track
-from tarragon.localcluster.kubelet.pod.context import Ground
-from tarragon.localcluster.kubelet.pod.ending import Ending
-from tarragon.localcluster.kubelet.pod.ignored import ignored
-from tarragon.localcluster.kubelet.pod.launch import wished_gpus
-from tarragon.localcluster.kubelet.pod.records import moment
-from tarragon.localcluster.kubelet.pod.starting import FIRST_PAUSE, Starting
-from tarragon.localcluster.kubelet.pod.status import Json, Standing, Verdict, full_name, pod_status
-from tarragon.localcluster.kubelet.pod.status_writer import Reporter
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import Course, Lives, Orders, decide, is_over
-from tarragon.localcluster.kubelet.probes.prober import POST_START, Attendant
-from tarragon.localcluster.kubelet.probes.results import grace_of
+from tarragon.localcluster.kubelet.base.spec import KUBELET_PODS, Container, Pod
+from tarragon.localcluster.kubelet.devices.devices import allocation_text
+from tarragon.localcluster.kubelet.pod.admission import pod_requests
+from tarragon.localcluster.kubelet.pod.checkpoint import PodCheckpoint, RunChange
+from tarragon.localcluster.kubelet.pod.context import NodeContext
+from tarragon.localcluster.kubelet.pod.ending import ContainerStopper
+from tarragon.localcluster.kubelet.pod.ignored import ignored_fields
+from tarragon.localcluster.kubelet.pod.launch import requested_gpus
+from tarragon.localcluster.kubelet.pod.records import from_timestamp
+from tarragon.localcluster.kubelet.pod.starting import FIRST_PAUSE, ContainerStarter
+from tarragon.localcluster.kubelet.pod.status import Json, PodFailure, StatusFacts, full_name, pod_status
+from tarragon.localcluster.kubelet.pod.status_writer import StatusWriter
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import (
+    ContainerActions,
+    DesiredState,
+    RuntimeStatuses,
+    compute_actions,
+    is_complete,
+)
+from tarragon.localcluster.kubelet.probes.prober import FAILED_POST_START_HOOK, Prober
+from tarragon.localcluster.kubelet.probes.results import probe_grace_seconds
 
 START_SECONDS = 1.0
 FULL_DISK_PAUSE = 5.0
 VANISHED_GRACE = 2.0
 """The longest grace period of a force-deleted pod, as a new pod of the same name may be waiting."""
-SHUTDOWN = Verdict(reason="Terminated", message="Pod was terminated in response to imminent node shutdown.")
-DEADLINE = Verdict(reason="DeadlineExceeded", message="Pod was active on the node longer than the specified deadline")
+SHUTDOWN = PodFailure(reason="Terminated", message="Pod was terminated in response to imminent node shutdown.")
+DEADLINE = PodFailure(
+    reason="DeadlineExceeded", message="Pod was active on the node longer than the specified deadline"
+)
 
 _log = structlog.get_logger()
 
 
 class PodWorker:
-    """Reconciles one pod after each `update`, `vanish`, `end` or `wake`, and when something is due.
+    """Reconciles one pod after each `update`, `on_deleted`, `end` or `wake`, and when something is due.
 
     `run` returns when the pod is finished; another worker cleans up when the pod is deleted. All state is on disk and
     in the API, so the worker of a restarted kubelet continues where this one stopped.
     """
 
-    def __init__(self, context: Ground, pod: Pod) -> None:
+    def __init__(self, context: NodeContext, pod: Pod) -> None:
         self.pod = pod
         self._context = context
         self._clock = context.clock
-        self._status_writer = Reporter(context.cluster, context.clock, pod)
-        self._checkpoint = Track(pod, context.folder, context.shims, context.clock)
+        self._status_writer = StatusWriter(context.cluster, context.clock, pod)
+        self._checkpoint = PodCheckpoint(pod, context.folder, context.shims, context.clock)
         self._woken = asyncio.Event()
         self._finished = asyncio.Event()
         self._is_deleted = False
         self._was_delete_sent = False
         self._released = asyncio.Event()
         self._reported_starts: set[tuple[str, int]] = set()
-        self._starter = Starting(context, self._checkpoint, self._record_event)
-        self._prober = Attendant(context.handlers, context.clock, self._record_event, self.wake)
-        self._stopper = Ending(context.shims, context.handlers, context.clock, self._record_event, self.wake)
+        self._starter = ContainerStarter(context, self._checkpoint, self._record_event)
+        self._prober = Prober(context.handlers, context.clock, self._record_event, self.wake)
+        self._stopper = ContainerStopper(context.shims, context.handlers, context.clock, self._record_event, self.wake)
 
     def update(self, pod: Pod) -> None:
         """Take over the pod's newest state in the API."""
         self.pod = pod
-        self._status_writer.seen(pod)
+        self._status_writer.observe(pod)
         self.wake()
 
-    def vanish(self) -> None:
+    def on_deleted(self) -> None:
         """Note that the pod was deleted from the API."""
         self._is_deleted = True
         self.wake()
 
-    def end(self, verdict: Verdict) -> None:
+    def end(self, verdict: PodFailure) -> None:
         """End the pod, as the node evicts or rejects it or shuts down."""
         record = self._checkpoint.record
         if not record.verdict_reason and not self.pod.is_finished:
@@ -81,14 +89,14 @@ class PodWorker:
     def wake(self) -> None:
         self._woken.set()
 
-    def running(self) -> Mapping[str, Path]:
+    def live_runs(self) -> Mapping[str, Path]:
         """The run folder of each live container, by container name."""
-        return self._checkpoint.alive()
+        return self._checkpoint.live_runs()
 
-    async def ended(self) -> None:
+    async def wait_ended(self) -> None:
         """Return when no container runs any more and the pod's status is written, or when the pod was removed."""
         await self._released.wait()
-        await self._status_writer.written()
+        await self._status_writer.wait_written()
 
     async def run(self, predecessor: PodWorker | None = None) -> None:
         """Run the pod until it is removed, or finished with its status written.
@@ -109,7 +117,7 @@ class PodWorker:
             self._stopper.close()
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
-            self._status_writer.give_up()
+            self._status_writer.abandon()
         self._finished.set()
 
     # ------------------------------------------------------------------------------------------------------------ steps
@@ -131,24 +139,24 @@ class PodWorker:
         if is_new:
             self._admit()
         elif not self._is_stopping():
-            self._context.ledger.promise(uid, checkpoint.record.requests, checkpoint.record.all_devices)
+            self._context.ledger.allocate(uid, checkpoint.record.requests, checkpoint.record.all_devices)
 
     def _admit(self) -> None:
-        result = self._context.ledger.admit(self.pod, wished_gpus(self.pod))
-        if isinstance(result, Verdict):
+        result = self._context.ledger.admit(self.pod, requested_gpus(self.pod))
+        if isinstance(result, PodFailure):
             self._record_event("Warning", result.reason, result.message)
             self.end(result)
             return
-        record = replace(self._checkpoint.record, requests=requests(self.pod), devices=result)
+        record = replace(self._checkpoint.record, requests=pod_requests(self.pod), devices=result)
         self._checkpoint.save(record)
         if result:
-            self._record_event("Normal", "DevicesAllocated", told(result, self._context.settings.pretended))
-        if messages := ignored(self.pod):
+            self._record_event("Normal", "DevicesAllocated", allocation_text(result, self._context.settings.pretended))
+        if messages := ignored_fields(self.pod):
             self._record_event("Normal", "NotCarriedOut", "; ".join(messages))
 
     async def _clean_up(self) -> None:
         self._release()
-        await asyncio.to_thread(self._checkpoint.forget)
+        await asyncio.to_thread(self._checkpoint.remove)
 
     async def _step(self) -> None:
         self._woken.clear()
@@ -157,8 +165,8 @@ class PodWorker:
         if self._has_passed_deadline():
             self._record_event("Normal", DEADLINE.reason, DEADLINE.message)
             self.end(DEADLINE)
-        lives = self._checkpoint.lives(self._starter.troubles)
-        orders = decide(self.pod.spec, lives, self._course(), self._clock.now())
+        lives = self._checkpoint.runtime_statuses(self._starter.failures)
+        orders = compute_actions(self.pod.spec, lives, self._course(), self._clock.now())
         self._stop_containers(orders, lives)
         for name in orders.start:
             await self._starter.start(self.pod, name, lambda: not self._is_stopping())
@@ -166,10 +174,10 @@ class PodWorker:
             return
         wait = self._offer_status()
         wait += [(orders.wake - self._clock.now()).total_seconds()] if orders.wake else []
-        if self._is_stopping() and not self._checkpoint.alive():
+        if self._is_stopping() and not self._checkpoint.live_runs():
             wait += await self._finish()
             if self._is_settled():
-                await self._status_writer.written()
+                await self._status_writer.wait_written()
                 return
         if not self._is_done():
             await self._wait([*wait, *self._due(orders)])
@@ -182,19 +190,19 @@ class PodWorker:
             self._on_change(change)
 
     def _is_done(self) -> bool:
-        if self._checkpoint.alive():
+        if self._checkpoint.live_runs():
             return False
         return self._is_deleted or (self._is_settled() and self._status_writer.is_done)
 
     def _is_settled(self) -> bool:
-        return self.pod.is_finished and not self.pod.metadata.is_ending and self._released.is_set()
+        return self.pod.is_finished and not self.pod.metadata.is_being_deleted and self._released.is_set()
 
     def _is_stopping(self) -> bool:
-        is_terminating = self._is_deleted or self.pod.metadata.is_ending
+        is_terminating = self._is_deleted or self.pod.metadata.is_being_deleted
         return is_terminating or self.pod.is_finished or bool(self._checkpoint.record.verdict_reason)
 
-    def _course(self) -> Course:
-        return Course.HALT if self._is_stopping() else Course.ON
+    def _course(self) -> DesiredState:
+        return DesiredState.STOP if self._is_stopping() else DesiredState.RUN
 
     def _has_passed_deadline(self) -> bool:
         due = self._deadline_seconds()
@@ -207,10 +215,10 @@ class PodWorker:
             return None
         return self._checkpoint.record.started + allowed - self._clock.now().timestamp()
 
-    def _due(self, orders: Orders) -> list[float]:
+    def _due(self, orders: ContainerActions) -> list[float]:
         """Seconds until this worker must act. Containers that wait for others to end need no timer."""
         deadline = self._deadline_seconds()
-        return ([] if deadline is None else [deadline]) + self._stopper.dues(orders.stop)
+        return ([] if deadline is None else [deadline]) + self._stopper.seconds_until_due(orders.stop)
 
     async def _wait(self, seconds: list[float]) -> None:
         waking = asyncio.ensure_future(self._woken.wait())
@@ -222,20 +230,20 @@ class PodWorker:
             if timer:
                 timer.cancel()
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: RunChange) -> None:
         name, outcome = change.container.name, change.run.outcome
         if change.run.started and (name, change.run.number) not in self._reported_starts:
             self._reported_starts.add((name, change.run.number))
             self._record_event("Normal", "Started", f"Started container {name}")
         if outcome is None:
             return
-        self._prober.leave(name)
-        self._stopper.ended(name)
+        self._prober.stop(name)
+        self._stopper.forget(name)
         if outcome.started is None:
             self._record_event("Warning", "Failed", f"Error: {outcome.message}")
-        life = self._checkpoint.lives({})[name]
-        back = life.back_at()
-        if back is not None and self._course() is Course.ON and self.pod.spec.restart_policy != "Never":
+        life = self._checkpoint.runtime_statuses({})[name]
+        back = life.backoff_end()
+        if back is not None and self._course() is DesiredState.RUN and self.pod.spec.restart_policy != "Never":
             message = f"Back-off restarting failed container {name} in pod {full_name(self.pod)}"
             self._record_event("Warning", "BackOff", message)
 
@@ -244,59 +252,59 @@ class PodWorker:
     def _probe(self) -> None:
         """Start probing new runs, and save the results so far."""
         if self._is_stopping():
-            self._prober.halt()
+            self._prober.stop_liveness()
         for name, (number, fitness) in self._prober.fitness.items():
-            self._checkpoint.note(name, number, fitness)
-        for place, run in self._checkpoint.places():
+            self._checkpoint.save_fitness(name, number, fitness)
+        for place, run in self._checkpoint.probed_runs():
             record = self._checkpoint.record.container(place.container.name)
-            self._prober.attend(place, run, record.fitness_of(run.number))
+            self._prober.start(place, run, record.fitness_of(run.number))
 
     # ----------------------------------------------------------------------------------------------------------- ending
 
-    def _was_ended_by_machine(self, change: Change) -> bool:
+    def _was_ended_by_machine(self, change: RunChange) -> bool:
         """Whether the machine ended the run: by SIGTERM from outside, or by a crash if a controller owns the pod."""
         outcome = change.run.outcome
         if outcome is None or self._is_stopping():
             return False
-        lives = self._checkpoint.lives({})
+        lives = self._checkpoint.runtime_statuses({})
         if lives[change.container.name].fitness.unfit:
             return False
-        if change.container.is_sidecar and is_over(self.pod.spec, lives):
+        if change.container.is_sidecar and is_complete(self.pod.spec, lives):
             return False
-        was_lost_with_machine = change.is_late and outcome.was_lost and self.pod.metadata.controller is not None
-        return outcome.was_told or was_lost_with_machine
+        was_lost_with_machine = change.is_late and outcome.was_lost and self.pod.metadata.controller_ref is not None
+        return outcome.received_sigterm or was_lost_with_machine
 
-    def _stop_containers(self, orders: Orders, lives: Lives) -> None:
-        for apply, names in ((self._stopper.prepare, orders.await_turn), (self._stopper.stop, orders.stop)):
+    def _stop_containers(self, orders: ContainerActions, lives: RuntimeStatuses) -> None:
+        for apply, names in ((self._stopper.prepare, orders.stop_later), (self._stopper.stop, orders.stop)):
             for name in names:
-                place, unfit = self._checkpoint.place(name), lives[name].fitness.unfit
+                place, unfit = self._checkpoint.latest_run(name), lives[name].fitness.unfit
                 apply(place, self._grace(place.container, unfit), self._killing_message(place.container, unfit))
 
     def _grace(self, container: Container, unfit: str) -> float:
         grace = float(self.pod.grace_seconds)
         if self._is_deleted:
             return min(grace, VANISHED_GRACE)
-        probe_grace = None if self._is_stopping() else grace_of(container, unfit)
+        probe_grace = None if self._is_stopping() else probe_grace_seconds(container, unfit)
         return grace if probe_grace is None else float(probe_grace)
 
     def _killing_message(self, container: Container, unfit: str) -> str:
         """The message of the Killing event, worded as in Kubernetes."""
         if not unfit or self._is_stopping():
             return f"Stopping container {container.name}"
-        if unfit == POST_START:
-            return POST_START
+        if unfit == FAILED_POST_START_HOOK:
+            return FAILED_POST_START_HOOK
         restarts = container.is_sidecar or self.pod.spec.restart_policy != "Never"
         return f"Container {container.name} failed {unfit}{', will be restarted' if restarts else ''}"
 
     async def _finish(self) -> list[float]:
         """Release the pod's resources and, if it is terminating, delete it from the API; return when to retry."""
         self._release()
-        if self._is_deleted or self._was_delete_sent or not self.pod.metadata.is_ending:
+        if self._is_deleted or self._was_delete_sent or not self.pod.metadata.is_being_deleted:
             return []
-        await self._status_writer.written()
-        options = DeleteOptions(uid=self.pod.metadata.uid, grace_seconds=0)
+        await self._status_writer.wait_written()
+        options = DeleteOptions(uid=self.pod.metadata.uid, grace_period_seconds=0)
         try:
-            await self._context.cluster.delete(PODS_TO_RUN, self.pod.metadata.key, options)
+            await self._context.cluster.delete(KUBELET_PODS, self.pod.metadata.key, options)
             self._was_delete_sent = True
         except (NotFound, Conflict):
             self._is_deleted = True
@@ -314,17 +322,17 @@ class PodWorker:
 
     def _offer_status(self) -> list[float]:
         """Offer the status to the writer; while a container is just starting, wait for more to report."""
-        if self._is_deleted or self._checkpoint.is_foreign:
+        if self._is_deleted or self._checkpoint.is_known_from_api_only:
             return []
-        delay = self._starter.begun + START_SECONDS - self._clock.monotonic()
+        delay = self._starter.last_start + START_SECONDS - self._clock.monotonic()
         if delay > 0 and self._checkpoint.is_starting():
             return [delay]
         record = self._checkpoint.record
-        facts = Standing(
-            lives=self._checkpoint.lives(self._starter.troubles),
+        facts = StatusFacts(
+            lives=self._checkpoint.runtime_statuses(self._starter.failures),
             course=self._course(),
             verdict=record.verdict,
-            started=moment(record.started),
+            started=from_timestamp(record.started),
             host=self._context.settings.address,
             address=self._context.settings.pod_address,
             environments={name: container.environment for name, container in record.containers.items()},
@@ -337,4 +345,4 @@ class PodWorker:
         return []
 
     def _record_event(self, kind: str, reason: str, message: str) -> None:
-        self._context.recorder.tell(self.pod, "Warning" if kind == "Warning" else "Normal", reason, message)
+        self._context.recorder.record(self.pod, "Warning" if kind == "Warning" else "Normal", reason, message)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tarragon.base.clock import Clock
-from tarragon.base.times import later
-from tarragon.client.errors import ApiError, from_status
+from tarragon.base.times import add_seconds
+from tarragon.client.errors import ApiError, error_from_status
 from tarragon.client.port import LogOptions
-from tarragon.localcluster.api.containers import container_asked
+from tarragon.localcluster.api.containers import requested_container
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
-from tarragon.localcluster.kubelet.pod.logs import Wanted, follow, read
+from tarragon.localcluster.kubelet.pod.logs import LogSelection, follow, read
 from tarragon.localcluster.kubelet.shim.shim_client import state_of
 
 
@@ -28,13 +28,13 @@ class NodeLogs:
     async def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
         """The log in chunks. `pod` is the complete object. Raises BadRequest for a container without such a log."""
         metadata = pod["metadata"]
-        container = container_asked(pod, options.container)
+        container = requested_container(pod, options.container)
         status = _status(pod, container)
         logs = self._folder.pod_logs(metadata["namespace"], metadata["name"], metadata["uid"])
         target = _Target(pod=metadata["name"], container=container, previous=options.previous)
-        number = _number(logs.numbers(container), status, target)
+        number = _number(logs.run_numbers(container), status, target)
         log = logs.log(container, number)
-        wanted = Wanted(timestamps=options.timestamps, tail=options.tail_lines, since=self._since(options))
+        wanted = LogSelection(timestamps=options.timestamps, tail=options.tail_lines, since=self._since(options))
         if not options.follow:
             for chunk in read(log, wanted):
                 yield chunk
@@ -46,7 +46,7 @@ class NodeLogs:
     def _since(self, options: LogOptions) -> dt.datetime | None:
         if options.since_seconds is None:
             return None
-        return later(self._clock.now(), -options.since_seconds)
+        return add_seconds(self._clock.now(), -options.since_seconds)
 
 
 def _has_ended(run: Path) -> bool:
@@ -89,4 +89,4 @@ def _number(recorded: list[int], status: Mapping[str, Any], target: _Target) -> 
 
 def bad_request(message: str) -> ApiError:
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 400}
-    return from_status({**status, "reason": "BadRequest", "message": message})
+    return error_from_status({**status, "reason": "BadRequest", "message": message})

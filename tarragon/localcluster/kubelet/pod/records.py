@@ -9,16 +9,16 @@ import msgspec
 
 from tarragon.base.resources import NVIDIA_GPU
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.home.home import make_private
+from tarragon.localcluster.home.home import create_private_folder
 from tarragon.localcluster.kubelet.base.files import read_json, write_bytes, write_json
 from tarragon.localcluster.kubelet.base.layout import PodFolder
 from tarragon.localcluster.kubelet.base.spec import Pod
-from tarragon.localcluster.kubelet.pod.status import Verdict
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import Backoff, Fitness, Outcome, Run
-from tarragon.localcluster.kubelet.shim.shim_client import State
+from tarragon.localcluster.kubelet.pod.status import PodFailure
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import Backoff, ExitStatus, ProbeStatus, Run
+from tarragon.localcluster.kubelet.shim.shim_client import ShimState
 
-LOST = "ContainerStatusUnknown"
-LOST_WORDS = "the process that supervised the container is gone and left no record of how the container ended"
+LOST_REASON = "ContainerStatusUnknown"
+LOST_MESSAGE = "the process that supervised the container is gone and left no record of how the container ended"
 
 
 class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -33,18 +33,18 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     delay: float = 0.0
     since: float = 0.0
     attended: int = -1
-    fitness: Fitness = Fitness()
+    fitness: ProbeStatus = ProbeStatus()
     environment: str = ""
 
-    def fitness_of(self, number: int) -> Fitness:
-        return self.fitness if number == self.attended else Fitness()
+    def fitness_of(self, number: int) -> ProbeStatus:
+        return self.fitness if number == self.attended else ProbeStatus()
 
     def ended_at(self, number: int) -> dt.datetime | None:
-        return moment(self.ended) if self.ended and number == self.number else None
+        return from_timestamp(self.ended) if self.ended and number == self.number else None
 
     @property
     def backoff(self) -> Backoff | None:
-        return Backoff(self.delay, moment(self.since)) if self.since else None
+        return Backoff(self.delay, from_timestamp(self.since)) if self.since else None
 
 
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -63,10 +63,10 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     containers: dict[str, ContainerRecord] = {}
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> PodFailure | None:
         if not self.verdict_reason:
             return None
-        return Verdict(reason=self.verdict_reason, message=self.verdict_message)
+        return PodFailure(reason=self.verdict_reason, message=self.verdict_message)
 
     def devices_of(self, container: str) -> dict[str, tuple[str, ...]]:
         legacy = self.gpus.get(container)
@@ -83,7 +83,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.structs.replace(self, containers={**self.containers, name: record})
 
 
-def moment(seconds: float) -> dt.datetime:
+def from_timestamp(seconds: float) -> dt.datetime:
     return dt.datetime.fromtimestamp(seconds, dt.UTC)
 
 
@@ -93,7 +93,7 @@ def _manifest(folder: PodFolder) -> Path:
 
 def save_manifest(folder: PodFolder, pod: Pod) -> None:
     """Save the pod, for the case that it is deleted while no kubelet runs."""
-    make_private(folder.path)
+    create_private_folder(folder.path)
     write_bytes(_manifest(folder), encode(pod))
 
 
@@ -105,15 +105,15 @@ def load_manifest(folder: PodFolder) -> Pod | None:
 
 
 def save(folder: PodFolder, record: PodRecord) -> None:
-    make_private(folder.path)
-    write_json(folder.record, record)
+    create_private_folder(folder.path)
+    write_json(folder.checkpoint, record)
 
 
 def load(folder: PodFolder) -> PodRecord | None:
-    return read_json(folder.record, PodRecord)
+    return read_json(folder.checkpoint, PodRecord)
 
 
-def devices_held(node: Path, resource: str) -> list[str]:
+def allocated_devices(node: Path, resource: str) -> list[str]:
     """The devices allocated to pods of a node, by their checkpoints. `node` is the node's folder."""
     held: dict[str, None] = {}
     for folder in sorted((node / "pods").glob("[!.]*")):
@@ -123,33 +123,33 @@ def devices_held(node: Path, resource: str) -> list[str]:
     return list(held)
 
 
-def run_of(number: int, state: State | None, message: str = "") -> Run:
+def run_from_state(number: int, state: ShimState | None, message: str = "") -> Run:
     """The run that a shim's state describes; `message` is its termination message."""
     if state is None:
         return Run(number=number, identity="")
     started = _moment_of(state.started)
     if not state.has_ended:
         return Run(number=number, identity=state.id, started=started if state.phase == "running" else None)
-    outcome = Outcome(
+    outcome = ExitStatus(
         code=state.code,
         signal=state.signal,
         reason=_reason(state),
-        message=state.error or message or (LOST_WORDS if state.lost else ""),
+        message=state.error or message or (LOST_MESSAGE if state.lost else ""),
         started=started,
-        finished=_moment_of(state.finished) or moment(0),
-        was_told=state.stopped,
+        finished=_moment_of(state.finished) or from_timestamp(0),
+        received_sigterm=state.stopped,
         was_lost=state.lost,
     )
     return Run(number=number, identity=state.id, started=started, outcome=outcome)
 
 
-def _reason(state: State) -> str:
+def _reason(state: ShimState) -> str:
     if state.lost:
-        return LOST
+        return LOST_REASON
     if state.error:
         return "StartError"
     return "Completed" if state.code == 0 else "Error"
 
 
 def _moment_of(nanoseconds: int) -> dt.datetime | None:
-    return moment(nanoseconds / 1_000_000_000) if nanoseconds else None
+    return from_timestamp(nanoseconds / 1_000_000_000) if nanoseconds else None

@@ -10,28 +10,28 @@ from tarragon.base.errors import TarragonError
 from tarragon.client.errors import ApiError
 from tarragon.localcluster.kubelet.base.errors import CannotMount, CannotStart
 from tarragon.localcluster.kubelet.base.spec import Container, Pod
-from tarragon.localcluster.kubelet.pod.checkpoint import Track, identity_of
-from tarragon.localcluster.kubelet.pod.context import Ground
-from tarragon.localcluster.kubelet.pod.launch import Order
-from tarragon.localcluster.kubelet.pod.records import moment
-from tarragon.localcluster.kubelet.probes.handlers import Tell
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import Trouble
+from tarragon.localcluster.kubelet.pod.checkpoint import PodCheckpoint, new_run_identity
+from tarragon.localcluster.kubelet.pod.context import NodeContext
+from tarragon.localcluster.kubelet.pod.launch import StartRequest
+from tarragon.localcluster.kubelet.pod.records import from_timestamp
+from tarragon.localcluster.kubelet.probes.handlers import RecordEvent
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import StartFailure
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between two attempts to start a container."""
 
 
-class Starting:
-    """Starts containers. `begun` is when the latest run started (monotonic); `troubles` are failures by container."""
+class ContainerStarter:
+    """Starts containers. `last_start` is when the latest run started (monotonic); `failures` are by container."""
 
-    def __init__(self, context: Ground, checkpoint: Track, record_event: Tell) -> None:
+    def __init__(self, context: NodeContext, checkpoint: PodCheckpoint, record_event: RecordEvent) -> None:
         self._context = context
         self._clock = context.clock
         self._checkpoint = checkpoint
         self._record_event = record_event
         self._pauses: dict[str, float] = {}
-        self.begun = 0.0
-        self.troubles: dict[str, Trouble] = {}
+        self.last_start = 0.0
+        self.failures: dict[str, StartFailure] = {}
 
     async def start(self, pod: Pod, name: str, is_wanted: Callable[[], bool]) -> None:
         """Start a container, or keep why it cannot start. `is_wanted` is asked again after the preparation."""
@@ -52,8 +52,8 @@ class Starting:
     async def _launch(self, pod: Pod, container: Container, is_wanted: Callable[[], bool]) -> None:
         checkpoint, name = self._checkpoint, container.name
         number = checkpoint.next_number(name)
-        identity = identity_of(self._context.identity, pod.metadata.uid, name, number)
-        order = Order(pod=pod, container=container, number=number, record=checkpoint.record, identity=identity)
+        identity = new_run_identity(self._context.identity, pod.metadata.uid, name, number)
+        order = StartRequest(pod=pod, container=container, number=number, record=checkpoint.record, identity=identity)
         prepared = await self._context.launcher.prepare(order)
         if checkpoint.record.volumes is None:
             volumes = {volume: str(folder) for volume, folder in prepared.volumes.items()}
@@ -65,10 +65,10 @@ class Starting:
         try:
             self._context.shims.start(checkpoint.folder.run(name, number), prepared.launch)
         except OSError:
-            checkpoint.give_up(name)
+            checkpoint.drop_run(name)
             raise
-        self.begun = self._clock.monotonic()
-        self.troubles.pop(name, None)
+        self.last_start = self._clock.monotonic()
+        self.failures.pop(name, None)
         self._pauses.pop(name, None)
         message = f'Container image "{container.image}" already present on machine: it maps to {folder}'
         self._record_event("Normal", "Pulled", message)
@@ -78,6 +78,6 @@ class Starting:
         pause = min(self._pauses.get(container.name, FIRST_PAUSE / 2) * 2, LONGEST_PAUSE)
         self._pauses[container.name] = pause
         now = self._clock.now()
-        until = moment(now.timestamp() + pause)
-        self.troubles[container.name] = Trouble(reason=reason, message=message, since=now, until=until)
+        until = from_timestamp(now.timestamp() + pause)
+        self.failures[container.name] = StartFailure(reason=reason, message=message, since=now, until=until)
         self._record_event("Warning", event, message if event != "Failed" else f"Error: {message}")

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tarragon.kube.codec import timestamp
-from tarragon.localcluster.kubelet.base.downward import HOST
+from tarragon.kube.codec import format_time
+from tarragon.localcluster.kubelet.base.downward import LOOPBACK
 from tarragon.localcluster.kubelet.base.spec import Container, Pod
 from tarragon.localcluster.kubelet.probes import pod_lifecycle
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import Course, Life, Lives, Outcome
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import DesiredState, ExitStatus, RuntimeStatus, RuntimeStatuses
 
 EPOCH = "1970-01-01T00:00:00Z"
 """What a container runtime reports as the start time of a container that never started."""
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class PodFailure:
     """Why the node has ended or rejected the whole pod."""
 
     reason: str
@@ -31,30 +31,30 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class StatusFacts:
     """The facts behind a pod's status: its containers' state, its course, since when it is on the node, its addresses.
 
     An empty `address` is left out of the status: Kubernetes' controllers reject loopback addresses as endpoints.
     `environments` are the folders that the images map to, by container.
     """
 
-    lives: Lives
-    course: Course
-    verdict: Verdict | None
+    lives: RuntimeStatuses
+    course: DesiredState
+    verdict: PodFailure | None
     started: dt.datetime
-    host: str = HOST
-    address: str = HOST
+    host: str = LOOPBACK
+    address: str = LOOPBACK
     environments: Mapping[str, str] = field(default_factory=dict)
 
 
-def pod_status(pod: Pod, facts: Standing, now: dt.datetime) -> Json:
+def pod_status(pod: Pod, facts: StatusFacts, now: dt.datetime) -> Json:
     """The status fields that the kubelet owns. Other components' conditions are kept; the phase never goes back."""
     phase = _phase(pod, facts)
     status: Json = {
         "phase": phase,
         "conditions": _conditions(pod, facts, phase, now),
         "hostIP": facts.host,
-        "startTime": timestamp(facts.started),
+        "startTime": format_time(facts.started),
         "containerStatuses": [_container(pod, each, facts) for each in pod.spec.containers],
     }
     if facts.address:
@@ -66,7 +66,7 @@ def pod_status(pod: Pod, facts: Standing, now: dt.datetime) -> Json:
     return status
 
 
-def _phase(pod: Pod, facts: Standing) -> str:
+def _phase(pod: Pod, facts: StatusFacts) -> str:
     if pod.is_finished:
         return pod.phase
     phase = pod_lifecycle.phase(pod.spec, facts.lives, facts.course)
@@ -78,7 +78,7 @@ def _phase(pod: Pod, facts: Standing) -> str:
 # ----------------------------------------------------------------------------------------------------------- conditions
 
 
-def _conditions(pod: Pod, facts: Standing, phase: str, now: dt.datetime) -> list[Json]:
+def _conditions(pod: Pod, facts: StatusFacts, phase: str, now: dt.datetime) -> list[Json]:
     stored = {condition.get("type"): condition for condition in pod.status.get("conditions") or []}
     containers_ready = _containers_ready(pod, facts.lives, phase)
     owned = {
@@ -96,7 +96,7 @@ def _conditions(pod: Pod, facts: Standing, phase: str, now: dt.datetime) -> list
 
 def _condition(kind: str, value: tuple[str, str, str], before: Json | None, now: dt.datetime) -> Json:
     status, reason, message = value
-    since = timestamp(now)
+    since = format_time(now)
     if before and before.get("status") == status:
         since = before.get("lastTransitionTime") or since
     condition: Json = {"type": kind, "status": status, "lastTransitionTime": since}
@@ -107,15 +107,15 @@ def _condition(kind: str, value: tuple[str, str, str], before: Json | None, now:
     return condition
 
 
-def _initialized(pod: Pod, lives: Lives, phase: str) -> tuple[str, str, str]:
+def _initialized(pod: Pod, lives: RuntimeStatuses, phase: str) -> tuple[str, str, str]:
     if phase == "Succeeded":
         return "True", "PodCompleted", ""
-    if pending := pod_lifecycle.uninitialized(pod.spec, lives):
+    if pending := pod_lifecycle.pending_init_containers(pod.spec, lives):
         return "False", "ContainersNotInitialized", f"containers with incomplete status: {_listed(pending)}"
     return "True", "", ""
 
 
-def _containers_ready(pod: Pod, lives: Lives, phase: str) -> tuple[str, str, str]:
+def _containers_ready(pod: Pod, lives: RuntimeStatuses, phase: str) -> tuple[str, str, str]:
     if phase in _FINAL:
         return "False", "PodCompleted" if phase == "Succeeded" else "PodFailed", ""
     long_running = [*(each for each in pod.spec.init_containers if each.is_sidecar), *pod.spec.containers]
@@ -146,11 +146,11 @@ def _listed(names: Iterable[str]) -> str:
 # ----------------------------------------------------------------------------------------------------------- containers
 
 
-def _container(pod: Pod, container: Container, facts: Standing) -> Json:
+def _container(pod: Pod, container: Container, facts: StatusFacts) -> Json:
     life = facts.lives[container.name]
     run = life.run
     state = _state(pod, container, facts)
-    last = run if run and run.outcome and "waiting" in state else life.before
+    last = run if run and run.outcome and "waiting" in state else life.previous
     status: Json = {
         "name": container.name,
         "image": container.image,
@@ -170,19 +170,19 @@ def container_id(identity: str) -> str:
     return f"tarragon://{identity}"
 
 
-def _is_ready(pod: Pod, container: Container, life: Life) -> bool:
+def _is_ready(pod: Pod, container: Container, life: RuntimeStatus) -> bool:
     """The ready flag of a container status: an init container is ready when it has succeeded."""
     if container in pod.spec.init_containers and not container.is_sidecar:
         return life.has_succeeded
     return life.is_ready
 
 
-def _state(pod: Pod, container: Container, facts: Standing) -> Json:
+def _state(pod: Pod, container: Container, facts: StatusFacts) -> Json:
     life = facts.lives[container.name]
     run = life.run
     if run is not None and run.is_alive:
         if run.started is not None and life.is_running:
-            return {"running": {"startedAt": timestamp(run.started)}}
+            return {"running": {"startedAt": format_time(run.started)}}
         return {"waiting": {"reason": _default_waiting_reason(pod)}}
     waiting = _waiting(pod, container, facts)
     if run is not None and run.outcome is not None and not waiting:
@@ -190,24 +190,24 @@ def _state(pod: Pod, container: Container, facts: Standing) -> Json:
     return {"waiting": waiting or {"reason": _default_waiting_reason(pod)}}
 
 
-def _waiting(pod: Pod, container: Container, facts: Standing) -> Json | None:
+def _waiting(pod: Pod, container: Container, facts: StatusFacts) -> Json | None:
     """The waiting state of a container that failed to start or backs off; None for others."""
     life = facts.lives[container.name]
-    if facts.course is Course.HALT or pod.is_finished:
+    if facts.course is DesiredState.STOP or pod.is_finished:
         return None
-    if life.trouble is not None:
-        return {"reason": life.trouble.reason, "message": life.trouble.message}
+    if life.start_failure is not None:
+        return {"reason": life.start_failure.reason, "message": life.start_failure.message}
     policy = "Always" if container.is_sidecar else pod.spec.restart_policy
-    if life.backoff is None or life.back_at() is None or not pod_lifecycle.restarts(policy, life):
+    if life.backoff is None or life.backoff_end() is None or not pod_lifecycle.restarts(policy, life):
         return None
-    return {"reason": "CrashLoopBackOff", "message": backing_off(pod, container.name, life.backoff.delay)}
+    return {"reason": "CrashLoopBackOff", "message": back_off_message(pod, container.name, life.backoff.delay)}
 
 
 def _default_waiting_reason(pod: Pod) -> str:
     return "PodInitializing" if pod.spec.init_containers else "ContainerCreating"
 
 
-def backing_off(pod: Pod, container: str, delay: float) -> str:
+def back_off_message(pod: Pod, container: str, delay: float) -> str:
     return f"back-off {_go_duration(delay)} restarting failed container={container} pod={full_name(pod)}"
 
 
@@ -221,12 +221,12 @@ def _go_duration(seconds: float) -> str:
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
-def _terminated(outcome: Outcome, identity: str) -> Json:
+def _terminated(outcome: ExitStatus, identity: str) -> Json:
     terminated: Json = {
         "exitCode": outcome.code,
         "reason": outcome.reason,
-        "startedAt": timestamp(outcome.started) if outcome.started else EPOCH,
-        "finishedAt": timestamp(outcome.finished),
+        "startedAt": format_time(outcome.started) if outcome.started else EPOCH,
+        "finishedAt": format_time(outcome.finished),
         "containerID": container_id(identity),
     }
     if outcome.signal:
@@ -236,7 +236,7 @@ def _terminated(outcome: Outcome, identity: str) -> Json:
     return terminated
 
 
-def relevant(status: Mapping[str, Any], fields: Iterable[str]) -> Json:
+def owned_fields(status: Mapping[str, Any], fields: Iterable[str]) -> Json:
     """The given fields of a stored status, without the nulls that some API servers add."""
     return {name: _without_nulls(status[name]) for name in fields if name in status}
 

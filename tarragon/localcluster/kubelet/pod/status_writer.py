@@ -9,10 +9,10 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import ApiError, Conflict, NotFound, TooManyRequests, Unavailable
-from tarragon.client.port import Cluster
-from tarragon.kube.patch import difference
-from tarragon.localcluster.kubelet.base.spec import PODS_TO_RUN, Pod
-from tarragon.localcluster.kubelet.pod.status import Json, relevant
+from tarragon.client.port import Client
+from tarragon.kube.patch import create_merge_patch
+from tarragon.localcluster.kubelet.base.spec import KUBELET_PODS, Pod
+from tarragon.localcluster.kubelet.pod.status import Json, owned_fields
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
 REFUSED_PAUSE = 30.0
@@ -24,10 +24,10 @@ Render = Callable[[Pod], Json]
 """Computes the status from the stored pod, whose other conditions are kept."""
 
 
-class Reporter:
+class StatusWriter:
     """Writes the status in the background. `latest` is the newest known state of the pod in the API."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, pod: Pod) -> None:
+    def __init__(self, cluster: Client, clock: Clock, pod: Pod) -> None:
         self._cluster = cluster
         self._clock = clock
         self.latest = pod
@@ -36,7 +36,7 @@ class Reporter:
         self._written = asyncio.Event()
         self._written.set()
 
-    def seen(self, pod: Pod) -> None:
+    def observe(self, pod: Pod) -> None:
         """Take over the pod from the watch, unless the reply to our own write was newer."""
         if _version(pod) >= _version(self.latest):
             self.latest = pod
@@ -44,7 +44,7 @@ class Reporter:
     def offer(self, render: Render) -> None:
         """Schedule a write, which replaces a status that was offered but not written yet."""
         status = render(self.latest)
-        if not self._written.is_set() or difference(relevant(self.latest.status, status), status):
+        if not self._written.is_set() or create_merge_patch(owned_fields(self.latest.status, status), status):
             self._render = render
             self._written.clear()
             self._work.set()
@@ -53,11 +53,11 @@ class Reporter:
     def is_done(self) -> bool:
         return self._written.is_set()
 
-    async def written(self) -> None:
+    async def wait_written(self) -> None:
         """Return when nothing is left to write."""
         await self._written.wait()
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Release those who wait in `written`, as the writer has stopped."""
         self._written.set()
 
@@ -93,15 +93,15 @@ class Reporter:
         if self._render is None:
             return
         status = self._render(self.latest)
-        changes = difference(relevant(self.latest.status, status), status)
+        changes = create_merge_patch(owned_fields(self.latest.status, status), status)
         if not changes:
             return
         metadata = self.latest.metadata
         body = {"metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version}, "status": changes}
         try:
-            self.latest = await self._cluster.patch(PODS_TO_RUN, metadata.key, body, subresource="status")
+            self.latest = await self._cluster.patch(KUBELET_PODS, metadata.key, body, subresource="status")
         except Conflict:
-            stored = await self._cluster.get(PODS_TO_RUN, metadata.key)
+            stored = await self._cluster.get(KUBELET_PODS, metadata.key)
             if stored.metadata.uid == metadata.uid:
                 self.latest = stored
                 raise

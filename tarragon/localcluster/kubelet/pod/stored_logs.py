@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 
 from tarragon.kube.meta import OwnerIdentity, OwnerReference
-from tarragon.kube.selectors import label_selector
+from tarragon.kube.selectors import parse_label_selector
 from tarragon.localcluster.kubelet.base.files import read_json
 from tarragon.localcluster.kubelet.base.layout import LogFolder
 
-PODS = 1000
-BYTES = 2**30
+MAX_PODS = 1000
+MAX_BYTES = 2**30
 """How many deleted pods, and how many bytes of their logs in all, are kept: the newest ones."""
 
 
@@ -48,7 +48,7 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptPod:
+class StoredPodLogs:
     """The stored logs of a pod; read one with `logs.read(pod.log(run))`."""
 
     facts: PodFacts
@@ -60,31 +60,31 @@ class KeptPod:
         controller = self.facts.controller
         return controller.identity(self.facts.namespace) if controller is not None else None
 
-    def is_of(self, owner: OwnerIdentity) -> bool:
+    def is_controlled_by(self, owner: OwnerIdentity) -> bool:
         return bool(owner.uid) and self.facts.owner == owner.uid and self.controlled_by in {None, owner}
 
     def log(self, run: RunFacts) -> Path:
         return self.folder.log(run.container, run.number)
 
 
-def kept_logs(nodes: Path, namespace: str = "", labels: str = "") -> list[KeptPod]:
+def find_logs(nodes: Path, namespace: str = "", labels: str = "") -> list[StoredPodLogs]:
     """The pods with logs of all nodes in the folder `nodes`, running pods included, oldest first.
 
     Needs no cluster. Raises ValueError for an invalid label selector.
     """
-    matches = label_selector(labels)
+    matches = parse_label_selector(labels)
     pods = [pod for pod in _all(nodes, f"*/logs/{namespace or '*'}/*/*/pod.json") if matches(pod.facts.labels)]
     return sorted(pods, key=lambda pod: (pod.facts.created, pod.facts.namespace, pod.facts.name))
 
 
-def _all(folder: Path, pattern: str) -> Iterator[KeptPod]:
+def _all(folder: Path, pattern: str) -> Iterator[StoredPodLogs]:
     for path in folder.glob(pattern):
         facts = read_json(path, PodFacts)
         if facts is not None:
-            yield KeptPod(facts, LogFolder(path.parent))
+            yield StoredPodLogs(facts, LogFolder(path.parent))
 
 
-def prune(logs: Path, *, pods: int = PODS, size: int = BYTES) -> None:
+def prune(logs: Path, *, pods: int = MAX_PODS, size: int = MAX_BYTES) -> None:
     """Remove logs of a node's deleted pods, those deleted first, until the rest is within the limits."""
     deleted = sorted(
         (pod for pod in _all(logs, "*/*/*/pod.json") if pod.facts.removed),

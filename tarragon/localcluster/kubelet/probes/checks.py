@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import urljoin, urlsplit
 
-from tarragon.localcluster.kubelet.probes.results import Finding
+from tarragon.localcluster.kubelet.probes.results import ProbeResult
 
 USER_AGENT = "kube-probe/1.32"
-MOST_REDIRECTS = 10
-MOST_HEADERS = 200
+MAX_REDIRECTS = 10
+MAX_HEADERS = 200
 _SUCCESS = range(200, 400)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class HttpRequest:
     """An HTTP request. `host` and `port` are where to connect; the headers are sent as they are."""
 
     scheme: str
@@ -34,46 +34,46 @@ class Request:
         return f"{self.scheme}://{self.host}:{self.port}{self.path}"
 
 
-class Unreachable(Exception):
+class HttpFailed(Exception):
     """The connection failed, or the response was not HTTP."""
 
 
-async def tcp(host: str, port: int) -> Finding:
+async def probe_tcp(host: str, port: int) -> ProbeResult:
     """Probe whether the port accepts a connection."""
     try:
         _, writer = await asyncio.open_connection(host, port)
     except OSError as error:
-        return Finding(is_well=False, words=dialed(host, port, error))
+        return ProbeResult(succeeded=False, output=dial_error(host, port, error))
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
-    return Finding(is_well=True)
+    return ProbeResult(succeeded=True)
 
 
-async def http(request: Request) -> Finding:
+async def probe_http(request: HttpRequest) -> ProbeResult:
     """Probe with a GET request: 200 to 399 is success. Redirects are followed on the same host only."""
-    for _ in range(MOST_REDIRECTS):
+    for _ in range(MAX_REDIRECTS):
         try:
             status, location = await _send(request)
-        except Unreachable as error:
-            return Finding(is_well=False, words=f'Get "{request.url}": {error}')
+        except HttpFailed as error:
+            return ProbeResult(succeeded=False, output=f'Get "{request.url}": {error}')
         if status not in _SUCCESS:
-            return Finding(is_well=False, words=f"HTTP probe failed with statuscode: {status}")
+            return ProbeResult(succeeded=False, output=f"HTTP probe failed with statuscode: {status}")
         if status not in _REDIRECTS or not location:
-            return Finding(is_well=True)
+            return ProbeResult(succeeded=True)
         try:
             target = urlsplit(urljoin(request.url, location))
             if target.hostname != request.host:
                 message = "Probe terminated redirects, Response body: "
-                return Finding(is_well=True, is_doubtful=True, words=message)
+                return ProbeResult(succeeded=True, is_warning=True, output=message)
             request = _redirected(request, target.geturl())
         except ValueError:
             message = f'Get "{request.url}": failed to parse Location header "{location}"'
-            return Finding(is_well=False, words=message)
-    return Finding(is_well=False, words=f'Get "{request.url}": stopped after {MOST_REDIRECTS} redirects')
+            return ProbeResult(succeeded=False, output=message)
+    return ProbeResult(succeeded=False, output=f'Get "{request.url}": stopped after {MAX_REDIRECTS} redirects')
 
 
-def _redirected(request: Request, url: str) -> Request:
+def _redirected(request: HttpRequest, url: str) -> HttpRequest:
     target = urlsplit(url)
     scheme = target.scheme or request.scheme
     port = target.port or (443 if scheme == "https" else 80)
@@ -81,26 +81,26 @@ def _redirected(request: Request, url: str) -> Request:
     return replace(request, scheme=scheme, port=port, path=path)
 
 
-async def _send(request: Request) -> tuple[int, str]:
+async def _send(request: HttpRequest) -> tuple[int, str]:
     """Send the request; return the status code and the Location header. Raises Unreachable."""
     tls = _unverified() if request.scheme == "https" else None
     try:
         reader, writer = await asyncio.open_connection(request.host, request.port, ssl=tls)
     except ssl.SSLError as error:
-        raise Unreachable(f"tls: {error.reason or error}") from error
+        raise HttpFailed(f"tls: {error.reason or error}") from error
     except OSError as error:
-        raise Unreachable(dialed(request.host, request.port, error)) from error
+        raise HttpFailed(dial_error(request.host, request.port, error)) from error
     try:
         writer.write(_head(request))
         return await _read(reader)
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
-        raise Unreachable(str(error) if isinstance(error, ValueError) else "EOF") from error
+        raise HttpFailed(str(error) if isinstance(error, ValueError) else "EOF") from error
     finally:
         writer.close()
         writer.transport.abort()  # otherwise TLS waits for the other side's close
 
 
-def _head(request: Request) -> bytes:
+def _head(request: HttpRequest) -> bytes:
     defaults = {"host": f"{request.host}:{request.port}", "user-agent": USER_AGENT, "accept": "*/*"}
     defaults["connection"] = "close"
     for name, _ in request.headers:
@@ -117,7 +117,7 @@ async def _read(reader: asyncio.StreamReader) -> tuple[int, str]:
     if len(status_line) < 2 or not status_line[0].startswith("HTTP/") or not status_line[1].isdigit():  # noqa: PLR2004
         raise ValueError(f'malformed HTTP response "{" ".join(status_line)}"')
     location = ""
-    for _ in range(MOST_HEADERS):
+    for _ in range(MAX_HEADERS):
         name, _, value = (await reader.readuntil(b"\n")).decode("latin-1").partition(":")
         if not name.strip():
             break
@@ -133,7 +133,7 @@ def _unverified() -> ssl.SSLContext:
     return context
 
 
-def dialed(host: str, port: int, error: OSError) -> str:
+def dial_error(host: str, port: int, error: OSError) -> str:
     return f"dial tcp {host}:{port}: connect: {next(_causes(error), 'connection refused')}"
 
 

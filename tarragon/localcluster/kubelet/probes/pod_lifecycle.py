@@ -13,17 +13,17 @@ from enum import Enum
 
 from tarragon.localcluster.kubelet.base.spec import Container, PodSpec
 
-FIRST_DELAY = 10.0
-LONGEST_DELAY = 300.0
-FORGOTTEN_AFTER = 600.0
+FIRST_BACKOFF_SECONDS = 10.0
+MAX_BACKOFF_SECONDS = 300.0
+BACKOFF_RESET_SECONDS = 600.0
 """The back-off is reset for a container that ran longer than this before it ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ExitStatus:
     """How a run ended. `started` is None when the command could not be started.
 
-    `was_told`: it received SIGTERM, not necessarily from a kubelet. `was_lost`: its exit was not observed.
+    `received_sigterm`: it received SIGTERM, not necessarily from a kubelet. `was_lost`: its exit was not observed.
     """
 
     code: int
@@ -32,7 +32,7 @@ class Outcome:
     message: str = ""
     started: dt.datetime | None = None
     finished: dt.datetime
-    was_told: bool = False
+    received_sigterm: bool = False
     was_lost: bool = False
 
 
@@ -43,7 +43,7 @@ class Run:
     number: int
     identity: str
     started: dt.datetime | None = None
-    outcome: Outcome | None = None
+    outcome: ExitStatus | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -59,7 +59,7 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class StartFailure:
     """Why a container could not be started (reason and message of its status), since when, and when to retry."""
 
     reason: str
@@ -69,7 +69,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitness:
+class ProbeStatus:
     """The results of hooks and probes for a run. The defaults are those of a container without any.
 
     `is_hooked`: the postStart hook has finished. `is_up`: the startup probe has succeeded. `is_ready`: the readiness
@@ -83,18 +83,18 @@ class Fitness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class RuntimeStatus:
     """The state of one container: its latest run, the run before, and what delays the next one.
 
     `ended` is when the kubelet saw the latest run end, by its own clock. `fitness` belongs to the latest run.
     """
 
     run: Run | None = None
-    before: Run | None = None
+    previous: Run | None = None
     ended: dt.datetime | None = None
     backoff: Backoff | None = None
-    trouble: Trouble | None = None
-    fitness: Fitness = Fitness()
+    start_failure: StartFailure | None = None
+    fitness: ProbeStatus = ProbeStatus()
 
     @property
     def is_alive(self) -> bool:
@@ -121,49 +121,49 @@ class Life:
     def has_failed(self) -> bool:
         return self.run is not None and self.run.outcome is not None and self.run.outcome.code != 0
 
-    def back_at(self) -> dt.datetime | None:
+    def backoff_end(self) -> dt.datetime | None:
         """When the back-off ends; None without a back-off."""
-        return None if self.ended is None else back_at(self.backoff, self.ended)
+        return None if self.ended is None else backoff_end(self.backoff, self.ended)
 
 
-Lives = Mapping[str, Life]
+RuntimeStatuses = Mapping[str, RuntimeStatus]
 """The state of every container of the pod, by name."""
 
 
-def back_at(backoff: Backoff | None, ended: dt.datetime) -> dt.datetime | None:
-    if backoff is None or (ended - backoff.since).total_seconds() > FORGOTTEN_AFTER:
+def backoff_end(backoff: Backoff | None, ended: dt.datetime) -> dt.datetime | None:
+    if backoff is None or (ended - backoff.since).total_seconds() > BACKOFF_RESET_SECONDS:
         return None
     return ended + dt.timedelta(seconds=backoff.delay)
 
 
-def next_backoff(life: Life, now: dt.datetime) -> Backoff | None:
+def next_backoff(life: RuntimeStatus, now: dt.datetime) -> Backoff | None:
     """The back-off after a start at `now`; the first start has none."""
     if life.ended is None:
         return None
-    if life.backoff is None or back_at(life.backoff, life.ended) is None:
-        return Backoff(FIRST_DELAY, now)
-    return Backoff(min(life.backoff.delay * 2, LONGEST_DELAY), now)
+    if life.backoff is None or backoff_end(life.backoff, life.ended) is None:
+        return Backoff(FIRST_BACKOFF_SECONDS, now)
+    return Backoff(min(life.backoff.delay * 2, MAX_BACKOFF_SECONDS), now)
 
 
-class Course(Enum):
+class DesiredState(Enum):
     """Whether the pod runs or is being stopped."""
 
-    ON = "on"
+    RUN = "on"
     """Containers are started and restarted by the pod's policy."""
-    HALT = "halt"
+    STOP = "halt"
     """The pod is deleted, rejected, past its deadline or finished: running containers are stopped, none starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
+class ContainerActions:
     """The containers to start and to stop now, and when to decide again even if nothing happens.
 
-    The containers in `await_turn` are stopped once others have ended.
+    The containers in `stop_later` are stopped once others have ended.
     """
 
     start: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
-    await_turn: tuple[str, ...] = ()
+    stop_later: tuple[str, ...] = ()
     wake: dt.datetime | None = None
 
 
@@ -174,7 +174,7 @@ class _Plan:
     stop: list[str] = field(default_factory=list)
     wake: list[dt.datetime] = field(default_factory=list)
 
-    def consider(self, container: Container, life: Life, policy: str) -> None:
+    def consider(self, container: Container, life: RuntimeStatus, policy: str) -> None:
         """Start the container, schedule a later start, stop it if unfit, or leave it as it is."""
         if life.is_alive and life.fitness.unfit:
             self.stop.append(container.name)
@@ -186,26 +186,26 @@ class _Plan:
         else:
             self.wake.append(due)
 
-    def orders(self) -> Orders:
-        return Orders(start=tuple(self.start), stop=tuple(self.stop), wake=min(self.wake, default=None))
+    def orders(self) -> ContainerActions:
+        return ContainerActions(start=tuple(self.start), stop=tuple(self.stop), wake=min(self.wake, default=None))
 
 
-def _pauses(life: Life) -> Iterator[tuple[dt.datetime, dt.datetime]]:
+def _pauses(life: RuntimeStatus) -> Iterator[tuple[dt.datetime, dt.datetime]]:
     """The back-off and the retry delay, as begin and end. The caller ignores begins in the future: a clock set back."""
-    if life.ended is not None and (until := life.back_at()) is not None:
+    if life.ended is not None and (until := life.backoff_end()) is not None:
         yield life.ended, until
-    if life.trouble is not None:
-        yield life.trouble.since, life.trouble.until
+    if life.start_failure is not None:
+        yield life.start_failure.since, life.start_failure.until
 
 
-def restarts(policy: str, life: Life) -> bool:
+def restarts(policy: str, life: RuntimeStatus) -> bool:
     """Whether an ended container is restarted. One that a probe failed counts as failed, whatever its exit code."""
     was_unfit = bool(life.fitness.unfit) and life.fitness.is_hooked
     return policy == "Always" or (policy == "OnFailure" and (life.has_failed or was_unfit))
 
 
-def decide(spec: PodSpec, lives: Lives, course: Course, now: dt.datetime) -> Orders:
-    if course is Course.HALT or is_over(spec, lives):
+def compute_actions(spec: PodSpec, lives: RuntimeStatuses, course: DesiredState, now: dt.datetime) -> ContainerActions:
+    if course is DesiredState.STOP or is_complete(spec, lives):
         return _stop_order(spec, lives)
     plan = _Plan(now)
     if _initialize(spec, lives, plan):
@@ -218,18 +218,18 @@ def decide(spec: PodSpec, lives: Lives, course: Course, now: dt.datetime) -> Ord
     return plan.orders()
 
 
-def _stop_order(spec: PodSpec, lives: Lives) -> Orders:
+def _stop_order(spec: PodSpec, lives: RuntimeStatuses) -> ContainerActions:
     """Stop all containers at once; then the sidecars, one at a time, in the reverse order of their start."""
     sidecars = [each.name for each in spec.init_containers if each.is_sidecar and lives[each.name].is_alive]
     others = tuple(name for name, life in lives.items() if life.is_alive and name not in sidecars)
     if others or not sidecars:
-        return Orders(stop=others, await_turn=tuple(sidecars))
-    return Orders(stop=(sidecars[-1],), await_turn=tuple(sidecars[:-1]))
+        return ContainerActions(stop=others, stop_later=tuple(sidecars))
+    return ContainerActions(stop=(sidecars[-1],), stop_later=tuple(sidecars[:-1]))
 
 
-def _initialize(spec: PodSpec, lives: Lives, plan: _Plan) -> bool:
+def _initialize(spec: PodSpec, lives: RuntimeStatuses, plan: _Plan) -> bool:
     """Whether the pod is initialized; else the first pending init container is considered. Sidecars always are."""
-    pending = uninitialized(spec, lives)
+    pending = pending_init_containers(spec, lives)
     for container in spec.init_containers:
         life = lives[container.name]
         if container.is_sidecar:
@@ -241,7 +241,7 @@ def _initialize(spec: PodSpec, lives: Lives, plan: _Plan) -> bool:
     return True
 
 
-def uninitialized(spec: PodSpec, lives: Lives) -> tuple[str, ...]:
+def pending_init_containers(spec: PodSpec, lives: RuntimeStatuses) -> tuple[str, ...]:
     """The init containers that later containers still wait for: a sidecar must have started, others have succeeded.
 
     A sidecar counts as initialized once a later container has run, whatever happens to it then.
@@ -257,7 +257,7 @@ def uninitialized(spec: PodSpec, lives: Lives) -> tuple[str, ...]:
     return tuple(reversed(pending))
 
 
-def is_over(spec: PodSpec, lives: Lives) -> bool:
+def is_complete(spec: PodSpec, lives: RuntimeStatuses) -> bool:
     """Whether no main container will run again; sidecars may still have to be stopped."""
     if failed_initialization(spec, lives):
         return True
@@ -267,25 +267,25 @@ def is_over(spec: PodSpec, lives: Lives) -> bool:
     return all(life.run and not life.is_alive and not restarts(spec.restart_policy, life) for life in mains)
 
 
-def failed_initialization(spec: PodSpec, lives: Lives) -> bool:
+def failed_initialization(spec: PodSpec, lives: RuntimeStatuses) -> bool:
     return spec.restart_policy == "Never" and any(
         lives[container.name].has_failed for container in spec.init_containers if not container.is_sidecar
     )
 
 
-def phase(spec: PodSpec, lives: Lives, course: Course) -> str:
+def phase(spec: PodSpec, lives: RuntimeStatuses, course: DesiredState) -> str:
     """The pod's phase by the kubelet's rules. A halted pod gets its final phase only when all containers have ended."""
     mains = [lives[container.name] for container in spec.containers]
-    if course is Course.HALT or is_over(spec, lives):
+    if course is DesiredState.STOP or is_complete(spec, lives):
         return _final_phase(mains, lives)
-    if uninitialized(spec, lives):
+    if pending_init_containers(spec, lives):
         return "Pending"
     if any(life.run is None or (life.run.number == 0 and life.run.is_alive and not life.is_running) for life in mains):
         return "Pending"
     return "Running"
 
 
-def _final_phase(mains: list[Life], lives: Lives) -> str:
+def _final_phase(mains: list[RuntimeStatus], lives: RuntimeStatuses) -> str:
     if any(life.is_alive for life in lives.values()):
         return "Running" if any(life.run for life in mains) else "Pending"
     return "Succeeded" if all(life.has_succeeded for life in mains) else "Failed"

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from tarragon.localcluster.kubelet.base.spec import Container, Probe
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import Fitness
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import ProbeStatus
 
 
-class Kind(Enum):
+class ProbeKind(Enum):
     """The kinds of probes; the value is the word used in events."""
 
     STARTUP = "Startup"
@@ -18,72 +18,72 @@ class Kind(Enum):
 
     def of(self, container: Container) -> Probe | None:
         match self:
-            case Kind.STARTUP:
+            case ProbeKind.STARTUP:
                 return container.startup_probe
-            case Kind.LIVENESS:
+            case ProbeKind.LIVENESS:
                 return container.liveness_probe
-            case Kind.READINESS:
+            case ProbeKind.READINESS:
                 return container.readiness_probe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ProbeResult:
     """The result of one try. `is_well` is None when the probe could not run: such a try does not count."""
 
-    is_well: bool | None
-    words: str = ""
-    is_doubtful: bool = False
+    succeeded: bool | None
+    output: str = ""
+    is_warning: bool = False
     """Success, but with a warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class ProbeTally:
     """A probe's aggregated results. `state` is None before a threshold is reached; `row` counts equal ones in a row."""
 
     state: bool | None
-    is_well: bool | None = None
-    row: int = 0
+    last_succeeded: bool | None = None
+    streak: int = 0
 
-    def after(self, finding: Finding, probe: Probe) -> Tally:
-        if finding.is_well is None:
+    def after(self, finding: ProbeResult, probe: Probe) -> ProbeTally:
+        if finding.succeeded is None:
             return self
-        row = self.row + 1 if finding.is_well == self.is_well else 1
-        needed = probe.success_threshold if finding.is_well else probe.failure_threshold
-        state = finding.is_well if row >= needed else self.state
-        return Tally(state=state, is_well=finding.is_well, row=row)
+        row = self.streak + 1 if finding.succeeded == self.last_succeeded else 1
+        needed = probe.success_threshold if finding.succeeded else probe.failure_threshold
+        state = finding.succeeded if row >= needed else self.state
+        return ProbeTally(state=state, last_succeeded=finding.succeeded, streak=row)
 
 
-def told(kind: Kind, finding: Finding) -> tuple[str, str] | None:
+def event_of(kind: ProbeKind, finding: ProbeResult) -> tuple[str, str] | None:
     """Reason and message of the event for a result, worded as in Kubernetes; None for a plain success."""
-    if finding.is_doubtful:
-        return "ProbeWarning", f"{kind.value} probe warning: {finding.words}"
-    if finding.is_well:
+    if finding.is_warning:
+        return "ProbeWarning", f"{kind.value} probe warning: {finding.output}"
+    if finding.succeeded:
         return None
-    verb = "errored" if finding.is_well is None else "failed"
-    return "Unhealthy", f"{kind.value} probe {verb}: {finding.words}"
+    verb = "errored" if finding.succeeded is None else "failed"
+    return "Unhealthy", f"{kind.value} probe {verb}: {finding.output}"
 
 
-def is_attended(container: Container) -> bool:
+def has_probe_or_hook(container: Container) -> bool:
     """Whether the container has a postStart hook or any probe."""
-    return bool(container.post_start) or any(kind.of(container) for kind in Kind)
+    return bool(container.post_start) or any(kind.of(container) for kind in ProbeKind)
 
 
-def newborn(container: Container) -> Fitness:
+def initial_status(container: Container) -> ProbeStatus:
     """The fitness of a run that is starting: false for everything that a hook or probe will decide."""
-    return Fitness(
+    return ProbeStatus(
         is_hooked=container.post_start is None,
         is_up=container.startup_probe is None,
         is_ready=container.readiness_probe is None,
     )
 
 
-def unfit(fitness: Fitness, kind: Kind) -> Fitness:
+def mark_failed(fitness: ProbeStatus, kind: ProbeKind) -> ProbeStatus:
     return replace(fitness, unfit=f"{kind.value.lower()} probe")
 
 
-def grace_of(container: Container, unfit_by: str) -> int | None:
+def probe_grace_seconds(container: Container, unfit_by: str) -> int | None:
     """The grace period that the failed probe overrides, if any."""
-    for kind in (Kind.STARTUP, Kind.LIVENESS):
+    for kind in (ProbeKind.STARTUP, ProbeKind.LIVENESS):
         probe = kind.of(container)
         if probe is not None and unfit_by == f"{kind.value.lower()} probe":
             return probe.termination_grace_period_seconds

@@ -11,13 +11,13 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import ApiError, TooManyRequests, Unavailable
-from tarragon.client.port import Cluster
+from tarragon.client.port import Client
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.kubelet import Kubelet
 from tarragon.localcluster.kubelet.node.node import NodeSettings
-from tarragon.localcluster.kubelet.remote.server import Address, KubeletServer
+from tarragon.localcluster.kubelet.remote.server import KubeletServer, ServerAddress
 from tarragon.localcluster.kubelet.volumes.sources import ConfigMap
 
 HEARTBEAT_SECONDS = 10.0
@@ -28,7 +28,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class NodeEndpoint:
     """Where the node is reached. Clients need a certificate of `client_authority`, by default that of the cluster."""
 
     address: str
@@ -42,7 +42,7 @@ class RemoteNode:
     Like a kubelet, a stopped node does not report that it stopped, as it may soon be back.
     """
 
-    def __init__(self, cluster: Cluster, settings: NodeSettings, place: Place, clock: Clock) -> None:
+    def __init__(self, cluster: Client, settings: NodeSettings, place: NodeEndpoint, clock: Clock) -> None:
         self._cluster = cluster
         self._place = place
         self._clock = clock
@@ -50,7 +50,7 @@ class RemoteNode:
         self._settings = replace(
             settings,
             heartbeat_seconds=HEARTBEAT_SECONDS,
-            has_lease=True,
+            renews_lease=True,
             address=place.address,
             pod_address="" if ipaddress.ip_address(place.address).is_loopback else place.address,
         )
@@ -83,7 +83,7 @@ class RemoteNode:
             await server.stop()
 
     async def _report_ready(self, kubelet: Kubelet, port: int, ready: Callable[[int], None]) -> None:
-        await kubelet.registration.told()
+        await kubelet.node_registration.became_ready()
         ready(port)
 
     async def _stop_when_asked(self, kubelet: Kubelet) -> None:
@@ -95,7 +95,7 @@ class RemoteNode:
         authority = self._place.client_authority or await self._authority()
         if not authority:
             return 0
-        address = Address(host=self._place.address, port=self._place.port, client_authority=authority)
+        address = ServerAddress(host=self._place.address, port=self._place.port, client_authority=authority)
         return await server.start(address, self._folder.path)
 
     async def _authority(self) -> bytes:
@@ -103,7 +103,7 @@ class RemoteNode:
         pause = FIRST_PAUSE
         while True:
             try:
-                config_map = await self._cluster.get(CONFIG_MAPS.reading(ConfigMap), _AUTHORITIES)
+                config_map = await self._cluster.get(CONFIG_MAPS.with_model(ConfigMap), _AUTHORITIES)
             except (Unavailable, TooManyRequests) as error:
                 _log.info("the node waits for its cluster", error=str(error), pause=pause)
                 await self._clock.sleep(max(pause, error.retry_after))
@@ -111,7 +111,7 @@ class RemoteNode:
             except ApiError as error:
                 _log.warning(
                     "kubectl logs and exec will not work for this node: it can't read the cluster's client authority",
-                    why=error.what,
+                    why=error.summary,
                     remedy="pass the cluster's client authority with --client-ca-file",
                 )
                 return b""

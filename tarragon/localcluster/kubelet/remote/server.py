@@ -19,25 +19,25 @@ from aiohttp import web
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.client.errors import ApiError
-from tarragon.client.port import Cluster, LogOptions
+from tarragon.client.port import Client, LogOptions
 from tarragon.kube.core import PODS
-from tarragon.kube.meta import Key, Resource, Struct
+from tarragon.kube.meta import Key, PartialObject, Resource
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.paths import segments
 from tarragon.localcluster.apiserver.http import answers, query
-from tarragon.localcluster.apiserver.http.commands import Wanted
+from tarragon.localcluster.apiserver.http.commands import RequestedStreams
 from tarragon.localcluster.apiserver.http.connection import Server
 from tarragon.localcluster.apiserver.http.connects import Connects, ExecRequest
 from tarragon.localcluster.apiserver.http.listener import Listener
 from tarragon.localcluster.apiserver.http.streams import Streams
-from tarragon.localcluster.home.home import write_private
+from tarragon.localcluster.home.home import write_private_file
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
-from tarragon.localcluster.kubelet.streaming.streaming import Door
+from tarragon.localcluster.kubelet.streaming.streaming import PodAccess
 
 ALLOWED_SECONDS, REFUSED_SECONDS = 300.0, 30.0
 """How long an authorization decision is cached: the kubelet's defaults."""
-MOST_ANSWERS = 1000
+MAX_CACHED_DECISIONS = 1000
 _KEEP_ALIVE_SECONDS = 120.0
 _SHUTDOWN_SECONDS = 1.0
 _AUTHENTICATED = "system:authenticated"
@@ -46,12 +46,12 @@ _CONNECTS = frozenset({"exec", "attach", "portForward"})
 _UNSUPPORTED = frozenset({"run", "cri"})
 
 
-class _ReviewStatus(Struct, frozen=True):
+class _ReviewStatus(PartialObject, frozen=True):
     allowed: bool = False
     reason: str = ""
 
 
-class Review(Struct, frozen=True):
+class AccessReviewResult(PartialObject, frozen=True):
     status: _ReviewStatus = _ReviewStatus()
 
 
@@ -60,13 +60,13 @@ REVIEWS = Resource(
     version="v1",
     plural="subjectaccessreviews",
     kind="SubjectAccessReview",
-    model=Review,
+    model=AccessReviewResult,
     namespaced=False,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class ServerAddress:
     """Where to listen, and the authority of client certificates (PEM). Port 0 is any free port."""
 
     host: str
@@ -83,11 +83,11 @@ class Caller:
 class KubeletServer:
     """Serves the node's pods from `start` to `stop`. An API server does not verify its certificate."""
 
-    def __init__(self, cluster: Cluster, node: str, folder: NodeFolder, clock: Clock) -> None:
+    def __init__(self, cluster: Client, node: str, folder: NodeFolder, clock: Clock) -> None:
         self._cluster = cluster
         self._node = node
         self._logs = NodeLogs(folder, clock)
-        self._pod_access = Door(folder, cluster)
+        self._pod_access = PodAccess(folder, cluster)
         self._clock = clock
         self._streams = Streams(clock)
         self._connects = Connects(self._streams)
@@ -95,7 +95,7 @@ class KubeletServer:
         self._runner: web.ServerRunner | None = None
         self._decisions: dict[tuple[Caller, str], tuple[bool, float]] = {}
 
-    async def start(self, address: Address, folder: Path) -> int:
+    async def start(self, address: ServerAddress, folder: Path) -> int:
         """Listen, and return the port. The certificate is in `folder`. Raises TarragonError if it cannot listen."""
         tls = _tls_context(address, folder, self._node, self._clock)
         server = Server(self._handle, access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS)
@@ -132,7 +132,7 @@ class KubeletServer:
             return await self._serve(request, segments(request.rel_url.raw_path))
         except ApiError as error:
             # Plain text, which an API server wraps into a Status.
-            return answers.text(error.what, status=error.code)
+            return answers.text(error.summary, status=error.code)
 
     async def _serve(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
         match parts:
@@ -154,7 +154,7 @@ class KubeletServer:
             yield chunk
 
     async def _pod(self, key: Key) -> dict[str, Any]:
-        pod: dict[str, Any] = await self._cluster.get(PODS.reading(dict), key)
+        pod: dict[str, Any] = await self._cluster.get(PODS.with_model(dict), key)
         if pod["spec"].get("nodeName") != self._node:
             raise errors.failure(404, "NotFound", f'pod "{key.name}" is not on node {self._node}')
         return pod
@@ -180,16 +180,16 @@ class KubeletServer:
         spec = {"user": caller.name, "groups": [*caller.groups, _AUTHENTICATED], "resourceAttributes": attributes}
         body = {"apiVersion": REVIEWS.api_version, "kind": REVIEWS.kind, "spec": spec}
         allowed = (await self._cluster.create(REVIEWS, body)).status.allowed
-        if len(self._decisions) >= MOST_ANSWERS:
+        if len(self._decisions) >= MAX_CACHED_DECISIONS:
             self._decisions.clear()
         self._decisions[caller, verb] = (allowed, now + (ALLOWED_SECONDS if allowed else REFUSED_SECONDS))
         return allowed
 
 
-def _wanted(parameters: query.Query) -> Wanted:
+def _wanted(parameters: query.Query) -> RequestedStreams:
     """The requested streams, by the kubelet's parameter names."""
     tty = query.flag(parameters, "tty")
-    return Wanted(
+    return RequestedStreams(
         stdin=query.flag(parameters, "input"),
         stdout=query.flag(parameters, "output"),
         stderr=query.flag(parameters, "error") and not tty,
@@ -208,14 +208,14 @@ def _caller(request: web.BaseRequest) -> Caller | None:
     return Caller(names[-1], groups) if names and names[-1] else None
 
 
-def _tls_context(address: Address, folder: Path, node: str, clock: Clock) -> ssl.SSLContext:
+def _tls_context(address: ServerAddress, folder: Path, node: str, clock: Clock) -> ssl.SSLContext:
     # Imported late, as the import takes a tenth of a second.
     from tarragon.localcluster.home import certificate_authority  # noqa: PLC0415
 
     new = certificate_authority.new_kubelet(node, address.host, clock.now())
     chain, key = folder / "kubelet.crt", folder / "kubelet.key"
-    write_private(key, new.key)
-    write_private(chain, new.certificate)
+    write_private_file(key, new.key)
+    write_private_file(chain, new.certificate)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.minimum_version = ssl.TLSVersion.TLSv1_2
     tls.load_cert_chain(chain, key)
@@ -230,7 +230,7 @@ def _tls_context(address: Address, folder: Path, node: str, clock: Clock) -> ssl
     return tls
 
 
-def way_to(host: str, port: int) -> str:
+def source_address(host: str, port: int) -> str:
     """The source address of this machine on the route to the host; nothing is sent."""
     for family, kind, proto, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
         with socket.socket(family, kind, proto) as probe:

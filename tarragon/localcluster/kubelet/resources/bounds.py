@@ -9,29 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tarragon.base.quantity import milli
+from tarragon.base.quantity import parse_milli
 from tarragon.localcluster.kubelet.base.spec import Pod
-from tarragon.localcluster.kubelet.pod.status import Verdict
+from tarragon.localcluster.kubelet.pod.status import PodFailure
 
 EVICTED = "Evicted"
 STORAGE = "ephemeral-storage"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class PodLimits:
     """A pod's limits as the manifest writes them. `memory` and `storage` are by container, `empty_dirs` by volume."""
 
     memory: Mapping[str, str] = field(default_factory=dict)
     storage: Mapping[str, str] = field(default_factory=dict)
     empty_dirs: Mapping[str, str] = field(default_factory=dict)
-    is_whole_pod_bounded: bool = False
+    limits_whole_pod: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.memory or self.storage or self.empty_dirs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
+class UsedResources:
     """A pod's usage in bytes: `memory` and `logs` by container, `empty_dirs` by volume, `rest` for the work folder."""
 
     memory: Mapping[str, int] = field(default_factory=dict)
@@ -44,16 +44,16 @@ class Used:
         return sum(self.logs.values()) + sum(self.empty_dirs.values()) + self.rest
 
 
-def bounds(pod: Pod) -> Bounds:
+def pod_limits(pod: Pod) -> PodLimits:
     """The pod's limits. The pod as a whole is limited when each main container is, as in the kubelet."""
     limits = {each.name: each.resources.limits for each in pod.spec.all_containers}
     mains = [each.name for each in pod.spec.containers]
     storage = {name: str(limit[STORAGE]) for name, limit in limits.items() if STORAGE in limit}
-    return Bounds(
+    return PodLimits(
         memory={name: str(limit["memory"]) for name, limit in limits.items() if "memory" in limit},
         storage=storage,
         empty_dirs=dict(_size_limits(pod)),
-        is_whole_pod_bounded=all(name in storage for name in mains),
+        limits_whole_pod=all(name in storage for name in mains),
     )
 
 
@@ -64,28 +64,28 @@ def _size_limits(pod: Pod) -> Iterator[tuple[str, str]]:
             yield volume["name"], str(source["sizeLimit"])
 
 
-def eviction(pod: Pod, allowed: Bounds, used: Used) -> Verdict | None:
+def eviction(pod: Pod, allowed: PodLimits, used: UsedResources) -> PodFailure | None:
     """Why the pod is evicted, in the kubelet's order and words; None when no limit is exceeded."""
     for name, size in used.empty_dirs.items():
         if _is_over(size, allowed.empty_dirs.get(name)):
-            return Verdict(
+            return PodFailure(
                 reason=EVICTED,
                 message=f'Usage of EmptyDir volume "{name}" exceeds the limit "{allowed.empty_dirs[name]}". ',
             )
     mains = [allowed.storage[each.name] for each in pod.spec.containers if each.name in allowed.storage]
-    total = sum(milli(limit) for limit in mains)
-    if mains and allowed.is_whole_pod_bounded and used.storage * 1000 > total:
+    total = sum(parse_milli(limit) for limit in mains)
+    if mains and allowed.limits_whole_pod and used.storage * 1000 > total:
         limit = mains[0] if len(mains) == 1 else str(total // 1000)
         message = f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
-        return Verdict(reason=EVICTED, message=message)
+        return PodFailure(reason=EVICTED, message=message)
     for name, size in used.logs.items():
         if _is_over(size, allowed.storage.get(name)):
             message = f'Container {name} exceeded its local ephemeral storage limit "{allowed.storage[name]}". '
-            return Verdict(reason=EVICTED, message=message)
+            return PodFailure(reason=EVICTED, message=message)
     return None
 
 
-def too_much_memory(allowed: Bounds, used: Used) -> dict[str, str]:
+def memory_warnings(allowed: PodLimits, used: UsedResources) -> dict[str, str]:
     """A message for each container that uses more memory than its limit, by name."""
     return {
         name: f"Container {name} uses {_mebibytes(size)}, more than its limit of {allowed.memory[name]}: a cluster "
@@ -96,7 +96,7 @@ def too_much_memory(allowed: Bounds, used: Used) -> dict[str, str]:
 
 
 def _is_over(size: int, allowed: str | None) -> bool:
-    return allowed is not None and size * 1000 > milli(allowed)
+    return allowed is not None and size * 1000 > parse_milli(allowed)
 
 
 def _mebibytes(size: int) -> str:

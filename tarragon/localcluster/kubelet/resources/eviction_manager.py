@@ -13,42 +13,51 @@ from typing import Literal, Protocol
 from tarragon.base.clock import Clock
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Pod
-from tarragon.localcluster.kubelet.pod.status import Verdict
-from tarragon.localcluster.kubelet.resources.bounds import EVICTED, Bounds, Used, bounds, eviction, too_much_memory
-from tarragon.localcluster.kubelet.resources.sampler import Read, Runs, of_processes
+from tarragon.localcluster.kubelet.pod.status import PodFailure
+from tarragon.localcluster.kubelet.resources.bounds import (
+    EVICTED,
+    PodLimits,
+    UsedResources,
+    eviction,
+    memory_warnings,
+    pod_limits,
+)
+from tarragon.localcluster.kubelet.resources.sampler import ReadUsage, RunFolders, read_processes
 
-LOOK_SECONDS = 10.0
+CHECK_SECONDS = 10.0
 """The kubelet's interval between two checks; longer when a check takes long."""
 _SHARE = 0.02
 """The share of time that checks may take, as a volume may hold a million files."""
 
-Tell = Callable[[Pod, Literal["Normal", "Warning"], str, str], None]
+RecordPodEvent = Callable[[Pod, Literal["Normal", "Warning"], str, str], None]
 
 
-class Watched(Protocol):
+class RunningPod(Protocol):
     """A pod that runs on this node."""
 
     pod: Pod
 
-    def running(self) -> Mapping[str, Path]:
+    def live_runs(self) -> Mapping[str, Path]:
         """The run folders of its live containers, by name."""
         ...
 
-    def end(self, verdict: Verdict) -> None:
+    def end(self, verdict: PodFailure) -> None:
         """Evict the pod."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _LimitedPod:
-    worker: Watched
-    bounds: Bounds
+    worker: RunningPod
+    bounds: PodLimits
 
 
-class Overuse:
-    """Checks the pods with limits: `begins` adds one, `ends` removes it, `run` does the checks."""
+class EvictionManager:
+    """Checks the pods with limits: `add` adds one, `remove` removes it, `run` does the checks."""
 
-    def __init__(self, folder: NodeFolder, clock: Clock, record_event: Tell, read: Read = of_processes) -> None:
+    def __init__(
+        self, folder: NodeFolder, clock: Clock, record_event: RecordPodEvent, read: ReadUsage = read_processes
+    ) -> None:
         self._folder = folder
         self._clock = clock
         self._record_event = record_event
@@ -57,18 +66,18 @@ class Overuse:
         self._reported: set[Path] = set()
         self._has_pods = asyncio.Event()
 
-    def begins(self, worker: Watched) -> None:
-        allowed = bounds(worker.pod)
+    def add(self, worker: RunningPod) -> None:
+        allowed = pod_limits(worker.pod)
         if allowed:
             self._pods[worker.pod.metadata.uid] = _LimitedPod(worker, allowed)
             self._has_pods.set()
 
-    def ends(self, worker: Watched) -> None:
+    def remove(self, worker: RunningPod) -> None:
         self._pods.pop(worker.pod.metadata.uid, None)
 
     async def run(self) -> None:
         """Check the pods until cancelled, and sleep while no pod has limits."""
-        pause = LOOK_SECONDS
+        pause = CHECK_SECONDS
         while True:
             if not self._pods:
                 self._has_pods.clear()
@@ -76,19 +85,19 @@ class Overuse:
             await self._has_pods.wait()
             await self._clock.sleep(pause)
             began = self._clock.monotonic()
-            await self.look()
-            pause = max(LOOK_SECONDS, (self._clock.monotonic() - began) / _SHARE)
+            await self.check()
+            pause = max(CHECK_SECONDS, (self._clock.monotonic() - began) / _SHARE)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check every pod with limits once."""
-        pods = [(pod, dict(pod.worker.running())) for pod in self._pods.values()]
+        pods = [(pod, dict(pod.worker.live_runs())) for pod in self._pods.values()]
         memory = await self._memory(pods)
         for pod, runs in pods:
             if runs:
                 used = await asyncio.to_thread(self._used, pod, runs, memory)
                 self._enforce(pod, runs, used)
 
-    async def _memory(self, pods: Iterable[tuple[_LimitedPod, Runs]]) -> Mapping[str, int]:
+    async def _memory(self, pods: Iterable[tuple[_LimitedPod, RunFolders]]) -> Mapping[str, int]:
         """The memory of all containers with a memory limit, by run folder."""
         runs = {
             str(folder): folder
@@ -99,28 +108,28 @@ class Overuse:
         readings = await asyncio.to_thread(self._read, runs) if runs else {}
         return {folder: reading.memory for folder, reading in readings.items()}
 
-    def _used(self, limited: _LimitedPod, runs: Runs, memory: Mapping[str, int]) -> Used:
+    def _used(self, limited: _LimitedPod, runs: RunFolders, memory: Mapping[str, int]) -> UsedResources:
         used = {name: memory[str(folder)] for name, folder in runs.items() if str(folder) in memory}
         if not (limited.bounds.storage or limited.bounds.empty_dirs):
-            return Used(memory=used)
+            return UsedResources(memory=used)
         metadata = limited.worker.pod.metadata
         folder = self._folder.pod(metadata.uid)
         logs = self._folder.pod_logs(metadata.namespace, metadata.name, metadata.uid).path
         names = [volume["name"] for volume in limited.worker.pod.spec.volumes if _is_empty_dir(volume)]
-        return Used(
+        return UsedResources(
             memory=used,
-            logs={each.name: size(logs / each.name) for each in limited.worker.pod.spec.all_containers},
-            empty_dirs={name: size(folder.volumes / name) for name in names},
-            rest=size(folder.work),
+            logs={each.name: disk_usage(logs / each.name) for each in limited.worker.pod.spec.all_containers},
+            empty_dirs={name: disk_usage(folder.volumes / name) for name in names},
+            rest=disk_usage(folder.work),
         )
 
-    def _enforce(self, limited: _LimitedPod, runs: Runs, used: Used) -> None:
+    def _enforce(self, limited: _LimitedPod, runs: RunFolders, used: UsedResources) -> None:
         pod = limited.worker.pod
         if verdict := eviction(pod, limited.bounds, used):
             self._record_event(pod, "Warning", EVICTED, verdict.message)
             limited.worker.end(verdict)
             return
-        for name, message in too_much_memory(limited.bounds, used).items():
+        for name, message in memory_warnings(limited.bounds, used).items():
             if runs[name] not in self._reported:
                 self._reported.add(runs[name])
                 self._record_event(pod, "Warning", "MemoryLimitExceeded", message)
@@ -130,7 +139,7 @@ def _is_empty_dir(volume: Mapping[str, object]) -> bool:
     return volume.get("emptyDir") is not None
 
 
-def size(folder: Path) -> int:
+def disk_usage(folder: Path) -> int:
     """Bytes on disk of the folder's files, without following links; files that vanish meanwhile are skipped."""
     total = 0
     pending = [folder]

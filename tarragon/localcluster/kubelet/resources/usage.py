@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 
 from tarragon.localcluster.kubelet.base.processes import start_time
-from tarragon.localcluster.kubelet.resources.sampler import Reading
+from tarragon.localcluster.kubelet.resources.sampler import UsageReading
 from tarragon.localcluster.kubelet.shim.shim_client import state_of
 
 
-def readings(runs: Mapping[str, Path]) -> dict[str, Reading]:
+def read_usage(runs: Mapping[str, Path]) -> dict[str, UsageReading]:
     """Read the usage of each live container, by the keys of `runs`. Blocks: it lists all processes and reads files."""
     children = _children()
     shims = {key: _shim(folder) for key, folder in runs.items()}
@@ -44,7 +44,7 @@ def _shim(folder: Path) -> int | None:
     return state.shim.pid
 
 
-def _tree_usage(shim: int, children: Children) -> Reading | None:
+def _tree_usage(shim: int, children: Children) -> UsageReading | None:
     """The usage of the tree below a shim: its ended children count for the container, the shim itself does not."""
     try:
         times = psutil.Process(shim).cpu_times()
@@ -55,7 +55,7 @@ def _tree_usage(shim: int, children: Children) -> Reading | None:
         with contextlib.suppress(psutil.Error):  # ended meanwhile
             cpu += sum(process.cpu_times()[:4])
             memory += _memory(process)
-    return Reading(cpu=cpu, memory=memory)
+    return UsageReading(cpu=cpu, memory=memory)
 
 
 def _descendants(root: int, children: Children) -> Iterator[psutil.Process]:

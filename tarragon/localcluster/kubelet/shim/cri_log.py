@@ -10,26 +10,26 @@ import os
 import time
 from collections.abc import Callable
 
-CHUNK = 16 * 1024  # containerd cuts longer lines at this size, too
+MAX_LINE_BYTES = 16 * 1024  # containerd cuts longer lines at this size, too
 READ = 64 * 1024
 
 
-class OutOfRoom(Exception):
+class DiskFull(Exception):
     """The disk is full: only the first `kept` lines were written."""
 
     def __init__(self, reason: str, *, kept: int) -> None:
         super().__init__(reason)
-        self.kept = kept
+        self.lines_written = kept
 
 
-class Log:
+class LogWriter:
     """A log file and its rotated predecessor, each within a limit. A full disk loses lines but blocks no writer."""
 
     def __init__(self, path: str, limit: int) -> None:
         self.path = path
         self.limit = limit
         self.lost = 0
-        self.lost_in_all = 0
+        self.total_lost = 0
         self.reason = ""
         self.size = 0
         self.descriptor = -1
@@ -60,14 +60,14 @@ class Log:
                 self._append(block)
                 pending = pending[len(block) :]
                 self.lost = 0
-        except OutOfRoom as error:
-            unwritten = len(pending) - error.kept
+        except DiskFull as error:
+            unwritten = len(pending) - error.lines_written
             if unwritten <= len(lines):
                 self.lost = 0  # at least the notice was written
             lost = min(len(lines), unwritten)
             self.reason = str(error)
             self.lost += lost
-            self.lost_in_all += lost
+            self.total_lost += lost
 
     def _append(self, lines: list[bytes]) -> None:
         """Append lines. Raises OutOfRoom after truncating the file to whole lines, so that no half line remains."""
@@ -83,7 +83,7 @@ class Log:
             self.size += whole
             with contextlib.suppress(OSError):
                 os.ftruncate(self.descriptor, self.size)
-            raise OutOfRoom(error.strerror or str(error), kept=block.count(b"\n", 0, whole)) from error
+            raise DiskFull(error.strerror or str(error), kept=block.count(b"\n", 0, whole)) from error
         self.size += len(block)
 
     def _rotate(self) -> None:
@@ -110,19 +110,21 @@ def blocks(lines: list[bytes], limit: int) -> list[list[bytes]]:
     return grouped
 
 
-def unseen(stream: bytes, data: bytes) -> None:
+def discard_output(stream: bytes, data: bytes) -> None:
     """Discard the output, as no viewer is attached."""
 
 
-class Stream:
+class CriStream:
     """stdout or stderr of the container, split into CRI lines: tag F ends a line, P marks a part of one."""
 
-    def __init__(self, descriptor: int, name: bytes, log: Log, show: Callable[[bytes, bytes], None] = unseen) -> None:
+    def __init__(
+        self, descriptor: int, name: bytes, log: LogWriter, show: Callable[[bytes, bytes], None] = discard_output
+    ) -> None:
         self.descriptor = descriptor
         self.name = name
         self.log = log
-        self.show = show
-        self.rest = b""
+        self.on_output = show
+        self.unfinished_line = b""
         self.is_open = True
         os.set_blocking(descriptor, False)
 
@@ -137,28 +139,28 @@ class Stream:
         if not data:
             self.close()
             return False
-        self.show(self.name, data)
+        self.on_output(self.name, data)
         self._absorb(data)
         return True
 
     def _absorb(self, data: bytes) -> None:
-        *whole, self.rest = (self.rest + data).split(b"\n")
+        *whole, self.unfinished_line = (self.unfinished_line + data).split(b"\n")
         stamp = self.log.stamp() + self.name
         lines: list[bytes] = []
         for line in whole:
-            while len(line) > CHUNK:
-                lines.append(stamp + b" P " + line[:CHUNK] + b"\n")
-                line = line[CHUNK:]  # noqa: PLW2901
+            while len(line) > MAX_LINE_BYTES:
+                lines.append(stamp + b" P " + line[:MAX_LINE_BYTES] + b"\n")
+                line = line[MAX_LINE_BYTES:]  # noqa: PLW2901
             lines.append(stamp + b" F " + line + b"\n")
-        while len(self.rest) > CHUNK:
-            lines.append(stamp + b" P " + self.rest[:CHUNK] + b"\n")
-            self.rest = self.rest[CHUNK:]
+        while len(self.unfinished_line) > MAX_LINE_BYTES:
+            lines.append(stamp + b" P " + self.unfinished_line[:MAX_LINE_BYTES] + b"\n")
+            self.unfinished_line = self.unfinished_line[MAX_LINE_BYTES:]
         self.log.write(lines)
 
     def flush(self) -> None:
-        if self.rest:
-            self.log.write([self.log.stamp() + self.name + b" P " + self.rest + b"\n"])
-            self.rest = b""
+        if self.unfinished_line:
+            self.log.write([self.log.stamp() + self.name + b" P " + self.unfinished_line + b"\n"])
+            self.unfinished_line = b""
 
     def close(self) -> None:
         if self.is_open:

@@ -20,22 +20,22 @@ import socket
 import time
 
 SOCKET = "guests"
-LINE = 4 * 2**20
+MAX_REQUEST_BYTES = 4 * 2**20
 """The longest request: twice what Linux accepts as a command line by default."""
-MOST_DESCRIPTORS = 3
-VIEWER_SECONDS = 30.0
+MAX_DESCRIPTORS = 3
+ATTACH_STALL_SECONDS = 30.0
 """How long an attached client that reads nothing may block the container, as with any runtime."""
 HANGUP_SECONDS = 5.0
 """From the hangup of a terminal to the kill of a command that did not end."""
-FAREWELL_SECONDS = 5.0
+DRAIN_SECONDS = 5.0
 BACKLOG = 512
 
 
-class Refused(Exception):
+class CannotSpawn(Exception):
     """The command could not be started; the message is for the client."""
 
 
-class House:
+class ContainerOperations:
     """The operations on the container that its clients need."""
 
     def spawn(self, argv: list[str], streams: tuple[int, int, int], tty: bool) -> int:  # noqa: FBT001 - a fact
@@ -57,7 +57,7 @@ class House:
         raise NotImplementedError
 
 
-class Viewer:
+class AttachedStream:
     """One output stream of the container, for one client. While a chunk is pending, the container waits."""
 
     def __init__(self, descriptor: int) -> None:
@@ -66,20 +66,20 @@ class Viewer:
         self.pending = b""
         self.since = 0.0
 
-    def show(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         if self.descriptor >= 0:
             if not self.pending:
                 self.since = time.monotonic()
             self.pending += data
-            self.go_on()
+            self.flush()
 
-    def go_on(self) -> None:
+    def flush(self) -> None:
         try:
             while self.pending:
                 self.pending = self.pending[os.write(self.descriptor, self.pending) :]
                 self.since = time.monotonic()
         except BlockingIOError:
-            if time.monotonic() > self.since + VIEWER_SECONDS:
+            if time.monotonic() > self.since + ATTACH_STALL_SECONDS:
                 self.close()
         except OSError:  # the client has gone
             self.close()
@@ -91,21 +91,21 @@ class Viewer:
             self.descriptor = -1
 
 
-class Guest:
+class ExecConnection:
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.connection = connection
-        self.heard = b""
+        self.received = b""
         self.descriptors: list[int] = []
-        self.viewers: dict[bytes, Viewer] = {}
+        self.attached: dict[bytes, AttachedStream] = {}
         self.pid = 0
         self.tty = False
         self.has_stdin = False
 
-    def hear(self) -> bool:
+    def receive(self) -> bool:
         """Receive data and descriptors. False when the client has disconnected or sent too much."""
         try:
-            data, descriptors, _, _ = socket.recv_fds(self.connection, 64 * 1024, MOST_DESCRIPTORS)
+            data, descriptors, _, _ = socket.recv_fds(self.connection, 64 * 1024, MAX_DESCRIPTORS)
         except BlockingIOError:
             return True
         except OSError:
@@ -113,14 +113,14 @@ class Guest:
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
         self.descriptors += descriptors
-        self.heard += data
-        return bool(data) and len(self.heard) <= LINE
+        self.received += data
+        return bool(data) and len(self.received) <= MAX_REQUEST_BYTES
 
     def lines(self) -> list[bytes]:
-        *whole, self.heard = self.heard.split(b"\n")
+        *whole, self.received = self.received.split(b"\n")
         return whole
 
-    def tell(self, answer: dict[str, object], descriptors: tuple[int, ...] = ()) -> None:
+    def reply(self, answer: dict[str, object], descriptors: tuple[int, ...] = ()) -> None:
         """Send a reply: a few bytes, for which the empty socket buffer always has room."""
         with contextlib.suppress(OSError):
             socket.send_fds(self.connection, [json.dumps(answer).encode() + b"\n"], descriptors)
@@ -132,69 +132,69 @@ class Guest:
 
     def close(self) -> None:
         self.drop_descriptors()
-        for viewer in self.viewers.values():
+        for viewer in self.attached.values():
             viewer.close()
         self.connection.close()
 
 
-class Guests:
+class ExecServer:
     """The clients of one container."""
 
-    def __init__(self, folder: str, house: House) -> None:
-        self.house = house
-        self.present: dict[int, Guest] = {}
-        self.leaving: dict[int, float] = {}
-        self.door = _listen(folder)
+    def __init__(self, folder: str, house: ContainerOperations) -> None:
+        self.container = house
+        self.connections: dict[int, ExecConnection] = {}
+        self.hung_up: dict[int, float] = {}
+        self.listener = _listen(folder)
 
     @property
-    def are_behind(self) -> bool:
+    def has_pending_output(self) -> bool:
         """Whether a client has output pending that it has not read yet."""
         return any(viewer.pending for viewer in self._viewers())
 
-    def _viewers(self) -> list[Viewer]:
-        return [viewer for guest in self.present.values() for viewer in guest.viewers.values()]
+    def _viewers(self) -> list[AttachedStream]:
+        return [viewer for guest in self.connections.values() for viewer in guest.attached.values()]
 
-    def watch(self, poll: select.poll) -> None:
-        if self.door is not None:
-            poll.register(self.door, select.POLLIN)
-        for descriptor in self.present:
+    def register(self, poll: select.poll) -> None:
+        if self.listener is not None:
+            poll.register(self.listener, select.POLLIN)
+        for descriptor in self.connections:
             poll.register(descriptor, select.POLLIN)
         for viewer in self._viewers():
             if viewer.pending:
                 poll.register(viewer.descriptor, select.POLLOUT)
 
-    def attend(self, ready: list[int]) -> None:
+    def handle_ready(self, ready: list[int]) -> None:
         """Handle what a poll found: output to write, requests, new connections, commands to kill."""
         for viewer in self._viewers():
             if viewer.pending:
-                viewer.go_on()
+                viewer.flush()
         for descriptor in ready:
-            if descriptor in self.present:
-                self._receive(self.present[descriptor])
-        if self.door is not None and self.door.fileno() in ready:
-            self._accept(self.door)
-        for pid, deadline in self.leaving.items():
+            if descriptor in self.connections:
+                self._receive(self.connections[descriptor])
+        if self.listener is not None and self.listener.fileno() in ready:
+            self._accept(self.listener)
+        for pid, deadline in self.hung_up.items():
             if time.monotonic() > deadline:
-                self.house.end_tree(pid)
+                self.container.end_tree(pid)
 
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):  # the client has gone, or no descriptor is left
-            guest = Guest(listener.accept()[0])
-            self.present[guest.connection.fileno()] = guest
+            guest = ExecConnection(listener.accept()[0])
+            self.connections[guest.connection.fileno()] = guest
 
-    def _receive(self, guest: Guest) -> None:
-        is_connected = guest.hear()
+    def _receive(self, guest: ExecConnection) -> None:
+        is_connected = guest.receive()
         for line in guest.lines():
             try:
                 self._handle(guest, line)
             except (ValueError, TypeError, KeyError, RecursionError) as error:
                 # The client may be of another version: the container goes on.
-                guest.tell({"error": f"the container's supervisor does not understand this request: {error!r}"})
+                guest.reply({"error": f"the container's supervisor does not understand this request: {error!r}"})
                 is_connected = False
         if not is_connected:
             self._disconnect(guest)
 
-    def _handle(self, guest: Guest, line: bytes) -> None:
+    def _handle(self, guest: ExecConnection, line: bytes) -> None:
         request = json.loads(line)
         if "exec" in request:
             self._execute(guest, request)
@@ -205,72 +205,72 @@ class Guests:
         else:
             raise ValueError(line[:100])
 
-    def _execute(self, guest: Guest, request: dict[str, object]) -> None:
+    def _execute(self, guest: ExecConnection, request: dict[str, object]) -> None:
         stdin, stdout, stderr = guest.descriptors  # a ValueError if too many files are open to receive them all
         guest.tty = bool(request["tty"])
         try:
-            guest.pid = self.house.spawn(list(request["exec"]), (stdin, stdout, stderr), guest.tty)  # type: ignore[call-overload]
-        except Refused as refused:
-            guest.tell({"error": str(refused)})
+            guest.pid = self.container.spawn(list(request["exec"]), (stdin, stdout, stderr), guest.tty)  # type: ignore[call-overload]
+        except CannotSpawn as refused:
+            guest.reply({"error": str(refused)})
         else:
-            guest.tell({"pid": guest.pid})
+            guest.reply({"pid": guest.pid})
         guest.drop_descriptors()
 
-    def _attach(self, guest: Guest) -> None:
-        guest.viewers = dict(zip((b"stdout", b"stderr"), map(Viewer, guest.descriptors), strict=False))
+    def _attach(self, guest: ExecConnection) -> None:
+        guest.attached = dict(zip((b"stdout", b"stderr"), map(AttachedStream, guest.descriptors), strict=False))
         guest.descriptors = []
-        stdin = self.house.stdin()
+        stdin = self.container.stdin()
         guest.has_stdin = stdin >= 0
-        guest.tell({"attached": True}, (stdin,) if guest.has_stdin else ())
+        guest.reply({"attached": True}, (stdin,) if guest.has_stdin else ())
 
-    def _end_of_stdin(self, guest: Guest) -> None:
+    def _end_of_stdin(self, guest: ExecConnection) -> None:
         if guest.has_stdin:
             guest.has_stdin = False
-            self.house.close_stdin()
+            self.container.close_stdin()
 
-    def _disconnect(self, guest: Guest) -> None:
-        self.present.pop(guest.connection.fileno(), None)
+    def _disconnect(self, guest: ExecConnection) -> None:
+        self.connections.pop(guest.connection.fileno(), None)
         self._end_of_stdin(guest)
         guest.close()
         if guest.pid and guest.tty:
-            self.house.hang_up(guest.pid)
-            self.leaving[guest.pid] = time.monotonic() + HANGUP_SECONDS
+            self.container.hang_up(guest.pid)
+            self.hung_up[guest.pid] = time.monotonic() + HANGUP_SECONDS
         elif guest.pid:
-            self.house.end_tree(guest.pid)
+            self.container.end_tree(guest.pid)
 
-    def show(self, stream: bytes, data: bytes) -> None:
+    def write_output(self, stream: bytes, data: bytes) -> None:
         """Pass output of the container on to its attached clients."""
-        for guest in self.present.values():
-            if stream in guest.viewers:
-                guest.viewers[stream].show(data)
+        for guest in self.connections.values():
+            if stream in guest.attached:
+                guest.attached[stream].write(data)
 
-    def ended(self, pid: int, code: int) -> None:
+    def report_exit(self, pid: int, code: int) -> None:
         """Report the exit code, if the reaped process was a client's command."""
-        self.leaving.pop(pid, None)
-        for guest in list(self.present.values()):
+        self.hung_up.pop(pid, None)
+        for guest in list(self.connections.values()):
             if guest.pid == pid:
                 guest.pid = 0
-                guest.tell({"code": code})
-                self.present.pop(guest.connection.fileno())
+                guest.reply({"code": code})
+                self.connections.pop(guest.connection.fileno())
                 guest.close()
 
-    def farewell(self) -> None:
+    def close(self) -> None:
         """Deliver the last output to attached clients, and disconnect all, as the container has ended."""
-        if self.door is not None:
-            self.door.close()
-            self.door = None
-        deadline = time.monotonic() + FAREWELL_SECONDS
-        while self.are_behind and (left := deadline - time.monotonic()) > 0:
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while self.has_pending_output and (left := deadline - time.monotonic()) > 0:
             poll = select.poll()
             for viewer in self._viewers():
                 if viewer.pending:
                     poll.register(viewer.descriptor, select.POLLOUT)
             poll.poll(left * 1000)
             for viewer in self._viewers():
-                viewer.go_on()
-        for guest in self.present.values():
+                viewer.flush()
+        for guest in self.connections.values():
             guest.close()
-        self.present = {}
+        self.connections = {}
 
 
 def _listen(folder: str) -> socket.socket | None:

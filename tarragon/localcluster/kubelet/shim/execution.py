@@ -15,7 +15,7 @@ import sys
 import termios
 
 START_ERROR = 128  # what containerd reports for a command that could not be started
-NOTE = 2 * 1024
+MAX_MESSAGE_BYTES = 2 * 1024
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -56,12 +56,12 @@ def execute(argv: list[str], env: dict[str, str], cwd: str) -> None:
     try:
         os.execve(program, argv, env)  # noqa: S606 - there is no shell by design
     except OSError as error:
-        raise StartError(explained(error, name, program)) from error
+        raise StartError(start_error_message(error, name, program)) from error
     except ValueError as error:  # a NUL, or a name with `=`
         raise StartError(f'exec: "{name}": {error}') from error
 
 
-def explained(error: OSError, name: str, program: str) -> str:
+def start_error_message(error: OSError, name: str, program: str) -> str:
     if error.errno == errno.ENOENT and os.path.exists(program):
         return f'exec: "{name}": the file is there, but the interpreter that its first line names is not'
     if error.errno == errno.ENOENT:
@@ -71,7 +71,7 @@ def explained(error: OSError, name: str, program: str) -> str:
     return f'exec: "{name}": {(error.strerror or str(error)).lower()}'
 
 
-class Terms:
+class ProcessSpec:
     """How to start a process of the container: command, environment, folder and streams."""
 
     def __init__(self, spec: dict[str, object], streams: tuple[int, int, int], terminal: bool) -> None:  # noqa: FBT001
@@ -84,7 +84,7 @@ class Terms:
             self.env.setdefault("TERM", "xterm")
 
 
-def become_the_command(terms: Terms, report: int, shim: int) -> None:
+def exec_child(terms: ProcessSpec, report: int, shim: int) -> None:
     """Run the command in the forked child; never returns."""
     try:
         os.setsid()
@@ -101,14 +101,14 @@ def become_the_command(terms: Terms, report: int, shim: int) -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         execute(terms.argv, terms.env, terms.cwd)
     except StartError as error:
-        os.write(report, str(error).encode()[:NOTE])
+        os.write(report, str(error).encode()[:MAX_MESSAGE_BYTES])
     except OSError as error:
-        os.write(report, f"starting the process failed: {error}".encode()[:NOTE])
+        os.write(report, f"starting the process failed: {error}".encode()[:MAX_MESSAGE_BYTES])
     finally:
         os._exit(START_ERROR)
 
 
-def spawn(terms: Terms) -> int:
+def spawn(terms: ProcessSpec) -> int:
     """Start a process, and return its pid. Raises StartError when the command cannot be executed."""
     report, report_end = os.pipe()
     shim = os.getpid()
@@ -119,10 +119,10 @@ def spawn(terms: Terms) -> int:
         raise
     else:
         if pid == 0:
-            become_the_command(terms, report_end, shim)
+            exec_child(terms, report_end, shim)
     finally:
         os.close(report_end)
-    message = os.read(report, NOTE).decode(errors="replace")  # empty once the command runs: close-on-exec
+    message = os.read(report, MAX_MESSAGE_BYTES).decode(errors="replace")  # empty once the command runs: close-on-exec
     os.close(report)
     if message:
         os.waitpid(pid, 0)
@@ -130,7 +130,7 @@ def spawn(terms: Terms) -> int:
     return pid
 
 
-class Pipes:
+class StandardStreams:
     """The streams of the container's own process. `stdin` is its write end, -1 if there is none."""
 
     def __init__(self, spec: dict[str, object]) -> None:
@@ -139,7 +139,7 @@ class Pipes:
         if self.terminal:
             out, slave = os.openpty()
             self.outputs = [(out, b"stdout")]
-            self.theirs = (slave, slave, slave)
+            self.child_ends = (slave, slave, slave)
             if spec.get("stdin"):
                 self.stdin = os.dup(out)
             return
@@ -147,10 +147,10 @@ class Pipes:
         out, out_end = os.pipe()
         err, err_end = os.pipe()
         self.outputs = [(out, b"stdout"), (err, b"stderr")]
-        self.theirs = (stdin_end, out_end, err_end)
+        self.child_ends = (stdin_end, out_end, err_end)
 
-    def handed_over(self) -> None:
-        for descriptor in set(self.theirs):
+    def close_child_ends(self) -> None:
+        for descriptor in set(self.child_ends):
             os.close(descriptor)
 
     def close_stdin(self) -> None:

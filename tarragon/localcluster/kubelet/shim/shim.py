@@ -31,12 +31,12 @@ else:  # run as a program: `-I` and `-S` leave only the standard library on the 
     import execution  # type: ignore[import-not-found,no-redef]
     import processes  # type: ignore[import-not-found,no-redef]
 
-MARK = "TARRAGON_CONTAINER_ID"
+MARK_VARIABLE = "TARRAGON_CONTAINER_ID"
 FLUSH_SECONDS = 0.25  # how long an unfinished line (a progress bar) may stay out of the log
-LOOK_SECONDS = 5.0  # between two checks that the folder still exists
-LISTEN_SECONDS = 0.25
+FOLDER_CHECK_SECONDS = 5.0  # between two checks that the folder still exists
+SIGTERM_WAIT_SECONDS = 0.25
 KILL_SECONDS = 10.0  # the longest wait for killed processes, as uninterruptible sleep cannot be killed
-RECORD = 8 * 1024  # bytes reserved at the start, so that the exit can be recorded on a full disk
+STATE_BYTES = 8 * 1024  # bytes reserved at the start, so that the exit can be recorded on a full disk
 
 
 def write_atomically(path: str, text: str) -> None:
@@ -46,7 +46,7 @@ def write_atomically(path: str, text: str) -> None:
     os.replace(temporary, path)
 
 
-class Record:
+class StateFile:
     """Writes state.json atomically at each step; the last step is synced to the disk."""
 
     def __init__(self, folder: str, identity: str) -> None:
@@ -62,7 +62,7 @@ class Record:
     def starting(self) -> None:
         write_atomically(self.path, json.dumps({**self.facts, "phase": "starting"}))
         with open(self.reserve, "wb") as file:
-            file.write(b" " * RECORD)
+            file.write(b" " * STATE_BYTES)
 
     def running(self, pid: int, started: int) -> None:
         self.facts |= {"main": {"pid": pid, "start": processes.start_time(pid)}, "started": started}
@@ -72,7 +72,7 @@ class Record:
 
     def exited(self, **outcome: object) -> None:
         self.facts |= outcome
-        text = json.dumps({**self.facts, "phase": "exited"}).encode().ljust(RECORD)
+        text = json.dumps({**self.facts, "phase": "exited"}).encode().ljust(STATE_BYTES)
         for _ in range(600):
             try:
                 return self._finish(text)
@@ -92,15 +92,15 @@ class Record:
         os.replace(self.reserve, self.path)
 
 
-class Supervisor(exec_server.House):
+class Supervisor(exec_server.ContainerOperations):
     """Supervises one container from its start until its exit is recorded."""
 
     def __init__(self, folder: str, spec: dict[str, object]) -> None:
         self.folder = folder
         self.spec = spec
-        self.mark = f"{MARK}={spec['id']}"
-        self.log = cri_log.Log(str(spec["log"]), int(str(spec["log_bytes"])))
-        self.record = Record(folder, str(spec["id"]))
+        self.mark = f"{MARK_VARIABLE}={spec['id']}"
+        self.log = cri_log.LogWriter(str(spec["log"]), int(str(spec["log_bytes"])))
+        self.record = StateFile(folder, str(spec["id"]))
         self.main = 0
         self.status: int | None = None
         self.peak_kib = 0
@@ -109,9 +109,9 @@ class Supervisor(exec_server.House):
         self.was_stopped = False
         self.deadline: float | None = None
         self.looked = time.monotonic()
-        self.streams: list[cri_log.Stream] = []
-        self.pipes = execution.Pipes(spec)
-        self.guests = exec_server.Guests(folder, self)
+        self.streams: list[cri_log.CriStream] = []
+        self.pipes = execution.StandardStreams(spec)
+        self.exec_server = exec_server.ExecServer(folder, self)
         self.wake, wake_end = os.pipe()
         os.set_blocking(self.wake, False)
         os.set_blocking(wake_end, False)
@@ -131,22 +131,24 @@ class Supervisor(exec_server.House):
         self.log.create()
         started = time.time_ns()
         try:
-            self.main = execution.spawn(execution.Terms(self.spec, self.pipes.theirs, self.pipes.terminal))
+            self.main = execution.spawn(execution.ProcessSpec(self.spec, self.pipes.child_ends, self.pipes.terminal))
         except execution.StartError as error:
             now = time.time_ns()
             self.record.exited(code=execution.START_ERROR, signal=0, started=0, finished=now, error=str(error))
             return
-        self.pipes.handed_over()
-        self.streams = [cri_log.Stream(out, name, self.log, self.guests.show) for out, name in self.pipes.outputs]
+        self.pipes.close_child_ends()
+        self.streams = [
+            cri_log.CriStream(out, name, self.log, self.exec_server.write_output) for out, name in self.pipes.outputs
+        ]
         self.record.running(self.main, started)
-        tell_the_kubelet()
+        signal_kubelet()
         while self.status is None:
             self._step()
         self._await_sigterm()
         self._kill_process_tree()
         self._drain()
         self.record.exited(started=started, finished=self.finished, **self._outcome())
-        self.guests.farewell()
+        self.exec_server.close()
 
     def _await_sigterm(self) -> None:
         """After a death by SIGTERM, wait whether it reaches the shim too.
@@ -156,7 +158,7 @@ class Supervisor(exec_server.House):
         if os.WIFSIGNALED(self.status or 0) and os.WTERMSIG(self.status or 0) == signal.SIGTERM:
             poll = select.poll()
             poll.register(self.wake, select.POLLIN)
-            until = time.monotonic() + LISTEN_SECONDS
+            until = time.monotonic() + SIGTERM_WAIT_SECONDS
             while not (self.was_stopped or self.stop_wanted) and (left := until - time.monotonic()) > 0:
                 poll.poll(left * 1000)
                 with contextlib.suppress(BlockingIOError):
@@ -169,15 +171,15 @@ class Supervisor(exec_server.House):
             "signal": max(0, -code),
             "stopped": self.was_stopped or self.stop_wanted,
             "peak_rss": self.peak_kib * (1024 if processes.LINUX else 1),
-            "lost_lines": self.log.lost_in_all,
+            "lost_lines": self.log.total_lost,
         }
 
     def _step(self) -> None:
         """Wait for output, a signal or the end of the grace period, and handle it."""
         poll = select.poll()
         poll.register(self.wake, select.POLLIN)
-        self.guests.watch(poll)
-        readable_streams = [] if self.guests.are_behind else self.streams
+        self.exec_server.register(poll)
+        readable_streams = [] if self.exec_server.has_pending_output else self.streams
         by_descriptor = {stream.descriptor: stream for stream in readable_streams if stream.is_open}
         for descriptor in by_descriptor:
             poll.register(descriptor, select.POLLIN)
@@ -188,7 +190,7 @@ class Supervisor(exec_server.House):
         if not ready:
             for stream in self.streams:
                 stream.flush()
-        self.guests.attend(ready)
+        self.exec_server.handle_ready(ready)
         with contextlib.suppress(BlockingIOError):
             os.read(self.wake, cri_log.READ)
         self._enforce_stop()
@@ -205,8 +207,8 @@ class Supervisor(exec_server.House):
 
     def _poll_milliseconds(self) -> float:
         """How long `poll` may wait before something is due."""
-        seconds = [LOOK_SECONDS]
-        if any(stream.rest for stream in self.streams):
+        seconds = [FOLDER_CHECK_SECONDS]
+        if any(stream.unfinished_line for stream in self.streams):
             seconds.append(FLUSH_SECONDS)
         if self.deadline is not None:
             # After SIGKILL, only the kernel remains to be waited for; check again now and then.
@@ -216,7 +218,7 @@ class Supervisor(exec_server.House):
     def _was_folder_removed(self) -> bool:
         """Whether the folder was removed: then no kubelet will ever end this container."""
         now = time.monotonic()
-        if self.was_stopped or now < self.looked + LOOK_SECONDS:
+        if self.was_stopped or now < self.looked + FOLDER_CHECK_SECONDS:
             return False
         self.looked = now
         return not os.path.exists(self.record.path)
@@ -247,7 +249,7 @@ class Supervisor(exec_server.House):
                 self.peak_kib = usage.ru_maxrss
             else:
                 code = os.waitstatus_to_exitcode(status)
-                self.guests.ended(pid, code if code >= 0 else 128 - code)
+                self.exec_server.report_exit(pid, code if code >= 0 else 128 - code)
 
     def _kill_process_tree(self) -> None:
         """Kill every process of the container, as a container ends with its main process."""
@@ -255,7 +257,7 @@ class Supervisor(exec_server.House):
         deadline = time.monotonic() + KILL_SECONDS
         while time.monotonic() < deadline:
             self._reap()
-            left = processes.descendants(os.getpid()) or processes.marked(self.mark.encode() + b"\0")
+            left = processes.descendants(os.getpid()) or processes.pids_with_mark(self.mark.encode() + b"\0")
             if not left:
                 return
             for pid in left:
@@ -267,9 +269,9 @@ class Supervisor(exec_server.House):
 
     def spawn(self, argv: list[str], streams: tuple[int, int, int], tty: bool) -> int:  # noqa: FBT001 - a fact
         try:
-            return execution.spawn(execution.Terms({**self.spec, "argv": argv}, streams, tty))
+            return execution.spawn(execution.ProcessSpec({**self.spec, "argv": argv}, streams, tty))
         except (execution.StartError, OSError) as error:
-            raise exec_server.Refused(str(error)) from error
+            raise exec_server.CannotSpawn(str(error)) from error
 
     def end_tree(self, pid: int) -> None:
         """Kill a child and its descendants. It has not been reaped, so no other process can have its pid."""
@@ -298,14 +300,14 @@ class Supervisor(exec_server.House):
             stream.close()
 
 
-def tell_the_kubelet() -> None:
+def signal_kubelet() -> None:
     """Close stdout, which wakes the kubelet at the other end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
 
 
-def close_what_was_inherited() -> None:
+def close_inherited_descriptors() -> None:
     """Close inherited descriptors. With a limit of a billion files, os.closerange tries them all in some Pythons."""
     for name in os.listdir("/dev/fd"):
         if int(name) > 2:  # noqa: PLR2004 - the standard streams
@@ -322,7 +324,7 @@ def has_ended(folder: str) -> bool:
 
 
 def main(folder: str) -> int:
-    close_what_was_inherited()
+    close_inherited_descriptors()
     os.umask(0o022)
     with contextlib.suppress(PermissionError):  # already a session leader
         os.setsid()
@@ -338,7 +340,7 @@ def main(folder: str) -> int:
         spec = json.load(file)
     if not os.path.samestat(os.fstat(lock), os.stat(lock_path)):
         return 3  # the folder was given up and replaced by a new attempt, which has its own shim
-    spec["env"][MARK] = spec["id"]
+    spec["env"][MARK_VARIABLE] = spec["id"]
     Supervisor(folder, spec).run()
     return 0
 

@@ -24,18 +24,18 @@ import msgspec
 from msgspec.structs import replace
 
 from tarragon.base.clock import Clock
-from tarragon.localcluster.home.home import make_private
+from tarragon.localcluster.home.home import create_private_folder
 from tarragon.localcluster.kubelet.base import processes
 from tarragon.localcluster.kubelet.base.files import read_json, try_lock, unlock, write_json
 from tarragon.localcluster.kubelet.shim import cri_log, exec_server, execution, shim
 
 LOG_BYTES = 10 * 2**20
 """The size limit of one log file; each run of a container has up to two."""
-LOST_CODE = 137
-LOOK_SECONDS = 0.1
+LOST_EXIT_CODE = 137
+POLL_SECONDS = 0.1
 """How often to check a shim that cannot be waited for: without pidfd, or while it is still starting."""
-PATIENCE_SECONDS = 10.0
-PROGRAM = "shim.pyc"
+KILL_WAIT_SECONDS = 10.0
+SHIM_PROGRAM = "shim.pyc"
 """The compiled shim in the node's folder; the modules it imports are beside it."""
 
 
@@ -49,7 +49,7 @@ class Stdin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class LaunchSpec:
     """What a shim is to run. `grace` is the default for a stop without a grace period.
 
     `places` maps each path of the container to its local path, for later exec commands.
@@ -61,16 +61,16 @@ class Launch:
     cwd: Path
     log: Path
     grace: float
-    places: Mapping[str, Path] = field(default_factory=dict)
+    local_paths: Mapping[str, Path] = field(default_factory=dict)
     stdin: Stdin = Stdin()
 
 
-class Process(msgspec.Struct, frozen=True):
+class ProcessIdentity(msgspec.Struct, frozen=True):
     pid: int
     start: int
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class ShimState(msgspec.Struct, frozen=True, kw_only=True):
     """The content of state.json, written by the shim, or by the kubelet if the shim died.
 
     Times are nanoseconds since 1970. `void`: the run never began, as the kubelet was killed before it started the shim.
@@ -79,8 +79,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""
     phase: str = ""
     boot: str = ""
-    shim: Process | None = None
-    main: Process | None = None
+    shim: ProcessIdentity | None = None
+    main: ProcessIdentity | None = None
     started: int = 0
     finished: int = 0
     code: int = 0
@@ -97,7 +97,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase == "exited"
 
 
-NEVER_BEGUN = State(void=True)
+NEVER_STARTED = ShimState(void=True)
 """The state of a run without a state file: a shim writes `starting` first, so no shim ever ran."""
 
 
@@ -111,22 +111,22 @@ def _last_words(folder: Path) -> str:
     return f"the supervisor of the container could not start: {cause}"
 
 
-def state_of(folder: Path) -> State | None:
+def state_of(folder: Path) -> ShimState | None:
     """The shim's state; None before it has written any."""
-    return read_json(folder / "state.json", State)
+    return read_json(folder / "state.json", ShimState)
 
 
-def program_in(folder: Path) -> Path:
+def compile_shim(folder: Path) -> Path:
     """Compile the shim into the node's folder: it starts faster, and a package upgrade does not affect it."""
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     for part in (cri_log, execution, exec_server, processes, shim):
         source = Path(str(part.__file__))
         compiled = folder / source.with_suffix(".pyc").name
         py_compile.compile(str(source), cfile=str(compiled), doraise=True, invalidation_mode=mode)
-    return folder / PROGRAM
+    return folder / SHIM_PROGRAM
 
 
-class Shims:
+class ShimClient:
     """The live containers of a node, by run folder. `changed(folder)` is called when one starts or ends.
 
     All methods must be called in the event loop's thread.
@@ -139,19 +139,19 @@ class Shims:
         self._loop = asyncio.get_running_loop()
         self._alive: dict[Path, _Watched] = {}
         self._recovery_tasks: set[asyncio.Task[None]] = set()
-        self._unrecorded: dict[Path, State] = {}
+        self._unrecorded: dict[Path, ShimState] = {}
 
-    def state(self, folder: Path) -> State | None:
+    def state(self, folder: Path) -> ShimState | None:
         """The container's state, including one that could not be written to a full disk."""
         return self._unrecorded.get(folder) or state_of(folder)
 
-    def lives(self, folder: Path) -> bool:
+    def is_alive(self, folder: Path) -> bool:
         return folder in self._alive
 
-    def start(self, folder: Path, launch: Launch) -> None:
+    def start(self, folder: Path, launch: LaunchSpec) -> None:
         """Start a container, without waiting. Raises OSError when its files or its process cannot be created."""
-        make_private(folder)
-        make_private(launch.log.parent)
+        create_private_folder(folder)
+        create_private_folder(launch.log.parent)
         spec = {
             "id": launch.identity,
             "argv": launch.argv,
@@ -160,7 +160,7 @@ class Shims:
             "log": str(launch.log),
             "log_bytes": LOG_BYTES,
             "grace": launch.grace,
-            "places": {path: str(place) for path, place in launch.places.items()},
+            "places": {path: str(place) for path, place in launch.local_paths.items()},
             "stdin": launch.stdin.is_open,
             "stdin_once": launch.stdin.once,
             "tty": launch.stdin.tty,
@@ -198,10 +198,10 @@ class Shims:
         os.close(ready)
         self._changed(folder)
 
-    def find(self, folder: Path) -> None:
+    def adopt(self, folder: Path) -> None:
         """Adopt a container that another kubelet started. `changed` is called if it has ended meanwhile."""
         state = self.state(folder)
-        if self.lives(folder) or (state and state.has_ended):
+        if self.is_alive(folder) or (state and state.has_ended):
             return
         claim = _try_claim(folder)
         if claim is not None:
@@ -215,7 +215,7 @@ class Shims:
         if watched.pidfd >= 0:
             self._loop.add_reader(watched.pidfd, self._on_end, folder)
         else:
-            self._loop.call_later(LOOK_SECONDS, self._poll_shim, folder)
+            self._loop.call_later(POLL_SECONDS, self._poll_shim, folder)
 
     def _poll_shim(self, folder: Path) -> None:
         watched = self._alive.get(folder)
@@ -243,11 +243,11 @@ class Shims:
             os.close(watched.pidfd)
         if watched.is_child:
             _reaped(watched.pid)
-            self._on_shim_exit(folder, State(error=_last_words(folder)))
+            self._on_shim_exit(folder, ShimState(error=_last_words(folder)))
         else:
             self._on_shim_exit(folder)
 
-    def _on_shim_exit(self, folder: Path, default: State = NEVER_BEGUN) -> None:
+    def _on_shim_exit(self, folder: Path, default: ShimState = NEVER_STARTED) -> None:
         """Handle the exit of a shim: either it recorded the container's exit, or the container is lost."""
         state = state_of(folder)
         if state and state.has_ended:
@@ -257,7 +257,7 @@ class Shims:
         self._recovery_tasks.add(task)
         task.add_done_callback(self._recovery_tasks.discard)
 
-    async def _recover(self, folder: Path, default: State) -> None:
+    async def _recover(self, folder: Path, default: ShimState) -> None:
         """Record a container as lost under the folder's lock, unless its shim recorded the exit after all."""
         claim = _try_claim(folder)
         if claim is None:  # a slow shim has started after all
@@ -272,12 +272,12 @@ class Shims:
             unlock(claim)
         self._changed(folder)
 
-    async def _declare_lost(self, folder: Path, state: State) -> None:
-        identity = state.id or identity_in(folder)
+    async def _declare_lost(self, folder: Path, state: ShimState) -> None:
+        identity = state.id or recorded_identity(folder)
         if identity:
-            await asyncio.to_thread(end_marked, f"{shim.MARK}={identity}".encode() + b"\0")
+            await asyncio.to_thread(kill_marked, f"{shim.MARK_VARIABLE}={identity}".encode() + b"\0")
         finished = int(self._clock.now().timestamp() * 1_000_000_000)
-        code = execution.START_ERROR if state.error else LOST_CODE
+        code = execution.START_ERROR if state.error else LOST_EXIT_CODE
         final = replace(state, id=identity, phase="exited", lost=not state.error, code=code, finished=finished)
         try:
             write_json(folder / "state.json", final)
@@ -293,7 +293,7 @@ class Shims:
             write_json(folder / "stop.json", {"grace": grace})
         watched.send(signal.SIGTERM)
 
-    def abandon(self, folder: Path) -> None:
+    def kill_shim(self, folder: Path) -> None:
         """Kill a shim that does not react; its container is then lost."""
         if watched := self._alive.get(folder):
             watched.send(signal.SIGKILL)
@@ -325,7 +325,7 @@ class _Watched:
                 os.kill(self.pid, signum)
 
 
-def _adopted(state: State | None) -> _Watched:
+def _adopted(state: ShimState | None) -> _Watched:
     """The live shim that wrote this state and holds its folder's lock."""
     if state is None or state.shim is None:
         return _Watched(pid=0, pidfd=-1, is_child=False)
@@ -367,33 +367,33 @@ class _Spec(msgspec.Struct, frozen=True):
     grace: float = 0.0
 
 
-def identity_in(folder: Path) -> str:
+def recorded_identity(folder: Path) -> str:
     """The identity of the run in this folder; empty without a spec."""
     spec = read_json(folder / "spec.json", _Spec)
     return spec.id if spec else ""
 
 
-def grace_in(folder: Path) -> float:
+def run_grace_seconds(folder: Path) -> float:
     """The grace period of the run's pod, in seconds."""
     spec = read_json(folder / "spec.json", _Spec)
     return spec.grace if spec else 0.0
 
 
-def identities(prefix: str) -> set[str]:
+def running_identities(prefix: str) -> set[str]:
     """The identities, with this prefix, of all containers that have processes."""
-    variable = f"\0{shim.MARK}={prefix}".encode()
+    variable = f"\0{shim.MARK_VARIABLE}={prefix}".encode()
     running = set()
-    for _, environment in processes.environments():
+    for _, environment in processes.start_environments():
         _, mark, rest = environment.partition(variable)
         if mark:
             running.add(prefix + rest.partition(b"\0")[0].decode(errors="replace"))
     return running
 
 
-def end_marked(mark: bytes) -> None:
+def kill_marked(mark: bytes) -> None:
     """Kill all processes with this mark in their environment, and wait for their end. Blocks up to PATIENCE_SECONDS."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (victims := processes.marked(mark)) and time.monotonic() < deadline:
+    deadline = time.monotonic() + KILL_WAIT_SECONDS
+    while (victims := processes.pids_with_mark(mark)) and time.monotonic() < deadline:
         with _pidfds(victims) as watched:
             for pid in victims:
                 processes.kill(pid, signal.SIGKILL)

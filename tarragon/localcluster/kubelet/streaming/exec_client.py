@@ -27,22 +27,22 @@ from typing import Self
 import msgspec
 
 from tarragon.base.errors import TarragonError
-from tarragon.localcluster.kubelet.base.descriptors import Input, Output, readable
+from tarragon.localcluster.kubelet.base.descriptors import PipeReader, PipeWriter, wait_readable
 from tarragon.localcluster.kubelet.base.files import read_json
-from tarragon.localcluster.kubelet.network.translate import with_local_paths
+from tarragon.localcluster.kubelet.network.translate import localize_paths
 from tarragon.localcluster.kubelet.shim import exec_server
-from tarragon.localcluster.kubelet.streaming.tar import with_names_of_the_container
+from tarragon.localcluster.kubelet.streaming.tar import keep_member_names
 
-KILLED = 137
+KILLED_EXIT_CODE = 137
 """The exit code of a command whose container has ended."""
 OUTPUT_BYTES = 10 * 1024
 """The limit of the output of `run`: as much as the kubelet keeps of a probe's output."""
-LONGEST_FOLDER = 90
+MAX_FOLDER_BYTES = 90
 """The longest folder, in bytes, in the address of a socket, which is limited to 108 on Linux and 104 on macOS."""
 _REMEDY = "containers started by an earlier version of Tarragon do not support exec and attach; restart the pod"
 
 
-class CannotEnter(TarragonError):
+class CannotConnect(TarragonError):
     """The container does not run, or its shim does not reply."""
 
 
@@ -51,7 +51,7 @@ class CannotExecute(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class ExecCommand:
     """A command with paths of the container. On a terminal (`tty`), stdout and stderr are one stream."""
 
     argv: Sequence[str]
@@ -60,7 +60,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class ExecResult:
     """The exit code and the first OUTPUT_BYTES of stdout and stderr."""
 
     code: int
@@ -78,7 +78,7 @@ class _Spec(msgspec.Struct, frozen=True):
     tty: bool = False
 
 
-class Inside:
+class ContainerProcess:
     """A command in a container, or the attached main process. Leaving the `async with` ends a command.
 
     `stdin` is None when there is none; on a terminal, it also sets the window size. Pending reads and writes must be
@@ -89,9 +89,9 @@ class Inside:
         self._connection = connection
         self._is_command = is_command
         self._ended = asyncio.Event()
-        self.stdin = Input(stdin) if stdin >= 0 else None
-        self.stdout = Output(outputs[0], self._ended)
-        self.stderr = Output(outputs[1], self._ended) if len(outputs) > 1 else None
+        self.stdin = PipeWriter(stdin) if stdin >= 0 else None
+        self.stdout = PipeReader(outputs[0], self._ended)
+        self.stderr = PipeReader(outputs[1], self._ended) if len(outputs) > 1 else None
         self._exit = asyncio.ensure_future(self._wait_for_exit())
 
     async def _wait_for_exit(self) -> int:
@@ -101,20 +101,20 @@ class Inside:
                 reply = msgspec.json.decode(line, type=_Reply)
                 if reply.code is not None:
                     return reply.code
-            return KILLED
+            return KILLED_EXIT_CODE
         finally:
             if self._is_command:
                 self._ended.set()
 
-    async def code(self) -> int:
+    async def exit_code(self) -> int:
         """Wait for the command's exit code, 128+n after signal n. Output may still be left to read."""
         return await asyncio.shield(self._exit)
 
-    async def end_stdin(self) -> None:
+    async def close_stdin(self) -> None:
         """Close the stdin of a command or main process without a terminal."""
         if self.stdin is not None and not self.is_terminal:
             self.stdin.close()
-            with contextlib.suppress(CannotEnter):
+            with contextlib.suppress(CannotConnect):
                 await self._connection.send({"eof": True})
 
     @property
@@ -137,9 +137,9 @@ class Inside:
                     stream.close()
 
 
-async def start(run: Path, command: Command) -> Inside:
+async def start(run: Path, command: ExecCommand) -> ContainerProcess:
     """Start a command in a container. Raises CannotEnter, CannotExecute."""
-    argv = translated(run, command.argv)
+    argv = localize_command(run, command.argv)
     with _terminal() if command.tty else _pipes(command) as streams:
         connection = await _Connection.open(run)
         try:
@@ -149,10 +149,10 @@ async def start(run: Path, command: Command) -> Inside:
             connection.close()
             raise
         stdin, *outputs = streams.take()
-    return Inside(connection, outputs, stdin, is_command=True)
+    return ContainerProcess(connection, outputs, stdin, is_command=True)
 
 
-async def attach(run: Path) -> Inside:
+async def attach(run: Path) -> ContainerProcess:
     """Attach to the container's main process: its output from now on, and its stdin. Raises CannotEnter."""
     is_terminal = bool((spec := read_json(run / "spec.json", _Spec)) and spec.tty)
     with _outputs(1 if is_terminal else 2) as streams:
@@ -165,27 +165,27 @@ async def attach(run: Path) -> Inside:
             raise
         outputs = streams.take()
     stdin = connection.descriptors.pop() if connection.descriptors else -1
-    return Inside(connection, outputs, stdin, is_command=False)
+    return ContainerProcess(connection, outputs, stdin, is_command=False)
 
 
-async def run(folder: Path, argv: Sequence[str], *, seconds: float) -> Ended:
+async def run(folder: Path, argv: Sequence[str], *, seconds: float) -> ExecResult:
     """Run a command to its end. Raises CannotEnter, CannotExecute, or TimeoutError after ending the command."""
-    async with asyncio.timeout(seconds), await start(folder, Command(argv=argv)) as command:
+    async with asyncio.timeout(seconds), await start(folder, ExecCommand(argv=argv)) as command:
         collected = bytearray()
         await asyncio.gather(*(_collect(each, collected) for each in (command.stdout, command.stderr) if each))
-        return Ended(code=await command.code(), output=bytes(collected))
+        return ExecResult(code=await command.exit_code(), output=bytes(collected))
 
 
-async def _collect(output: Output, collected: bytearray) -> None:
+async def _collect(output: PipeReader, collected: bytearray) -> None:
     while data := await output.read():
         collected += data[: OUTPUT_BYTES - len(collected)]
 
 
-def translated(run: Path, words: Sequence[str]) -> list[str]:
+def localize_command(run: Path, words: Sequence[str]) -> list[str]:
     """The words of a command with the container's paths replaced by local ones, as in the container's own command."""
     spec = read_json(run / "spec.json", _Spec) or _Spec()
     places = {path: Path(place) for path, place in spec.places.items()}
-    return with_names_of_the_container(words, [with_local_paths(word, places) for word in words], places)
+    return keep_member_names(words, [localize_paths(word, places) for word in words], places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def _outputs(count: int) -> _StreamPairs:
     return _StreamPairs([ours for ours, _ in pipes], [theirs for _, theirs in pipes])
 
 
-def _pipes(command: Command) -> _StreamPairs:
+def _pipes(command: ExecCommand) -> _StreamPairs:
     theirs, ours = os.pipe() if command.has_stdin else (os.open(os.devnull, os.O_RDONLY), -1)
     outputs = _outputs(2)
     return _StreamPairs([ours, *outputs.ours], [theirs, *outputs.theirs])
@@ -239,12 +239,12 @@ class _Connection:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.setblocking(False)
         try:
-            with short_way(run) as folder:
+            with short_path(run) as folder:
                 connection.connect(str(folder / exec_server.SOCKET))
         except OSError as error:
             connection.close()
             cause = f"{error.strerror or error}"
-            raise CannotEnter(
+            raise CannotConnect(
                 "cannot connect to the container: it does not run, or does not respond", why=cause, remedy=_REMEDY
             ) from error
         return cls(connection)
@@ -257,13 +257,13 @@ class _Connection:
             if rest := data[sent:]:  # sending nothing would still fail after the shim has replied and closed
                 await asyncio.get_running_loop().sock_sendall(self._socket, rest)
         except OSError as error:
-            raise CannotEnter("the container has just ended") from error
+            raise CannotConnect("the container has just ended") from error
 
     async def receive_reply(self) -> None:
         """Wait for the reply to a request. Raises CannotEnter, CannotExecute."""
         line = await self.receive()
         if not line:
-            raise CannotEnter("the container has just ended")
+            raise CannotConnect("the container has just ended")
         if error := msgspec.json.decode(line, type=_Reply).error:
             raise CannotExecute(error)
 
@@ -271,9 +271,9 @@ class _Connection:
         """Receive a line; empty when the shim has closed the connection."""
         while b"\n" not in self._received:
             try:
-                data, descriptors, _, _ = socket.recv_fds(self._socket, 4096, exec_server.MOST_DESCRIPTORS)
+                data, descriptors, _, _ = socket.recv_fds(self._socket, 4096, exec_server.MAX_DESCRIPTORS)
             except BlockingIOError:
-                await readable(self._socket.fileno())
+                await wait_readable(self._socket.fileno())
                 continue
             except OSError:
                 return b""
@@ -293,9 +293,9 @@ class _Connection:
 
 
 @contextlib.contextmanager
-def short_way(folder: Path) -> Iterator[Path]:
+def short_path(folder: Path) -> Iterator[Path]:
     """A path to the folder that is short enough for the address of a socket."""
-    if len(os.fsencode(folder)) < LONGEST_FOLDER:
+    if len(os.fsencode(folder)) < MAX_FOLDER_BYTES:
         yield folder
         return
     with tempfile.TemporaryDirectory(prefix="tarragon-") as temporary:

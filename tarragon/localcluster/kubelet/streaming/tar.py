@@ -11,9 +11,7 @@ from tarragon.localcluster.kubelet.base.processes import LINUX
 _SPECIAL = re.compile(r"[][\\.*^$|]")
 
 
-def with_names_of_the_container(
-    original: Sequence[str], translated: Sequence[str], places: Mapping[str, Path]
-) -> list[str]:
+def keep_member_names(original: Sequence[str], translated: Sequence[str], places: Mapping[str, Path]) -> list[str]:
     """The translated words of a command; a tar of translated paths gets options that rename its members.
 
     kubectl rejects an archive without the path that it asked for.

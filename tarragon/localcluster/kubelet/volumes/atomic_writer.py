@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tarragon.localcluster.kubelet.volumes.mounts import within
+from tarragon.localcluster.kubelet.volumes.mounts import path_within
 
 DATA = "..data"
 _MODE = 0o755
@@ -25,16 +25,16 @@ class File:
     mode: int
 
 
-def is_written(place: Path) -> bool:
+def has_layout(place: Path) -> bool:
     """Whether the folder has this module's layout."""
     return (place / DATA).is_symlink()
 
 
-def write(place: Path, files: Mapping[str, File]) -> None:
+def write_files(place: Path, files: Mapping[str, File]) -> None:
     """Make the folder hold exactly these files, by path. The rest of an interrupted first attempt is replaced."""
-    if is_written(place) and _current(place) == dict(files):
+    if has_layout(place) and _current(place) == dict(files):
         return
-    if place.exists() and not is_written(place):
+    if place.exists() and not has_layout(place):
         shutil.rmtree(place)
     place.mkdir(mode=_MODE, parents=True, exist_ok=True)
     version = Path(tempfile.mkdtemp(prefix="..", dir=place))
@@ -49,7 +49,7 @@ def write(place: Path, files: Mapping[str, File]) -> None:
 
 def _fill(folder: Path, files: Mapping[str, File]) -> None:
     for name, file in files.items():
-        target = within(folder, name)
+        target = path_within(folder, name)
         target.parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
         target.write_bytes(file.data)
         target.chmod(file.mode)

@@ -16,21 +16,21 @@ from tarragon.localcluster.kubelet.base.spec import Container, VolumeMount
 _TRIES = 5
 
 
-class OutOfBounds(Exception):
+class OutsideVolume(Exception):
     """A path leads out of its volume."""
 
 
-def within(folder: Path, path: str) -> Path:
+def path_within(folder: Path, path: str) -> Path:
     """The path in the folder. Raises OutOfBounds when `..` or a symbolic link leads out of it."""
     if Path(path).is_absolute() or ".." in Path(path).parts:
-        raise OutOfBounds(f"{path!r} must be a path within the volume")
+        raise OutsideVolume(f"{path!r} must be a path within the volume")
     target = folder / path
     if not Path(os.path.realpath(target)).is_relative_to(os.path.realpath(folder)):
-        raise OutOfBounds(f"{path!r} leads out of the volume")
+        raise OutsideVolume(f"{path!r} leads out of the volume")
     return target
 
 
-def places(container: Container, volumes: Mapping[str, Path], variables: Mapping[str, str]) -> dict[str, Path]:
+def mount_folders(container: Container, volumes: Mapping[str, Path], variables: Mapping[str, str]) -> dict[str, Path]:
     """The local path of each mount path of the container. Raises CannotStart."""
     return {_normal(mount.mount_path): _mounted(mount, volumes, variables) for mount in container.volume_mounts}
 
@@ -47,10 +47,10 @@ def _mounted(mount: VolumeMount, volumes: Mapping[str, Path], variables: Mapping
     if not sub_path:
         return volume
     try:
-        target = within(volume, sub_path)
+        target = path_within(volume, sub_path)
         if not target.exists():
             target.mkdir(parents=True)
-    except OutOfBounds as error:
+    except OutsideVolume as error:
         raise CannotStart(f"failed to prepare subPath for volumeMount {mount.name!r}: {error}") from error
     except OSError as error:
         message = f"failed to create subPath {sub_path!r} of volume {mount.name!r}: {error.strerror}"
@@ -65,7 +65,7 @@ def _expanded(expression: str, variables: Mapping[str, str]) -> str:
     return sub_path
 
 
-def remove(folder: Path) -> None:
+def remove_tree(folder: Path) -> None:
     """Remove a folder with all its content, even where containers have removed permissions."""
     for _ in range(_TRIES):
         try:

@@ -16,17 +16,17 @@ from typing import Any
 
 import structlog
 
-from tarragon.base.clock import Clock, within
+from tarragon.base.clock import Clock, with_timeout
 from tarragon.client.errors import ApiError, NotFound
-from tarragon.client.port import Cluster
-from tarragon.kube.core import CONFIG_MAPS, SECRETS, SlimMeta
-from tarragon.kube.meta import Key, Resource, Struct
+from tarragon.client.port import Client
+from tarragon.kube.core import CONFIG_MAPS, SECRETS, MinimalMeta
+from tarragon.kube.meta import Key, PartialObject, Resource
 from tarragon.localcluster.kubelet.base.errors import CannotStart
 from tarragon.localcluster.kubelet.base.spec import Pod
 from tarragon.localcluster.kubelet.volumes import sources
 from tarragon.localcluster.kubelet.volumes.tokens import ROOT_BUNDLE
 
-LOOK_SECONDS = 20.0
+POLL_SECONDS = 20.0
 
 Refresh = Callable[[Pod], Awaitable[None]]
 """Updates the files of a pod's volumes. Raises what a container's start may raise."""
@@ -34,8 +34,8 @@ Refresh = Callable[[Pod], Awaitable[None]]
 _log = structlog.get_logger()
 
 
-class _Slim(Struct, frozen=True):
-    metadata: SlimMeta = SlimMeta()
+class _Slim(PartialObject, frozen=True):
+    metadata: MinimalMeta = MinimalMeta()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,8 +52,8 @@ class _Mounts:
     has_metadata: bool
 
 
-class VolumeKeeper:
-    def __init__(self, cluster: Cluster, clock: Clock, refresh: Refresh) -> None:
+class VolumeRefresher:
+    def __init__(self, cluster: Client, clock: Clock, refresh: Refresh) -> None:
         self._cluster = cluster
         self._clock = clock
         self._refresh = refresh
@@ -62,7 +62,7 @@ class VolumeKeeper:
         self._metadata: dict[str, str] = {}
         self._metadata_changed = asyncio.Event()
 
-    def changed(self, _: Key, old: Pod | None, new: Pod | None) -> None:
+    def on_pod_change(self, _: Key, old: Pod | None, new: Pod | None) -> None:
         """Handle a change of a pod; to be subscribed to the pods' cache."""
         if old is None or new is None:
             return
@@ -73,15 +73,15 @@ class VolumeKeeper:
     async def run(self, pods: Callable[[], Iterable[Pod]]) -> None:
         """Refresh the volumes of the current `pods` until cancelled."""
         while True:
-            due = self._clock.monotonic() + LOOK_SECONDS
+            due = self._clock.monotonic() + POLL_SECONDS
             while (left := due - self._clock.monotonic()) > 0:
                 with suppress(TimeoutError):
-                    await within(self._clock, left, self._metadata_changed.wait())
+                    await with_timeout(self._clock, left, self._metadata_changed.wait())
                     self._metadata_changed.clear()
                     await self._refresh_changed(self._with_volumes(pods()), set())
-            await self.look(pods())
+            await self.poll(pods())
 
-    async def look(self, pods: Iterable[Pod]) -> None:
+    async def poll(self, pods: Iterable[Pod]) -> None:
         """Poll once. Objects seen for the first time count as changed, as their last written version is unknown."""
         found = self._with_volumes(pods)
         changed = await self._changed_objects({each for mounts in self._mounts_of.values() for each in mounts.objects})
@@ -123,7 +123,7 @@ class VolumeKeeper:
     async def _version(self, mounted: _MountedObject) -> str:
         resource: Resource[Any] = SECRETS if mounted.plural == SECRETS.plural else CONFIG_MAPS
         try:
-            stored = await self._cluster.get(resource.reading(_Slim), mounted.key)
+            stored = await self._cluster.get(resource.with_model(_Slim), mounted.key)
         except NotFound:
             return ""
         return stored.metadata.resource_version

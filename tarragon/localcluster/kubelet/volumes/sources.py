@@ -9,41 +9,41 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tarragon.client.errors import NotFound
-from tarragon.client.port import Cluster
+from tarragon.client.port import Client
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
-from tarragon.kube.meta import Key, Struct
+from tarragon.kube.meta import Key, PartialObject
 from tarragon.localcluster.kubelet.base.spec import Container, Pod
-from tarragon.localcluster.kubelet.volumes.tokens import Wish
+from tarragon.localcluster.kubelet.volumes.tokens import TokenProjection
 
 Files = Mapping[str, bytes]
 """The data of a ConfigMap or Secret, by key."""
 
 
-class ConfigMap(Struct, frozen=True):
+class ConfigMap(PartialObject, frozen=True):
     data: dict[str, str] = {}
     binary_data: dict[str, str] = {}
 
 
-class Secret(Struct, frozen=True):
+class Secret(PartialObject, frozen=True):
     data: dict[str, str] = {}
 
 
-class _ClaimSpec(Struct, frozen=True):
+class _ClaimSpec(PartialObject, frozen=True):
     volume_name: str = ""
 
 
-class Claim(Struct, frozen=True):
+class VolumeClaim(PartialObject, frozen=True):
     spec: _ClaimSpec = _ClaimSpec()
 
 
-class Volume(Struct, frozen=True):
+class Volume(PartialObject, frozen=True):
     """A persistent volume: `spec` is like that of a pod's volume, with more fields."""
 
     spec: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class References:
+class ObjectReferences:
     """The names of the objects that a pod refers to, in its namespace."""
 
     config_maps: frozenset[str]
@@ -52,7 +52,7 @@ class References:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class PodObjects:
     """The existing objects that a pod refers to. The user of a missing object decides whether that is an error.
 
     `claims` are the volume specs of claims, empty without a volume. `tokens` are those of the pod's service account;
@@ -62,11 +62,11 @@ class Sources:
     config_maps: Mapping[str, Files] = field(default_factory=dict)
     secrets: Mapping[str, Files] = field(default_factory=dict)
     claims: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    tokens: Mapping[Wish, bytes] = field(default_factory=dict)
+    tokens: Mapping[TokenProjection, bytes] = field(default_factory=dict)
 
 
-def referred_to(pod: Pod) -> References:
-    return References(
+def object_references(pod: Pod) -> ObjectReferences:
+    return ObjectReferences(
         config_maps=mounted_config_maps(pod).union(_names(pod, "config_map")),
         secrets=mounted_secrets(pod).union(_names(pod, "secret")),
         claims=frozenset(_of_volumes(pod, "persistentVolumeClaim", "claimName")),
@@ -109,32 +109,32 @@ def _selectors(container: Container, kind: str) -> Iterator[Any]:
             yield getattr(variable.value_from, f"{kind}_key_ref")
 
 
-async def read(cluster: Cluster, namespace: str, references: References) -> Sources:
+async def read_objects(cluster: Client, namespace: str, references: ObjectReferences) -> PodObjects:
     """Read the objects. Missing ones are left out; raises ApiError for any other error."""
     config_maps: dict[str, Files] = {}
     for name in _sorted_names(references.config_maps):
-        config_map = await _get(cluster, CONFIG_MAPS.reading(ConfigMap), Key(namespace, name))
+        config_map = await _get(cluster, CONFIG_MAPS.with_model(ConfigMap), Key(namespace, name))
         if config_map is not None:
             texts = {key: text.encode() for key, text in config_map.data.items()}
-            config_maps[name] = texts | decoded(config_map.binary_data)
+            config_maps[name] = texts | decode_base64_values(config_map.binary_data)
     secrets: dict[str, Files] = {}
     for name in _sorted_names(references.secrets):
-        secret = await _get(cluster, SECRETS.reading(Secret), Key(namespace, name))
+        secret = await _get(cluster, SECRETS.with_model(Secret), Key(namespace, name))
         if secret is not None:
-            secrets[name] = decoded(secret.data)
+            secrets[name] = decode_base64_values(secret.data)
     claims: dict[str, Mapping[str, Any]] = {}
     for name in _sorted_names(references.claims):
-        claim = await _get(cluster, PERSISTENT_VOLUME_CLAIMS.reading(Claim), Key(namespace, name))
+        claim = await _get(cluster, PERSISTENT_VOLUME_CLAIMS.with_model(VolumeClaim), Key(namespace, name))
         if claim is not None:
             claims[name] = await _volume(cluster, claim)
-    return Sources(config_maps=config_maps, secrets=secrets, claims=claims)
+    return PodObjects(config_maps=config_maps, secrets=secrets, claims=claims)
 
 
-async def _volume(cluster: Cluster, claim: Claim) -> Mapping[str, Any]:
+async def _volume(cluster: Client, claim: VolumeClaim) -> Mapping[str, Any]:
     """The spec of the claim's volume; empty in an embedded cluster, which has no persistent volumes."""
     if not claim.spec.volume_name:
         return {}
-    volume = await _get(cluster, PERSISTENT_VOLUMES.reading(Volume), Key("", claim.spec.volume_name))
+    volume = await _get(cluster, PERSISTENT_VOLUMES.with_model(Volume), Key("", claim.spec.volume_name))
     return {} if volume is None else volume.spec
 
 
@@ -142,14 +142,14 @@ def _sorted_names(names: Iterable[str]) -> list[str]:
     return sorted(filter(None, names))
 
 
-async def _get(cluster: Cluster, resource: Any, key: Key) -> Any:
+async def _get(cluster: Client, resource: Any, key: Key) -> Any:
     try:
         return await cluster.get(resource, key)
     except NotFound:
         return None
 
 
-def decoded(data: Mapping[str, str]) -> dict[str, bytes]:
+def decode_base64_values(data: Mapping[str, str]) -> dict[str, bytes]:
     """Decode base64 values. The API server has validated them; an invalid value becomes empty."""
     files = {}
     for key, text in data.items():

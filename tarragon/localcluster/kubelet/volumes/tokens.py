@@ -19,24 +19,24 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.client.errors import ApiError
 from tarragon.kube.codec import decode
-from tarragon.localcluster.home.home import write_private
+from tarragon.localcluster.home.home import write_private_file
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Pod
 
 ROOT_BUNDLE = "kube-root-ca.crt"
 """The ConfigMap with the certificate authority of the API server."""
-LOOK_SECONDS = 60.0
+CHECK_SECONDS = 60.0
 DEFAULT_SECONDS = 3600
-RENEWED_AFTER = 0.8
+RENEW_AFTER_FRACTION = 0.8
 """The part of its lifetime after which a token is renewed."""
-LONGEST_SECONDS = 24 * 3600.0
+MAX_RENEW_SECONDS = 24 * 3600.0
 """A token is renewed after this long, however long its lifetime is."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Wish:
+class TokenProjection:
     """The token that a volume requests. An empty audience is the API server itself."""
 
     audience: str
@@ -48,17 +48,17 @@ class _TokenFile:
     """A token file to renew."""
 
     file: Path
-    wish: Wish
+    wish: TokenProjection
 
 
-class TokenSource(Protocol):
-    async def token(self, pod: Pod, wish: Wish) -> str:
+class TokenIssuer(Protocol):
+    async def token(self, pod: Pod, wish: TokenProjection) -> str:
         """Request a token of the pod's service account, bound to the pod. Raises ApiError."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodApi:
+class ApiAccess:
     """The API as containers reach it.
 
     `authority` is the certificate authority in PEM, for namespaces that do not have its ConfigMap yet.
@@ -66,8 +66,8 @@ class PodApi:
 
     host: str
     port: int
-    authority: bytes
-    tokens: TokenSource
+    certificate_authority: bytes
+    tokens: TokenIssuer
 
     def variables(self) -> dict[str, str]:
         """The KUBERNETES_* variables that every container has."""
@@ -76,25 +76,25 @@ class PodApi:
         return {**service, "KUBERNETES_PORT": f"tcp://{self.host}:{self.port}"}
 
 
-def wish_of(source: Mapping[str, Any]) -> Wish:
-    return Wish(str(source.get("audience") or ""), int(source.get("expirationSeconds") or DEFAULT_SECONDS))
+def token_spec(source: Mapping[str, Any]) -> TokenProjection:
+    return TokenProjection(str(source.get("audience") or ""), int(source.get("expirationSeconds") or DEFAULT_SECONDS))
 
 
-def wishes(pod: Pod) -> set[Wish]:
+def token_specs(pod: Pod) -> set[TokenProjection]:
     return {wish for _, _, wish in _files(pod)}
 
 
-async def tokens_for(pod: Pod, source: TokenSource | None) -> dict[Wish, bytes]:
+async def request_tokens(pod: Pod, source: TokenIssuer | None) -> dict[TokenProjection, bytes]:
     """Request all tokens that the pod's volumes need. Raises ApiError."""
     if source is None:
         return {}
-    return {wish: (await source.token(pod, wish)).encode() for wish in sorted(wishes(pod))}
+    return {wish: (await source.token(pod, wish)).encode() for wish in sorted(token_specs(pod))}
 
 
-class TokenKeeper:
+class TokenRenewer:
     """Renews the tokens in the volumes of running pods."""
 
-    def __init__(self, source: TokenSource, folder: NodeFolder, clock: Clock) -> None:
+    def __init__(self, source: TokenIssuer, folder: NodeFolder, clock: Clock) -> None:
         self._source = source
         self._folder = folder
         self._clock = clock
@@ -103,7 +103,7 @@ class TokenKeeper:
     async def run(self, pods: Callable[[], Iterable[Pod]]) -> None:
         """Renew tokens until cancelled."""
         while True:
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(CHECK_SECONDS)
             await self.renew(list(pods()))
 
     async def renew(self, pods: Iterable[Pod]) -> None:
@@ -136,17 +136,17 @@ class TokenKeeper:
         return _due_of(token.encode())
 
 
-def _files(pod: Pod) -> Iterator[tuple[str, str, Wish]]:
+def _files(pod: Pod) -> Iterator[tuple[str, str, TokenProjection]]:
     """The token files of a pod: the volume, the path in it, and the requested token."""
     for volume in pod.spec.volumes:
         for part in (volume.get("projected") or {}).get("sources") or []:
             if source := part.get("serviceAccountToken"):
-                yield str(volume["name"]), str(source.get("path") or ""), wish_of(source)
+                yield str(volume["name"]), str(source.get("path") or ""), token_spec(source)
 
 
 def _write(file: Path, token: bytes) -> None:
     """Write to the target of the volume's links, which stay."""
-    write_private(file.resolve(), token)
+    write_private_file(file.resolve(), token)
 
 
 def _due(file: Path) -> float | None:
@@ -169,4 +169,4 @@ def _due_of(token: bytes) -> float | None:
         claims = decode(base64.urlsafe_b64decode(text), _Claims)
     except (IndexError, ValueError, msgspec.MsgspecError):
         return None
-    return claims.iat + min((claims.exp - claims.iat) * RENEWED_AFTER, LONGEST_SECONDS)
+    return claims.iat + min((claims.exp - claims.iat) * RENEW_AFTER_FRACTION, MAX_RENEW_SECONDS)

@@ -14,15 +14,15 @@ from typing import Any, TypeAlias
 
 from tarragon.base.resources import Resources
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.home.home import make_private
+from tarragon.localcluster.home.home import create_private_folder
 from tarragon.localcluster.kubelet.base import downward
 from tarragon.localcluster.kubelet.base.errors import CannotMount, CannotStart
 from tarragon.localcluster.kubelet.base.spec import Container, Pod, ResourceFieldSelector
 from tarragon.localcluster.kubelet.volumes import atomic_writer
 from tarragon.localcluster.kubelet.volumes.atomic_writer import File
-from tarragon.localcluster.kubelet.volumes.mounts import OutOfBounds
-from tarragon.localcluster.kubelet.volumes.sources import Files, Sources
-from tarragon.localcluster.kubelet.volumes.tokens import Wish, wish_of
+from tarragon.localcluster.kubelet.volumes.mounts import OutsideVolume
+from tarragon.localcluster.kubelet.volumes.sources import Files, PodObjects
+from tarragon.localcluster.kubelet.volumes.tokens import TokenProjection, token_spec
 
 Source: TypeAlias = dict[str, Any]
 """The value of a volume's type field, such as `configMap`."""
@@ -33,7 +33,7 @@ TOKEN_MODE = 0o600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class VolumeContext:
     """The inputs of a pod's volumes. `given` are the user's folders, by volume or claim name.
 
     `local` translates the text of a configuration file.
@@ -41,45 +41,45 @@ class Surroundings:
 
     pod: Pod
     folder: Path
-    claims: Path
-    given: Mapping[str, Path]
-    sources: Sources
+    claims_folder: Path
+    user_folders: Mapping[str, Path]
+    sources: PodObjects
     allocatable: Resources
-    local: Callable[[str], str]
+    localize: Callable[[str], str]
 
 
-def make(context: Surroundings) -> dict[str, Path]:
+def create_volumes(context: VolumeContext) -> dict[str, Path]:
     """Create the volumes, and return their folders by name. Raises CannotMount, or CannotStart if unsupported."""
     return {volume["name"]: _place(volume, context) for volume in context.pod.spec.volumes}
 
 
-def refresh(context: Surroundings) -> None:
+def refresh_volumes(context: VolumeContext) -> None:
     """Update the files of volumes that follow the API. Files of deleted objects stay, as in Kubernetes."""
     for volume in context.pod.spec.volumes:
         place = context.folder / str(volume["name"])
         kind = next((kind for kind in _LIVE if volume.get(kind) is not None), None)
-        if kind is not None and atomic_writer.is_written(place):
+        if kind is not None and atomic_writer.has_layout(place):
             with suppress(_Missing):
                 _MAKERS[kind](volume[kind], place, context)
 
 
-def token_files(context: Surroundings) -> dict[Wish, bytes]:
-    """The tokens in the pod's volumes, which `TokenKeeper` renews."""
-    tokens: dict[Wish, bytes] = {}
+def token_files(context: VolumeContext) -> dict[TokenProjection, bytes]:
+    """The tokens in the pod's volumes, which `TokenRenewer` renews."""
+    tokens: dict[TokenProjection, bytes] = {}
     for volume in context.pod.spec.volumes:
         for part in (volume.get("projected") or {}).get("sources") or []:
             if token := part.get("serviceAccountToken"):
                 with suppress(OSError):
-                    tokens[wish_of(token)] = (context.folder / str(volume["name"]) / token["path"]).read_bytes()
+                    tokens[token_spec(token)] = (context.folder / str(volume["name"]) / token["path"]).read_bytes()
     return tokens
 
 
-def _place(volume: Source, context: Surroundings) -> Path:
+def _place(volume: Source, context: VolumeContext) -> Path:
     name = str(volume["name"])
     kind = next((key for key, value in volume.items() if key != "name" and value is not None), "emptyDir")
     source: Source = volume.get(kind) or {}
     try:
-        given = context.given.get(str(source.get("claimName") or "")) or context.given.get(name)
+        given = context.user_folders.get(str(source.get("claimName") or "")) or context.user_folders.get(name)
         if given is not None:
             return _existing_folder(given)
         if kind not in _MAKERS:
@@ -87,7 +87,7 @@ def _place(volume: Source, context: Surroundings) -> Path:
                 f"volume {name}: {kind} is not available on a process node; give a folder with --volume {name}=FOLDER"
             )
         return _MAKERS[kind](source, context.folder / name, context)
-    except (_Missing, OutOfBounds) as error:
+    except (_Missing, OutsideVolume) as error:
         raise CannotMount(name, str(error)) from error
     except OSError as error:
         raise CannotMount(name, f"{error.strerror}: {error.filename}") from error
@@ -103,12 +103,12 @@ def _existing_folder(folder: Path) -> Path:
     return folder
 
 
-def _empty_dir(_: Source, place: Path, __: Surroundings) -> Path:
+def _empty_dir(_: Source, place: Path, __: VolumeContext) -> Path:
     place.mkdir(mode=0o777, parents=True, exist_ok=True)
     return place
 
 
-def _claim(source: Source, place: Path, context: Surroundings) -> Path:
+def _claim(source: Source, place: Path, context: VolumeContext) -> Path:
     name = str(source.get("claimName") or "")
     if name not in context.sources.claims:
         raise _Missing(f'persistentvolumeclaim "{name}" not found')
@@ -122,8 +122,8 @@ def _claim(source: Source, place: Path, context: Surroundings) -> Path:
             f"claim {name}: its volume has the type {kind}, which a process node can't mount; "
             f"give a folder with --volume {name}=FOLDER"
         )
-    folder = context.claims / context.pod.metadata.namespace / name
-    make_private(folder)
+    folder = context.claims_folder / context.pod.metadata.namespace / name
+    create_private_folder(folder)
     return folder
 
 
@@ -151,7 +151,7 @@ def _local(source: Source) -> Path:
     return path
 
 
-def _host_path(source: Source, _: Path, __: Surroundings) -> Path:
+def _host_path(source: Source, _: Path, __: VolumeContext) -> Path:
     path, kind = Path(str(source.get("path") or "/")), str(source.get("type") or "")
     if kind == "DirectoryOrCreate":
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -179,26 +179,26 @@ _TYPE_NAMES = {
 }
 
 
-def _config_map(source: Source, place: Path, context: Surroundings) -> Path:
+def _config_map(source: Source, place: Path, context: VolumeContext) -> Path:
     return _written(place, _of_config_map(source, context, _mode(source)))
 
 
-def _secret(source: Source, place: Path, context: Surroundings) -> Path:
+def _secret(source: Source, place: Path, context: VolumeContext) -> Path:
     return _written(place, _of_secret(source, str(source.get("secretName") or ""), context, _mode(source)))
 
 
-def _downward(source: Source, place: Path, context: Surroundings) -> Path:
+def _downward(source: Source, place: Path, context: VolumeContext) -> Path:
     return _written(place, _of_downward(source, context, _mode(source)))
 
 
-def _projected(source: Source, place: Path, context: Surroundings) -> Path:
+def _projected(source: Source, place: Path, context: VolumeContext) -> Path:
     files: dict[str, File] = {}
     for part in source.get("sources") or []:
         files |= _projection(part, context, _mode(source))
     return _written(place, files)
 
 
-def _projection(part: Source, context: Surroundings, mode: int) -> dict[str, File]:
+def _projection(part: Source, context: VolumeContext, mode: int) -> dict[str, File]:
     if (config_map := part.get("configMap")) is not None:
         return _of_config_map(config_map, context, mode)
     if (secret := part.get("secret")) is not None:
@@ -207,7 +207,7 @@ def _projection(part: Source, context: Surroundings, mode: int) -> dict[str, Fil
         return _of_downward(downward_api, context, mode)
     if (token := part.get("serviceAccountToken")) is not None:
         # A node of a remote cluster has no tokens: only a kubelet with its own credentials may request them there.
-        data = context.sources.tokens.get(wish_of(token))
+        data = context.sources.tokens.get(token_spec(token))
         return {} if data is None else {str(token.get("path") or ""): File(data, TOKEN_MODE)}
     raise _Missing(f"{next(iter(part), 'an empty source')} cannot be projected on a process node")
 
@@ -217,13 +217,13 @@ def _mode(source: Source) -> int:
     return FILE_MODE if mode is None else int(mode)
 
 
-def _of_config_map(source: Source, context: Surroundings, mode: int) -> dict[str, File]:
+def _of_config_map(source: Source, context: VolumeContext, mode: int) -> dict[str, File]:
     name = str(source.get("name") or "")
     files = _required(context.sources.config_maps.get(name), source, f'configmap "{name}" not found')
-    return _selected({key: _translated(data, context.local) for key, data in files.items()}, source, mode)
+    return _selected({key: _translated(data, context.localize) for key, data in files.items()}, source, mode)
 
 
-def _of_secret(source: Source, name: str, context: Surroundings, mode: int) -> dict[str, File]:
+def _of_secret(source: Source, name: str, context: VolumeContext, mode: int) -> dict[str, File]:
     files = _required(context.sources.secrets.get(name), source, f'secret "{name}" not found')
     return _selected(files, source, mode)
 
@@ -254,27 +254,27 @@ def _selected(files: Files, source: Source, mode: int) -> dict[str, File]:
     return selected
 
 
-def _of_downward(source: Source, context: Surroundings, mode: int) -> dict[str, File]:
+def _of_downward(source: Source, context: VolumeContext, mode: int) -> dict[str, File]:
     files: dict[str, File] = {}
     for item in source.get("items") or []:
         if field := item.get("fieldRef"):
-            text = downward.field(context.pod, str(field.get("fieldPath") or ""))
+            text = downward.field_value(context.pod, str(field.get("fieldPath") or ""))
         else:
             selector = decode(encode(item.get("resourceFieldRef") or {}), ResourceFieldSelector)
-            text = downward.resource(context.pod, Container(), selector, context.allocatable)
+            text = downward.resource_value(context.pod, Container(), selector, context.allocatable)
         files[item["path"]] = File(text.encode(), int(item.get("mode") or mode))
     return files
 
 
 def _written(place: Path, files: Mapping[str, File]) -> Path:
-    atomic_writer.write(place, files)
+    atomic_writer.write_files(place, files)
     return place
 
 
 _LIVE = ("configMap", "secret", "downwardAPI", "projected")
 """Volume types whose files follow the API."""
 
-_MAKERS: Mapping[str, Callable[[Source, Path, Surroundings], Path]] = {
+_MAKERS: Mapping[str, Callable[[Source, Path, VolumeContext], Path]] = {
     "emptyDir": _empty_dir,
     "persistentVolumeClaim": _claim,
     "hostPath": _host_path,

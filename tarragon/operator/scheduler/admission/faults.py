@@ -11,14 +11,14 @@ from tarragon.client.errors import ApiError
 from tarragon.client.leader_election import LeaseLost
 from tarragon.operator.informers.candidates import JobId
 
-TO_CARRY_OUT, TO_TELL, TO_WRITE = "apply the decision", "report why it waits", "write the decision"
+APPLY_DECISION, REPORT_WAIT, WRITE_DECISION = "apply the decision", "report why it waits", "write the decision"
 """The last operations of a cycle: a job that fails in these is still part of the next snapshot. They are tracked
 separately, because a job whose wait can be reported may still fail when a decision is applied."""
 
 log = structlog.get_logger(__name__)
 
 
-class Faults:
+class JobErrors:
     """Failed operations by job."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Faults:
         """Failed operations that concern all jobs."""
 
     @contextmanager
-    def of(self, job: JobId, doing: str) -> Iterator[None]:
+    def isolate_job(self, job: JobId, doing: str) -> Iterator[None]:
         """Catch and log any unexpected error inside; a repeated failure is logged again only after a success."""
         try:
             yield
@@ -45,7 +45,7 @@ class Faults:
             self._clear(job, doing)
 
     @contextmanager
-    def beside(self, doing: str) -> Iterator[None]:
+    def isolate(self, doing: str) -> Iterator[None]:
         """The same for an operation that concerns all jobs and that scheduling can do without."""
         try:
             yield
@@ -58,7 +58,7 @@ class Faults:
         else:
             self._shared_failures.discard(doing)
 
-    def word(self, job: JobId) -> str | None:
+    def message(self, job: JobId) -> str | None:
         """The failed operations of a job with their errors, for people; None if there are none."""
         errors = self._errors.get(job)
         return None if not errors else "; ".join(f"{doing}: {error}" for doing, error in errors.items())
@@ -67,10 +67,10 @@ class Faults:
         """Jobs with a failed operation."""
         return frozenset(self._errors)
 
-    def undecidable(self) -> frozenset[JobId]:
+    def unschedulable_jobs(self) -> frozenset[JobId]:
         """Jobs that cannot be scheduled because an operation that the decision depends on failed."""
         return frozenset(
-            job for job, errors in self._errors.items() if errors.keys() - {TO_CARRY_OUT, TO_TELL, TO_WRITE}
+            job for job, errors in self._errors.items() if errors.keys() - {APPLY_DECISION, REPORT_WAIT, WRITE_DECISION}
         )
 
     def forget(self, job: JobId) -> None:

@@ -10,22 +10,22 @@ import structlog
 import yaml
 
 from tarragon.base.errors import TarragonError
-from tarragon.plan.config.queues import read
-from tarragon.scheduling.api.rules import Rules
+from tarragon.plan.config.queues import decode_queue_file
+from tarragon.scheduling.api.rules import SchedulingRules
 
 log = structlog.get_logger(__name__)
 
 
-class BadQueues(TarragonError):
+class InvalidQueuesFile(TarragonError):
     """The queues file cannot be read or is invalid."""
 
     exit_code = 2
 
 
-class RulesInFile:
+class ReloadingRules:
     """Callable that returns the current rules. An invalid edit changes nothing; the log and a metric report it."""
 
-    def __init__(self, file: Path, base: Rules) -> None:
+    def __init__(self, file: Path, base: SchedulingRules) -> None:
         """`base` provides the rules that are not in the file. Raises BadQueues."""
         self._file = file
         self._base = base
@@ -33,7 +33,7 @@ class RulesInFile:
         self._rules = self._read()
         self._on_edit: Callable[[bool], None] | None = None
 
-    def __call__(self) -> Rules:
+    def __call__(self) -> SchedulingRules:
         """Stat the file, and read it again if it has changed."""
         current = _stat(self._file)
         if current == self._last_stat:
@@ -42,9 +42,9 @@ class RulesInFile:
         try:
             self._rules, is_refused = self._read(), False
             log.info("queues file reloaded", file=str(self._file))
-        except BadQueues as bad:
+        except InvalidQueuesFile as bad:
             is_refused = True
-            log.warning("invalid queues file: the previous rules stay in effect", what=bad.what, why=bad.why)
+            log.warning("invalid queues file: the previous rules stay in effect", what=bad.summary, why=bad.cause)
         if self._on_edit is not None:
             self._on_edit(is_refused)
         return self._rules
@@ -53,19 +53,24 @@ class RulesInFile:
         """Call `handler` after each edit with whether the file was invalid."""
         self._on_edit = handler
 
-    def _read(self) -> Rules:
+    def _read(self) -> SchedulingRules:
         try:
-            parsed = read(yaml.safe_load(self._file.read_bytes()))
+            parsed = decode_queue_file(yaml.safe_load(self._file.read_bytes()))
         except OSError as error:
-            raise BadQueues(f"can't read {self._file}", why=error.strerror or str(error)) from error
+            raise InvalidQueuesFile(f"can't read {self._file}", why=error.strerror or str(error)) from error
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             # PyYAML raises a plain ValueError for impossible dates such as 2026-01-99.
-            raise BadQueues(f"{self._file} is not YAML", why=str(error)) from error
+            raise InvalidQueuesFile(f"{self._file} is not YAML", why=str(error)) from error
         if parsed.problems:
             problems = "\n".join(f"  {each}" for each in parsed.problems)
-            raise BadQueues(f"{self._file} is not a valid queues file", why=problems)
+            raise InvalidQueuesFile(f"{self._file} is not a valid queues file", why=problems)
         base = self._base
-        return replace(parsed.rules, aged=base.aged, idle=base.idle, cool_down=base.cool_down)
+        return replace(
+            parsed.rules,
+            starvation_seconds=base.starvation_seconds,
+            idle_seconds=base.idle_seconds,
+            cool_down_seconds=base.cool_down_seconds,
+        )
 
 
 def _stat(file: Path) -> tuple[int, int, int] | None:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from tarragon.kube.codec import encode
 from tarragon.kube.core import Node, PodSpec
 from tarragon.kube.meta import Json, JsonObject, Key
-from tarragon.operator.informers.informers import World
-from tarragon.plan.nodes.capacity import eligible_nodes, pod_spec, why_nowhere
+from tarragon.operator.informers.informers import Informers
+from tarragon.plan.nodes.capacity import eligible_nodes, no_eligible_node_message, pod_spec
 from tarragon.plan.nodes.predicates import SOFT_EFFECT
-from tarragon.plan.nodes.preferences import Scores, of_nodes, prefers_nodes
-from tarragon.plan.nodes.storage import reaches
+from tarragon.plan.nodes.preferences import Scores, has_preferred_node_affinity, score_by_nodes
+from tarragon.plan.nodes.storage import volume_topologies
 
-MOST_KNOWN = 512
+MAX_CACHED = 512
 """Maximum number of cached answers; the size of each grows with the number of nodes."""
 
-Question = bytes
+ConstraintKey = bytes
 """A template's node constraints, encoded; templates with equal constraints have the same eligible nodes."""
 
 
@@ -27,43 +27,45 @@ class _Answer:
     nodes: frozenset[str]
 
 
-class Eligibility:
+class EligibilityCache:
     """Caches eligible nodes and node preferences: thousands of jobs share a few combinations of constraints."""
 
-    def __init__(self, informers: World) -> None:
+    def __init__(self, informers: Informers) -> None:
         self._informers = informers
-        self._answers: dict[Question, _Answer] = {}
-        self._scores: dict[Question, Scores] = {}
-        self._with_preferences: set[Question] = set()
+        self._answers: dict[ConstraintKey, _Answer] = {}
+        self._scores: dict[ConstraintKey, Scores] = {}
+        self._with_preferences: set[ConstraintKey] = set()
         """Questions that prefer some nodes to others."""
         self._softly_tainted: set[str] = set()
         self._has_new_soft_taint = False
 
-    def of(self, template: JsonObject, namespace: str, question: Question | None = None) -> frozenset[str]:
+    def eligible_nodes(
+        self, template: JsonObject, namespace: str, question: ConstraintKey | None = None
+    ) -> frozenset[str]:
         """The eligible nodes of the template. `question` is the template's `question()`, if the caller has it."""
-        reachable = reaches(template, namespace, self._informers.storage)
+        reachable = volume_topologies(template, namespace, self._informers.storage)
         if reachable:
             return eligible_nodes(template, list(self._informers.nodes.objects.values()), reachable)
-        key = self.question(template) if question is None else question
+        key = self.constraint_key(template) if question is None else question
         if key not in self._answers:
-            if len(self._answers) >= MOST_KNOWN:
+            if len(self._answers) >= MAX_CACHED:
                 self._answers.clear()
             nodes = eligible_nodes(template, self._informers.nodes.objects.values())
             self._answers[key] = _Answer(template, nodes)
         return self._answers[key].nodes
 
-    def liked(self, template: JsonObject, question: Question) -> Scores:
+    def node_scores(self, template: JsonObject, question: ConstraintKey) -> Scores:
         """The node preference scores of the template."""
         if question not in self._scores:
-            if len(self._scores) >= MOST_KNOWN:
+            if len(self._scores) >= MAX_CACHED:
                 self._scores.clear()
                 self._with_preferences.clear()
-            scores = self._scores[question] = of_nodes(pod_spec(template), self._informers.nodes.objects.values())
-            if scores or prefers_nodes(pod_spec(template)):
+            scores = self._scores[question] = score_by_nodes(pod_spec(template), self._informers.nodes.objects.values())
+            if scores or has_preferred_node_affinity(pod_spec(template)):
                 self._with_preferences.add(question)
         return self._scores[question]
 
-    def liked_otherwise(self) -> Collection[Question]:
+    def drop_changed_scores(self) -> Collection[ConstraintKey]:
         """Drop and return the questions whose scores a change of nodes may have changed: scores are relative."""
         changed = (
             list(self._scores)
@@ -76,30 +78,30 @@ class Eligibility:
         self._has_new_soft_taint = False
         return changed
 
-    def question(self, template: JsonObject) -> Question:
+    def constraint_key(self, template: JsonObject) -> ConstraintKey:
         spec = pod_spec(template)
         return encode([spec.node_name, spec.node_selector, _affinity_to_nodes(spec), spec.tolerations])
 
-    def why_nowhere(self, template: JsonObject) -> str:
-        return why_nowhere(template, self._informers.nodes.objects.values())
+    def ineligible_reason(self, template: JsonObject) -> str:
+        return no_eligible_node_message(template, self._informers.nodes.objects.values())
 
     @property
-    def known(self) -> int:
+    def cached_count(self) -> int:
         """Number of cached answers."""
         return len(self._answers)
 
-    def holds(self, question: Question) -> bool:
+    def is_cached(self, question: ConstraintKey) -> bool:
         """Whether the question's answer is cached, and therefore updated when nodes change."""
         return question in self._answers
 
-    def node_changed(self, key: Key, new: Node | None) -> set[Question]:
+    def node_changed(self, key: Key, new: Node | None) -> set[ConstraintKey]:
         """Update the cached answers for the node and return the changed questions. Readiness changes no answer."""
         if new is not None and any(taint.effect == SOFT_EFFECT for taint in new.spec.taints):
             self._has_new_soft_taint |= key.name not in self._softly_tainted
             self._softly_tainted.add(key.name)
         else:
             self._softly_tainted.discard(key.name)
-        changed: set[Question] = set()
+        changed: set[ConstraintKey] = set()
         for question, answer in self._answers.items():
             is_eligible = new is not None and bool(eligible_nodes(answer.template, [new]))
             if is_eligible != (key.name in answer.nodes):
@@ -113,6 +115,6 @@ def _affinity_to_nodes(spec: PodSpec) -> Json:
     return spec.affinity.get("nodeAffinity") if isinstance(spec.affinity, Mapping) else None
 
 
-def traits(node: Node | None) -> object:
+def scheduling_traits(node: Node | None) -> object:
     """The part of a node that decides which pods may run there; heartbeats do not change it."""
     return None if node is None else (node.is_ready, node.spec, node.metadata.labels)

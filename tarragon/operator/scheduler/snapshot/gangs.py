@@ -12,22 +12,22 @@ from typing import Generic, TypeVar
 from tarragon.kube.core import PriorityClass
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId
-from tarragon.operator.informers.informers import World
-from tarragon.operator.scheduler.admission.faults import Faults
-from tarragon.operator.scheduler.admission.maintenance import Holders
+from tarragon.operator.informers.informers import Informers
+from tarragon.operator.scheduler.admission.faults import JobErrors
+from tarragon.operator.scheduler.admission.maintenance import AdmissionMaintenance
 from tarragon.operator.scheduler.admission.update import queued_since
-from tarragon.operator.scheduler.snapshot.demand_cache import Demanded
-from tarragon.operator.scheduler.snapshot.priorities import urgency
-from tarragon.plan.lifecycle.displacement import shunned
-from tarragon.plan.lifecycle.start_timeout import is_resting
-from tarragon.plan.nodes.left_to_kube_scheduler import is_left
+from tarragon.operator.scheduler.snapshot.demand_cache import DemandCache
+from tarragon.operator.scheduler.snapshot.priorities import priority_of
+from tarragon.plan.lifecycle.displacement import avoided_nodes
+from tarragon.plan.lifecycle.start_timeout import is_in_backoff
+from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
 from tarragon.plan.view.job_view import may_grow
-from tarragon.scheduling.api.snapshot import Demand, Gang, RunningGang
+from tarragon.scheduling.api.snapshot import Demand, RunningGang, WaitingGang
 
-G = TypeVar("G", Gang, RunningGang)
+G = TypeVar("G", WaitingGang, RunningGang)
 Order = tuple[object, ...]
 
-TO_UNDERSTAND = "compute its demands"
+COMPUTE_DEMANDS = "compute its demands"
 
 
 class _Sorted(Generic[G]):
@@ -55,43 +55,48 @@ class _Sorted(Generic[G]):
         return tuple(self._gangs)
 
 
-class Gangs:
+class GangCache:
     """Jobs left to kube-scheduler are not gangs. A gang with an invalid edit keeps its last valid form."""
 
     def __init__(
-        self, informers: World, candidates: Candidates, maintenance: Holders, demand_cache: Demanded, faults: Faults
+        self,
+        informers: Informers,
+        candidates: Candidates,
+        maintenance: AdmissionMaintenance,
+        demand_cache: DemandCache,
+        faults: JobErrors,
     ) -> None:
         self._informers = informers
         self._candidates = candidates
         self._maintenance = maintenance
         self._demand_cache = demand_cache
         self._faults = faults
-        self._waiting: _Sorted[Gang] = _Sorted()
+        self._waiting: _Sorted[WaitingGang] = _Sorted()
         self._running: _Sorted[RunningGang] = _Sorted()
         self._invalid: _Sorted[RunningGang] = _Sorted()
         self._stale: set[JobId] = set()
         self._time_dependent: set[JobId] = set()
         """Jobs whose gangs depend on the time, so they are rebuilt in every cycle."""
-        informers.priorities.subscribe(self._priority_changed)
+        informers.priority_classes.add_event_handler(self._priority_changed)
 
     def job_changed(self, job: JobId) -> None:
         self._stale.add(job)
 
-    def renew(self, now: dt.datetime) -> None:
+    def refresh(self, now: dt.datetime) -> None:
         """Rebuild the gangs that may have changed. Must be called in each cycle before the other methods."""
-        always = {*self._time_dependent, *self._candidates.unsettled, *self._faults.jobs()}
-        for job in sorted(self._stale | set(self._demand_cache.dropped()) | always):
+        always = {*self._time_dependent, *self._candidates.displaced, *self._faults.jobs()}
+        for job in sorted(self._stale | set(self._demand_cache.take_changed_jobs()) | always):
             self._time_dependent.discard(job)
             self._waiting.drop(job)
             self._running.drop(job)
             self._invalid.drop(job)
             candidate = self._candidates.all.get(job)
-            if candidate is not None and not is_left(candidate.admission):
-                with self._faults.of(job, TO_UNDERSTAND):
+            if candidate is not None and not is_left_to_kube_scheduler(candidate.admission):
+                with self._faults.isolate_job(job, COMPUTE_DEMANDS):
                     self._rebuild(candidate, now)
         self._stale.clear()
 
-    def waiting(self, left_out: Collection[str]) -> Sequence[Gang]:
+    def waiting(self, left_out: Collection[str]) -> Sequence[WaitingGang]:
         """The waiting gangs in queue order, without those named in `left_out`."""
         gangs = self._waiting.all()
         return [gang for gang in gangs if gang.name not in left_out] if left_out else gangs
@@ -101,33 +106,33 @@ class Gangs:
         gangs = self._running.all()
         return [gang for gang in gangs if gang.name not in left_out] if left_out else gangs
 
-    def beside(self, left_out: Collection[str]) -> Sequence[RunningGang]:
+    def unchangeable(self, left_out: Collection[str]) -> Sequence[RunningGang]:
         """Running gangs that the policy may not touch: those in `left_out`, and those whose spec is invalid."""
         return [*self._invalid.all(), *(gang for gang in self._running.all() if left_out and gang.name in left_out)]
 
     def _rebuild(self, candidate: Candidate, now: dt.datetime) -> None:
-        if candidate.is_refused:
+        if candidate.has_invalid_spec:
             if candidate.is_admitted:
                 gang = self._running_gang(candidate, now)
                 self._invalid.put(candidate.id, (gang.name,), gang)
             return
-        if is_timed(candidate, now):
+        if is_time_dependent(candidate, now):
             self._time_dependent.add(candidate.id)
         if candidate.is_admitted:
             gang = self._running_gang(candidate, now)
             self._running.put(candidate.id, (gang.name,), gang)
-        elif not is_resting(candidate.admission, now):
+        elif not is_in_backoff(candidate.admission, now):
             waiting_gang = self._waiting_gang(candidate, now)
-            self._waiting.put(candidate.id, waiting_gang.order, waiting_gang)
+            self._waiting.put(candidate.id, waiting_gang.sort_key, waiting_gang)
 
-    def _waiting_gang(self, candidate: Candidate, now: dt.datetime) -> Gang:
-        job_priority = urgency(candidate.job, self._informers.priorities.objects)
-        return Gang(
+    def _waiting_gang(self, candidate: Candidate, now: dt.datetime) -> WaitingGang:
+        job_priority = priority_of(candidate.job, self._informers.priority_classes.objects)
+        return WaitingGang(
             name=candidate.name,
-            queued=queued_since(candidate, now),
-            demands=self._demand_cache.by(candidate),
-            priority=job_priority.priority,
-            preempts=job_priority.preempts,
+            queued_at=queued_since(candidate, now),
+            demands=self._demand_cache.demands_of(candidate),
+            priority=job_priority.value,
+            can_preempt=job_priority.can_preempt,
             queue=candidate.job.key.namespace,
         )
 
@@ -136,17 +141,17 @@ class Gangs:
         assert admission is not None  # noqa: S101 - only called for admitted candidates
         return RunningGang(
             name=candidate.name,
-            demands=_without_nodes(self._demand_cache.by(candidate), shunned(candidate.status, now)),
+            demands=_without_nodes(self._demand_cache.demands_of(candidate), avoided_nodes(candidate.status, now)),
             nodes=admission.nodes,
-            elastic=may_grow(candidate.job, candidate.status) and not is_resting(admission, now),
-            whole=candidate.job.elastic is None,
-            homeless=self._maintenance.homeless(candidate, admission),
-            finished=candidate.status.finished & admission.nodes.keys(),
-            priority=urgency(candidate.job, self._informers.priorities.objects).priority,
+            is_elastic=may_grow(candidate.job, candidate.status) and not is_in_backoff(admission, now),
+            resizes_by_restart=candidate.job.elastic_policy is None,
+            displaced=self._maintenance.displaced_replicas(candidate, admission),
+            finished=candidate.status.succeeded_replicas & admission.nodes.keys(),
+            priority=priority_of(candidate.job, self._informers.priority_classes.objects).value,
             queue=candidate.job.key.namespace,
-            admitted=admission.admitted,
-            resized=admission.resized,
-            wished=admission.wish or admission.size,
+            admitted_at=admission.admitted_at,
+            resized_at=admission.resized_at,
+            last_requested=admission.requested_size or admission.size,
         )
 
     def _priority_changed(self, _: Key, old: PriorityClass | None, new: PriorityClass | None) -> None:
@@ -154,12 +159,12 @@ class Gangs:
             self._stale |= self._candidates.all.keys()
 
 
-def is_timed(candidate: Candidate, now: dt.datetime) -> bool:
+def is_time_dependent(candidate: Candidate, now: dt.datetime) -> bool:
     """Whether the job's gang may differ in the next cycle although no object has changed."""
     admission = candidate.admission
-    return admission is None or is_resting(admission, now) or bool(shunned(candidate.status, now))
+    return admission is None or is_in_backoff(admission, now) or bool(avoided_nodes(candidate.status, now))
 
 
 def _without_nodes(demands: Sequence[Demand], nodes: AbstractSet[str]) -> Sequence[Demand]:
     """The demands without nodes that refused one of the gang's pods. Only a waiting gang may try such nodes again."""
-    return [replace(demand, eligible=demand.eligible - nodes) for demand in demands] if nodes else demands
+    return [replace(demand, eligible_nodes=demand.eligible_nodes - nodes) for demand in demands] if nodes else demands

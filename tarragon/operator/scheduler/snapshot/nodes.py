@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tarragon.base.resources import CPU, Resources, minus, total
+from tarragon.base.resources import CPU, Resources, add_resources, subtract
 from tarragon.kube.core import Node
 from tarragon.kube.meta import Key
-from tarragon.operator.informers.informers import World
-from tarragon.operator.informers.usage import Sums, Usage
+from tarragon.operator.informers.informers import Informers
+from tarragon.operator.informers.usage import NodeSums, PodUsage
 from tarragon.operator.scheduler.snapshot.reservations import Reservations
 from tarragon.plan.nodes.capacity import ONE_PORT, node_capacity
-from tarragon.plan.nodes.predicates import away
+from tarragon.plan.nodes.predicates import unavailable_reason
 from tarragon.scheduling.api.snapshot import NodeState
 from tarragon.scheduling.state.inventory import Inventory
 
@@ -24,7 +24,7 @@ UNBOUNDED = 10**15
 
 ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 RACK = ("topology.kubernetes.io/rack", "cloud.provider.com/topology-rack")
-LEVELS = (ZONE, RACK)
+TOPOLOGY_LEVELS = (ZONE, RACK)
 """Topology labels from wide to narrow. Each level has synonyms, of which the first one that a node has is used."""
 
 
@@ -37,24 +37,28 @@ class _Offer:
     domains: tuple[str, ...]
 
 
-class NodeStates:
+class NodeInventory:
     """The inventory of nodes. Heartbeats change nothing; a change of a pod updates its node's row."""
 
     def __init__(
-        self, informers: World, usage: Usage, reservations: Reservations, levels: Sequence[Sequence[str]] = LEVELS
+        self,
+        informers: Informers,
+        usage: PodUsage,
+        reservations: Reservations,
+        levels: Sequence[Sequence[str]] = TOPOLOGY_LEVELS,
     ) -> None:
         self._nodes = informers.nodes.objects
         self._held = (usage.held, reservations.held)
-        self._releasing = (usage.ending, reservations.releasing)
+        self._releasing = (usage.terminating, reservations.releasing)
         self._levels = levels
         self._offers: dict[str, _Offer] = {}
         self._ports: frozenset[str] = frozenset()
         self._unavailable: dict[str, NodeState] = {}
         self._table: Inventory | None = None
         self._changed: set[str] = set()
-        informers.nodes.subscribe(self._node_changed)
+        informers.nodes.add_event_handler(self._node_changed)
 
-    def know_ports(self, ports: frozenset[str]) -> None:
+    def add_host_ports(self, ports: frozenset[str]) -> None:
         """Add host ports that some job requests; ports nobody requests are left out of the capacities."""
         if not ports <= self._ports:
             self._ports |= ports
@@ -62,9 +66,9 @@ class NodeStates:
             self._offers.clear()
             self._unavailable.clear()
 
-    def table(self) -> Inventory:
+    def inventory(self) -> Inventory:
         """The inventory of available nodes, sorted by name."""
-        touched = {node for sums in (*self._held, *self._releasing) for node in sums.touched()}
+        touched = {node for sums in (*self._held, *self._releasing) for node in sums.take_changed_nodes()}
         changed, self._changed = self._changed, set()
         self._read(changed)
         if self._table is None:
@@ -73,18 +77,20 @@ class NodeStates:
             )
         else:
             rows = (touched | changed) & self._table.row_of.keys()
-            self._table = self._table.changed(self._state(name) for name in sorted(rows))
+            self._table = self._table.with_states(self._state(name) for name in sorted(rows))
         return self._table
 
-    def away(self) -> Sequence[NodeState]:
+    def unavailable(self) -> Sequence[NodeState]:
         """Unavailable nodes, with their whole capacity as free. Must be called after `table`."""
         return [self._unavailable[name] for name in sorted(self._unavailable)]
 
-    def less(self, promised: Sums) -> Inventory:
+    def inventory_minus(self, promised: NodeSums) -> Inventory:
         """The inventory after also reserving `promised`. Calls `table`."""
-        table = self.table()
-        states = (table.states[table.row_of[node]] for node in sorted(promised.touched()) if node in table.row_of)
-        return table.changed(replace(state, free=minus(state.free, promised.on(state.name))) for state in states)
+        table = self.inventory()
+        states = (
+            table.states[table.row_of[node]] for node in sorted(promised.take_changed_nodes()) if node in table.row_of
+        )
+        return table.with_states(replace(state, free=subtract(state.free, promised.on(state.name))) for state in states)
 
     def _read(self, changed: Collection[str]) -> None:
         """Update the offers of changed nodes, or of all nodes if there are none yet."""
@@ -98,26 +104,34 @@ class NodeStates:
                 offer = self._offers[name] = self._offer(node)
                 if offer.away:
                     self._unavailable[name] = NodeState(
-                        name=name, capacity=offer.capacity, free=offer.capacity, away=offer.away, domains=offer.domains
+                        name=name,
+                        capacity=offer.capacity,
+                        free=offer.capacity,
+                        unavailable_reason=offer.away,
+                        topology=offer.domains,
                     )
             if was_available != (name in self._offers and name not in self._unavailable):
                 self._table = None
 
     def _offer(self, node: Node) -> _Offer:
-        return _Offer(capacity=capacity(node, self._ports), away=away(node), domains=domains(node, self._levels))
+        return _Offer(
+            capacity=capacity_of(node, self._ports),
+            away=unavailable_reason(node),
+            domains=topology_of(node, self._levels),
+        )
 
     def _state(self, name: str) -> NodeState:
         offer = self._offers[name]
         free: Resources = offer.capacity
         for sums in self._held:
-            free = minus(free, sums.on(name))
-        releasing = total(sums.on(name) for sums in self._releasing)
+            free = subtract(free, sums.on(name))
+        releasing = add_resources(sums.on(name) for sums in self._releasing)
         return NodeState(
             name=name,
             capacity=offer.capacity,
             free=free,
             releasing={resource: amount for resource, amount in releasing.items() if amount > 0},
-            domains=offer.domains,
+            topology=offer.domains,
         )
 
     def _node_changed(self, key: Key, old: Node | None, new: Node | None) -> None:
@@ -125,14 +139,14 @@ class NodeStates:
             self._changed.add(key.name)
 
 
-def capacity(node: Node, ports: Collection[str] = ()) -> Resources:
+def capacity_of(node: Node, ports: Collection[str] = ()) -> Resources:
     """The resources that gangs could use if the node were empty."""
     overcommitted = node.metadata.annotations.get(OVERCOMMIT_ANNOTATION, "").split(",")
     amounts = {**node_capacity(node), **dict.fromkeys(ports, UNBOUNDED if HOST_PORTS in overcommitted else ONE_PORT)}
     return {**amounts, CPU: UNBOUNDED} if CPU in overcommitted else amounts
 
 
-def domains(node: Node, levels: Sequence[Sequence[str]] = LEVELS) -> tuple[str, ...]:
+def topology_of(node: Node, levels: Sequence[Sequence[str]] = TOPOLOGY_LEVELS) -> tuple[str, ...]:
     """The node's topology domains. A missing level is empty, so nodes without zones share one zone."""
     labels: Mapping[str, str] = node.metadata.labels
     values = [next((labels[label] for label in level if label in labels), "") for level in levels]
@@ -142,4 +156,4 @@ def domains(node: Node, levels: Sequence[Sequence[str]] = LEVELS) -> tuple[str, 
 def _traits(node: Node) -> object:
     overcommit = node.metadata.annotations.get(OVERCOMMIT_ANNOTATION)
     amounts = node.status.allocatable, node.status.capacity
-    return away(node), node.metadata.labels, overcommit, amounts
+    return unavailable_reason(node), node.metadata.labels, overcommit, amounts

@@ -12,65 +12,69 @@ from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.kube.core import Pod, PodSpec
 from tarragon.kube.meta import Key, ObjectMeta, OwnerReference
 from tarragon.operator.informers.candidates import Candidate, JobId
-from tarragon.operator.informers.informers import World
-from tarragon.plan.nodes.affinity_terms import Labels, Pair, Term
+from tarragon.operator.informers.informers import Informers
+from tarragon.plan.nodes.affinity_terms import LabelPair, Labels, PodTerm
 from tarragon.plan.nodes.capacity import pod_spec
-from tarragon.plan.nodes.neighbours import ByLabel, Neighbours, is_neighbour, keeps_off
-from tarragon.plan.nodes.preferences import Scores, of_pods
-from tarragon.plan.nodes.topology import Gang, Member, Sites, Ties, keeps
+from tarragon.plan.nodes.neighbours import LabelIndex, PodIndex, is_placed, required_anti_affinity
+from tarragon.plan.nodes.preferences import Scores, score_by_pods
+from tarragon.plan.nodes.topology import FeasibleNodes, GangConstraints, NodeTopology, ReplicaTypePods, satisfies_spread
 from tarragon.plan.objects.desired import pod_labels
 
-Eligible = Mapping[ReplicaType, frozenset[str]]
-Places = Mapping[Replica, str]
+EligibleNodes = Mapping[ReplicaType, frozenset[str]]
+Assignments = Mapping[Replica, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
+class AffinityResult:
     """The constraints of one replica type: eligible nodes, topology spread, and preference scores."""
 
-    ties: Ties
-    liked: Scores
+    constraints: FeasibleNodes
+    node_scores: Scores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coming:
+class ExpectedPods:
     """A job's pods that do not exist yet."""
 
     candidate: Candidate | None
-    places: Places = field(default_factory=dict)
+    assignments: Assignments = field(default_factory=dict)
     """Nodes of assigned replicas without a pod."""
-    asked: Sequence[Pod] = ()
+    requested_pods: Sequence[Pod] = ()
     """Pods whose creation was requested; their replica may have moved, or their job may be deleted."""
 
 
-class Companies:
+class PodAffinityIndex:
     """A job is evaluated again only if a pod changes that its terms select, or whose anti-affinity selects the job."""
 
-    def __init__(self, informers: World) -> None:
+    def __init__(self, informers: Informers) -> None:
         self._informers = informers
-        self._sites: Sites | None = None
-        self._pods: Neighbours | None = None
-        self._expected: dict[JobId, Coming] = {}
+        self._sites: NodeTopology | None = None
+        self._pods: PodIndex | None = None
+        self._expected: dict[JobId, ExpectedPods] = {}
         self._indexed: dict[JobId, list[Pod]] = {}
-        self._jobs_by_label: dict[Pair | None, dict[JobId, list[Term]]] = {}
-        self._labels_by_job: dict[JobId, list[Pair | None]] = {}
-        self._members_by_label: ByLabel[tuple[JobId, ReplicaType]] = ByLabel()
-        self._evaluated: dict[JobId, list[Member]] = {}
+        self._jobs_by_label: dict[LabelPair | None, dict[JobId, list[PodTerm]]] = {}
+        self._labels_by_job: dict[JobId, list[LabelPair | None]] = {}
+        self._members_by_label: LabelIndex[tuple[JobId, ReplicaType]] = LabelIndex()
+        self._evaluated: dict[JobId, list[ReplicaTypePods]] = {}
         self._dropped: set[JobId] = set()
         self._has_first_pod = False
-        informers.pods.subscribe(self._pod_changed)
+        informers.pods.add_event_handler(self._pod_changed)
 
-    def of(self, candidate: Candidate, eligible: Eligible) -> Mapping[ReplicaType, Company]:
+    def evaluate(self, candidate: Candidate, eligible: EligibleNodes) -> Mapping[ReplicaType, AffinityResult]:
         """Evaluate the job's constraints; empty if it has none. `eligible`: nodes allowed by its node constraints."""
-        has_constraints = any(may_bind(group.template.get("spec", {})) for group in candidate.job.groups)
+        has_constraints = any(
+            has_inter_pod_constraints(group.template.get("spec", {})) for group in candidate.job.replica_specs
+        )
         if not has_constraints and not self._is_active:
             return {}
         members = self._members(candidate)
         self._track(candidate.id, members)
         pods, sites = self._neighbours(), self._current_sites()
-        ties = Gang(members, candidate.job.as_owner).ties(eligible, sites, pods)
+        ties = GangConstraints(members, candidate.job.owner_identity).feasible_nodes(eligible, sites, pods)
         return {
-            member.type: Company(ties[member.type], of_pods(member, sites, pods) if member.bonds else {})
+            member.type: AffinityResult(
+                ties[member.type], score_by_pods(member, sites, pods) if member.constraints else {}
+            )
             for member in members
         }
 
@@ -89,48 +93,50 @@ class Companies:
         self._sites = None
         self._dropped |= self._evaluated.keys()
 
-    def has_begun(self) -> bool:
+    def take_first_pod_flag(self) -> bool:
         """Whether the first pod with anti-affinity has appeared since the last call; it may affect any job."""
         has_first_pod, self._has_first_pod = self._has_first_pod, False
         return has_first_pod
 
-    def dropped(self) -> Collection[JobId]:
+    def take_affected_jobs(self) -> Collection[JobId]:
         """Jobs whose constraints may evaluate differently since the last call."""
         dropped, self._dropped = self._dropped, set()
         return dropped
 
-    def promise(self, job: JobId, coming: Coming) -> None:
+    def expect_pods(self, job: JobId, coming: ExpectedPods) -> None:
         """Treat the job's expected pods as existing when other jobs are evaluated."""
-        if coming.places or coming.asked:
+        if coming.assignments or coming.requested_pods:
             self._expected[job] = coming
         elif self._expected.pop(job, None) is None:
             return
         if self._is_active:
             self._index_expected(job)
 
-    def agrees(self, candidate: Candidate, eligible: Eligible, places: Places) -> bool:
+    def try_assign(self, candidate: Candidate, eligible: EligibleNodes, places: Assignments) -> bool:
         """Whether newly assigned nodes still satisfy the constraints; if so, their pods are expected from now on."""
         before = {} if candidate.admission is None else candidate.admission.nodes
         added = {replica: node for replica, node in places.items() if before.get(replica) != node}
         if not added or not self._is_active:
             return True
-        for kind, company in self.of(candidate, eligible).items():
+        for kind, company in self.evaluate(candidate, eligible).items():
             new = [replica for replica in added if replica.type is kind]
-            if any(added[replica] not in company.ties.eligible for replica in new):
+            if any(added[replica] not in company.constraints.eligible for replica in new):
                 return False
-            if any(not keeps(spread, places, new) for spread in company.ties.spreads):
+            if any(not satisfies_spread(spread, places, new) for spread in company.constraints.spreads):
                 return False
-        expected = self._expected.get(candidate.id, Coming(candidate=candidate))
-        self.promise(candidate.id, replace(expected, candidate=candidate, places={**expected.places, **added}))
+        expected = self._expected.get(candidate.id, ExpectedPods(candidate=candidate))
+        self.expect_pods(
+            candidate.id, replace(expected, candidate=candidate, assignments={**expected.assignments, **added})
+        )
         return True
 
     @property
     def _is_active(self) -> bool:
         return self._pods is not None
 
-    def _neighbours(self) -> Neighbours:
+    def _neighbours(self) -> PodIndex:
         if self._pods is None:
-            self._pods = Neighbours(self._informers.pods.objects.values())
+            self._pods = PodIndex(self._informers.pods.objects.values())
             for job in self._expected:
                 self._index_expected(job)
         return self._pods
@@ -144,40 +150,42 @@ class Companies:
         if coming is None:
             return
         # Of two expected pods with one name only one can be created; the later one, with a current assignment, wins.
-        self._indexed[job] = [*filter(is_neighbour, coming.asked), *self._expected_pods(coming)]
+        self._indexed[job] = [*filter(is_placed, coming.requested_pods), *self._expected_pods(coming)]
         for pod in self._indexed[job]:
             self._update_pod(pod.metadata.key, pod)
             self._mark_affected(pod)
 
-    def _expected_pods(self, coming: Coming) -> Iterator[Pod]:
+    def _expected_pods(self, coming: ExpectedPods) -> Iterator[Pod]:
         candidate = coming.candidate
         if candidate is None:
             return
         members = {member.type: member for member in self._members(candidate)}
-        for replica, node in coming.places.items():
+        for replica, node in coming.assignments.items():
             if replica.type in members:
                 yield _expected_pod(candidate, replica, members[replica.type], node)
 
-    def _current_sites(self) -> Sites:
+    def _current_sites(self) -> NodeTopology:
         if self._sites is None:
-            self._sites = Sites(self._informers.nodes.objects.values())
+            self._sites = NodeTopology(self._informers.nodes.objects.values())
         return self._sites
 
-    def _members(self, candidate: Candidate) -> list[Member]:
+    def _members(self, candidate: Candidate) -> list[ReplicaTypePods]:
         job = candidate.job
         return [
-            Member.of(group.type, job.key.namespace, common_labels(candidate, group.type), pod_spec(group.template))
-            for group in job.groups
-            if group.wish
+            ReplicaTypePods.of(
+                group.type, job.key.namespace, shared_labels(candidate, group.type), pod_spec(group.template)
+            )
+            for group in job.replica_specs
+            if group.replicas
         ]
 
-    def _track(self, job: JobId, members: list[Member]) -> None:
+    def _track(self, job: JobId, members: list[ReplicaTypePods]) -> None:
         self.job_changed(job)
         self._evaluated[job] = members
         for member in members:
             self._members_by_label.put((job, member.type), member.labels)
-            for term in member.bonds.terms:
-                for label in term.choices or (None,):
+            for term in member.constraints.terms:
+                for label in term.required_labels or (None,):
                     self._jobs_by_label.setdefault(label, {}).setdefault(job, []).append(term)
                     self._labels_by_job.setdefault(job, []).append(label)
 
@@ -185,13 +193,13 @@ class Companies:
         if _as_neighbour(old) == _as_neighbour(new):
             return
         if self._pods is None:
-            if new is None or not is_neighbour(new) or not keeps_off(new):
+            if new is None or not is_placed(new) or not required_anti_affinity(new):
                 return
             self._neighbours()
             self._has_first_pod = True
         self._update_pod(key, new)
         for pod in (old, new):
-            if pod is not None and is_neighbour(pod):
+            if pod is not None and is_placed(pod):
                 self._mark_affected(pod)
 
     def _update_pod(self, key: Key, pod: Pod | None) -> None:
@@ -208,18 +216,18 @@ class Companies:
             for job, terms in self._jobs_by_label.get(label, {}).items():
                 if job not in self._dropped and any(term.matches(namespace, labels) for term in terms):
                     self._dropped.add(job)
-        for term in keeps_off(pod):
-            self._dropped |= {job for job, _ in self._members_by_label.having(term.choices)}
+        for term in required_anti_affinity(pod):
+            self._dropped |= {job for job, _ in self._members_by_label.with_any_label(term.required_labels)}
 
 
-def may_bind(spec: Mapping[str, object]) -> bool:
+def has_inter_pod_constraints(spec: Mapping[str, object]) -> bool:
     """Whether a pod spec has inter-pod constraints; a cheap check, because few do."""
     affinity = spec.get("affinity")
     of_pods = isinstance(affinity, Mapping) and ("podAffinity" in affinity or "podAntiAffinity" in affinity)
     return of_pods or bool(spec.get("topologySpreadConstraints"))
 
 
-def common_labels(candidate: Candidate, kind: ReplicaType) -> Labels:
+def shared_labels(candidate: Candidate, kind: ReplicaType) -> Labels:
     """Labels that all pods of a replica type share, without those that contain the replica's index."""
     one, other = (
         pod_labels(candidate.framework, candidate.dialect, candidate.job, Replica(kind, index)) for index in (1, 2)
@@ -229,12 +237,12 @@ def common_labels(candidate: Candidate, kind: ReplicaType) -> Labels:
 
 def _as_neighbour(pod: Pod | None) -> object:
     """The part of a pod that other pods' constraints depend on."""
-    if pod is None or not is_neighbour(pod):
+    if pod is None or not is_placed(pod):
         return None
-    return pod.spec.node_name, pod.metadata.is_ending, pod.metadata.labels, pod.spec.affinity
+    return pod.spec.node_name, pod.metadata.is_being_deleted, pod.metadata.labels, pod.spec.affinity
 
 
-def _expected_pod(candidate: Candidate, replica: Replica, member: Member, node: str) -> Pod:
+def _expected_pod(candidate: Candidate, replica: Replica, member: ReplicaTypePods, node: str) -> Pod:
     job: TrainingJob = candidate.job
     owner = OwnerReference(api_version=job.api_version, kind=job.kind, name=job.key.name, uid=job.uid, controller=True)
     metadata = ObjectMeta(

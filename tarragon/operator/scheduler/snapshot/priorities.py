@@ -13,32 +13,32 @@ NEVER = "Never"
 
 
 @dataclass(frozen=True, slots=True)
-class Urgency:
-    """A job's priority; `preempts` says whether the job may preempt lower priorities."""
+class JobPriority:
+    """A job's priority; `can_preempt` says whether the job may preempt lower priorities."""
 
-    priority: int = 0
-    preempts: bool = True
+    value: int = 0
+    can_preempt: bool = True
 
 
-def urgency(job: TrainingJob, classes: Mapping[Key, PriorityClass]) -> Urgency:
+def priority_of(job: TrainingJob, classes: Mapping[Key, PriorityClass]) -> JobPriority:
     """Use the job's class, else the highest class of its pod templates, else the cluster's default class.
 
     An unknown class name gives priority 0: the API server rejects such pods with an explanation.
     """
     names = (
-        [job.run_policy.scheduling.priority_class]
-        if job.run_policy.scheduling.priority_class
+        [job.run_policy.scheduling_policy.priority_class]
+        if job.run_policy.scheduling_policy.priority_class
         else _template_classes(job)
     )
     matching = [classes[Key("", name)] for name in names if Key("", name) in classes]
     if not names:
         matching = [each for each in classes.values() if each.global_default]
     if not matching:
-        return Urgency()
+        return JobPriority()
     highest = max(matching, key=lambda each: (each.value, each.metadata.name))
-    return Urgency(highest.value, highest.preemption_policy != NEVER)
+    return JobPriority(highest.value, highest.preemption_policy != NEVER)
 
 
 def _template_classes(job: TrainingJob) -> list[str]:
-    names = (group.template.get("spec", {}).get("priorityClassName") for group in job.groups)
+    names = (group.template.get("spec", {}).get("priorityClassName") for group in job.replica_specs)
     return [str(name) for name in names if name]

@@ -14,16 +14,16 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
-from tarragon.operator.informers.candidates import Candidate, JobId, replicas_of
-from tarragon.operator.informers.informers import World
-from tarragon.operator.informers.usage import Sums, holds, request_of
-from tarragon.operator.scheduler.admission.faults import Faults
-from tarragon.operator.scheduler.snapshot.pod_affinity_index import Coming, Companies
+from tarragon.operator.informers.candidates import Candidate, JobId, pods_by_replica
+from tarragon.operator.informers.informers import Informers
+from tarragon.operator.informers.usage import NodeSums, holds_resources, requests_of
+from tarragon.operator.scheduler.admission.faults import JobErrors
+from tarragon.operator.scheduler.snapshot.pod_affinity_index import ExpectedPods, PodAffinityIndex
 from tarragon.plan.nodes.capacity import group_request, pod_request
-from tarragon.plan.nodes.left_to_kube_scheduler import is_left
-from tarragon.plan.reconcile.adoption import is_nowhere
+from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
+from tarragon.plan.reconcile.adoption import has_unassigned_replicas
 
-Pods = Collection[tuple[Replica, Pod]]
+PodsOfReplicas = Collection[tuple[Replica, Pod]]
 Amounts = tuple[str, Resources]
 """A node and an amount of resources on it."""
 
@@ -31,10 +31,10 @@ Amounts = tuple[str, Resources]
 class Reservations:
     """Reserved and releasing resources by node. A job's share is recomputed only if the job or its pods change."""
 
-    def __init__(self, informers: World, faults: Faults, pod_affinity: Companies) -> None:
-        self.held = Sums()
+    def __init__(self, informers: Informers, faults: JobErrors, pod_affinity: PodAffinityIndex) -> None:
+        self.held = NodeSums()
         """Reserved resources by node, in thousandths."""
-        self.releasing = Sums()
+        self.releasing = NodeSums()
         """Resources of pods that will be deleted but are not terminating yet, minus those of terminating pods whose
         replica returns to the same node."""
         self._faults = faults
@@ -44,60 +44,66 @@ class Reservations:
         self._held_by_job: dict[JobId, list[Amounts]] = {}
         self._releasing_by_job: dict[JobId, list[Amounts]] = {}
         self._changed: set[JobId] = set()
-        informers.pods.subscribe(self._pod_changed)
-        informers.unmade.subscribe(self._changed.add)
+        informers.pods.add_event_handler(self._pod_changed)
+        informers.expectations.subscribe(self._changed.add)
 
     def job_changed(self, job: JobId) -> None:
         self._changed.add(job)
 
     def forget(self, job: JobId) -> None:
-        """The job was deleted and was not a candidate. Remaining reservations are still released by `reckon`."""
-        if job not in self._held_by_job and job not in self._releasing_by_job and not self._informers.unmade.of(job):
+        """The job was deleted and was not a candidate. Remaining reservations are still released by `recompute`."""
+        if (
+            job not in self._held_by_job
+            and job not in self._releasing_by_job
+            and not self._informers.expectations.pods_of(job)
+        ):
             self._changed.discard(job)
 
     @property
-    def unread(self) -> int:
+    def pending_changes(self) -> int:
         """Number of jobs whose reservations have to be recomputed."""
         return len(self._changed)
 
-    def reckon(self, candidates: Mapping[JobId, Candidate]) -> None:
+    def recompute(self, candidates: Mapping[JobId, Candidate]) -> None:
         """Recompute changed jobs; must be called before the sums are read. Only candidates have reservations.
 
         If a job fails, its reservations stay as they were and are recomputed in the next cycle.
         """
         for job in list(self._changed):
-            with self._faults.of(job, "compute its reservations"):
+            with self._faults.isolate_job(job, "compute its reservations"):
                 self._recompute(job, candidates.get(job))
                 self._changed.discard(job)
 
-    def beyond(self, found: Iterable[tuple[Candidate, Admission]]) -> Sums:
+    def additional(self, found: Iterable[tuple[Candidate, Admission]]) -> NodeSums:
         """What these admissions will reserve once written, in addition to the current reservations."""
-        more = Sums()
+        more = NodeSums()
         for candidate, admission in found:
             assigned = _nodes(candidate)
             nodes = {replica: node for replica, node in admission.nodes.items() if assigned.get(replica) != node}
-            pods = self._pods(candidate, self._informers.unmade.of(candidate.id)) if nodes else []
+            pods = self._pods(candidate, self._informers.expectations.pods_of(candidate.id)) if nodes else []
             for node, amounts in _reserved_by(candidate, nodes, pods):
-                more.give(node, amounts)
+                more.add(node, amounts)
         return more
 
     def _recompute(self, job: JobId, candidate: Candidate | None) -> None:
-        expected = self._informers.unmade.of(job)
-        held = [_amounts(pod) for pod in expected if holds(pod)]
-        releasing = [_amounts(pod) for pod in expected if holds(pod) and not _belongs_to(candidate, pod)]
+        expected = self._informers.expectations.pods_of(job)
+        held = [_amounts(pod) for pod in expected if holds_resources(pod)]
+        releasing = [_amounts(pod) for pod in expected if holds_resources(pod) and not _belongs_to(candidate, pod)]
         without_pod: dict[Replica, str] = {}
         if candidate is not None:
             pods = self._pods(candidate, expected)
             held += _reserved_by(candidate, _nodes(candidate), pods)
             releasing += _released_by(candidate, pods)
             without_pod.update(_without_pod(candidate, _nodes(candidate), self._pods(candidate, ())))
-        self._pod_affinity.promise(job, Coming(candidate=candidate, places=without_pod, asked=expected))
+        self._pod_affinity.expect_pods(
+            job, ExpectedPods(candidate=candidate, assignments=without_pod, requested_pods=expected)
+        )
         _update(self._held_by_job, self.held, job, held)
         _update(self._releasing_by_job, self.releasing, job, releasing)
 
-    def _pods(self, candidate: Candidate, expected: Sequence[Pod]) -> Pods:
+    def _pods(self, candidate: Candidate, expected: Sequence[Pod]) -> PodsOfReplicas:
         ours = [pod for pod in expected if _belongs_to(candidate, pod)]
-        return list(replicas_of(candidate, [*self._informers.pods_of(candidate.object), *ours]))
+        return list(pods_by_replica(candidate, [*self._informers.pods_of(candidate.object), *ours]))
 
     def _pod_changed(self, _: Key, old: Pod | None, new: Pod | None) -> None:
         """Mark the pod's job, found by its owner reference: a foreign pod may have a replica's name."""
@@ -112,32 +118,32 @@ class Reservations:
         return key in self._jobs[kind].objects
 
 
-def _update(by_job: dict[JobId, list[Amounts]], sums: Sums, job: JobId, new: list[Amounts]) -> None:
+def _update(by_job: dict[JobId, list[Amounts]], sums: NodeSums, job: JobId, new: list[Amounts]) -> None:
     old = by_job.pop(job, [])
     if new:
         by_job[job] = new
     if old == new:
         return
     for node, amounts in old:
-        sums.take(node, amounts)
+        sums.subtract(node, amounts)
     for node, amounts in new:
-        sums.give(node, amounts)
+        sums.add(node, amounts)
 
 
 def _amounts(pod: Pod) -> Amounts:
-    return pod.spec.node_name, request_of(pod)
+    return pod.spec.node_name, requests_of(pod)
 
 
 def _belongs_to(candidate: Candidate | None, pod: Pod) -> bool:
     """Whether the pod belongs to this job, not to an earlier job of the same name."""
-    return candidate is not None and pod.metadata.controlled_by == candidate.object.as_owner
+    return candidate is not None and pod.metadata.controller_identity == candidate.object.owner_identity
 
 
 def _nodes(candidate: Candidate) -> Mapping[Replica, str]:
     return {} if candidate.admission is None else candidate.admission.nodes
 
 
-def _reserved_by(candidate: Candidate, nodes: Mapping[Replica, str], pods: Pods) -> Iterator[Amounts]:
+def _reserved_by(candidate: Candidate, nodes: Mapping[Replica, str], pods: PodsOfReplicas) -> Iterator[Amounts]:
     missing = list(_without_pod(candidate, nodes, pods))
     each = _requests_by_type(candidate, {replica.type for replica, _ in missing}, pods)
     for replica, node in missing:
@@ -146,49 +152,55 @@ def _reserved_by(candidate: Candidate, nodes: Mapping[Replica, str], pods: Pods)
             yield node, each[replica.type]
 
 
-def _released_by(candidate: Candidate, pods: Pods) -> Iterator[Amounts]:
+def _released_by(candidate: Candidate, pods: PodsOfReplicas) -> Iterator[Amounts]:
     """Amounts of the job's pods that will be deleted, negative for those that will be replaced on the same node.
 
     Nothing for jobs placed by kube-scheduler, because their assignments are unknown.
     """
     admission = candidate.admission
-    if admission is None or is_left(admission) or is_nowhere(admission):
+    if admission is None or is_left_to_kube_scheduler(admission) or has_unassigned_replicas(admission):
         return
-    assigned = {place for place in admission.nodes.items() if place[0] not in candidate.status.finished}
-    held = [(replica, pod) for replica, pod in pods if holds(pod)]
-    continuing = {(replica, pod.spec.node_name) for replica, pod in held if not pod.metadata.is_ending}
+    assigned = {place for place in admission.nodes.items() if place[0] not in candidate.status.succeeded_replicas}
+    held = [(replica, pod) for replica, pod in pods if holds_resources(pod)]
+    continuing = {(replica, pod.spec.node_name) for replica, pod in held if not pod.metadata.is_being_deleted}
     for replica, pod in held:
         place = replica, pod.spec.node_name
-        if not pod.metadata.is_ending and replica not in admission.nodes:
-            yield pod.spec.node_name, request_of(pod)
-        elif pod.metadata.is_ending and place in assigned - continuing and _fits_successor(candidate, replica, pod):
+        if not pod.metadata.is_being_deleted and replica not in admission.nodes:
+            yield pod.spec.node_name, requests_of(pod)
+        elif (
+            pod.metadata.is_being_deleted
+            and place in assigned - continuing
+            and _fits_successor(candidate, replica, pod)
+        ):
             continuing.add(place)
-            yield pod.spec.node_name, {name: -amount for name, amount in request_of(pod).items()}
+            yield pod.spec.node_name, {name: -amount for name, amount in requests_of(pod).items()}
 
 
-def _without_pod(candidate: Candidate, nodes: Mapping[Replica, str], pods: Pods) -> Iterator[tuple[Replica, str]]:
+def _without_pod(
+    candidate: Candidate, nodes: Mapping[Replica, str], pods: PodsOfReplicas
+) -> Iterator[tuple[Replica, str]]:
     covered = {
         (replica, pod.spec.node_name)
         for replica, pod in pods
-        if not pod.is_finished and (not pod.metadata.is_ending or _fits_successor(candidate, replica, pod))
+        if not pod.is_finished and (not pod.metadata.is_being_deleted or _fits_successor(candidate, replica, pod))
     }
     for replica, node in nodes.items():
-        if replica not in candidate.status.finished and (replica, node) not in covered:
+        if replica not in candidate.status.succeeded_replicas and (replica, node) not in covered:
             yield replica, node
 
 
 def _fits_successor(candidate: Candidate, replica: Replica, pod: Pod) -> bool:
     """Whether the pod's successor fits into the pod's resources; the template may have changed since."""
-    groups = () if candidate.is_refused else candidate.job.groups
-    return all(fits(group_request(group), request_of(pod)) for group in groups if group.type is replica.type)
+    groups = () if candidate.has_invalid_spec else candidate.job.replica_specs
+    return all(fits(group_request(group), requests_of(pod)) for group in groups if group.type is replica.type)
 
 
 def _requests_by_type(
     candidate: Candidate, types: AbstractSet[ReplicaType], pods: Iterable[tuple[Replica, Pod]]
 ) -> Mapping[ReplicaType, Resources]:
     """The requests of each replica type. Types whose template is unknown (invalid spec) take them from their pods."""
-    groups = [group for group in candidate.job.groups if group.type in types]
-    if not candidate.is_refused:
+    groups = [group for group in candidate.job.replica_specs if group.type in types]
+    if not candidate.has_invalid_spec:
         return {group.type: group_request(group) for group in groups}
     templates = {
         group.type: group_request(group) for group in groups if group.template.get("spec", {}).get("containers")

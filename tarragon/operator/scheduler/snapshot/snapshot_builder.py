@@ -7,36 +7,41 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tarragon.job.status import Admission
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId
-from tarragon.operator.informers.informers import World
-from tarragon.operator.informers.usage import Usage
-from tarragon.operator.scheduler.admission.faults import Faults
-from tarragon.operator.scheduler.admission.maintenance import Holders
-from tarragon.operator.scheduler.snapshot.demand_cache import Demanded, Demands
-from tarragon.operator.scheduler.snapshot.gangs import Gangs
-from tarragon.operator.scheduler.snapshot.nodes import NodeStates
+from tarragon.operator.informers.informers import Informers
+from tarragon.operator.informers.usage import PodUsage
+from tarragon.operator.scheduler.admission.faults import JobErrors
+from tarragon.operator.scheduler.admission.maintenance import AdmissionMaintenance
+from tarragon.operator.scheduler.snapshot.demand_cache import DemandCache, Demands
+from tarragon.operator.scheduler.snapshot.gangs import GangCache
+from tarragon.operator.scheduler.snapshot.nodes import NodeInventory
 from tarragon.operator.scheduler.snapshot.reservations import Reservations
-from tarragon.scheduling.api.rules import Rules
+from tarragon.scheduling.api.rules import SchedulingRules
 from tarragon.scheduling.api.snapshot import Snapshot
 
 
-class Picture:
+class SnapshotBuilder:
     """Tracks changes between cycles, so that the cost of a snapshot depends on what has changed."""
 
     def __init__(
-        self, informers: World, candidates: Candidates, maintenance: Holders, faults: Faults, rules: Callable[[], Rules]
+        self,
+        informers: Informers,
+        candidates: Candidates,
+        maintenance: AdmissionMaintenance,
+        faults: JobErrors,
+        rules: Callable[[], SchedulingRules],
     ) -> None:
         self._candidates = candidates
         self._rules = rules
         self._faults = faults
-        self._demand_cache = Demanded(informers)
-        self._reservations = Reservations(informers, faults, self._demand_cache.companies)
-        self._nodes = NodeStates(informers, Usage(informers.pods), self._reservations)
-        self._gangs = Gangs(informers, candidates, maintenance, self._demand_cache, faults)
+        self._demand_cache = DemandCache(informers)
+        self._reservations = Reservations(informers, faults, self._demand_cache.pod_affinity)
+        self._nodes = NodeInventory(informers, PodUsage(informers.pods), self._reservations)
+        self._gangs = GangCache(informers, candidates, maintenance, self._demand_cache, faults)
 
     @property
-    def unread(self) -> int:
+    def pending_changes(self) -> int:
         """Number of jobs with changes that the next snapshot has to read."""
-        return self._reservations.unread
+        return self._reservations.pending_changes
 
     def job_changed(self, job: JobId) -> None:
         self._demand_cache.job_changed(job)
@@ -54,25 +59,25 @@ class Picture:
 
     def demands(self, candidate: Candidate) -> Demands:
         """The job's current demands."""
-        return self._demand_cache.by(candidate)
+        return self._demand_cache.demands_of(candidate)
 
-    def agrees(self, candidate: Candidate, admission: Admission) -> bool:
+    def satisfies_affinity(self, candidate: Candidate, admission: Admission) -> bool:
         """Whether the admission's nodes still satisfy pod affinity after other jobs' decisions since the snapshot."""
-        return self._demand_cache.agrees(candidate, admission.nodes)
+        return self._demand_cache.satisfies_affinity(candidate, admission.nodes)
 
-    def snapshot(self, decided: Sequence[tuple[Candidate, Admission]], now: dt.datetime) -> Snapshot:
+    def build(self, decided: Sequence[tuple[Candidate, Admission]], now: dt.datetime) -> Snapshot:
         """The snapshot without gangs decided earlier in the cycle; what they will hold is subtracted from the nodes."""
-        self._reservations.reckon(self._candidates.all)
-        self._gangs.renew(now)
-        undecidable = (self._candidates.all.get(job) for job in self._faults.undecidable())
+        self._reservations.recompute(self._candidates.all)
+        self._gangs.refresh(now)
+        undecidable = (self._candidates.all.get(job) for job in self._faults.unschedulable_jobs())
         left_out = {candidate.name for candidate in (*(each for each, _ in decided), *undecidable) if candidate}
-        self._nodes.know_ports(self._demand_cache.ports)
+        self._nodes.add_host_ports(self._demand_cache.requested_host_ports)
         return Snapshot(
             now=now,
-            nodes=self._nodes.less(self._reservations.beyond(decided)),
-            away=self._nodes.away(),
+            nodes=self._nodes.inventory_minus(self._reservations.additional(decided)),
+            unavailable_nodes=self._nodes.unavailable(),
             waiting=self._gangs.waiting(left_out),
             running=self._gangs.running(left_out),
-            beside=self._gangs.beside(left_out),
+            unchangeable=self._gangs.unchangeable(left_out),
             rules=self._rules(),
         )

@@ -143,7 +143,7 @@ class Session:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
 
-    async def farewell(self) -> None:
+    async def go_away(self) -> None:
         """Send GOAWAY, and return when the client has closed the connection."""
         await self.send(GoAway(last=self._last))
         await self.ended()
