@@ -220,16 +220,16 @@ def _container(container: JsonObject, port: int) -> JsonObject:
 
 def test_every_field_of_a_job_is_compared_or_follows_from_another() -> None:
     reported = {field.name for field in dataclasses.fields(TrainingJob)}
-    of_the_object = {"kind", "api_version", "generation", "key", "uid", "created", "labels", "annotations"}
+    of_the_object = {"kind", "api_version", "dialect", "key", "uid", "creation_time", "labels", "annotations"}
     compared = {
-        "groups": "replicas",
+        "replica_specs": "replicas",
         "run_policy": "limits",
         "success_policy": "successPolicy",
-        "elastic": "elastic",
-        "sparse_cluster": "enableDynamicWorker",
+        "elastic_policy": "elastic",
+        "enable_dynamic_worker": "enableDynamicWorker",
         "runtime_id": "RuntimeId",
-        "chief_policy": "restarts",
-        "decider": "the chief",
+        "chief_restart_policy": "restarts",
+        "named_chief": "the chief",
         "tensorboard": "tensorboard",
     }
 

@@ -20,11 +20,11 @@ SECONDS = st.integers(0, 10**9).map(float)
 RULES_OF_ALL_KINDS = st.builds(
     SchedulingRules,
     queues=st.dictionaries(st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True), QUEUES, max_size=3),
-    is_fair=st.booleans(),
-    preempts=st.booleans(),
-    aged=SECONDS,
-    idle=SECONDS,
-    cool_down=SECONDS,
+    is_fair_share=st.booleans(),
+    is_preemption_enabled=st.booleans(),
+    starvation_seconds=SECONDS,
+    idle_seconds=SECONDS,
+    cool_down_seconds=SECONDS,
 )
 
 

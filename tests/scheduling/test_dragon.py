@@ -98,9 +98,9 @@ def ago(seconds: int) -> dt.datetime:
 
 def runs(name: str, demands: Sequence[Demand], nodes: Mapping[Replica, str], **facts: object) -> RunningGang:
     known: dict[str, object] = {
-        "admitted": ago(3600),
-        "wished": {each.type: each.requested for each in demands},
-        "elastic": True,
+        "admitted_at": ago(3600),
+        "last_requested": {each.type: each.requested for each in demands},
+        "is_elastic": True,
         **facts,
     }
     return RunningGang(name=name, demands=demands, nodes=nodes, **known)  # type: ignore[arg-type]
@@ -237,9 +237,9 @@ def test_whoever_has_most_above_its_minimum_gives_first() -> None:
     """4.8/6, D4: not the oldest one down to its minimum."""
     nodes = [node("a", 12, used=12)]
     holders = [
-        runs("oldest", [worker(nodes, 1, 3)], workers_on("a", "a", "a"), admitted=ago(9000)),
+        runs("oldest", [worker(nodes, 1, 3)], workers_on("a", "a", "a"), admitted_at=ago(9000)),
         runs("richest", [worker(nodes, 1, 6)], workers_on(*["a"] * 6)),
-        runs("third", [worker(nodes, 1, 3)], workers_on("a", "a", "a"), admitted=ago(5000)),
+        runs("third", [worker(nodes, 1, 3)], workers_on("a", "a", "a"), admitted_at=ago(5000)),
     ]
     decided = decide(nodes, aged("needy", worker(nodes, 5, 5)), running=holders)
 
@@ -317,7 +317,7 @@ def test_the_first_worker_a_chief_and_whoever_has_finished_or_has_no_node_never_
     nodes = [node("a", 9, used=9)]
     chief = replace(worker(nodes, 0, 1), type=CHIEF)
     placed = {Replica(CHIEF, 0): "a", **workers_on("a", "a", "a", "gone", "a")}
-    facts = {"finished": frozenset({Replica(WORKER, 4)}), "homeless": frozenset({Replica(WORKER, 3)})}
+    facts = {"finished": frozenset({Replica(WORKER, 4)}), "displaced": frozenset({Replica(WORKER, 3)})}
     holder = runs("holder", [chief, worker(nodes, 0, 5)], placed, **facts)
 
     three = decide(nodes, aged("needy", worker(nodes, 3, 3)), running=[holder])
@@ -331,7 +331,7 @@ def test_the_first_worker_a_chief_and_whoever_has_finished_or_has_no_node_never_
 def test_a_gang_that_is_started_again_for_each_size_does_not_shrink_for_others() -> None:
     """4.8/24."""
     nodes = [node("a", 4, used=4)]
-    holder = runs("holder", [worker(nodes, 1, 4)], workers_on("a", "a", "a", "a"), whole=True)
+    holder = runs("holder", [worker(nodes, 1, 4)], workers_on("a", "a", "a", "a"), resizes_by_restart=True)
 
     assert "holder" not in decide(nodes, aged("needy", worker(nodes, 2, 2)), running=[holder])
 
@@ -392,7 +392,7 @@ def test_after_a_minute_without_any_action_gangs_grow_to_their_maximum() -> None
 def test_any_start_or_resize_begins_the_minute_anew() -> None:
     nodes = [node("a", 8, used=2)]
     first = runs("first", [worker(nodes, 1, 1, 4)], workers_on("a"))
-    other = runs("other", [worker(nodes, 1, 1, 1)], workers_on("a"), admitted=ago(20))
+    other = runs("other", [worker(nodes, 1, 1, 1)], workers_on("a"), admitted_at=ago(20))
 
     assert decide(nodes, running=[first, other]) == {"again": RequeueAt(NOON + dt.timedelta(seconds=40))}
 
@@ -464,7 +464,7 @@ def test_a_gang_keeps_its_size_for_a_while_after_it_was_changed() -> None:
     """4.8/18: no flapping."""
     nodes = [node("a", 6, used=2)]
     rules = SchedulingRules(idle_seconds=10, cool_down_seconds=60)
-    fresh = runs("fresh", [worker(nodes, 1, 1, 3)], workers_on("a"), resized=ago(20))
+    fresh = runs("fresh", [worker(nodes, 1, 1, 3)], workers_on("a"), resized_at=ago(20))
     other = runs("other", [worker(nodes, 1, 1, 2)], workers_on("a"))
 
     decided = decide(nodes, running=[fresh, other], rules=rules)
@@ -475,7 +475,7 @@ def test_a_gang_keeps_its_size_for_a_while_after_it_was_changed() -> None:
 
 def test_who_wishes_more_gets_it_at_once_and_no_more_than_that() -> None:
     nodes = [node("a", 8, used=2)]
-    facts = {"wished": {WORKER: 2}, "admitted": ago(5), "resized": ago(1)}
+    facts = {"last_requested": {WORKER: 2}, "admitted_at": ago(5), "resized_at": ago(1)}
     holder = runs("job", [worker(nodes, 1, 4, 8)], workers_on("a", "a"), **facts)
 
     grown = resized(decide(nodes, running=[holder])["job"])
@@ -486,7 +486,7 @@ def test_who_wishes_more_gets_it_at_once_and_no_more_than_that() -> None:
 def test_who_wishes_less_loses_the_lonely_ones_at_once_and_keeps_its_first_worker() -> None:
     nodes = [node("a", 4, used=4), node("b", 4, used=4)]
     placed = {Replica(PS, 0): "a", **workers_on("b", "a", "b", "a")}
-    holder = runs("job", [server(nodes), worker(nodes, 1, 2, 4)], placed, wished={WORKER: 4})
+    holder = runs("job", [server(nodes), worker(nodes, 1, 2, 4)], placed, last_requested={WORKER: 4})
 
     shrunk = resized(decide(nodes, running=[holder])["job"])
 
@@ -496,7 +496,7 @@ def test_who_wishes_less_loses_the_lonely_ones_at_once_and_keeps_its_first_worke
 def test_a_gang_with_a_gap_that_is_wished_smaller_is_never_below_its_minimum() -> None:
     nodes = [node("a", 4, used=2)]
     placed = {Replica(WORKER, 0): "a", Replica(WORKER, 3): "a"}
-    holder = runs("job", [worker(nodes, 2, 2, 4)], placed, wished={WORKER: 4}, admitted=ago(1))
+    holder = runs("job", [worker(nodes, 2, 2, 4)], placed, last_requested={WORKER: 4}, admitted_at=ago(1))
 
     assert "job" not in decide(nodes, running=[holder])
 
@@ -504,9 +504,9 @@ def test_a_gang_with_a_gap_that_is_wished_smaller_is_never_below_its_minimum() -
 def test_a_gang_that_is_started_again_for_it_grows_wholly_and_only_for_much() -> None:
     """4.8/24."""
     nodes = [node("a", 12, used=8)]
-    little = runs("little", [worker(nodes, 6, 7)], workers_on(*["a"] * 6), whole=True)
-    much = runs("much", [worker(nodes, 2, 4)], workers_on("a", "a"), whole=True)
-    too_much = runs("too-much", [worker(nodes, 2, 9)], workers_on("a", "a"), whole=True)
+    little = runs("little", [worker(nodes, 6, 7)], workers_on(*["a"] * 6), resizes_by_restart=True)
+    much = runs("much", [worker(nodes, 2, 4)], workers_on("a", "a"), resizes_by_restart=True)
+    too_much = runs("too-much", [worker(nodes, 2, 9)], workers_on("a", "a"), resizes_by_restart=True)
 
     assert set(decide(nodes, running=[little, much, too_much])) == {"much"}
 
@@ -553,7 +553,7 @@ def test_new_replicas_go_beside_the_parameter_server_first() -> None:
 def test_who_lost_a_node_gets_a_place_before_anybody_starts() -> None:
     nodes = [node("a", 2, used=1)]
     placed = workers_on("a", "gone")
-    lost = runs("lost", [worker(nodes, 2, 2)], placed, homeless=frozenset({Replica(WORKER, 1)}))
+    lost = runs("lost", [worker(nodes, 2, 2)], placed, displaced=frozenset({Replica(WORKER, 1)}))
     decided = decide(nodes, aged("small", worker(nodes, 1, 1)), running=[lost])
 
     assert resized(decided["lost"]).nodes == workers_on("a", "a")
@@ -562,7 +562,7 @@ def test_who_lost_a_node_gets_a_place_before_anybody_starts() -> None:
 
 def test_others_shrink_at_once_for_what_a_gang_lost_and_can_not_do_without() -> None:
     nodes = [node("a", 4, used=4)]
-    lost = runs("lost", [worker(nodes, 1, 1, each=2)], workers_on("gone"), homeless=frozenset({Replica(WORKER, 0)}))
+    lost = runs("lost", [worker(nodes, 1, 1, each=2)], workers_on("gone"), displaced=frozenset({Replica(WORKER, 0)}))
     other = runs("other", [worker(nodes, 1, 4)], workers_on("a", "a", "a", "a"))
     decided = decide(nodes, running=[lost, other])
 
@@ -571,8 +571,8 @@ def test_others_shrink_at_once_for_what_a_gang_lost_and_can_not_do_without() -> 
 
 def test_small_jobs_do_not_take_what_one_that_lost_a_node_needs() -> None:
     nodes = [node("a", 4, used=2)]
-    lost = runs("lost", [worker(nodes, 1, 1, each=4)], workers_on("gone"), homeless=frozenset({Replica(WORKER, 0)}))
-    other = runs("other", [worker(nodes, 2, 2)], workers_on("a", "a"), elastic=False)
+    lost = runs("lost", [worker(nodes, 1, 1, each=4)], workers_on("gone"), displaced=frozenset({Replica(WORKER, 0)}))
+    other = runs("other", [worker(nodes, 2, 2)], workers_on("a", "a"), is_elastic=False)
     decided = decide(nodes, aged("small", worker(nodes, 1, 1), waited=1), running=[lost, other])
 
     assert isinstance(decided["small"], Defer)

@@ -109,13 +109,13 @@ def test_a_rack_that_would_take_more_nodes_is_passed_over() -> None:
 
 def test_of_equally_few_nodes_the_preferred_ones_are_taken_even_if_they_are_further_apart() -> None:
     nodes = racks(("z1", "r1", 4), ("z1", "r1", 4), ("z1", "r2", 4), ("z2", "r1", 4))
-    wanted = demand(WORKER, nodes, 8, {NVIDIA_GPU: 1}, preference={"n2": 10, "n3": 10})
+    wanted = demand(WORKER, nodes, 8, {NVIDIA_GPU: 1}, node_scores={"n2": 10, "n3": 10})
     assert placed(nodes, wanted) == {"n2": 4, "n3": 4}
 
 
 def test_a_preference_costs_no_further_node() -> None:
     nodes = [node("a", 4), node("b", 3), node("c", 8)]
-    assert placed(nodes, demand(WORKER, nodes, 7, {NVIDIA_GPU: 1}, preference={"a": 5, "b": 5})) == {"c": 7}
+    assert placed(nodes, demand(WORKER, nodes, 7, {NVIDIA_GPU: 1}, node_scores={"a": 5, "b": 5})) == {"c": 7}
 
 
 def test_a_gang_that_may_be_smaller_is_as_large_as_it_goes() -> None:
@@ -147,16 +147,19 @@ def by_name(nodes: Sequence[NodeState]) -> DomainMap:
 def test_replicas_that_keep_off_each_other_get_a_node_each() -> None:
     nodes = [node("a", 8), node("b", 8), node("c", 8)]
     apart = TopologyConstraint(domain_of=by_name(nodes), counted_types=frozenset({WORKER}), max_per_domain=1)
-    wanted = demand(WORKER, nodes, 3, {NVIDIA_GPU: 1}, spreads=(apart,))
+    wanted = demand(WORKER, nodes, 3, {NVIDIA_GPU: 1}, topology_constraints=(apart,))
     assert placed(nodes, wanted) == {"a": 1, "b": 1, "c": 1}
-    assert assign([demand(WORKER, nodes, 4, {NVIDIA_GPU: 1}, spreads=(apart,))], NodeLedger.of_free(nodes)) is None
+    assert (
+        assign([demand(WORKER, nodes, 4, {NVIDIA_GPU: 1}, topology_constraints=(apart,))], NodeLedger.of_free(nodes))
+        is None
+    )
 
 
 def test_replicas_that_have_to_be_together_are_in_the_fullest_domain_that_takes_all() -> None:
     nodes = racks(("z1", "", 4), ("z1", "", 4), ("z2", "", 4), ("z2", "", 2), ("z3", "", 2))
     zones = DomainMap({state.name: state.topology[0] for state in nodes})
     together = TopologyConstraint(domain_of=zones, counted_types=frozenset({WORKER}), in_one_domain=True)
-    wanted = demand(WORKER, nodes, 6, {NVIDIA_GPU: 1}, spreads=(together,))
+    wanted = demand(WORKER, nodes, 6, {NVIDIA_GPU: 1}, topology_constraints=(together,))
     assert placed(nodes, wanted) == {"n2": 4, "n3": 2}
 
 
@@ -165,13 +168,13 @@ def test_a_gang_that_is_spread_evenly_is_so_with_what_others_have_there() -> Non
     even = TopologyConstraint(
         domain_of=by_name(nodes), counted_types=frozenset({WORKER}), existing_pods={"a": 3}, max_skew=1
     )
-    assert placed(nodes, demand(WORKER, nodes, 5, {NVIDIA_GPU: 1}, spreads=(even,))) == {"a": 1, "b": 4}
+    assert placed(nodes, demand(WORKER, nodes, 5, {NVIDIA_GPU: 1}, topology_constraints=(even,))) == {"a": 1, "b": 4}
 
 
 def test_growing_keeps_to_the_rules_too() -> None:
     nodes = [node("a", 8), node("b", 8), node("c", 8)]
     apart = TopologyConstraint(domain_of=by_name(nodes), counted_types=frozenset({WORKER}), max_per_domain=1)
-    wanted = demand(WORKER, nodes, 4, {NVIDIA_GPU: 1}, spreads=(apart,))
+    wanted = demand(WORKER, nodes, 4, {NVIDIA_GPU: 1}, topology_constraints=(apart,))
     wished = [(Replica(WORKER, index), wanted) for index in (1, 2, 3)]
     found = assign_more(wished, NodeLedger.of_free(nodes), near={Replica(WORKER, 0): "a"})
     assert found == {Replica(WORKER, 1): "b", Replica(WORKER, 2): "c"}
@@ -243,8 +246,8 @@ def gangs(draw: st.DrawFn, nodes: Sequence[NodeState]) -> list[Demand]:
     each = {NVIDIA_GPU: draw(st.integers(0, 2)), CPU: draw(st.integers(0, 2))}
     return [
         demand(CHIEF, nodes, draw(st.integers(0, 1)), {CPU: 1}),
-        demand(PS, nodes, draw(st.integers(0, 2)), {CPU: draw(st.integers(0, 3))}, spreads=other_side),
-        demand(WORKER, may or nodes, least + more, each, minimum=least, spreads=rules[rule]),
+        demand(PS, nodes, draw(st.integers(0, 2)), {CPU: draw(st.integers(0, 3))}, topology_constraints=other_side),
+        demand(WORKER, may or nodes, least + more, each, minimum=least, topology_constraints=rules[rule]),
     ]
 
 

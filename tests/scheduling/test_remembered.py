@@ -91,7 +91,7 @@ def test_who_never_fits_does_once_a_node_is_larger_and_is_told_of_nodes_that_are
     assert said(small) == [NEVER_FITS]
     assert said(small, away) == [NODES_UNAVAILABLE]
     assert said(small) == [NEVER_FITS]
-    assert said(large) == ["Place"]
+    assert said(large) == ["Admit"]
     assert said(large.with_states([state])) == [NEVER_FITS]
 
 

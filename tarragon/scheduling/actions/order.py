@@ -43,7 +43,7 @@ def _updated(cycle: SchedulingCycle) -> Sequence[QueueEntry]:
     if (len(removed) + len(new)) * _FEW > len(line):
         # Least significant key first: building thousands of key tuples takes longer than sorting three times.
         line[:] = sorted(by_name.values(), key=attrgetter("gang.name"))
-        line.sort(key=attrgetter("gang.queued"))
+        line.sort(key=attrgetter("gang.queued_at"))
         line.sort(key=attrgetter("gang.priority"), reverse=True)
     else:
         for standing in removed:

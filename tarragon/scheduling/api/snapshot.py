@@ -105,7 +105,7 @@ class Demand:
         preference = frozenset(self.node_scores.items())
         counts, messages = (self.minimum, self.requested, self.maximum), (self.ineligible_reason, self.affinity_reason)
         shape = (self.type, each, counts, self.eligible_nodes, preference, self.topology_constraints, messages)
-        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "shape_key", shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
