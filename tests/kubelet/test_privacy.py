@@ -12,7 +12,7 @@ async def test_the_files_of_a_node_and_its_pods_are_private(tmp_path: Path, open
     home = tmp_path / "home"
     home.mkdir(mode=0o755)
     world = await World.make(home)
-    world.start_kubelet(registry=tmp_path / "registry")
+    world.start_kubelet(port_registry=tmp_path / "registry")
     await world.config_map("settings", color="blue")
     mounted = [{"name": "settings", "configMap": {"name": "settings"}}, {"name": "scratch", "emptyDir": {}}]
     await world.run("echo said; touch made", volumes=mounted, restartPolicy="Never")

@@ -57,9 +57,9 @@ class World:
             "name": "n",
             "folder": self.node,
             "capacity": {"cpu": 4000, "memory": 8 * GI, "pods": 20_000, "nvidia.com/gpu": 2000},
-            "shared": frozenset({"cpu"}),
+            "overcommitted": frozenset({"cpu"}),
             "gpus": ("GPU-a", "GPU-b"),
-            "registry": self.folder / "registry",
+            "port_registry": self.folder / "registry",
         }
         return NodeSettings(**(defaults | changes))
 

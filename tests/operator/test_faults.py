@@ -24,9 +24,9 @@ from tests.operator.stage import Stage, group
 GPU = "nvidia.com/gpu"
 STEPS = {
     "reckon its demands": "tarragon.operator.scheduler.snapshot.demand_cache.group_request",
-    "look up its priority": "tarragon.operator.scheduler.snapshot.gangs.urgency",
+    "look up its priority": "tarragon.operator.scheduler.snapshot.gangs.priority_of",
     "see since when it waits": "tarragon.operator.scheduler.snapshot.gangs.queued_since",
-    "carry out its start": "tarragon.operator.scheduler.admission.update.size_of",
+    "carry out its start": "tarragon.operator.scheduler.admission.update.desired_size",
 }
 
 
@@ -55,7 +55,7 @@ def breaks_for_three(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     sound = getattr(__import__(module, fromlist=[name]), name)
 
     def broken(about: Any, *more: Any) -> Any:
-        if "bad" in str(getattr(getattr(about, "job", about), "key", "")) or getattr(about, "wish", 0) == 3:
+        if "bad" in str(getattr(getattr(about, "job", about), "key", "")) or getattr(about, "replicas", 0) == 3:
             raise KeyError("a bug")
         if isinstance(getattr(about, "nodes", about), dict) and len(getattr(about, "nodes", about)) == 3:
             raise KeyError("a bug")
@@ -87,7 +87,7 @@ async def test_a_bug_in_one_step_for_one_job_stops_no_other_and_is_told_once(
 
 async def test_a_bug_in_writing_of_one_job_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     two = Two()
-    breaks_for_three(monkeypatch, "tarragon.operator.scheduler.admission.writer.admission_fields")
+    breaks_for_three(monkeypatch, "tarragon.operator.scheduler.admission.writer.encode_admission")
     with capture_logs() as lines:
         for _ in range(3):
             await two.admitter.run_cycle()
