@@ -14,7 +14,7 @@ import pytest
 
 from tarragon.client.port import DeleteOptions
 from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION
-from tarragon.job.encoding import read_status
+from tarragon.job.encoding import decode_status
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tarragon.plan.objects.generation_label import round_of
@@ -42,9 +42,10 @@ def run_in(scene: Scene, number: int, size: int) -> bool:
     as one: a pod that is lost before is only created again.
     """
     found = scene.jobs.objects.get(Key("default", "a"))
-    status = read_status(None if found is None else found.status)
-    is_complete = status.gang is None or (status.gang.round == number and status.gang.is_whole)
-    return is_complete and status.ready == size and rounds(scene) == {number: size}
+    status = decode_status(None if found is None else found.status)
+    gang = status.gang_incarnation
+    is_complete = gang is None or (gang.number == number and gang.was_complete)
+    return is_complete and status.running_replicas == size and rounds(scene) == {number: size}
 
 
 def typed(plane: ControlPlane, *words: str) -> None:
