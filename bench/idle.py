@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tarragon.base.clock import SystemClock  # noqa: E402
-from tarragon.localcluster.daemon.daemon import ensure_running, stop  # noqa: E402
+from tarragon.localcluster.daemon.background import ensure_running, stop  # noqa: E402
 from tarragon.localcluster.home.home import Home  # noqa: E402
 
 CLOCK = SystemClock()

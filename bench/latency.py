@@ -25,8 +25,7 @@ from rich.table import Table
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.support.copies import a_template, copy, name, succeeds  # noqa: E402
-from bench.support.plane import (  # noqa: E402
+from bench.support.control_plane import (  # noqa: E402
     TFJOBS,
     BenchCluster,
     bench_cluster,
@@ -36,6 +35,7 @@ from bench.support.plane import (  # noqa: E402
     run,
     until,
 )
+from bench.support.job_copies import a_template, copy, name, succeeds  # noqa: E402
 from tarragon.client.port import Selector  # noqa: E402
 from tarragon.client.streams import closing_stream  # noqa: E402
 from tarragon.kube.core import PODS  # noqa: E402

@@ -24,8 +24,17 @@ from rich.table import Table
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.support.copies import a_template, copy, name, succeeds  # noqa: E402
-from bench.support.plane import TFJOBS, BenchCluster, OperatorProcess, bench_cluster, load, operator_process, run, until  # noqa: E402
+from bench.support.control_plane import (  # noqa: E402
+    TFJOBS,
+    BenchCluster,
+    OperatorProcess,
+    bench_cluster,
+    load,
+    operator_process,
+    run,
+    until,
+)
+from bench.support.job_copies import a_template, copy, name, succeeds  # noqa: E402
 from tarragon.kube.meta import Key  # noqa: E402
 
 WORKERS = 3

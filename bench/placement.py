@@ -28,7 +28,7 @@ from rich.table import Table
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.support.plane import load  # noqa: E402
+from bench.support.control_plane import load  # noqa: E402
 from tarragon.base.resources import NVIDIA_GPU  # noqa: E402
 from tarragon.job.model import Replica, ReplicaType  # noqa: E402
 from tarragon.scheduling.api.decision import Admit  # noqa: E402

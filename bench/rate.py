@@ -29,8 +29,7 @@ from rich.table import Table
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.support.calls import RecordedJob, Recorder  # noqa: E402
-from bench.support.plane import (  # noqa: E402
+from bench.support.control_plane import (  # noqa: E402
     TFJOBS,
     BenchCluster,
     bench_cluster,
@@ -42,6 +41,7 @@ from bench.support.plane import (  # noqa: E402
     run,
     until,
 )
+from bench.support.recorded_writes import RecordedJob, Recorder  # noqa: E402
 from tarragon.base.clock import SystemClock  # noqa: E402
 from tarragon.client.port import Selector  # noqa: E402
 from tarragon.kube.core import PODS  # noqa: E402

@@ -17,7 +17,7 @@ import click
 from tarragon.cli.main import root_command
 from tarragon.cli.options.command_tree import COMMANDS
 from tarragon.cli.options.config_file import flags_of
-from tools.written import write_or_check
+from tools.generated_files import write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "commands.md"
 HEAD = """\

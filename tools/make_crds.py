@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from tarragon.frameworks.catalog import FRAMEWORKS
-from tools.written import write_or_check
+from tarragon.frameworks.registry import FRAMEWORKS
+from tools.generated_files import write_or_check
 
 FOLDER = Path(__file__).parent.parent / "deploy"
 HEAD = "# Written by tools/make_crds.py; do not edit.\n"

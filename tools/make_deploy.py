@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.fields import SpecField
 from tarragon.operator.rbac import FOR_AUTHENTICATED_USERS, Permission, Scope, permissions
-from tools.written import write_or_check
+from tools.generated_files import write_or_check
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 HEAD = "# Written by tools/make_deploy.py; do not edit.\n"

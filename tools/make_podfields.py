@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write tarragon/kube/podfields.py: the fields of a pod template and their types, from Kubernetes' own schema.
+"""Write tarragon/kube/pod_schema.py: the fields of a pod template and their types, from Kubernetes' own schema.
 
 The schema is in the package kubernetes-validate, a build-time dependency. Run this again for a newer Kubernetes:
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Dialect, Framework
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow import default_server
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-from tarragon.frameworks.tensorflow.reference import (
+from tarragon.frameworks.tensorflow.field_descriptions import (
     CONDITION_DESCRIPTIONS,
     RECOGNITION_DESCRIPTIONS,
     STATUS_DESCRIPTIONS,
@@ -26,7 +26,7 @@ from tarragon.frameworks.tensorflow.reference import (
 from tarragon.frameworks.tensorflow.schema import schema
 from tarragon.job.model import TrainingJob
 from tarragon.job.status import JobStatus
-from tools.written import write_or_check
+from tools.generated_files import write_or_check
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 HEAD = "<!-- Written by tools/make_reference.py; do not edit. -->"

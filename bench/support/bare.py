@@ -16,7 +16,7 @@ from typing import Any
 
 import aiohttp
 
-from bench.support.calls import RecordedJob, RecordedWrite
+from bench.support.recorded_writes import RecordedJob, RecordedWrite
 
 JOBS_AT_ONCE = 16
 CONNECTIONS = 32

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from tarragon.base.errors import Problem
-from tarragon.job import classic
-from tarragon.job.exitcode import ExitCodeTable
-from tarragon.job.member import ReplicaState
+from tarragon.job import training_operator_status
+from tarragon.job.exit_codes import ExitCodeTable
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.job.phase import JobSignal
+from tarragon.job.replica_state import ReplicaState
 from tarragon.job.status import JobStatus
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Resource
-from tarragon.kube.names import DNS_LABEL_MAX_LENGTH
+from tarragon.kube.name_validation import DNS_LABEL_MAX_LENGTH
 
 __all__ = [
     "DecodedManifest",
@@ -113,7 +113,7 @@ class Dialect:
     """Whether these fields contain conditions, counts and times. If not, `status.tarragon.record` does."""
     used_batch_jobs: bool = False
     """Whether the original operator created its pods by batch Jobs, which continue without it."""
-    invalid_job_fields: Callable[[JobStatus], dict[str, Json]] = classic.invalid_job_fields
+    invalid_job_fields: Callable[[JobStatus], dict[str, Json]] = training_operator_status.invalid_job_fields
     """The status fields of a job that can't be decoded."""
     default_fields: Callable[[TrainingJob, JsonObject], dict[str, Json]] = _nothing
     """Fields that the original operator filled into the spec and that users look for. They are written together with

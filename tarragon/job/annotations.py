@@ -15,7 +15,7 @@ from tarragon.job.model import (
     TrainingJob,
 )
 from tarragon.job.tensorboard import ENDS_WITH_JOB_ANNOTATION, IMAGE_ANNOTATION, LOG_DIR_ANNOTATION
-from tarragon.kube.reader import join_path, nearest_name
+from tarragon.kube.field_reader import join_path, nearest_name
 
 RESTART_ANNOTATION = "tarragon.dev/restart"
 """`gang`: when one replica must be replaced, all unfinished replicas are replaced together."""

@@ -1,4 +1,4 @@
-"""The status of a job, in one form for all generations; `tarragon.job.encoding` reads and writes it.
+"""The status of a job, in one form for all generations; `tarragon.job.status_encoding` reads and writes it.
 
 The scheduler owns `admission`; the reconciler owns everything else. Both write by merge patch with resourceVersion.
 """

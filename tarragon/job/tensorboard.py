@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from tarragon.base.errors import Problem
 from tarragon.job.model import TensorBoardSpec, TrainingJob
+from tarragon.kube.field_reader import join_path
 from tarragon.kube.meta import JsonObject
-from tarragon.kube.podtemplate import main_container
-from tarragon.kube.reader import join_path
+from tarragon.kube.pod_validation import main_container
 
 LOG_DIR_ANNOTATION = "tarragon.dev/tensorboard"
 """The value of --logdir: a directory as the training container sees it, or any other URL that TensorBoard reads."""

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tarragon.base.times import MAX_TIME, MIN_TIME
-from tarragon.kube.nesting import MAX_DEPTH, truncate_depth, with_limited_depth
+from tarragon.base.time_arithmetic import MAX_TIME, MIN_TIME
+from tarragon.kube.json_depth import MAX_DEPTH, truncate_depth, with_limited_depth
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()

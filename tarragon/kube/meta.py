@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from tarragon.kube.codec import decode
-from tarragon.kube.nesting import MAX_DEPTH, is_depth_within, with_limited_depth
+from tarragon.kube.json_depth import MAX_DEPTH, is_depth_within, with_limited_depth
 
 Json: TypeAlias = Any
 """A JSON value of unknown structure. Only this alias and the readers use Any."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.core import (
     CONFIG_MAPS,
     ENDPOINTS,
@@ -26,7 +26,7 @@ from tarragon.kube.core import (
     STORAGE_CLASSES,
 )
 from tarragon.kube.meta import Json, Resource
-from tarragon.operator.coexistence.rivals import DEPLOYMENTS, LOCKS
+from tarragon.operator.coexistence.detection import DEPLOYMENTS, LOCKS
 from tarragon.plan.config.published import RULES_CONFIG_MAP, SHARES_CONFIG_MAP
 from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER, POD_GROUP_KINDS
 

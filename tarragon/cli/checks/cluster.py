@@ -14,20 +14,26 @@ import msgspec
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.checks import features, kinds, nodes
+from tarragon.cli.checks import crds, features, nodes
 from tarragon.cli.checks.operators import OperatorTraces, check_operators
-from tarragon.cli.checks.rights import Answers, operator_findings, operator_questions, user_findings, user_questions
+from tarragon.cli.checks.permissions import (
+    Answers,
+    operator_findings,
+    operator_questions,
+    user_findings,
+    user_questions,
+)
 from tarragon.cli.output.finding import Finding
 from tarragon.client.errors import ApiError, Forbidden, NotFound
 from tarragon.client.http.transport import Request, RestConfig, Transport
 from tarragon.client.leader_election import TYPED_LEASES, Lease
 from tarragon.client.port import Client, Selector
-from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.codec import decode
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, STORAGE_CLASSES
 from tarragon.kube.meta import Json, Key, Resource
-from tarragon.operator.coexistence.rivals import DEPLOYMENTS, ENDPOINTS_LOCKS, LEASE_LOCKS, LOCKS, ClusterState
+from tarragon.operator.coexistence.detection import DEPLOYMENTS, ENDPOINTS_LOCKS, LEASE_LOCKS, LOCKS, ClusterState
 from tarragon.operator.rbac import LEASE_NAME, PermissionQuestion
 
 if TYPE_CHECKING:
@@ -133,10 +139,10 @@ class _Probe:
         try:
             found = await self.cluster.get(resource, Key("", framework.resource.full_name))
         except NotFound:
-            return [kinds.missing_crd(framework)]
+            return [crds.missing_crd(framework)]
         except Forbidden:
             return [await self._served(framework)]
-        return [kinds.compare_crd(framework, found)]
+        return [crds.compare_crd(framework, found)]
 
     async def _served(self, framework: Framework) -> Finding:
         """Use discovery, which every user may read."""
@@ -144,9 +150,9 @@ class _Probe:
         try:
             found = await _get(self.server, self.clock, f"/apis/{kind.group}/{kind.version}")
         except NotFound:
-            return kinds.missing_crd(framework)
+            return crds.missing_crd(framework)
         if kind.plural not in {each.get("name") for each in found.get("resources") or ()}:
-            return kinds.missing_crd(framework)
+            return crds.missing_crd(framework)
         return Finding(
             "ok", framework.kind, f"served as {kind.api_version}; you may not read its CustomResourceDefinition"
         )

@@ -84,8 +84,8 @@ def _home(place: Home) -> Iterator[Finding]:
 
 
 def _cluster(place: Home) -> Finding:
-    from tarragon.localcluster.daemon.daemon import find_server
-    from tarragon.localcluster.home.presence import read_server
+    from tarragon.localcluster.daemon.background import find_server
+    from tarragon.localcluster.home.lock import read_server
 
     server = asyncio.run(find_server(place))
     if server is not None:

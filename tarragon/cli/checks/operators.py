@@ -10,7 +10,7 @@ from tarragon.cli.output.finding import Finding
 from tarragon.cli.output.words import duration_text, joined
 from tarragon.client.leader_election import Lease
 from tarragon.kube.codec import parse_time
-from tarragon.operator.coexistence.rivals import LOCK_EXPIRY_SECONDS, ClusterState, detect_operators
+from tarragon.operator.coexistence.detection import LOCK_EXPIRY_SECONDS, ClusterState, detect_operators
 
 _INSTALL = "install it with kubectl apply -k deploy, or run `tarragon operator` on this machine"
 _TWO_LEADERS = "if they manage the same namespaces, both are leaders: stop one, or share a Lease with --lease-namespace"

@@ -14,7 +14,7 @@ from tarragon.cli.options.arguments import api_generation, complete_generation
 from tarragon.cli.options.formats import json_text, list_object, yaml_text
 from tarragon.cli.options.settings import TarragonCommand
 from tarragon.cli.targets.completion import complete_file
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.plan.input.conversion import Conversion, convert_manifest
 from tarragon.plan.input.manifest import ManifestFile, ManifestObject

@@ -27,7 +27,7 @@ def command(settings: GlobalOptions) -> None:
 
 
 async def _down(home_folder: Home, clock: Clock) -> None:
-    from tarragon.localcluster.daemon.daemon import STOP_PODS_SIGNAL, stop
+    from tarragon.localcluster.daemon.background import STOP_PODS_SIGNAL, stop
     from tarragon.localcluster.daemon.nodes import stop_leftover_pods
 
     containers = _running_containers(home_folder)

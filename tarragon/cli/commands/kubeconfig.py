@@ -19,7 +19,7 @@ def command(settings: GlobalOptions) -> None:
     \b
     export KUBECONFIG=$(tarragon kubeconfig)
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
-    from tarragon.localcluster.daemon.daemon import ensure_running
+    from tarragon.localcluster.daemon.background import ensure_running
 
     require_local(settings, "kubeconfig")
     asyncio.run(ensure_running(embedded_home(), SystemClock()))

@@ -19,7 +19,7 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.base.resources import CPU, MEMORY
-from tarragon.cli.operator import surroundings
+from tarragon.cli.operator import process_environment
 from tarragon.cli.options.arguments import assignment, folder_mapping
 from tarragon.cli.options.durations import seconds
 from tarragon.cli.options.gathering import option_group
@@ -28,9 +28,9 @@ from tarragon.cli.targets.cluster_options import ClusterFlags, access, cluster_o
 from tarragon.cli.targets.embedded_nodes import NodeFlag, node_settings, parse_amount
 
 if TYPE_CHECKING:
-    from tarragon.client.http.connection import ClusterConfig
+    from tarragon.client.http.config import ClusterConfig
     from tarragon.localcluster.kubelet.node.node import NodeSettings
-    from tarragon.localcluster.kubelet.remote.remote import NodeEndpoint
+    from tarragon.localcluster.kubelet.remote.remote_node import NodeEndpoint
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -110,7 +110,7 @@ class LogServerOptions:
     authority: Path | None
 
     def server_address(self, where: ClusterConfig) -> NodeEndpoint:
-        from tarragon.localcluster.kubelet.remote.remote import NodeEndpoint
+        from tarragon.localcluster.kubelet.remote.remote_node import NodeEndpoint
 
         authority = self.authority.read_bytes() if self.authority else b""
         return NodeEndpoint(address=self.address or _address(where), port=self.port, client_authority=authority)
@@ -208,7 +208,7 @@ def command(
     once the node is registered. All replicas of a job must run on one machine: their addresses are local. Pods are
     not isolated: anyone who can create pods in the cluster can run programs as your user on this machine.
     """
-    surroundings.configure_logging(settings)
+    process_environment.configure_logging(settings)
     where = access(settings, cluster)
     if hollow is None:
         asyncio.run(_serve(where, machine.node_settings(where), door.server_address(where)))
@@ -245,7 +245,7 @@ def _folder(access: ClusterConfig, name: str) -> Path:
 async def _serve(access: ClusterConfig, node: NodeSettings, place: NodeEndpoint) -> None:
     from tarragon.client.http.client import HttpClient
     from tarragon.client.http.user_agent import user_agent
-    from tarragon.localcluster.kubelet.remote.remote import RemoteNode
+    from tarragon.localcluster.kubelet.remote.remote_node import RemoteNode
 
     def ready(port: int) -> None:
         logs = f"  logs {place.address}:{port}" if port else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.operator import surroundings
+from tarragon.cli.operator import process_environment
 from tarragon.cli.operator.leader_election import LeaderElectionOptions, leader_election_options
 from tarragon.cli.operator.pod_groups import pod_groups_option
 from tarragon.cli.operator.scheduling_options import SchedulingOptions, scheduling_options
@@ -49,7 +49,7 @@ class ManagementOptions:
         from tarragon.plan.objects.placement import Placement
         from tarragon.plan.objects.settings import OperatorSettings as PlanSettings
 
-        domain = surroundings.cluster_domain(os.environ) if self.cluster_domain is None else self.cluster_domain
+        domain = process_environment.cluster_domain(os.environ) if self.cluster_domain is None else self.cluster_domain
         return PlanSettings(
             scheduler_name=self.scheduler,
             pod_groups=self.pod_groups,
@@ -58,7 +58,7 @@ class ManagementOptions:
             start_timeout=self.start_patience,
             cluster_domain=domain,
             log_format=LogFormat(self.logs_of_jobs),
-            accelerators=surroundings.read_accelerators(self.config_file),
+            accelerators=process_environment.read_accelerators(self.config_file),
             namespaces=namespaces,
             adopts_jobs=self.adopt,
         )
@@ -109,7 +109,7 @@ class ManagementOptions:
     help="log format; by default text on a terminal, otherwise json",
 )
 @logs_option
-@surroundings.accelerators_option
+@process_environment.accelerators_option
 @click.option("--adopt", is_flag=True, help="also manage jobs that another training operator manages or has started")
 @seconds_option("--grace", 20.0, "time to finish pending writes at shutdown")
 @click.pass_obj
@@ -136,18 +136,18 @@ def command(
 
     # `tarragon -n ml operator` also selects a namespace.
     namespaces = _valid_namespaces(duties.namespaces or tuple(filter(None, [settings.explicit_namespace])))
-    where = access(settings, cluster, surroundings.kubeconfig(os.environ))
+    where = access(settings, cluster, process_environment.kubeconfig(os.environ))
     claim = election.claim(os.environ, where.namespace)
     plan = duties.plan_settings(namespaces)
     wanted = ProcessSettings(
         # An operator of some namespaces schedules no gangs, so it publishes no scheduling configuration.
         options=ordering.operator_options(plan, published_in="" if namespaces else claim.key.namespace),
         lease_claim=claim if election.leader_elect else None,
-        listen=surroundings.listen_address(listen, os.environ),
+        listen=process_environment.listen_address(listen, os.environ),
         shutdown_seconds=grace,
         adopt=plan.adopts_jobs,
     )
-    surroundings.configure_logging(settings, log_format)
+    process_environment.configure_logging(settings, log_format)
     server = replace(where.rest_config, user_agent=user_agent("operator", claim.identity))
     if not asyncio.run(serve(server, SystemClock(), wanted)):
         raise click.exceptions.Exit(LEASE_LOST)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.operator import surroundings
+from tarragon.cli.operator import process_environment
 from tarragon.cli.operator.scheduling_options import SchedulingOptions, scheduling_options
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home, logs_option
 from tarragon.cli.targets.embedded_nodes import NodeFlag, node_settings, parse_node
 from tarragon.cli.targets.resolving import require_local
 
 if TYPE_CHECKING:
-    from tarragon.localcluster.home.presence import ServerInfo
+    from tarragon.localcluster.home.lock import ServerInfo
 
 IDLE_SECONDS = 600.0
 """A cluster in the background stops after this long without running pods and client requests."""
@@ -43,7 +43,7 @@ IDLE_SECONDS = 600.0
 @click.option("--without-operator", is_flag=True, help="start the cluster without Tarragon's operator")
 @scheduling_options
 @logs_option
-@surroundings.accelerators_option
+@process_environment.accelerators_option
 @click.option("--background", is_flag=True, hidden=True, help="used by other commands to start the cluster")
 @click.pass_obj
 def command(
@@ -81,10 +81,12 @@ def command(
         prepare=prepare_without_operator if without_operator else prepare_embedded,
     )
     clock = SystemClock()
-    plan = PlanSettings(log_format=LogFormat(logs_of_jobs), accelerators=surroundings.read_accelerators(config_file))
+    plan = PlanSettings(
+        log_format=LogFormat(logs_of_jobs), accelerators=process_environment.read_accelerators(config_file)
+    )
     options = ordering.operator_options(plan, EMBEDDED_NAMESPACE)
     companions = [] if without_operator else [partial(run, clock=clock, options=options)]
-    surroundings.configure_logging(settings, "json" if background else "text")
+    process_environment.configure_logging(settings, "json" if background else "text")
     asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or embedded_home().kubeconfig)))
 
 

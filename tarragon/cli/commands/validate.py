@@ -19,7 +19,7 @@ from tarragon.cli.options.formats import FORMATTERS
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.completion import complete_file
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.meta import Json
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.input.manifest import ManifestFile

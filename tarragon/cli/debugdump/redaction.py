@@ -11,7 +11,7 @@ from binascii import Error as NotBase64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, quote_plus
 
-from tarragon.frameworks.recognition import LAST_APPLIED_ANNOTATION
+from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
 from tarragon.kube.meta import Json, JsonObject
 
 REDACTED = "***"

@@ -25,8 +25,8 @@ from tarragon.cli.report.wait_report import other_scheduler_line
 from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.resolving import resolve_target
 from tarragon.job.phase import Phase
-from tarragon.job.reason import reason_of
 from tarragon.job.status import FirstFailure, JobStatus
+from tarragon.job.status_reason import reason_of
 from tarragon.kube.codec import format_time
 from tarragon.scheduling.api.decision import LARGER_THAN_QUOTA, NEVER_FITS, NO_ELIGIBLE_NODE
 

@@ -34,7 +34,7 @@ from tarragon.client.port import Selector
 from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json
 from tarragon.plan.nodes.capacity import no_eligible_node_message
-from tarragon.scheduling.actions.order import in_queue_order
+from tarragon.scheduling.actions.queue_order import in_queue_order
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from tarragon.scheduling.explain.forecast import Forecast, NoForecast, allocation_by_node, forecast

@@ -14,13 +14,13 @@ from tarragon.base.resources import Resources
 from tarragon.cli.jobview.target import ClusterReader
 from tarragon.client.errors import ApiError, Conflict, Forbidden, NotFound
 from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector, WatchEvent
-from tarragon.frameworks.catalog import FRAMEWORKS
-from tarragon.job.encoding import decode_status
+from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import SERVICES, Node
 from tarragon.kube.meta import CustomObject, Key, Resource
 from tarragon.operator.informers.informers import Informers
-from tarragon.operator.informers.usage import holds_resources
-from tarragon.operator.scheduler.cycle import AdmissionConfig, GangScheduler
+from tarragon.operator.informers.pod_usage import holds_resources
+from tarragon.operator.scheduler.gang_scheduler import AdmissionConfig, GangScheduler
 from tarragon.plan.nodes.capacity import pod_request
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.api.decision import Decision

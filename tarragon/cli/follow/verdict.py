@@ -28,7 +28,7 @@ from tarragon.cli.report.ending import FinishedJob, failure_report, success_repo
 from tarragon.cli.targets.environment import install_command_for
 from tarragon.cli.targets.next_commands import WHEN_FINISHED, WHILE_RUNNING, next_commands
 from tarragon.cli.targets.stored_logs import runs_of_job
-from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5
+from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType, SuccessPolicy
 from tarragon.kube.meta import Key
 

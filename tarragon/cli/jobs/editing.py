@@ -21,8 +21,8 @@ from tarragon.cli.output.words import duration_text
 from tarragon.client.errors import Conflict
 from tarragon.client.port import Client
 from tarragon.kube.core import Pod
+from tarragon.kube.merge_patch import create_merge_patch
 from tarragon.kube.meta import JsonObject
-from tarragon.kube.patch import create_merge_patch
 
 _ATTEMPTS = 5
 

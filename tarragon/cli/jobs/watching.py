@@ -24,10 +24,10 @@ from tarragon.cli.output.screen import LiveRows
 from tarragon.cli.output.terminal import size
 from tarragon.client.errors import ApiError, Forbidden, Unauthorized, Unavailable
 from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import Client, Selector
-from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.meta import CustomObject, Key
 
 REDRAW_SECONDS = 0.5

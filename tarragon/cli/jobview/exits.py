@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tarragon.job.exitcode import ExitClass, ExitCodeTable
+from tarragon.job.exit_codes import ExitClass, ExitCodeTable
 from tarragon.job.model import RestartPolicy
 
 FIRST_SIGNAL = 128

@@ -14,13 +14,13 @@ from tarragon.cli.jobview.target import ClusterReader, is_offline_reader
 from tarragon.cli.output.words import joined
 from tarragon.client.errors import Forbidden, NotFound
 from tarragon.client.port import Selector
-from tarragon.frameworks.catalog import FRAMEWORKS, kinds
-from tarragon.frameworks.otherkinds import RUNS, unsupported_job_kind
 from tarragon.frameworks.plugin import Dialect, Framework
-from tarragon.job.encoding import decode_status
+from tarragon.frameworks.registry import FRAMEWORKS, kinds
+from tarragon.frameworks.unsupported_kinds import RUNS, unsupported_job_kind
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerIdentity, Resource
 from tarragon.plan.input.decode_and_validate import decode_and_validate

@@ -11,7 +11,7 @@ from tarragon.base.clock import Clock
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.client.errors import Forbidden, Unauthorized, Unavailable
 from tarragon.client.informer.cache_reader import CacheError
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import Client, Selector
 from tarragon.kube.core import PODS, Pod
 from tarragon.kube.meta import CustomObject

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tarragon.cli.output.log_lines import LogPosition, Stamp, split_stamp
+from tarragon.job.log_rendering import render_line
 from tarragon.job.model import Replica
-from tarragon.job.spoken import render_line
 
 _TAIL_LINES = 60
 

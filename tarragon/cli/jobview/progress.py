@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tarragon.job import conditions
-from tarragon.job.encoding import display_state
-from tarragon.job.member import main_container_status
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.reason import reason_of
+from tarragon.job.replica_state import main_container_status
 from tarragon.job.status import Condition, JobStatus, RestartRecord, WaitReason
+from tarragon.job.status_encoding import display_state
+from tarragon.job.status_reason import reason_of
 from tarragon.kube.core import ContainerStateTerminated, ContainerStatus, Pod
 from tarragon.kube.meta import Key
 

@@ -13,8 +13,8 @@ from tarragon.cli.jobview.progress import INTERRUPTED, STOPPING, last_condition
 from tarragon.cli.output.words import age
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.reason import reason_of
 from tarragon.job.status import UNASSIGNED, Condition
+from tarragon.job.status_reason import reason_of
 from tarragon.plan.reconcile.managed_by import BATCH_JOBS_MANAGER, is_run_by_batch_jobs, needs_adoption
 
 HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "REASON")

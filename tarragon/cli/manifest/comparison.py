@@ -13,10 +13,10 @@ from tarragon.cli.manifest.local_images import ENVIRONMENTS, VOLUMES, WORKDIR
 from tarragon.cli.manifest.overrides import without_template_annotations
 from tarragon.cli.options.formats import yaml_text
 from tarragon.client.errors import NotFound
-from tarragon.frameworks.recognition import LAST_APPLIED_ANNOTATION
+from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
+from tarragon.kube.merge_patch import apply_merge_patch
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
-from tarragon.kube.patch import apply_merge_patch
-from tarragon.plan.input.difference import ManifestDiff, diff_manifests
+from tarragon.plan.input.manifest_diff import ManifestDiff, diff_manifests
 
 LOCAL_ANNOTATIONS = frozenset({WORKDIR, VOLUMES, ENVIRONMENTS})
 """Annotations that describe the machine from which a job was submitted."""

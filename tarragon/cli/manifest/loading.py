@@ -29,9 +29,9 @@ from tarragon.cli.manifest.local_paths import local_only_files, this_machine
 from tarragon.cli.manifest.overrides import set_path, with_annotations_in_templates, without_gpus
 from tarragon.cli.options.settings import NAMESPACE_FORM, GlobalOptions, embedded_home, is_namespace
 from tarragon.cli.output.words import count, joined
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
 from tarragon.frameworks.plugin import Framework
-from tarragon.frameworks.recognition import LAST_APPLIED_ANNOTATION
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.annotations import IDEMPOTENCY_KEY_ANNOTATION
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from tarragon.kube.meta import CustomObject, JsonObject, Resource

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tarragon.cli.jobview.pod_templates import is_pod_template
-from tarragon.frameworks.fractions import is_fraction_name
+from tarragon.frameworks.gpu_fractions import is_fraction_name
 from tarragon.kube.meta import Json, JsonObject
 
 Step = str | int

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
-from tarragon.cli.operator import surroundings
+from tarragon.cli.operator import process_environment
 from tarragon.cli.options.durations import seconds_option
 from tarragon.cli.options.gathering import option_group
 
@@ -41,8 +41,10 @@ class LeaderElectionOptions:
         from tarragon.kube.meta import Key
 
         return LeaseLock(
-            key=Key(self.lease_namespace or surroundings.lease_namespace(environment) or namespace, self.lease_name),
-            identity=self.identity or surroundings.identity(environment),
+            key=Key(
+                self.lease_namespace or process_environment.lease_namespace(environment) or namespace, self.lease_name
+            ),
+            identity=self.identity or process_environment.identity(environment),
             config=self._terms(),
         )
 

@@ -75,7 +75,7 @@ def assignment(text: str) -> tuple[str, str]:
 def replica_count(text: str) -> tuple[str, int]:
     """Parses `ps=2` into (`PS`, 2). The case of the type does not matter."""
     from tarragon.job.model import ReplicaType
-    from tarragon.kube.reader import nearest_name
+    from tarragon.kube.field_reader import nearest_name
 
     name, number = assignment(text)
     types = {kind.value.lower(): kind.value for kind in ReplicaType}
@@ -100,7 +100,7 @@ def folder_mapping(text: str) -> tuple[str, Path]:
 def api_generation(text: str) -> str:
     """Parses an API generation for `convert --to`. The version alone is enough if only one group has it."""
     from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-    from tarragon.kube.reader import nearest_name
+    from tarragon.kube.field_reader import nearest_name
 
     if text in GENERATIONS:
         return text

@@ -132,7 +132,7 @@ def flag_name(option: click.Option) -> str:
 
 
 def unknown_setting(path: Path, key: str, known: Sequence[str]) -> InvalidConfig:
-    from tarragon.kube.reader import nearest_name
+    from tarragon.kube.field_reader import nearest_name
 
     similar = nearest_name(key, known)
     remedy = f"did you mean {similar}?" if similar else "`tarragon config view --all` lists all settings"

@@ -12,7 +12,7 @@ from tarragon.cli.output.log_lines import last_lines, terminal_text
 from tarragon.cli.output.style import STATES, Paint, uncolored
 from tarragon.cli.output.words import count, duration_text, table
 from tarragon.cli.report.numbers import final_metrics
-from tarragon.job.exitcode import ExitCodeTable
+from tarragon.job.exit_codes import ExitCodeTable
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy
 from tarragon.job.status import FirstFailure
 

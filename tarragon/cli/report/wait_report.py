@@ -10,7 +10,7 @@ from tarragon.base import quantity
 from tarragon.base.resources import PODS, Resources
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.output.words import count, joined
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.phase import Phase
 from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json

@@ -14,7 +14,7 @@ from tarragon.cli.options.gathering import option_group
 from tarragon.cli.options.settings import LOCAL, GlobalOptions, embedded_home
 
 if TYPE_CHECKING:
-    from tarragon.client.http.connection import ClusterConfig
+    from tarragon.client.http.config import ClusterConfig
 
 P = ParamSpec("P")
 
@@ -47,7 +47,7 @@ def access(settings: GlobalOptions, cluster: ClusterFlags, otherwise: Path | Non
 
     `otherwise` is the kubeconfig to use if none is given. Raises TarragonError.
     """
-    from tarragon.client.http.connection import load_config
+    from tarragon.client.http.config import load_config
 
     global_file = Path(settings.kubeconfig) if settings.kubeconfig else None
     path = cluster.kubeconfig or global_file or otherwise

@@ -35,7 +35,7 @@ def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     names = _jobs(_settings(ctx))
     if "/" in incomplete or incomplete.startswith("@"):
         from tarragon.cli.jobview.jobs import LATEST, kind_spellings
-        from tarragon.frameworks.catalog import FRAMEWORKS
+        from tarragon.frameworks.registry import FRAMEWORKS
 
         full = [
             f"{word}/{name.rpartition('/')[2]}"
@@ -56,7 +56,7 @@ def complete_namespace(ctx: click.Context, _: click.Parameter, incomplete: str) 
 
 def complete_context(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Completes contexts of the kubeconfigs, and `local`."""
-    from tarragon.client.http.connection import context_names
+    from tarragon.client.http.config import context_names
 
     found: Sequence[str] = ()
     with suppress(OSError, ValueError, TarragonError):
@@ -80,7 +80,7 @@ def complete_file(_: click.Context, __: click.Parameter, incomplete: str) -> lis
 
 def local_job_names(place: Home, namespace: str) -> Sequence[str]:
     """Returns the jobs of the embedded cluster. A name that an earlier kind has too is prefixed with its own kind."""
-    from tarragon.frameworks.catalog import FRAMEWORKS
+    from tarragon.frameworks.registry import FRAMEWORKS
 
     found: list[str] = []
     for framework in FRAMEWORKS:
@@ -154,7 +154,7 @@ def _query(settings: GlobalOptions, ask: Callable[[ClusterReader, str], Awaitabl
 
 def _local_names(place: Home, kind: str, path: str, namespace: str) -> Sequence[str]:
     """Returns names of objects of the embedded cluster, from its server or, if it does not run, from its database."""
-    from tarragon.localcluster.home.presence import read_server
+    from tarragon.localcluster.home.lock import read_server
 
     server = read_server(place)
     with suppress(OSError, ValueError, KeyError, TarragonError):

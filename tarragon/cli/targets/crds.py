@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from tarragon.client.errors import AlreadyExists, NotFound
 from tarragon.client.port import Client
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.core import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import Json, Key, Resource
 from tarragon.operator.rbac import FOR_AUTHENTICATED_USERS

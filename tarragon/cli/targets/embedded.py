@@ -63,7 +63,7 @@ class EmbeddedTarget:
 
     @asynccontextmanager
     async def writing(self, clock: Clock) -> AsyncIterator[HttpClient]:
-        from tarragon.localcluster.daemon.daemon import ensure_running
+        from tarragon.localcluster.daemon.background import ensure_running
 
         # Starting the server and importing the client library both take a while: do both at once.
         starting = ensure_running(self._home, clock)
@@ -73,7 +73,7 @@ class EmbeddedTarget:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[ClusterReader]:
-        from tarragon.localcluster.daemon.daemon import find_server
+        from tarragon.localcluster.daemon.background import find_server
         from tarragon.localcluster.registry.client import OfflineCluster
 
         place = self._home
@@ -94,7 +94,7 @@ class EmbeddedTarget:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[HttpClient]:
-        from tarragon.localcluster.daemon.daemon import find_server
+        from tarragon.localcluster.daemon.background import find_server
 
         server = await find_server(self._home)
         if server is None:
@@ -108,8 +108,8 @@ class EmbeddedTarget:
 
     async def follow(self, follower: JobFollower, clock: Clock, note: Notify) -> None:
         """Follows the job and restarts a crashed cluster. Raises TarragonError if it was stopped, or does not start."""
-        from tarragon.localcluster.daemon.daemon import ensure_running
-        from tarragon.localcluster.home.presence import read_server
+        from tarragon.localcluster.daemon.background import ensure_running
+        from tarragon.localcluster.home.lock import read_server
 
         pid: int | None = None
         while True:

@@ -19,7 +19,7 @@ from tarragon.cli.output.invocation import current_invocation
 from tarragon.cli.targets.refusals import translate_error
 from tarragon.client.errors import ApiError, NotFound, Unavailable
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import ClusterConfig
+from tarragon.client.http.config import ClusterConfig
 from tarragon.client.http.user_agent import user_agent
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ RECONNECT_PAUSES = (0.5, 1.0, 2.0, 5.0)
 
 def kubeconfig_target(settings: GlobalOptions, environment: Mapping[str, str]) -> KubeconfigTarget:
     """Returns the cluster that the settings name. Raises TarragonError if the context does not exist."""
-    from tarragon.client.http import connection as access
+    from tarragon.client.http import config as access
 
     path = Path(settings.kubeconfig).expanduser() if settings.kubeconfig else None
     if settings.context or path is not None:

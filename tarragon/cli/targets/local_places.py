@@ -12,8 +12,8 @@ from tarragon.cli.targets.stored_logs import log_folders
 from tarragon.job.model import Replica
 from tarragon.kube.core import Pod
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
+from tarragon.localcluster.kubelet.network.address_translation import ServiceAddress
 from tarragon.localcluster.kubelet.network.ports import allocated_ports
-from tarragon.localcluster.kubelet.network.translate import ServiceAddress
 from tarragon.plan.reconcile.tensorboard import SERVICE_PORT
 
 

@@ -18,8 +18,8 @@ from tarragon.cli.output.words import joined
 from tarragon.cli.targets.stored_logs import LogLine
 from tarragon.client.errors import ApiError, Forbidden
 from tarragon.client.port import Client, LogOptions, Selector
+from tarragon.job.log_rendering import render_line
 from tarragon.job.model import CleanPodPolicy, Replica
-from tarragon.job.spoken import render_line
 from tarragon.kube.core import PODS, Pod
 from tarragon.plan.nodes.capacity import pod_spec
 

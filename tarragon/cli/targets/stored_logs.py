@@ -13,8 +13,8 @@ from pathlib import Path
 from tarragon.cli.jobview.jobs import ClusterJob, JobName
 from tarragon.cli.output.log_lines import LineSplitter, Stamp, split_stamp
 from tarragon.frameworks.plugin import Dialect, Framework
+from tarragon.job.log_rendering import render_line
 from tarragon.job.model import CleanPodPolicy, Replica, RunPolicy, TrainingJob
-from tarragon.job.spoken import render_line
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.pod.logs import LogSelection, read
 from tarragon.localcluster.kubelet.pod.stored_logs import RunFacts, StoredPodLogs, find_logs

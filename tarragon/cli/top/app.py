@@ -14,15 +14,15 @@ from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.style import painter
 from tarragon.cli.output.terminal import size
-from tarragon.cli.top.composing import ViewBuilder
-from tarragon.cli.top.console import TerminalScreen
-from tarragon.cli.top.desk import Dialogs
-from tarragon.cli.top.entries import JobRow
+from tarragon.cli.top.dialogs import Dialogs
+from tarragon.cli.top.job_rows import JobRow
 from tarragon.cli.top.keys import KeyDecoder
+from tarragon.cli.top.log_tails import LogTails
 from tarragon.cli.top.page import render_page
-from tarragon.cli.top.state import Action, PageState, clamp, press
+from tarragon.cli.top.page_state import Action, PageState, clamp, press
+from tarragon.cli.top.terminal import TerminalScreen
 from tarragon.cli.top.view import Frame, panel_heights, visible_jobs
-from tarragon.cli.top.voices import LogTails
+from tarragon.cli.top.view_builder import ViewBuilder
 from tarragon.cli.top.watches import ClusterWatch, WatchedNamespace
 
 FRAME_SECONDS = 0.25

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from tarragon.cli.output.style import STATES, Paint
 from tarragon.cli.output.words import count
 from tarragon.cli.output.wrapping import cell_width
-from tarragon.cli.top.grid import pad_or_cut
+from tarragon.cli.top.page_state import PageState
 from tarragon.cli.top.panels import render_jobs, render_nodes, render_replicas
-from tarragon.cli.top.state import PageState
+from tarragon.cli.top.table import pad_or_cut
 from tarragon.cli.top.view import HEADER_ROWS, Frame, View, panel_heights
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from tarragon.cli.output.style import REPLICA_TYPES, STATES, Paint
 from tarragon.cli.output.wrapping import wrap
-from tarragon.cli.top.entries import JobRow
-from tarragon.cli.top.grid import Column, TableRow, pad_or_cut, render_table
-from tarragon.cli.top.state import PageState, Panel
+from tarragon.cli.top.job_rows import JobRow
+from tarragon.cli.top.page_state import PageState, Panel
+from tarragon.cli.top.table import Column, TableRow, pad_or_cut, render_table
 from tarragon.cli.top.view import Frame, View, visible_jobs, visible_rows
 
 WIDE_TERMINAL = 140

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tarragon.cli.top.entries import JobKey, JobRow
-from tarragon.cli.top.machines import NodeRow
-from tarragon.cli.top.state import PageState
+from tarragon.cli.top.job_rows import JobKey, JobRow
+from tarragon.cli.top.node_rows import NodeRow
+from tarragon.cli.top.page_state import PageState
 
 T = TypeVar("T")
 

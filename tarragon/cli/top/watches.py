@@ -14,14 +14,14 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.jobview.jobs import NotInstalled, is_required
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.targets.refusals import is_kind_missing, translate_error
-from tarragon.cli.top.known import WatchedState
-from tarragon.cli.top.usage import read_usage
+from tarragon.cli.top.resource_metrics import read_usage
+from tarragon.cli.top.watched_state import WatchedState
 from tarragon.client.errors import ApiError, Forbidden, NotFound, Unauthorized, Unavailable
 from tarragon.client.informer.cache_reader import CacheError
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import Client, Selector
-from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import CustomObject, Key, Resource
 

@@ -12,7 +12,7 @@ import msgspec
 
 from tarragon.base.errors import TarragonError
 from tarragon.kube.meta import Json
-from tarragon.kube.yamltext import read_yaml
+from tarragon.kube.yaml_reader import read_yaml
 
 T = TypeVar("T")
 

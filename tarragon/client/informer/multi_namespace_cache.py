@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from tarragon.client.informer.cache_reader import CacheError, CacheReader, CacheRecovery, EventHandler, OngoingFailure
-from tarragon.client.informer.reflector import Informer, namespace_of
+from tarragon.client.informer.informer import Informer, namespace_of
 from tarragon.kube.meta import Key, Resource
 
 T = TypeVar("T")

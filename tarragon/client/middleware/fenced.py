@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from tarragon.client.leader_election import LeaderElector
-from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import DEFAULT_DELETE, Client, DeleteOptions
 from tarragon.kube.meta import Key, Resource
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from tarragon.client.errors import unavailable
-from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import Client
 from tarragon.kube.codec import decode
 from tarragon.kube.meta import Key, Resource

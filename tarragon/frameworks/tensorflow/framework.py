@@ -7,9 +7,9 @@ from dataclasses import replace
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.tensorflow import (
     default_server,
-    dragon,
     mlkube,
     v1,
+    v1_dragon,
     v1_flat,
     v1alpha1,
     v1alpha2,
@@ -19,8 +19,8 @@ from tarragon.frameworks.tensorflow import (
 from tarragon.frameworks.tensorflow.crd import crd, definition
 from tarragon.frameworks.tensorflow.fields import GROUP, KIND, MAIN_CONTAINER, PORT_NAME
 from tarragon.frameworks.tensorflow.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES
+from tarragon.frameworks.tensorflow.tf_config import cluster_size
 from tarragon.frameworks.tensorflow.verdict import evaluate
-from tarragon.frameworks.tensorflow.wiring import cluster_size
 from tarragon.job.model import ReplicaType
 from tarragon.kube.meta import CustomObject, Resource
 
@@ -31,7 +31,7 @@ TENSORFLOW = Framework(
     kind=KIND,
     resource=TFJOBS,
     dialects=(
-        dragon.DIALECT,
+        v1_dragon.DIALECT,
         v1_flat.DIALECT,
         v1beta2.DIALECT,
         v1beta1.DIALECT,

@@ -7,11 +7,11 @@ finished job (phase Done) keeps everything until its user deletes it.
 from __future__ import annotations
 
 from tarragon.frameworks.plugin import Dialect, ObjectNames
-from tarragon.frameworks.tensorflow import listed, phases, runtime
-from tarragon.frameworks.tensorflow.listed_rules import rules
-from tarragon.frameworks.tensorflow.listed_wiring import wire
+from tarragon.frameworks.tensorflow import list_decoding, phase_status, runtime_id
+from tarragon.frameworks.tensorflow.list_rules import rules
+from tarragon.frameworks.tensorflow.list_tf_config import wire
 from tarragon.frameworks.tensorflow.recognition import is_list
-from tarragon.job.exitcode import MLKUBE
+from tarragon.job.exit_codes import MLKUBE
 from tarragon.job.model import CleanPodPolicy
 
 GROUP = "mlkube.io"
@@ -20,7 +20,7 @@ KIND = "TfJob"
 NAME = f"{GROUP}/{VERSION}"
 PORT_NAME = "tf-port"
 
-_LISTED = runtime.object_names(lambda _: "")
+_LISTED = runtime_id.object_names(lambda _: "")
 NAMES = ObjectNames(
     pod=_LISTED.service,
     service=_LISTED.service,
@@ -29,29 +29,29 @@ NAMES = ObjectNames(
 )
 """The names of the batch Jobs that created the pods in the original operator; here they are the names of the pods."""
 
-LABELS = runtime.RuntimeLabels(owner=GROUP, job="tf_job_name")
+LABELS = runtime_id.RuntimeLabels(owner=GROUP, job="tf_job_name")
 """The labels, including the job's name as in v1alpha1: without it, pods of a deleted job could not be found."""
 
-GENERATION = listed.ListGeneration(name=NAME, api_version=NAME, kind=KIND, clean_pods=CleanPodPolicy.NONE)
+GENERATION = list_decoding.ListGeneration(name=NAME, api_version=NAME, kind=KIND, clean_pods=CleanPodPolicy.NONE)
 
 DIALECT = Dialect(
     name=NAME,
     api_version=NAME,
     matches=is_list,
-    decode=listed.decoder(GENERATION),
+    decode=list_decoding.decoder(GENERATION),
     names=NAMES,
     labels=LABELS.of_replica,
     selector=LABELS.of_job,
     worker_selector=LABELS.of_workers,
     discovery_config=wire(NAMES),
-    status_fields=phases.status_fields,
-    invalid_job_fields=phases.invalid_job_fields,
+    status_fields=phase_status.status_fields,
+    invalid_job_fields=phase_status.invalid_job_fields,
     has_conditions=False,
     used_batch_jobs=True,
     has_cluster_ips=True,
-    default_fields=listed.default_fields,
-    persistent_annotations=listed.persistent_annotations,
-    condition_reason=phases.reason_of,
+    default_fields=list_decoding.default_fields,
+    persistent_annotations=list_decoding.persistent_annotations,
+    condition_reason=phase_status.reason_of,
     exit_codes=MLKUBE,
     rules=rules(NAMES),
     port_name=PORT_NAME,

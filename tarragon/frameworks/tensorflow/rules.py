@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.fractions import no_gpu_fractions
+from tarragon.frameworks.gpu_fractions import no_gpu_fractions
 from tarragon.frameworks.plugin import Rule
-from tarragon.frameworks.podrules import POD_RULES
+from tarragon.frameworks.pod_rules import POD_RULES
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, SpecField
-from tarragon.frameworks.tensorflow.naming import name
-from tarragon.frameworks.tensorflow.wiring import MAX_HOST_LENGTH, MAX_LENGTH, cluster_size, tf_config_length
+from tarragon.frameworks.tensorflow.object_names import name
+from tarragon.frameworks.tensorflow.tf_config import MAX_HOST_LENGTH, MAX_LENGTH, cluster_size, tf_config_length
 from tarragon.job.annotations import LOGS_ANNOTATION, validate_annotations, warn_about_misspelled_annotations
 from tarragon.job.model import Replica, ReplicaSpec, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.job.tensorboard import validate_tensorboard
-from tarragon.kube import podtemplate
-from tarragon.kube.names import dns_label_error
+from tarragon.kube import pod_validation
+from tarragon.kube.name_validation import dns_label_error
 
 REPLICAS = f"spec.{SpecField.REPLICAS}"
 CHIEFS = (ReplicaType.CHIEF, ReplicaType.MASTER)
@@ -117,7 +117,7 @@ def json_logs_have_a_command(job: TrainingJob) -> Iterator[Problem]:
     if job.annotations.get(LOGS_ANNOTATION) != "json":
         return
     for group in job.replica_specs:
-        container = podtemplate.main_container(group.template, MAIN_CONTAINER)
+        container = pod_validation.main_container(group.template, MAIN_CONTAINER)
         if container is None or group.is_default_server or container.get("command"):
             continue
         if not any(variable.get("name") == "PYTHONPATH" for variable in container.get("env", [])):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
+from tarragon.frameworks.tensorflow.field_descriptions import describe
 from tarragon.frameworks.tensorflow.fields import PolicyField, SpecField
-from tarragon.frameworks.tensorflow.reference import describe
 from tarragon.job.model import CleanPodPolicy, RestartPolicy, SuccessPolicy
 from tarragon.kube.meta import Json
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from tarragon.frameworks.plugin import Dialect
 from tarragon.frameworks.tensorflow.fields import condition_reason
 from tarragon.frameworks.tensorflow.labels import SINCE_TF_OPERATOR_0_5
-from tarragon.frameworks.tensorflow.naming import NAMES
+from tarragon.frameworks.tensorflow.map_decoding import GenerationFields, decoder
+from tarragon.frameworks.tensorflow.object_names import NAMES
 from tarragon.frameworks.tensorflow.recognition import is_flat
-from tarragon.frameworks.tensorflow.shape import GenerationFields, decoder
-from tarragon.frameworks.tensorflow.wiring import EVERY_CONTAINER, TFConfigOptions, discovery_config
-from tarragon.job import classic
-from tarragon.job.exitcode import UP_TO_TRAINING_OPERATOR_1_4
+from tarragon.frameworks.tensorflow.tf_config import EVERY_CONTAINER, TFConfigOptions, discovery_config
+from tarragon.job import training_operator_status
+from tarragon.job.exit_codes import UP_TO_TRAINING_OPERATOR_1_4
 from tarragon.job.model import CleanPodPolicy
 
 NAME = "kubeflow.org/v1-flat"
@@ -25,7 +25,7 @@ DIALECT = Dialect(
     selector=SINCE_TF_OPERATOR_0_5.of_job,
     worker_selector=SINCE_TF_OPERATOR_0_5.of_workers,
     discovery_config=discovery_config(TFConfigOptions(container=EVERY_CONTAINER, lists_evaluator=False)),
-    status_fields=classic.status_fields,
+    status_fields=training_operator_status.status_fields,
     condition_reason=condition_reason(invalid="InvalidTFJobSpec"),
     exit_codes=UP_TO_TRAINING_OPERATOR_1_4,
 )

@@ -8,12 +8,12 @@ restarted it; there the first end counts. All other replicas are restarted whene
 from __future__ import annotations
 
 from tarragon.frameworks.plugin import Dialect
-from tarragon.frameworks.tensorflow import listed, phases, runtime
+from tarragon.frameworks.tensorflow import list_decoding, phase_status, runtime_id
 from tarragon.frameworks.tensorflow.fields import GROUP
-from tarragon.frameworks.tensorflow.listed_rules import rules
-from tarragon.frameworks.tensorflow.listed_wiring import wire
+from tarragon.frameworks.tensorflow.list_rules import rules
+from tarragon.frameworks.tensorflow.list_tf_config import wire
 from tarragon.frameworks.tensorflow.recognition import is_list_or_v1alpha1
-from tarragon.job.exitcode import V1ALPHA1
+from tarragon.job.exit_codes import V1ALPHA1
 from tarragon.job.model import TrainingJob
 
 NAME = f"{GROUP}/v1alpha1"
@@ -26,28 +26,28 @@ def beginning(job: TrainingJob) -> str:
     return f"{job.key.name[:LONGEST_BEGINNING]}-"
 
 
-NAMES = runtime.object_names(beginning)
-LABELS = runtime.RuntimeLabels(owner=GROUP, job="tf_job_name")
-GENERATION = listed.ListGeneration(
-    name=NAME, api_version=NAME, fields=frozenset({listed.TERMINATION, listed.SCHEDULER})
+NAMES = runtime_id.object_names(beginning)
+LABELS = runtime_id.RuntimeLabels(owner=GROUP, job="tf_job_name")
+GENERATION = list_decoding.ListGeneration(
+    name=NAME, api_version=NAME, fields=frozenset({list_decoding.TERMINATION, list_decoding.SCHEDULER})
 )
 
 DIALECT = Dialect(
     name=NAME,
     api_version=NAME,
     matches=is_list_or_v1alpha1,
-    decode=listed.decoder(GENERATION),
+    decode=list_decoding.decoder(GENERATION),
     names=NAMES,
     labels=LABELS.of_replica,
     selector=LABELS.of_job,
     worker_selector=LABELS.of_workers,
     discovery_config=wire(NAMES),
-    status_fields=phases.status_fields,
-    invalid_job_fields=phases.invalid_job_fields,
+    status_fields=phase_status.status_fields,
+    invalid_job_fields=phase_status.invalid_job_fields,
     has_conditions=False,
-    default_fields=listed.default_fields,
-    persistent_annotations=listed.persistent_annotations,
-    condition_reason=phases.reason_of,
+    default_fields=list_decoding.default_fields,
+    persistent_annotations=list_decoding.persistent_annotations,
+    condition_reason=phase_status.reason_of,
     exit_codes=V1ALPHA1,
     rules=rules(NAMES),
     port_name=PORT_NAME,

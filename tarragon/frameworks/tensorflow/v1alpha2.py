@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from tarragon.frameworks.tensorflow import v1beta1
 from tarragon.frameworks.tensorflow.labels import UP_TO_TF_OPERATOR_0_3
-from tarragon.frameworks.tensorflow.shape import GenerationFields, decoder
-from tarragon.frameworks.tensorflow.wiring import EVERY_CONTAINER, TFConfigOptions, bare_host, discovery_config
-from tarragon.job import classic
+from tarragon.frameworks.tensorflow.map_decoding import GenerationFields, decoder
+from tarragon.frameworks.tensorflow.tf_config import EVERY_CONTAINER, TFConfigOptions, bare_host, discovery_config
+from tarragon.job import training_operator_status
 from tarragon.job.model import CleanPodPolicy, TrainingJob
 from tarragon.job.status import JobStatus
 from tarragon.kube.meta import Json
@@ -22,7 +22,7 @@ COUNTS = "tfReplicaStatuses"
 
 
 def status(job: TrainingJob, said: JobStatus) -> dict[str, Json]:
-    fields = classic.status_fields(job, said)
+    fields = training_operator_status.status_fields(job, said)
     return {COUNTS if name == "replicaStatuses" else name: value for name, value in fields.items()}
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tarragon.frameworks.tensorflow import v1beta2
 from tarragon.frameworks.tensorflow.fields import PolicyField, SpecField
 from tarragon.frameworks.tensorflow.labels import UP_TO_TF_OPERATOR_0_4
-from tarragon.frameworks.tensorflow.shape import GenerationFields, decoder
+from tarragon.frameworks.tensorflow.map_decoding import GenerationFields, decoder
 from tarragon.job.model import CleanPodPolicy
 
 NAME = "kubeflow.org/v1beta1"

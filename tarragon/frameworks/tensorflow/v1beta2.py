@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from tarragon.frameworks.tensorflow import v1_flat
 from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, SpecField
+from tarragon.frameworks.tensorflow.map_decoding import GenerationFields, decoder
 from tarragon.frameworks.tensorflow.recognition import is_map
-from tarragon.frameworks.tensorflow.shape import GenerationFields, decoder
-from tarragon.frameworks.tensorflow.wiring import EVERY_CONTAINER, TFConfigOptions, discovery_config
+from tarragon.frameworks.tensorflow.tf_config import EVERY_CONTAINER, TFConfigOptions, discovery_config
 from tarragon.job.model import CleanPodPolicy
 
 NAME = "kubeflow.org/v1beta2"

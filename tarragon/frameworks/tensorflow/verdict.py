@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 from tarragon.frameworks.plugin import JobObservation, Verdict
 from tarragon.job.annotations import is_elastic_by_restart, restarts_as_gang
-from tarragon.job.indexes import describe_replicas
-from tarragon.job.member import PodOutcome, PodTermination, ReplicaAction, ReplicaState
+from tarragon.job.index_ranges import describe_replicas
 from tarragon.job.model import Replica, ReplicaType, SuccessPolicy
 from tarragon.job.phase import JobSignal, Phase
+from tarragon.job.replica_state import PodOutcome, PodTermination, ReplicaAction, ReplicaState
 
 KILL_SIGNALS: Mapping[int, str] = {130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
 """Exit codes of programs that were killed by an external signal."""

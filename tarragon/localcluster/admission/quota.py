@@ -23,9 +23,9 @@ from tarragon.localcluster.admission.usage import (
 )
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.kinds.registry import KindRegistry, ServedKind
-from tarragon.localcluster.storage.history import Change, ObjectKey, StoredObject
-from tarragon.localcluster.storage.objects import encode_stored
+from tarragon.localcluster.storage.encoding import encode_stored
 from tarragon.localcluster.storage.store import Store
+from tarragon.localcluster.storage.watch_cache import Change, ObjectKey, StoredObject
 from tarragon.localcluster.validation.pods import qos_class
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tarragon.client.errors import ApiError, error_from_status
-from tarragon.kube.nesting import MAX_MANIFEST_DEPTH
+from tarragon.kube.json_depth import MAX_MANIFEST_DEPTH
 from tarragon.localcluster.kinds.resource import ServedKind
 from tarragon.localcluster.schema.field_errors import FieldError
 

@@ -15,17 +15,17 @@ from tarragon.base.errors import TarragonError
 from tarragon.client.errors import ApiError
 from tarragon.kube.codec import encode
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.identity import User
 from tarragon.localcluster.api.paths import ResourcePath, resource_path, segments
+from tarragon.localcluster.api.user import User
 from tarragon.localcluster.apiserver import discovery
-from tarragon.localcluster.apiserver.http import answers, health
+from tarragon.localcluster.apiserver.http import health, responses
 from tarragon.localcluster.apiserver.http.accept import Representation, negotiate
 from tarragon.localcluster.apiserver.http.connection import DEFAULT_LIMITS, Limits, Server
 from tarragon.localcluster.apiserver.http.listener import Listener
 from tarragon.localcluster.apiserver.http.resources import Resources
 from tarragon.localcluster.apiserver.http.streams import Streams
-from tarragon.localcluster.auth.accounts import TokenAuthority, openid_configuration, published_keys
 from tarragon.localcluster.auth.authentication import Authenticator
+from tarragon.localcluster.auth.service_account_tokens import TokenAuthority, openid_configuration, published_keys
 from tarragon.localcluster.kinds.builtin_kinds import built_in_kinds
 from tarragon.localcluster.kinds.openapi import OpenApi, OpenApiDocument
 from tarragon.localcluster.registry.api import Api
@@ -132,7 +132,7 @@ class ApiServer:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         parts = segments(request.rel_url.raw_path)
-        return answers.pretty(request, await self._plain_answer(request, parts))
+        return responses.pretty(request, await self._plain_answer(request, parts))
 
     async def _plain_answer(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
         try:
@@ -148,7 +148,7 @@ class ApiServer:
                 raise errors.method_not_allowed()
             return await self._about_the_server(request, parts)
         except ApiError as error:
-            return answers.error_response(error)
+            return responses.error_response(error)
 
     async def _resource(self, request: web.BaseRequest, user: User, path: ResourcePath | None) -> web.StreamResponse:
         if path is None:
@@ -156,7 +156,7 @@ class ApiServer:
         is_served = self._api.registry.find(path.group, path.version, path.plural) is not None
         if not is_served and path.group not in _BUILT_IN_GROUPS:
             # A real server answers an unknown group in plain text, without a Status; kubectl has a message for that.
-            return answers.text("404 page not found\n", status=404)
+            return responses.text("404 page not found\n", status=404)
         return await self._resources.answer(request, user, path)
 
     async def _about_the_server(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
@@ -174,14 +174,14 @@ class ApiServer:
             case ["apis", group, version]:
                 return _found(discovery.resource_list(self._api.registry, group, version))
             case []:
-                return answers.json_value({"paths": sorted(discovery.paths(self._api.registry))})
+                return responses.json_value({"paths": sorted(discovery.paths(self._api.registry))})
             case _:
                 return _about_tokens(self._front.accounts, self._url, parts)
 
     def _about_the_process(self, what: str) -> web.StreamResponse:
         if what == "metrics":
             return health.metrics(self._api.object_counts(), self._started.timestamp(), self._streams.count)
-        return answers.json_value(discovery.version(self._started))
+        return responses.json_value(discovery.version(self._started))
 
     def _groups(self, request: web.BaseRequest, root: str) -> web.StreamResponse:
         """Answer /api or /apis, in the aggregated form for clients that accept it: they need no further request."""
@@ -191,17 +191,17 @@ class ApiServer:
             names = [""] if root == "api" else discovery.group_names(registry)
             content_type = f"application/json;g=apidiscovery.k8s.io;v={form.version};as={form.kind}"
             whole = encode(discovery.aggregated(registry, names, form.version))
-            return answers.with_etag(request, whole, {"Content-Type": content_type, "Vary": "Accept"})
+            return responses.with_etag(request, whole, {"Content-Type": content_type, "Vary": "Accept"})
         if root == "apis":
-            return answers.json_value(discovery.group_list(registry))
-        return answers.json_value(discovery.api_versions(self._url.partition("://")[2]))
+            return responses.json_value(discovery.group_list(registry))
+        return responses.json_value(discovery.api_versions(self._url.partition("://")[2]))
 
     async def _openapi_answer(self, request: web.BaseRequest, place: Sequence[str]) -> web.StreamResponse:
         match place:
             case ["v2"] if "proto-openapi" in request.headers.get("Accept", ""):
-                return answers.json_bytes(_OPENAPI_V2, headers={"Content-Type": _OPENAPI_V2_TYPE})
+                return responses.json_bytes(_OPENAPI_V2, headers={"Content-Type": _OPENAPI_V2_TYPE})
             case ["v3"]:
-                return answers.json_value(await self._openapi.index())
+                return responses.json_value(await self._openapi.index())
             case ["v3", "api", version]:
                 document = await self._openapi.document("", version)
             case ["v3", "apis", group, version]:
@@ -217,9 +217,9 @@ def _about_tokens(accounts: TokenAuthority | None, url: str, parts: Sequence[str
     """Answer OpenID Connect discovery, with which others verify tokens of service accounts themselves."""
     match parts:
         case [".well-known", "openid-configuration"] if accounts is not None:
-            return answers.json_value(openid_configuration(url))
+            return responses.json_value(openid_configuration(url))
         case ["openid", "v1", "jwks"] if accounts is not None:
-            return answers.json_value(published_keys(accounts), "application/jwk-set+json")
+            return responses.json_value(published_keys(accounts), "application/jwk-set+json")
         case _:
             raise errors.no_such_resource()
 
@@ -231,13 +231,13 @@ def _openapi_document(request: web.BaseRequest, document: OpenApiDocument) -> we
         return web.Response(status=304, headers=headers)
     if request.query.get("hash") == document.hash:
         headers["Cache-Control"] = "public, immutable"
-    return answers.json_bytes(document.data, headers=headers)
+    return responses.json_bytes(document.data, headers=headers)
 
 
 def _found(value: Mapping[str, Any] | None) -> web.StreamResponse:
     if value is None:
         raise errors.no_such_resource()
-    return answers.json_value(value)
+    return responses.json_value(value)
 
 
 def _cannot_listen(front: ServerConfig, error: OSError) -> TarragonError:

@@ -10,13 +10,13 @@ import jsonpatch
 import jsonpointer
 
 from tarragon.kube.codec import encode
-from tarragon.kube.nesting import MAX_DEPTH, MAX_MANIFEST_DEPTH, is_depth_within
-from tarragon.kube.patch import apply_merge_patch
+from tarragon.kube.json_depth import MAX_DEPTH, MAX_MANIFEST_DEPTH, is_depth_within
+from tarragon.kube.merge_patch import apply_merge_patch
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import Json, PatchBody, PatchType
 from tarragon.localcluster.apply.strategic import StrategicError, strategic_merge
+from tarragon.localcluster.kinds.go_types import go_type_of
 from tarragon.localcluster.kinds.resource import ServedKind
-from tarragon.localcluster.kinds.shape import go_type_of
 from tarragon.localcluster.schema.field_errors import invalid_value
 
 _MAX_OPERATIONS = 10_000

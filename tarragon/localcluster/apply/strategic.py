@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tarragon.localcluster.kinds.shape import ANYTHING, GoType
+from tarragon.localcluster.kinds.go_types import ANYTHING, GoType
 
 Json = dict[str, Any]
 

@@ -14,8 +14,13 @@ from multidict import CIMultiDictProxy
 
 from tarragon.client.errors import ApiError
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.identity import AUTHENTICATED, HOME_OWNER, UNAUTHENTICATED, User
-from tarragon.localcluster.auth.accounts import ACCOUNT_PREFIX, Authenticated, TokenAuthority, account_groups
+from tarragon.localcluster.api.user import AUTHENTICATED, HOME_OWNER, UNAUTHENTICATED, User
+from tarragon.localcluster.auth.service_account_tokens import (
+    ACCOUNT_PREFIX,
+    Authenticated,
+    TokenAuthority,
+    account_groups,
+)
 
 ANONYMOUS = "system:anonymous"
 _BEARER = "Bearer "

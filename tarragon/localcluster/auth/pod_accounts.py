@@ -8,10 +8,10 @@ from typing import Any
 
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.auth.accounts import ISSUER, TokenAuthority, TokenSpec
+from tarragon.localcluster.auth.service_account_tokens import ISSUER, TokenAuthority, TokenSpec
 from tarragon.localcluster.kubelet.base.spec import Pod
 from tarragon.localcluster.kubelet.volumes.tokens import TokenProjection
-from tarragon.localcluster.storage.history import WatchCache
+from tarragon.localcluster.storage.watch_cache import WatchCache
 
 Json = dict[str, Any]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.identity import User
 from tarragon.localcluster.api.requests import Json, RequestTarget
-from tarragon.localcluster.auth.accounts import ISSUER, Authenticated, TokenAuthority
+from tarragon.localcluster.api.user import User
+from tarragon.localcluster.auth.service_account_tokens import ISSUER, Authenticated, TokenAuthority
 from tarragon.localcluster.auth.token_requests import TokenRequests
 from tarragon.localcluster.registry.computed import ComputedKind, FullName
 from tarragon.localcluster.registry.strategy import decode_object

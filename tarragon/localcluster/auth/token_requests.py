@@ -12,9 +12,9 @@ import msgspec
 from tarragon.client.errors import ApiError
 from tarragon.kube.codec import format_time
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.identity import User
 from tarragon.localcluster.api.requests import Json, RequestTarget
-from tarragon.localcluster.auth.accounts import ISSUER, TokenAuthority, TokenSpec
+from tarragon.localcluster.api.user import User
+from tarragon.localcluster.auth.service_account_tokens import ISSUER, TokenAuthority, TokenSpec
 from tarragon.localcluster.registry.computed import ComputedKind
 from tarragon.localcluster.schema.field_errors import FieldError, invalid_value
 

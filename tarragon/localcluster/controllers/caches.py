@@ -9,7 +9,7 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import ALL_OBJECTS, Client, Selector
 from tarragon.kube.meta import Resource
 

@@ -14,7 +14,7 @@ from msgspec import structs, to_builtins
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import NotFound
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import Client, DeleteOptions
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import (

@@ -20,7 +20,7 @@ from tarragon.localcluster.schema.field_errors import (
     unsupported,
 )
 from tarragon.localcluster.schema.schema import StructuralSchema
-from tarragon.localcluster.schema.structure import metadata_faults, structural_faults
+from tarragon.localcluster.schema.structural import metadata_faults, structural_faults
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tarragon.kube.codec import format_time, parse_time
 from tarragon.localcluster.home.home import Home, write_private_file
-from tarragon.localcluster.registry.service_addresses import KUBERNETES, preferred_address
+from tarragon.localcluster.registry.service_allocator import KUBERNETES, preferred_address
 
 _RENEW_BEFORE = dt.timedelta(days=60)
 _RENEW_NOTE = "renew after "

@@ -21,27 +21,27 @@ from tarragon.client.port import Client, Selector
 from tarragon.kube.meta import Key
 from tarragon.localcluster.api.requests import ListOptions
 from tarragon.localcluster.apiserver.apiserver import ApiServer, ServerConfig
-from tarragon.localcluster.auth.accounts import TokenAuthority
 from tarragon.localcluster.auth.keys import SigningKey
 from tarragon.localcluster.auth.pod_accounts import PodTokens, ServiceAccountAdmission
 from tarragon.localcluster.auth.reviews import reviews
+from tarragon.localcluster.auth.service_account_tokens import TokenAuthority
 from tarragon.localcluster.controllers.account_secrets import AccountSecretController
 from tarragon.localcluster.controllers.claims import ClaimController
 from tarragon.localcluster.controllers.garbage import GarbageCollector
-from tarragon.localcluster.controllers.gc.pod_gc import PodGarbageCollector
-from tarragon.localcluster.controllers.guard import guarded
 from tarragon.localcluster.controllers.kinds import listable
 from tarragon.localcluster.controllers.namespaces import NamespaceController
+from tarragon.localcluster.controllers.pod_gc import PodGarbageCollector
 from tarragon.localcluster.controllers.root_certificates import RootCertificateController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
+from tarragon.localcluster.controllers.supervisor import guarded
 from tarragon.localcluster.controllers.taints import TaintController
-from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
+from tarragon.localcluster.controllers.workloads.controllers import WorkloadControllers
 from tarragon.localcluster.daemon.certificates import ensure_certificates
 from tarragon.localcluster.daemon.nodes import LocalNodes, RestartableTask
 from tarragon.localcluster.home.home import Home, unusable_home_error, write_private_file
 from tarragon.localcluster.kubelet.base.spec import KUBELET_PODS
+from tarragon.localcluster.kubelet.network.address_translation import ServiceAddress
 from tarragon.localcluster.kubelet.network.ports import allocated_ports
-from tarragon.localcluster.kubelet.network.translate import ServiceAddress
 from tarragon.localcluster.kubelet.node.node import NodeSettings
 from tarragon.localcluster.kubelet.resources.sampler import UsageSampler
 from tarragon.localcluster.kubelet.volumes.tokens import ApiAccess

@@ -18,12 +18,12 @@ from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key, PartialObjectMetadata
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import lock_home
+from tarragon.localcluster.home.lock import lock_home
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.kubelet import Kubelet, end_all_containers
 from tarragon.localcluster.kubelet.node.node import NodeSettings
 from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
-from tarragon.localcluster.kubelet.streaming.streaming import PodAccess
+from tarragon.localcluster.kubelet.streaming.pod_access import PodAccess
 from tarragon.localcluster.kubelet.volumes.tokens import ApiAccess
 
 log = structlog.get_logger(__name__)

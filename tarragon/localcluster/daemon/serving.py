@@ -18,11 +18,11 @@ import structlog
 from tarragon import __version__
 from tarragon.base.clock import Clock
 from tarragon.localcluster.daemon import kubeconfig
+from tarragon.localcluster.daemon.background import STOP_PODS_SIGNAL
 from tarragon.localcluster.daemon.cluster import BackgroundCoroutine, LocalCluster, LocalClusterSettings
-from tarragon.localcluster.daemon.daemon import STOP_PODS_SIGNAL
-from tarragon.localcluster.daemon.logfile import rotate_for_ever
+from tarragon.localcluster.daemon.log_rotation import rotate_for_ever
 from tarragon.localcluster.home.home import unusable_home_error
-from tarragon.localcluster.home.presence import HomeLock, ServerInfo, lock_home, process_start, write_server
+from tarragon.localcluster.home.lock import HomeLock, ServerInfo, lock_home, process_start, write_server
 
 _LOST_HOME_SECONDS = 5.0
 """Time to stop pods whose folders were removed. Their exit status can't be recorded, but their shims stop them."""

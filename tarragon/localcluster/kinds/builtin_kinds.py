@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tarragon.localcluster.kinds import event_forms
+from tarragon.localcluster.kinds import event_conversion
 from tarragon.localcluster.kinds.resource import ALL_VERBS, ConvertedView, ScalePaths, ServedKind
 
 _POD_SUBRESOURCES = "attach binding eviction exec log portforward status"
@@ -67,9 +67,9 @@ def _events() -> ServedKind:
     """The events of the core group, under other names."""
     view = ConvertedView(
         of=_kind("events", "Event"),
-        from_stored=event_forms.to_events_group,
-        to_stored=event_forms.to_core_group,
-        to_stored_field_selector=event_forms.to_core_field_selector,
+        from_stored=event_conversion.to_events_group,
+        to_stored=event_conversion.to_core_group,
+        to_stored_field_selector=event_conversion.to_core_field_selector,
     )
     return _kind("events", "Event", short="ev", view=view)
 

@@ -16,7 +16,7 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import Client, Selector
 from tarragon.kube.core import SERVICES, Service
 from tarragon.kube.meta import Key
@@ -25,7 +25,7 @@ from tarragon.localcluster.kubelet.base.files import try_lock, unlock
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import KUBELET_PODS, Pod
 from tarragon.localcluster.kubelet.devices.devices import node_devices
-from tarragon.localcluster.kubelet.network.address_translation import ContainerPorts
+from tarragon.localcluster.kubelet.network.container_ports import ContainerPorts
 from tarragon.localcluster.kubelet.network.ports import PortAllocator
 from tarragon.localcluster.kubelet.network.service_links import ServiceLinks
 from tarragon.localcluster.kubelet.node.node import NodeRegistration, NodeSettings

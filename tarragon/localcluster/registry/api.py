@@ -15,7 +15,7 @@ from tarragon.client.port import DEFAULT_DELETE, DEFAULT_LOG, DeleteOptions, Log
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.admission.quota import Quotas
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.containers import requested_container
+from tarragon.localcluster.api.container_selection import requested_container
 from tarragon.localcluster.api.requests import (
     DeleteResult,
     Json,
@@ -29,22 +29,22 @@ from tarragon.localcluster.api.requests import (
     WriteResult,
 )
 from tarragon.localcluster.kinds.registry import KindRegistry
-from tarragon.localcluster.kubelet.streaming.streaming import PodAccess, PodAccessLookup
+from tarragon.localcluster.kubelet.streaming.pod_access import PodAccess, PodAccessLookup
 from tarragon.localcluster.registry.create import Creator
 from tarragon.localcluster.registry.custom_kinds import CustomKindController
 from tarragon.localcluster.registry.delete import Deleter
+from tarragon.localcluster.registry.maintenance import Maintenance
 from tarragon.localcluster.registry.pod_subresources import PodSubresources
 from tarragon.localcluster.registry.reads import Reader
 from tarragon.localcluster.registry.scale import scale_of
 from tarragon.localcluster.registry.update import Updater
-from tarragon.localcluster.registry.upkeep import Maintenance
 from tarragon.localcluster.registry.writes import WriteTransaction
 from tarragon.localcluster.schema.field_errors import required
-from tarragon.localcluster.storage.history import ObjectKey, WatchCache
-from tarragon.localcluster.storage.objects import encode_in_version
-from tarragon.localcluster.storage.selection import index_entry
+from tarragon.localcluster.storage.encoding import encode_in_version
+from tarragon.localcluster.storage.selectors import index_entry
 from tarragon.localcluster.storage.store import DEFAULT_WINDOW, HistoryWindow, Store
-from tarragon.localcluster.storage.watching import Watch
+from tarragon.localcluster.storage.watch import Watch
+from tarragon.localcluster.storage.watch_cache import ObjectKey, WatchCache
 
 __all__ = ["Api", "Watch"]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import Json, RequestTarget
-from tarragon.localcluster.apply.fields import last_applied
-from tarragon.localcluster.apply.fields.check import type_faults
-from tarragon.localcluster.apply.fields.conflicts import FieldConflictsError
-from tarragon.localcluster.apply.fields.ownership import ApplyResult, LiveObject, WriteScope, after_apply
-from tarragon.localcluster.apply.fields.recording import WriteOwner, entries_of_served_versions, write_scope
-from tarragon.localcluster.apply.fields.types import type_of
-from tarragon.localcluster.apply.fields.zero import zero_value
+from tarragon.localcluster.apply.managed_fields import last_applied
+from tarragon.localcluster.apply.managed_fields.conflicts import FieldConflictsError
+from tarragon.localcluster.apply.managed_fields.field_types import type_of
+from tarragon.localcluster.apply.managed_fields.ownership import ApplyResult, LiveObject, WriteScope, after_apply
+from tarragon.localcluster.apply.managed_fields.recording import WriteOwner, entries_of_served_versions, write_scope
+from tarragon.localcluster.apply.managed_fields.validation import type_faults
+from tarragon.localcluster.apply.managed_fields.zero_values import zero_value
 from tarragon.localcluster.kinds.resource import ServedKind
 from tarragon.localcluster.registry.strategy import FieldManager, entry_header
 

@@ -21,8 +21,8 @@ from tarragon.client.port import (
 )
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod
+from tarragon.kube.json_depth import MAX_DEPTH, is_depth_within
 from tarragon.kube.meta import Key, Resource
-from tarragon.kube.nesting import MAX_DEPTH, is_depth_within
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import (
     ListOptions,
@@ -34,8 +34,8 @@ from tarragon.localcluster.api.requests import (
 )
 from tarragon.localcluster.registry.api import Api
 from tarragon.localcluster.storage.database import DatabaseReader
-from tarragon.localcluster.storage.history import StoredObject
-from tarragon.localcluster.storage.selection import index_entry, matcher
+from tarragon.localcluster.storage.selectors import index_entry, matcher
+from tarragon.localcluster.storage.watch_cache import StoredObject
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from tarragon.client.errors import ApiError
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.identity import User
 from tarragon.localcluster.api.requests import Json, ListOptions, RequestTarget
+from tarragon.localcluster.api.user import User
 
 FullName = tuple[str, str]
 """Group and plural. A subresource is written as `serviceaccounts/token`."""

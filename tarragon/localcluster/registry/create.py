@@ -8,10 +8,10 @@ from typing import Any
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import Json, RequestTarget, WriteOptions, WriteResult
-from tarragon.localcluster.apply.fields.admitted import added_by_admission, copy_before_admission
+from tarragon.localcluster.apply.managed_fields.admission_changes import added_by_admission, copy_before_admission
 from tarragon.localcluster.kinds.resource import ServedKind
 from tarragon.localcluster.registry.custom_kinds import DEFINITIONS, CustomKindController
-from tarragon.localcluster.registry.service_addresses import ServiceAllocator
+from tarragon.localcluster.registry.service_allocator import ServiceAllocator
 from tarragon.localcluster.registry.strategy import FieldManager, decode_object, prepare_create
 from tarragon.localcluster.registry.writes import (
     WriteDecision,
@@ -21,8 +21,8 @@ from tarragon.localcluster.registry.writes import (
     new_uid,
 )
 from tarragon.localcluster.schema.unenforced import unenforced_warnings
-from tarragon.localcluster.storage.objects import encode_in_version, parse_resource_version
-from tarragon.localcluster.validation.kinds import rules_of
+from tarragon.localcluster.storage.encoding import encode_in_version, parse_resource_version
+from tarragon.localcluster.validation.kind_rules import rules_of
 
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 

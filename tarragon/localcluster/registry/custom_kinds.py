@@ -13,9 +13,9 @@ from tarragon.localcluster.crd import definitions
 from tarragon.localcluster.kinds.registry import KindRegistry
 from tarragon.localcluster.kinds.resource import ServedKind
 from tarragon.localcluster.registry.writes import NO_PRECONDITION, WriteTransaction, decode_stored
-from tarragon.localcluster.storage.history import Change, StoredObject
-from tarragon.localcluster.storage.objects import json_equal
-from tarragon.localcluster.validation.deleting import can_be_removed, mark_deleted
+from tarragon.localcluster.storage.encoding import json_equal
+from tarragon.localcluster.storage.watch_cache import Change, StoredObject
+from tarragon.localcluster.validation.deletion import can_be_removed, mark_deleted
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 

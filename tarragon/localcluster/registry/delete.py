@@ -11,10 +11,10 @@ from tarragon.localcluster.api.requests import DeleteResult, Json, RequestTarget
 from tarragon.localcluster.kinds.resource import ServedKind
 from tarragon.localcluster.registry.custom_kinds import DEFINITIONS, CustomKindController
 from tarragon.localcluster.registry.writes import WriteDecision, WriteTransaction, decode_stored
-from tarragon.localcluster.storage.history import Change, ObjectKey, StoredObject
-from tarragon.localcluster.storage.objects import encode_in_version
-from tarragon.localcluster.validation.deleting import can_be_removed, check_preconditions, mark_deleted
-from tarragon.localcluster.validation.kinds import rules_of
+from tarragon.localcluster.storage.encoding import encode_in_version
+from tarragon.localcluster.storage.watch_cache import Change, ObjectKey, StoredObject
+from tarragon.localcluster.validation.deletion import can_be_removed, check_preconditions, mark_deleted
+from tarragon.localcluster.validation.kind_rules import rules_of
 
 _MARKED_KINDS = frozenset({"pods", "namespaces", DEFINITIONS})
 """Kinds whose last state has a deletionTimestamp. Other objects are removed unmarked if nothing keeps them."""

@@ -17,11 +17,11 @@ from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import ListOptions, ListPage, RequestTarget, WatchOptions
 from tarragon.localcluster.kinds.resource import ServedKind
 from tarragon.localcluster.schema.field_errors import FieldError, forbidden_value, unsupported
-from tarragon.localcluster.storage.history import ObjectKey, StoredObject, WatchCache
-from tarragon.localcluster.storage.objects import encode_list_item, parse_resource_version
-from tarragon.localcluster.storage.selection import Matcher, matcher
+from tarragon.localcluster.storage.encoding import encode_list_item, parse_resource_version
+from tarragon.localcluster.storage.selectors import Matcher, matcher
 from tarragon.localcluster.storage.store import Store
-from tarragon.localcluster.storage.watching import Watch, WatchScope
+from tarragon.localcluster.storage.watch import Watch, WatchScope
+from tarragon.localcluster.storage.watch_cache import ObjectKey, StoredObject, WatchCache
 
 _MAX_SNAPSHOTS = 4
 _TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 - the version of continue tokens

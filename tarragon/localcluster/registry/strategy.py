@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.apply.fields import recording
-from tarragon.localcluster.apply.fields.reset import filled_in_later
-from tarragon.localcluster.apply.fields.sets import Fields, union
+from tarragon.localcluster.apply.managed_fields import recording
+from tarragon.localcluster.apply.managed_fields.field_set import Fields, union
+from tarragon.localcluster.apply.managed_fields.reset_fields import filled_in_later
+from tarragon.localcluster.kinds.go_types import DecodeError, decode_in_place, go_type_of, metadata_type
 from tarragon.localcluster.kinds.resource import ServedKind
-from tarragon.localcluster.kinds.shape import DecodeError, decode_in_place, go_type_of, metadata_type
 from tarragon.localcluster.schema.field_errors import FieldError, invalid_value
 from tarragon.localcluster.validation import metadata as metadata_rules
-from tarragon.localcluster.validation.kinds import KindRules, rules_of
+from tarragon.localcluster.validation.kind_rules import KindRules, rules_of
 from tarragon.localcluster.validation.scale import scale_faults
 
 Json = dict[str, Any]

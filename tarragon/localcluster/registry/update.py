@@ -14,19 +14,19 @@ from tarragon.localcluster.registry.create import Creator, creates_on_update
 from tarragon.localcluster.registry.custom_kinds import DEFINITIONS, CustomKindController
 from tarragon.localcluster.registry.delete import Deleter
 from tarragon.localcluster.registry.scale import apply_scale, patched_scale, scale_of
-from tarragon.localcluster.registry.service_addresses import ServiceAllocator
+from tarragon.localcluster.registry.service_allocator import ServiceAllocator
 from tarragon.localcluster.registry.strategy import FieldManager, decode_object, prepare_update
 from tarragon.localcluster.registry.writes import WriteDecision, WriteTransaction, decode_stored, field_warnings
 from tarragon.localcluster.schema.unenforced import unenforced_warnings
-from tarragon.localcluster.storage.history import Change, StoredObject
-from tarragon.localcluster.storage.objects import (
+from tarragon.localcluster.storage.encoding import (
     encode_in_version,
     has_current_shape,
     json_equal,
     parse_resource_version,
 )
-from tarragon.localcluster.validation.deleting import can_be_removed
-from tarragon.localcluster.validation.kinds import rules_of
+from tarragon.localcluster.storage.watch_cache import Change, StoredObject
+from tarragon.localcluster.validation.deletion import can_be_removed
+from tarragon.localcluster.validation.kind_rules import rules_of
 
 
 class Updater:

@@ -18,9 +18,9 @@ from tarragon.localcluster.api.requests import FieldValidation, Json, WriteOptio
 from tarragon.localcluster.kinds.resource import ServedKind
 from tarragon.localcluster.registry.strategy import FieldManager
 from tarragon.localcluster.storage.database import WriteFailedError
-from tarragon.localcluster.storage.history import Change, ObjectKey, StoredObject
-from tarragon.localcluster.storage.objects import encode_in_version, encode_stored
+from tarragon.localcluster.storage.encoding import encode_in_version, encode_stored
 from tarragon.localcluster.storage.store import Store
+from tarragon.localcluster.storage.watch_cache import Change, ObjectKey, StoredObject
 
 T = TypeVar("T")
 

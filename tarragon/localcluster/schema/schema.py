@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.schema.checks import ValueCheck, checks_of, type_name
 from tarragon.localcluster.schema.field_errors import FieldError, required
+from tarragon.localcluster.schema.value_checks import ValueCheck, checks_of, type_name
 
 _OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 """The fields of every whole object, whether its schema declares them or not."""

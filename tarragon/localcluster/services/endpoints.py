@@ -16,7 +16,7 @@ from tarragon.kube.core import ENDPOINTS, PODS, SERVICES, Pod, Service, ServiceP
 from tarragon.kube.meta import Key, ObjectMeta, PartialObject
 from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.workqueue import WorkQueue
-from tarragon.localcluster.services.selectors import LabelTerm, SelectorIndex, label_terms
+from tarragon.localcluster.services.selector_index import LabelTerm, SelectorIndex, label_terms
 
 LocalPort = Callable[[Key, int], int | None]
 """The local port that a Service's port was translated to; None if no pod refers to that port of the Service."""

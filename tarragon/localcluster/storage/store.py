@@ -21,8 +21,8 @@ from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.kube.codec import decode
 from tarragon.localcluster.storage.database import Database, HistoryRow, WriteFailedError, move_away_command
-from tarragon.localcluster.storage.history import Change, ObjectKey, StoredObject, WatchCache
 from tarragon.localcluster.storage.interning import ObjectInterner
+from tarragon.localcluster.storage.watch_cache import Change, ObjectKey, StoredObject, WatchCache
 from tarragon.localcluster.storage.writer import Compaction, WriteBatch, Writer
 
 Json = dict[str, Any]

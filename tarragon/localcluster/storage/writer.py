@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tarragon.localcluster.storage.database import Database, HistoryRow, WriteFailedError
-from tarragon.localcluster.storage.history import Change
+from tarragon.localcluster.storage.watch_cache import Change
 
 _MAX_BATCH = 2_000
 

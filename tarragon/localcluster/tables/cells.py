@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tarragon.localcluster.tables.tables import WIDE, Cell, TableColumn
+from tarragon.localcluster.tables.table import WIDE, Cell, TableColumn
 
 Object = Mapping[str, Any]
 

@@ -6,11 +6,11 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from tarragon.localcluster.kinds import event_forms
+from tarragon.localcluster.kinds import event_conversion
 from tarragon.localcluster.kinds.registry import ServedKind
 from tarragon.localcluster.tables.cells import NONE, Object, at, joined, number, pairs, size, text, wide
 from tarragon.localcluster.tables.pod_columns import POD_COLUMNS
-from tarragon.localcluster.tables.tables import AGE, NAME, WIDE, Cell, TableColumn, custom_columns, since
+from tarragon.localcluster.tables.table import AGE, NAME, WIDE, Cell, TableColumn, custom_columns, since
 from tarragon.localcluster.tables.workload_columns import WORKLOAD_COLUMNS
 
 _MAX_SHOWN = 3
@@ -167,7 +167,7 @@ def _of_events(columns: Sequence[TableColumn]) -> Sequence[TableColumn]:
     """Those of the core group's events, for the other form."""
 
     def of_other_form(cell: Cell) -> Cell:
-        return lambda event, now: cell(event_forms.to_core_group(dict(event)), now)
+        return lambda event, now: cell(event_conversion.to_core_group(dict(event)), now)
 
     return tuple(
         TableColumn(one.name, of_other_form(one.cell), type=one.type, priority=one.priority) for one in columns

@@ -9,7 +9,7 @@ from typing import Any
 
 from tarragon.kube.codec import parse_time
 from tarragon.localcluster.tables.cells import text, wide
-from tarragon.localcluster.tables.tables import AGE, NAME, TableColumn, duration
+from tarragon.localcluster.tables.table import AGE, NAME, TableColumn, duration
 
 Status = Mapping[str, Any]
 

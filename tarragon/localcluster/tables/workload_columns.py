@@ -9,7 +9,7 @@ from typing import Any
 
 from tarragon.kube.codec import parse_time
 from tarragon.localcluster.tables.cells import NONE, Object, at, number, wide
-from tarragon.localcluster.tables.tables import AGE, NAME, Cell, TableColumn, duration
+from tarragon.localcluster.tables.table import AGE, NAME, Cell, TableColumn, duration
 
 
 def _count(name: str, *path: str) -> TableColumn:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tarragon.localcluster.schema.field_errors import FieldError, forbidden_value, invalid_value, required, unsupported
-from tarragon.localcluster.validation.templates import (
+from tarragon.localcluster.validation.pod_templates import (
     count_faults,
     default_template,
     immutable_faults,

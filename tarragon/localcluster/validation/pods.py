@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tarragon.base.quantity import parse_milli
-from tarragon.localcluster.kinds.shape import decode_in_place, go_type_of
+from tarragon.localcluster.kinds.go_types import decode_in_place, go_type_of
 from tarragon.localcluster.schema import names
 from tarragon.localcluster.schema.field_errors import (
     FieldError,

@@ -12,7 +12,7 @@ from tarragon.base.clock import Clock
 from tarragon.client.errors import ApiError, Forbidden, NotFound
 from tarragon.client.port import ALL_OBJECTS, Client, Selector
 from tarragon.kube.meta import Resource
-from tarragon.operator.coexistence.rivals import (
+from tarragon.operator.coexistence.detection import (
     DEPLOYMENTS,
     ENDPOINTS_LOCKS,
     LEASE_LOCKS,

@@ -11,8 +11,8 @@ from sys import intern
 
 from msgspec.structs import force_setattr, replace
 
-from tarragon.frameworks.recognition import LAST_APPLIED_ANNOTATION
-from tarragon.job.leaving import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
+from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
+from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import (
@@ -28,7 +28,7 @@ from tarragon.kube.core import (
     ServiceSpec,
 )
 from tarragon.kube.meta import RAW_NULL, CustomObject, Json, ObjectMeta, OwnerReference
-from tarragon.plan.objects.generation_label import ROUND_ANNOTATION
+from tarragon.plan.objects.gang_round import ROUND_ANNOTATION
 from tarragon.plan.objects.placement import REQUIRED
 
 _INDEX_LABELS = frozenset({"training.kubeflow.org/replica-index", "replica-index", "tf-replica-index", "task_index"})

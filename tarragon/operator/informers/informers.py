@@ -12,11 +12,11 @@ from typing import TypeVar
 from tarragon.base.clock import Clock
 from tarragon.client.errors import Forbidden, NotFound
 from tarragon.client.informer.cache_reader import CacheError, CacheReader, KeyIndex
+from tarragon.client.informer.informer import Informer
 from tarragon.client.informer.multi_namespace_cache import combine_caches
-from tarragon.client.informer.reflector import Informer
 from tarragon.client.port import Client, Selector
 from tarragon.frameworks.plugin import Framework
-from tarragon.job.encoding import raw_admission
+from tarragon.job.status_encoding import raw_admission
 from tarragon.kube.core import (
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -34,12 +34,12 @@ from tarragon.kube.core import (
     StorageClass,
 )
 from tarragon.kube.meta import CustomObject, Json, Key, ObjectMeta, OwnerIdentity, Resource
+from tarragon.operator.informers.accepted_admissions import AcceptedAdmissions
 from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod, CachedService
 from tarragon.operator.informers.decode_cache import DecodeCache
 from tarragon.operator.informers.expectations import Expectations, JobId
-from tarragon.operator.informers.usage import nominated_nodes
-from tarragon.operator.informers.verified_admissions import AcceptedAdmissions
-from tarragon.operator.queue.refused_writes import CreateBackoff
+from tarragon.operator.informers.pod_usage import nominated_nodes
+from tarragon.operator.queue.create_backoff import CreateBackoff
 from tarragon.plan.nodes.storage import VolumeCache
 from tarragon.plan.objects.podgroup_kinds import POD_GROUP_KINDS, PodGroup
 from tarragon.plan.objects.settings import OperatorSettings

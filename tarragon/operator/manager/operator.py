@@ -14,8 +14,8 @@ from tarragon.client.errors import ApiError, Unavailable
 from tarragon.client.leader_election import LeaseLost
 from tarragon.client.middleware.write_through import WriteThroughClient
 from tarragon.client.port import Client
-from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.informers.informers import Informers
@@ -27,8 +27,8 @@ from tarragon.operator.reconciler.apply import ApplyContext
 from tarragon.operator.reconciler.recorder import EventRecorder
 from tarragon.operator.reconciler.watchdog import Watchdog
 from tarragon.operator.reconciler.worker import UNEXPECTED_ERROR, JobId, Worker
-from tarragon.operator.scheduler.config.published import ConfigPublisher
-from tarragon.operator.scheduler.cycle import AdmissionConfig, GangScheduler
+from tarragon.operator.scheduler.config.publisher import ConfigPublisher
+from tarragon.operator.scheduler.gang_scheduler import AdmissionConfig, GangScheduler
 from tarragon.plan.config.published import PublishedConfig
 from tarragon.plan.objects.podgroup_kinds import PodGroup
 from tarragon.plan.objects.settings import OperatorSettings

@@ -23,8 +23,8 @@ from tarragon.base.clock import Clock, with_timeout
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.transport import RestConfig
 from tarragon.client.leader_election import LeaderElector, LeaseLost
-from tarragon.client.middleware.counted import InstrumentedClient
 from tarragon.client.middleware.fenced import FencedClient
+from tarragon.client.middleware.instrumented import InstrumentedClient
 from tarragon.client.port import Client
 from tarragon.kube.meta import Json
 from tarragon.operator.coexistence.watcher import CoexistenceWatcher

@@ -12,9 +12,9 @@ from prometheus_client.core import Metric
 
 from tarragon.base.clock import Clock
 from tarragon.client.informer.cache_reader import CacheReader
-from tarragon.job.encoding import decode_status
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.meta import CustomObject, JsonObject, Key
 from tarragon.operator.metrics.definitions import (
     DELETED,

@@ -11,7 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from tarragon.base.clock import Clock
 from tarragon.client.informer.cache_reader import CacheError
-from tarragon.client.middleware.counted import CallResult
+from tarragon.client.middleware.instrumented import CallResult
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.metrics.definitions import (

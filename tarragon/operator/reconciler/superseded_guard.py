@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from tarragon.client.errors import Conflict
-from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import Client
 from tarragon.kube.meta import Json, Resource
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.catalog import FRAMEWORKS, framework_of
 from tarragon.frameworks.plugin import Framework, Manifest
-from tarragon.frameworks.tensorflow.conversion.converting import convert
+from tarragon.frameworks.registry import FRAMEWORKS, framework_of
+from tarragon.frameworks.tensorflow.conversion.convert import convert
 from tarragon.plan.input.decode_and_validate import DecodedJob, decode_and_validate
 
 

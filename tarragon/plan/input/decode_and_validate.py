@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
+from tarragon.frameworks.dialect_detection import dialect_of
 from tarragon.frameworks.plugin import Dialect, Framework, Manifest, Rule
-from tarragon.frameworks.recognition import dialect_of
 from tarragon.job.model import GENERATION_ANNOTATION, TrainingJob
 from tarragon.job.tensorboard import with_tensorboard
 from tarragon.kube.codec import format_time
+from tarragon.kube.field_reader import join_path
 from tarragon.kube.meta import CustomObject, Json, ManagedFieldsEntry
-from tarragon.kube.reader import join_path
 
 MAX_PROBLEMS = 8
 MAX_PROBLEM_LENGTH = 300

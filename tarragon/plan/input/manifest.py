@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.catalog import framework_of, kinds, misspelled_kind
-from tarragon.frameworks.otherkinds import unsupported_kind_problem
 from tarragon.frameworks.plugin import Framework, Manifest
+from tarragon.frameworks.registry import framework_of, kinds, misspelled_kind
+from tarragon.frameworks.unsupported_kinds import unsupported_kind_problem
+from tarragon.kube.field_reader import CollectedProblems, FieldReader, describe_value, suggestion
 from tarragon.kube.meta import Json
-from tarragon.kube.reader import CollectedProblems, FieldReader, describe_value, suggestion
-from tarragon.kube.yamltext import YamlDocument, read_yaml
+from tarragon.kube.yaml_reader import YamlDocument, read_yaml
 
 COMPANIONS = ("ConfigMap", "PersistentVolumeClaim", "Secret", "Service", "ServiceAccount")
 """Kinds of the API version v1 that a manifest may contain besides jobs."""

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tarragon.base.times import add_seconds
+from tarragon.base.time_arithmetic import add_seconds
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.job.status import UNASSIGNED, Admission, JobStatus, RestartRecord
 from tarragon.kube.core import Node, Pod, PodSpec, Toleration

@@ -19,13 +19,13 @@ from tarragon.job.annotations import (
     restarts_as_gang,
 )
 from tarragon.job.conditions import ConditionUpdate, remove_condition, set_condition
-from tarragon.job.indexes import describe_replicas
-from tarragon.job.member import ReplicaAction
+from tarragon.job.index_ranges import describe_replicas
 from tarragon.job.model import Replica
 from tarragon.job.phase import JobSignal, Phase, next_phase
+from tarragon.job.replica_state import ReplicaAction
 from tarragon.job.status import GangIncarnation, JobStatus
 from tarragon.kube.core import Pod
-from tarragon.plan.objects.generation_label import current_round, is_outdated, next_round, round_of
+from tarragon.plan.objects.gang_round import current_round, is_outdated, next_round, round_of
 from tarragon.plan.view.job_view import JobView, may_grow
 from tarragon.scheduling.api.decision import QUOTA_EXCEEDED
 

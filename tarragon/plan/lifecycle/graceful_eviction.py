@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tarragon.job.annotations import MAX_CHECKPOINT_SECONDS, checkpoint_seconds
-from tarragon.job.leaving import (
+from tarragon.job.eviction_notice import (
     CHECKPOINT_REQUEST_ANNOTATION,
     EVICTION_TIME_ANNOTATION,
     checkpoint_requested_at,
     eviction_time,
     exited_after_notice,
 )
-from tarragon.job.member import ReplicaAction, main_container_status
+from tarragon.job.replica_state import ReplicaAction, main_container_status
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import PODS, Pod
 from tarragon.plan.view.actions import AnnotatePod, Delete

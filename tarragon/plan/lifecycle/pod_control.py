@@ -9,8 +9,8 @@ from itertools import islice
 
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.annotations import restarts_as_gang
-from tarragon.job.member import ReplicaAction, ReplicaState
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.replica_state import ReplicaAction, ReplicaState
 from tarragon.job.status import UNASSIGNED, JobStatus
 from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES, Service
 from tarragon.kube.meta import Key
@@ -27,7 +27,7 @@ from tarragon.plan.objects.desired import (
     in_start_order,
     replica_service_names,
 )
-from tarragon.plan.objects.generation_label import current_round
+from tarragon.plan.objects.gang_round import current_round
 from tarragon.plan.objects.placement import assigned_node
 from tarragon.plan.view.actions import Create, Delete, ObservedJob
 from tarragon.plan.view.job_view import JobView

@@ -6,11 +6,11 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tarragon.base.times import add_seconds
+from tarragon.base.time_arithmetic import add_seconds
 from tarragon.job.annotations import restarts_as_gang
-from tarragon.job.leaving import eviction_time
-from tarragon.job.member import PodOutcome, ReplicaAction, ReplicaState, is_kubelet_rejection
+from tarragon.job.eviction_notice import eviction_time
 from tarragon.job.model import Replica
+from tarragon.job.replica_state import PodOutcome, ReplicaAction, ReplicaState, is_kubelet_rejection
 from tarragon.job.status import JobStatus, RestartRecord
 from tarragon.plan.view.job_view import JobView
 

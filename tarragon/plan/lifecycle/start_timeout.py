@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from tarragon.base.times import add_seconds
+from tarragon.base.time_arithmetic import add_seconds
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, AdmissionBackoff, Blocker, RestartRecord, WaitReason
 from tarragon.plan.lifecycle.displacement import was_rejected_by_node

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from tarragon.kube.affinity import decode_affinity
 from tarragon.kube.core import Node, PodSpec
 from tarragon.plan.nodes.affinity_terms import PodTerm
-from tarragon.plan.nodes.neighbours import PodIndex
+from tarragon.plan.nodes.pod_index import PodIndex
 from tarragon.plan.nodes.predicates import matches_node_selector_term, untolerated_soft_taints
 from tarragon.plan.nodes.topology import NodeTopology, ReplicaTypePods
 

@@ -19,7 +19,7 @@ from tarragon.plan.nodes.affinity_terms import (
     TopologySpread,
     inter_pod_constraints,
 )
-from tarragon.plan.nodes.neighbours import PodIndex
+from tarragon.plan.nodes.pod_index import PodIndex
 from tarragon.plan.nodes.predicates import matches_node_selection, required_node_affinity, tolerates_taints
 from tarragon.scheduling.api.snapshot import DomainMap, TopologyConstraint
 

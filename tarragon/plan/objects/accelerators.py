@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from tarragon.base.errors import Problem
 from tarragon.kube.meta import Json, JsonObject
-from tarragon.kube.podtemplate import main_container
+from tarragon.kube.pod_validation import main_container
 
 T = TypeVar("T")
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from tarragon.frameworks.plugin import Dialect, DiscoveryConfig, Framework, GangSize
 from tarragon.job.annotations import restarts_as_gang
-from tarragon.job.leaving import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
+from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaSpec, RestartPolicy, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
-from tarragon.kube.podtemplate import main_container
+from tarragon.kube.pod_validation import main_container
 from tarragon.plan.nodes.storage import VolumeCache, needs_kube_scheduler
 from tarragon.plan.objects import logs
 from tarragon.plan.objects.accelerators import with_accelerators
-from tarragon.plan.objects.generation_label import ROUND_ANNOTATION
+from tarragon.plan.objects.gang_round import ROUND_ANNOTATION
 from tarragon.plan.objects.logs import LogSource
 from tarragon.plan.objects.placement import Placement, with_node_affinity, with_node_name
 from tarragon.plan.objects.podgroup_kinds import pod_group_kind, with_pod_group

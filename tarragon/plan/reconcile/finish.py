@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tarragon.job import conditions
-from tarragon.job.leaving import eviction_time
+from tarragon.job.eviction_notice import eviction_time
 from tarragon.job.model import CleanPodPolicy
 from tarragon.job.status import JobStatus, ReplicaStatus
 from tarragon.kube.core import Pod

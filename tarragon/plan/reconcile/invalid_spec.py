@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tarragon.frameworks.plugin import Dialect, Framework
-from tarragon.job import classic, conditions
-from tarragon.job.accepted import JobIdentity, decode_job, with_suspend
+from tarragon.job import conditions, training_operator_status
 from tarragon.job.conditions import ConditionUpdate, set_condition
-from tarragon.job.encoding import decode_status_and_notes
+from tarragon.job.last_valid_spec import JobIdentity, decode_job, with_suspend
 from tarragon.job.model import TrainingJob
 from tarragon.job.phase import Phase
-from tarragon.job.reason import reason_of
 from tarragon.job.status import JobStatus
+from tarragon.job.status_encoding import decode_status_and_notes
+from tarragon.job.status_reason import reason_of
 from tarragon.kube.event import ObjectReference
 from tarragon.kube.meta import CustomObject, Json
 from tarragon.plan.input.decode_and_validate import DecodedJob, join_problems
@@ -111,7 +111,10 @@ def _status_fields(observed: ObservedJob, status: JobStatus, dialect: Dialect) -
     ours: dict[str, Json] = {**recorded_fields, "observedGeneration": observed.object.metadata.generation}
     if not dialect.has_conditions:
         record = recorded_fields.get("record")
-        ours["record"] = {**(record if isinstance(record, Mapping) else {}), **classic.invalid_job_fields(status)}
+        ours["record"] = {
+            **(record if isinstance(record, Mapping) else {}),
+            **training_operator_status.invalid_job_fields(status),
+        }
     if status.phase is Phase.FAILED:
         failure = reason_of(status)
         ours |= {

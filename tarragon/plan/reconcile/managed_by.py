@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tarragon.frameworks.plugin import Dialect
-from tarragon.job.encoding import decode_status
 from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import Pod
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Json, OwnerIdentity, Resource

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from tarragon.job.model import TrainingJob
 from tarragon.kube.core import PODS
+from tarragon.kube.merge_patch import create_merge_patch
 from tarragon.kube.meta import JsonObject
-from tarragon.kube.patch import create_merge_patch
 from tarragon.plan.objects.desired import JobBlueprint, build_metadata
 from tarragon.plan.objects.podgroup_kinds import PodGroup, PodGroupKind, minimum_pods, pod_group_kind
 from tarragon.plan.view.actions import Actions, Create, Delete, Patch

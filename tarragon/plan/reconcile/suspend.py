@@ -21,7 +21,7 @@ from tarragon.plan.status.outcome import (
     set_created,
 )
 from tarragon.plan.status.patch import events_for, status_patch
-from tarragon.plan.status.sizes import clear_size
+from tarragon.plan.status.resizes import clear_size
 from tarragon.plan.view.actions import Actions
 from tarragon.plan.view.job_view import JobView
 

@@ -14,7 +14,7 @@ from tarragon.job.model import TensorBoardSpec
 from tarragon.job.phase import Phase
 from tarragon.kube.core import PODS, SERVICES, Pod, Service
 from tarragon.kube.meta import JsonObject, Key
-from tarragon.kube.podtemplate import main_container
+from tarragon.kube.pod_validation import main_container
 from tarragon.plan.lifecycle.graceful_eviction import delete_pod
 from tarragon.plan.lifecycle.pod_control import delete_service, has_missing_objects
 from tarragon.plan.objects.desired import JobBlueprint, build_metadata

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from tarragon.job import conditions
 from tarragon.job.conditions import ConditionUpdate, remove_condition, set_condition
-from tarragon.job.member import ReplicaAction
+from tarragon.job.replica_state import ReplicaAction
 from tarragon.job.status import UNASSIGNED, Blocker, JobStatus
 from tarragon.kube.core import Pod
 from tarragon.plan.lifecycle.displacement import was_rejected_by_node
 from tarragon.plan.lifecycle.pod_control import conflicting_names, has_missing_objects, rejecting_nodes
 from tarragon.plan.objects.settings import OperatorSettings
-from tarragon.plan.status.stalled import StallReport, next_report_at, report_delays, report_hindrances
+from tarragon.plan.status.stall_report import StallReport, next_report_at, report_delays, report_hindrances
 from tarragon.plan.view.actions import NAME_TAKEN, REFUSED
 from tarragon.plan.view.job_view import JobView
 

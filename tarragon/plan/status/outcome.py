@@ -8,9 +8,9 @@ from dataclasses import replace
 from tarragon.frameworks.plugin import Verdict
 from tarragon.job import conditions
 from tarragon.job.conditions import ConditionUpdate, remove_condition, set_condition
-from tarragon.job.member import PodOutcome, ReplicaAction, ReplicaState
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import JobSignal, Phase, next_phase
+from tarragon.job.replica_state import PodOutcome, ReplicaAction, ReplicaState
 from tarragon.job.status import UNASSIGNED, FirstFailure, JobStatus, ReplicaStatus
 from tarragon.kube.codec import format_time
 from tarragon.plan.input.decode_and_validate import join_problems, shorten_problem
@@ -20,7 +20,7 @@ from tarragon.plan.nodes.left_to_kube_scheduler import LEFT_MESSAGE, LEFT_TO_KUB
 from tarragon.plan.status.creation_failures import clear_blocked, set_blocked, set_stalled
 from tarragon.plan.status.limits import ExceededLimit, exceeded_limit
 from tarragon.plan.status.provenance import record_provenance
-from tarragon.plan.status.sizes import set_resized
+from tarragon.plan.status.resizes import set_resized
 from tarragon.plan.view.job_view import JobView
 
 StatusRule = Callable[[JobView, JobStatus], JobStatus]

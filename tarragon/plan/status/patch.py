@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from tarragon.job import classic, conditions
-from tarragon.job.accepted import encode_job
-from tarragon.job.encoding import StatusSummary, display_state, encode_status, unknown_fields
+from tarragon.job import conditions, training_operator_status
+from tarragon.job.last_valid_spec import encode_job
 from tarragon.job.model import ReplicaType
 from tarragon.job.status import Condition, JobStatus
+from tarragon.job.status_encoding import StatusSummary, display_state, encode_status, unknown_fields
 from tarragon.kube.event import Event, ObjectReference
+from tarragon.kube.merge_patch import create_merge_patch
 from tarragon.kube.meta import CustomObject, Json, JsonObject
-from tarragon.kube.patch import create_merge_patch
 from tarragon.plan.input.decode_and_validate import shorten_problem
 from tarragon.plan.view.job_view import JobView
 
@@ -48,7 +48,7 @@ def status_patch(view: JobView, status: JobStatus) -> JsonObject | None:
     if not status.phase.is_final or "accepted" in recorded_fields:
         ours["accepted"] = encode_job(view.job)
     if not view.dialect.has_conditions:
-        ours["record"] = classic.status_fields(view.job, status)
+        ours["record"] = training_operator_status.status_fields(view.job, status)
     admission = recorded_fields.get("admission")
     if admission is not None and status.admission is view.recorded_status.admission:
         ours["admission"] = admission

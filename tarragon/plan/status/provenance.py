@@ -10,8 +10,8 @@ from dataclasses import replace
 from tarragon import __version__
 from tarragon.job.model import MANIFEST_ANNOTATION, ReplicaType
 from tarragon.job.status import JobStatus, Provenance
+from tarragon.kube.merge_patch import apply_merge_patch
 from tarragon.kube.meta import CustomObject, Json, JsonObject
-from tarragon.kube.patch import apply_merge_patch
 from tarragon.plan.view.job_view import JobView
 
 

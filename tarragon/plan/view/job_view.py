@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Dialect, Framework, GangSize, JobObservation
 from tarragon.job.annotations import is_elastic_by_restart, resizes_by_restart, retryable_exit_codes
-from tarragon.job.encoding import decode_status_and_notes
-from tarragon.job.member import ReplicaAction, ReplicaState, replica_state
 from tarragon.job.model import Replica, SuccessPolicy, TrainingJob
+from tarragon.job.replica_state import ReplicaAction, ReplicaState, replica_state
 from tarragon.job.status import JobStatus
+from tarragon.job.status_encoding import decode_status_and_notes
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.event import ObjectReference
 from tarragon.kube.meta import Key, OwnerIdentity
 from tarragon.plan.input.decode_and_validate import DecodedJob
 from tarragon.plan.objects.desired import JobBlueprint, is_placed_by
-from tarragon.plan.objects.generation_label import is_outdated
+from tarragon.plan.objects.gang_round import is_outdated
 from tarragon.plan.objects.podgroup_kinds import PodGroup
 from tarragon.plan.view.actions import ObservedJob
 from tarragon.plan.view.stalls import Stall, find_stall

@@ -9,7 +9,7 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tarragon.job.member import main_container_status
+from tarragon.job.replica_state import main_container_status
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import ContainerStateTerminated, ContainerStatus, Pod, PodCondition
 

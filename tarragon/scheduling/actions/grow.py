@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tarragon.job.model import Replica
-from tarragon.scheduling.actions.running import NODES_IDLE, is_scaled_up
+from tarragon.scheduling.actions.running_gangs import NODES_IDLE, is_scaled_up
 from tarragon.scheduling.api.rules import bounded_timedelta
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, WaitingGang
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle

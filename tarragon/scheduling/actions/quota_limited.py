@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tarragon.base.resources import Resources, add_resources
-from tarragon.scheduling.actions.running import missing_replicas
+from tarragon.scheduling.actions.running_gangs import missing_replicas
 from tarragon.scheduling.api.rules import QueueRules
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot
 from tarragon.scheduling.cycle.shares import QueueUsage

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from tarragon.job.model import Replica
 from tarragon.scheduling.actions.grow import grow_elastic_gangs
-from tarragon.scheduling.actions.order import in_queue_order
 from tarragon.scheduling.actions.preempt import Preemption
+from tarragon.scheduling.actions.queue_order import in_queue_order
 from tarragon.scheduling.actions.reservations import NodeReservations
-from tarragon.scheduling.actions.running import settle_running_gangs
+from tarragon.scheduling.actions.running_gangs import settle_running_gangs
 from tarragon.scheduling.api.decision import Decision, Defer, GangDecision, RequeueAt, Resize
 from tarragon.scheduling.api.snapshot import RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, ShapeState, is_known_to_lack

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tarragon.scheduling.actions.order import in_queue_order
 from tarragon.scheduling.actions.preempt import Preemption
-from tarragon.scheduling.actions.running import grow_to_requested, settle_running_gangs
+from tarragon.scheduling.actions.queue_order import in_queue_order
+from tarragon.scheduling.actions.running_gangs import grow_to_requested, settle_running_gangs
 from tarragon.scheduling.api.decision import BEHIND_OTHERS, Decision
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tarragon.frameworks.tensorflow.conversion.generations import ApiGeneration
-from tarragon.frameworks.tensorflow.conversion.keyed import CHIEF, NormalizedSpec, type_of
+from tarragon.frameworks.tensorflow.conversion.normalized_spec import CHIEF, NormalizedSpec, type_of
 from tarragon.frameworks.tensorflow.conversion.server import standard_server
 from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, PORT_NAME
 from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy, TrainingJob

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Dialect, Manifest
-from tarragon.frameworks.tensorflow.conversion.fates import (
+from tarragon.frameworks.tensorflow.conversion.failure_semantics import (
     BACKOFF_LIMIT_REMEDY,
     DESCRIPTIONS,
     failure_semantics,
@@ -17,7 +17,7 @@ from tarragon.frameworks.tensorflow.conversion.fates import (
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, PolicyField, SpecField
 from tarragon.job.annotations import RETRYABLE_EXIT_CODES_ANNOTATION
-from tarragon.job.exitcode import ExitClass
+from tarragon.job.exit_codes import ExitClass
 from tarragon.job.model import (
     Replica,
     ReplicaSpec,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tarragon.frameworks.recognition import LAST_APPLIED_ANNOTATION
-from tarragon.frameworks.tensorflow.listed import RUNTIME_ID
-from tarragon.frameworks.tensorflow.runtime import runtime_id
+from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
+from tarragon.frameworks.tensorflow.list_decoding import RUNTIME_ID
+from tarragon.frameworks.tensorflow.runtime_id import runtime_id
 from tarragon.job.model import GENERATION_ANNOTATION, MANIFEST_ANNOTATION, RUNTIME_ID_ANNOTATION
 from tarragon.kube.meta import Json, JsonObject
 

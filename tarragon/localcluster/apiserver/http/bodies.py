@@ -13,7 +13,7 @@ import yaml
 from aiohttp import web
 
 from tarragon.kube.codec import decode
-from tarragon.kube.nesting import MAX_MANIFEST_DEPTH, is_depth_within
+from tarragon.kube.json_depth import MAX_MANIFEST_DEPTH, is_depth_within
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import Json, PatchBody, PatchType
 from tarragon.localcluster.apiserver.http import protobuf

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from aiohttp import WSMsgType, web
 
-from tarragon.localcluster.apiserver.http.wires import LARGEST_MESSAGE
+from tarragon.localcluster.apiserver.http.byte_streams import LARGEST_MESSAGE
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 CLOSING_SECONDS = 2.0

@@ -13,7 +13,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from tarragon.client.errors import ApiError
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.apiserver.http.answers import error_response
+from tarragon.localcluster.apiserver.http.responses import error_response
 
 _log = structlog.get_logger(__name__)
 

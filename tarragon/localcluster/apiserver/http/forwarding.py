@@ -8,10 +8,10 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from tarragon.localcluster.apiserver.http.byte_streams import ReceiveQueue
 from tarragon.localcluster.apiserver.http.channels import Channels
 from tarragon.localcluster.apiserver.http.spdy.session import Session, Stream, Wire
-from tarragon.localcluster.apiserver.http.wires import ReceiveQueue
-from tarragon.localcluster.kubelet.streaming.streaming import PortNotOpen
+from tarragon.localcluster.kubelet.streaming.pod_access import PortNotOpen
 
 READ = 64 * 1024
 Dial = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]

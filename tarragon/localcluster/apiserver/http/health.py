@@ -8,7 +8,7 @@ from aiohttp import web
 
 from tarragon.client.errors import ApiError
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.apiserver.http import answers
+from tarragon.localcluster.apiserver.http import responses
 
 PLACES = frozenset({"healthz", "livez", "readyz"})
 PARTS = ("ping", "log", "etcd")
@@ -23,12 +23,12 @@ def health_check(request: web.BaseRequest, parts: Sequence[str]) -> web.StreamRe
     if part:
         if len(part) > 1 or part[0] not in PARTS:
             raise _no_such_part(parts)
-        return answers.text("ok")
+        return responses.text("ok")
     left_out = set(request.query.getall("exclude", []))
     if "verbose" in request.query:
         lines = [f"[+]{name} {'excluded: ok' if name in left_out else 'ok'}\n" for name in PARTS]
-        return answers.text("".join([*lines, f"{place} check passed\n"]))
-    return answers.text("ok")
+        return responses.text("".join([*lines, f"{place} check passed\n"]))
+    return responses.text("ok")
 
 
 def _no_such_part(parts: Sequence[str]) -> ApiError:

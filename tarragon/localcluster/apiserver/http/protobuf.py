@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tarragon.kube.codec import decode, format_micro_time, format_time
-from tarragon.kube.nesting import MAX_MANIFEST_DEPTH, is_depth_within
+from tarragon.kube.json_depth import MAX_MANIFEST_DEPTH, is_depth_within
 from tarragon.localcluster.apiserver.http.messages import Field, Message, message, message_of
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"

@@ -12,12 +12,14 @@ from tarragon.base.clock import Clock
 from tarragon.client.errors import ResourceExpired
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.api import errors
-from tarragon.localcluster.api.identity import User
 from tarragon.localcluster.api.paths import ResourcePath
 from tarragon.localcluster.api.requests import EncodedEvent, Json, RequestTarget, WriteResult
+from tarragon.localcluster.api.user import User
 from tarragon.localcluster.apiserver.http import bodies, query, streams
 from tarragon.localcluster.apiserver.http.accept import JSON, PLAIN, Representation, negotiate
-from tarragon.localcluster.apiserver.http.answers import (
+from tarragon.localcluster.apiserver.http.duplicate_fields import with_duplicate_fields
+from tarragon.localcluster.apiserver.http.pod_streaming import CONNECTED, PodConnects
+from tarragon.localcluster.apiserver.http.responses import (
     in_slices,
     json_bytes,
     json_value,
@@ -26,13 +28,11 @@ from tarragon.localcluster.apiserver.http.answers import (
     listed,
     with_warnings,
 )
-from tarragon.localcluster.apiserver.http.duplicate_fields import with_duplicate_fields
-from tarragon.localcluster.apiserver.http.pod_connects import CONNECTED, PodConnects
 from tarragon.localcluster.kinds.registry import ServedKind
 from tarragon.localcluster.registry.api import BINDINGS, Api
 from tarragon.localcluster.registry.computed import ComputedKinds, list_object
 from tarragon.localcluster.tables.columns import SCALE_COLUMNS, columns_of
-from tarragon.localcluster.tables.tables import TableColumn, TableOptions, metadata_only, table
+from tarragon.localcluster.tables.table import TableColumn, TableOptions, metadata_only, table
 
 _VERSIONS = ("v1", "v1beta1")
 _OBJECT_FORMS = frozenset(Representation(kind, v) for kind in ("Table", "PartialObjectMetadata") for v in _VERSIONS)

@@ -11,7 +11,7 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.client.errors import ApiError
 from tarragon.client.informer.cache_reader import KeyIndex
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import Client
 from tarragon.kube.meta import Key, OwnerIdentity, Resource
 from tarragon.kube.selectors import label_selector_as_predicate

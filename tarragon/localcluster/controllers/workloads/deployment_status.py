@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from tarragon.base.times import add_seconds
+from tarragon.base.time_arithmetic import add_seconds
 from tarragon.kube.codec import parse_time
 from tarragon.localcluster.controllers.workloads.conditions import found, with_condition, without
 from tarragon.localcluster.controllers.workloads.model import Deployment, Json

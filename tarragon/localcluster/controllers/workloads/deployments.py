@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from tarragon.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from tarragon.client.informer.cache_reader import KeyIndex
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import DeleteOptions
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import deployment_status, rollout

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tarragon.base.times import add_seconds
+from tarragon.base.time_arithmetic import add_seconds
 from tarragon.kube.codec import format_time, parse_time
 from tarragon.localcluster.controllers.workloads import indexes
 from tarragon.localcluster.controllers.workloads.conditions import found, with_condition

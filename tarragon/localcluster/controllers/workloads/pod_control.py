@@ -12,8 +12,8 @@ from msgspec import to_builtins
 from tarragon.client.errors import ApiError, Conflict, NotFound
 from tarragon.client.port import DeleteOptions
 from tarragon.kube.event import Event, ObjectReference
+from tarragon.kube.merge_patch import apply_merge_patch
 from tarragon.kube.meta import OwnerIdentity, OwnerReference, Resource
-from tarragon.kube.patch import apply_merge_patch
 from tarragon.localcluster.controllers.events import Recorder
 from tarragon.localcluster.controllers.workloads.context import Expectations, WorkloadContext, selects
 from tarragon.localcluster.controllers.workloads.model import Json, Owner

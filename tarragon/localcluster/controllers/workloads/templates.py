@@ -7,7 +7,7 @@ from typing import Any
 
 from tarragon.kube.codec import encode
 from tarragon.localcluster.controllers.workloads.model import Json
-from tarragon.localcluster.storage.objects import json_equal
+from tarragon.localcluster.storage.encoding import json_equal
 
 HASH_LABEL = "pod-template-hash"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"

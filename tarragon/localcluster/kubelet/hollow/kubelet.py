@@ -27,13 +27,13 @@ from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, MEMORY, PODS, Resources
 from tarragon.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import Client, DeleteOptions, Selector
 from tarragon.kube import core
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES, Node
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet.hollow.capacity import HollowAllocations
+from tarragon.localcluster.kubelet.hollow.admission import HollowAllocations
 from tarragon.localcluster.kubelet.hollow.pod import (
     HollowPod,
     ended_status,

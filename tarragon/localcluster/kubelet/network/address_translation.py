@@ -1,116 +1,82 @@
-"""Finds the local port of a container's port: the same number, or the port that a Service address was translated to.
+"""Translates the cluster addresses and mount paths of a manifest into those of this machine.
 
-A program that reads its address from its environment (TF_CONFIG) listens on the translated port; one with a fixed port
-listens on that number. The sockets of the container's processes show which of the two applies.
+A Service address (`ps-0.default.svc:2222`) becomes `127.0.0.1:P`, a mount path (`/opt/train/x.py`) the local path of
+its volume. Only whole tokens of these two kinds are changed; all other text stays byte for byte.
+
+Not translated: a port that a program listens on without reading it from its environment, and a path written into a
+script. The port is reached by its own number; the path would need a mount namespace.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tarragon.kube.core import Service
-from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet.base import processes
-from tarragon.localcluster.kubelet.base.spec import Container, Pod
-from tarragon.localcluster.kubelet.network.ports import PortAllocator
-from tarragon.localcluster.kubelet.network.translate import ServiceAddress
-from tarragon.localcluster.kubelet.shim.shim_client import state_of
 
-_LISTENING = "0A"
-"""The state TCP_LISTEN in /proc/net/tcp."""
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class ServiceAddress:
+    """A Service port by DNS name. `namespace` is empty when the text has none: it is the pod's namespace then."""
+
+    namespace: str
+    name: str
+    port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunContext:
-    """One run of a container; `folder` is its run folder."""
+PortLookup = Callable[[ServiceAddress], int | None]
+"""The local port of an address, or None when it is not an address of the cluster."""
 
-    pod: Pod
-    container: Container
-    number: int
-    folder: Path
-
-
-class NoSuchPort(Exception):
-    """The container has no port with this name."""
-
-
-class ContainerPorts:
-    """Finds the local ports of a node's containers. `node` is the node's name in the users of port allocations."""
-
-    def __init__(self, node: str, ports: PortAllocator, services: Mapping[Key, Service]) -> None:
-        self._node = node
-        self._ports = ports
-        self._services = services
-
-    def local_port(self, place: RunContext, wanted: int | str) -> int:
-        """The local port for a port number or name of the container. Raises NoSuchPort."""
-        number = _number(place.container, wanted)
-        translated = list(self._translated(place.pod, number))
-        if not translated:
-            return number
-        listening = listening_ports(place.folder)
-        return next((port for port in (*translated, number) if port in listening), translated[0])
-
-    def _translated(self, pod: Pod, number: int) -> Iterator[int]:
-        """The local ports of this port's Service addresses, as far as the pod's environment mentions them."""
-        user = f"{self._node}/{pod.metadata.uid}"
-        for address, local in self._ports.used_by(user).items():
-            service = self._services.get(Key(address.namespace, address.name.rpartition(".")[2]))
-            if service is not None and routes_to(service, address, pod, number):
-                yield local
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+# Token separators in JSON, host files, command lines and lists. A backslash with n, r or t is white space in a JSON
+# string; a backslash before a quote occurs in JSON within JSON.
+_BEFORE = r"""(?:(?<=[\s"'`=,;|/@&<>()\[\]{}])|(?<=\\[nrt])|\A)"""
+_AFTER = r"""(?=[\s"'`=,;|/?#&<>()\[\]{}\\]|\Z)"""
+_ADDRESS = re.compile(
+    rf"{_BEFORE}(?P<name>{_LABEL}(?:\.{_LABEL})*?)(?:\.(?P<namespace>{_LABEL})\.svc(?:\.{_LABEL})*\.?)?"
+    rf":(?P<port>[1-9]\d{{0,4}}){_AFTER}"
+)
+_LONGEST_NAME = 2
+"""Labels before the namespace: `pod.service.namespace.svc` has two, and names with more are not of a cluster."""
 
 
-def _number(container: Container, wanted: int | str) -> int:
-    if isinstance(wanted, int):
-        return wanted
-    if wanted.isdigit():
-        return int(wanted)
-    for port in container.ports:
-        if port.name == wanted:
-            return port.container_port
-    raise NoSuchPort(f"couldn't find port: {wanted}")
+def _address(match: re.Match[str]) -> ServiceAddress | None:
+    name, namespace, port = match["name"], match["namespace"] or "", int(match["port"])
+    if port > 65535 or name.count(".") >= (_LONGEST_NAME if namespace else 1):  # noqa: PLR2004 - the last port of TCP
+        return None
+    return ServiceAddress(namespace=namespace, name=name, port=port)
 
 
-def routes_to(service: Service, address: ServiceAddress, pod: Pod, number: int) -> bool:
-    selector, host = service.spec.selector, address.name.rpartition(".")[0]
-    if address.namespace != pod.metadata.namespace or not selector:
-        return False
-    if host and host != (pod.spec.hostname or pod.metadata.name):
-        return False
-    if not selector.items() <= pod.metadata.labels.items():
-        return False
-    named = {port.name: port.container_port for each in pod.spec.containers for port in each.ports if port.name}
-    targets = [port.target_port or port.port for port in service.spec.ports if port.port == address.port]
-    return number in [named.get(target) if isinstance(target, str) else target for target in targets]
+def find_addresses(text: str) -> set[ServiceAddress]:
+    """All tokens that may be Service addresses; one without a namespace is one only if such a Service exists."""
+    return {address for match in _ADDRESS.finditer(text) if (address := _address(match))}
 
 
-def listening_ports(folder: Path) -> frozenset[int]:
-    """The TCP ports on which the container's processes listen. Empty on systems without /proc."""
-    state = state_of(folder)
-    if state is None or state.shim is None:
-        return frozenset()
-    sockets = {inode for pid in processes.descendants(state.shim.pid) for inode in _sockets(pid)}
-    return frozenset(port for port, inode in _listeners() if inode in sockets)
+def localize_addresses(text: str, lookup: PortLookup) -> str:
+    """Replace each address that `lookup` knows by `127.0.0.1:P`."""
+
+    def local(match: re.Match[str]) -> str:
+        address = _address(match)
+        port = lookup(address) if address else None
+        return match[0] if port is None else f"127.0.0.1:{port}"
+
+    return _ADDRESS.sub(local, text)
 
 
-def _sockets(pid: int) -> Iterator[str]:
-    with contextlib.suppress(OSError):  # ended meanwhile
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            target = str(descriptor.readlink())
-            if target.startswith("socket:["):
-                yield target[len("socket:[") : -1]
+# A colon separates paths (PYTHONPATH). Closing brackets do not come before a path: `$(pwd)/data`, `${HOME}/data`.
+_BEFORE_PATH = r"""(?:(?<=[\s"'`=,;:|@&<>(\[{!])|(?<=\\[nrt])|(?<=file://)|\A)"""
+_AFTER_PATH = r"""(?![\w.+~@%-])"""
 
 
-def _listeners() -> Iterator[tuple[int, str]]:
-    """Ports and inodes of all listening TCP sockets."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
-        except OSError:
-            continue
-        for fields in map(str.split, lines):
-            if fields[3] == _LISTENING:
-                yield int(fields[1].rpartition(":")[2], 16), fields[9]
+def localize_paths(text: str, places: Mapping[str, Path]) -> str:
+    """Replace each mount path, alone or as the beginning of a path, by its local path."""
+    pattern = _pattern_of(places)
+    return pattern.sub(lambda match: str(places[match[0]]), text) if pattern else text
+
+
+def _pattern_of(paths: Iterable[str]) -> re.Pattern[str] | None:
+    """A pattern of all these paths. The longest match wins, as volumes may be mounted within one another."""
+    longest_first = sorted((path for path in paths if path.strip("/")), key=len, reverse=True)
+    if not longest_first:
+        return None
+    return re.compile(f"{_BEFORE_PATH}(?:{'|'.join(map(re.escape, longest_first))}){_AFTER_PATH}")

@@ -23,8 +23,8 @@ from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.localcluster.home.home import create_private_folder
 from tarragon.localcluster.kubelet.base.files import read_json, unlock, write_json
+from tarragon.localcluster.kubelet.network.address_translation import ServiceAddress
 from tarragon.localcluster.kubelet.network.port_claims import PortClaims, candidate_ports, is_free
-from tarragon.localcluster.kubelet.network.translate import ServiceAddress
 
 IDLE_LIMIT = 1000
 ALLOCATIONS_FILE = "ports.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tarragon.client.informer.cache_reader import KeyIndex
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.kube.core import Service
 from tarragon.localcluster.kubelet.base.spec import Pod
 

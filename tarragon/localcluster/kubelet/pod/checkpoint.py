@@ -16,19 +16,19 @@ from tarragon.kube.codec import parse_time
 from tarragon.localcluster.home.home import create_private_folder
 from tarragon.localcluster.kubelet.base.files import read_json, write_json
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
-from tarragon.localcluster.kubelet.base.spec import Container, Pod
-from tarragon.localcluster.kubelet.network.address_translation import RunContext
-from tarragon.localcluster.kubelet.pod import records
-from tarragon.localcluster.kubelet.pod.logs import log_tail
-from tarragon.localcluster.kubelet.pod.records import PodRecord
-from tarragon.localcluster.kubelet.pod.stored_logs import PodFacts, RunFacts
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import (
+from tarragon.localcluster.kubelet.base.pod_lifecycle import (
     ProbeStatus,
     Run,
     RuntimeStatus,
     StartFailure,
     next_backoff,
 )
+from tarragon.localcluster.kubelet.base.spec import Container, Pod
+from tarragon.localcluster.kubelet.network.container_ports import RunContext
+from tarragon.localcluster.kubelet.pod import records
+from tarragon.localcluster.kubelet.pod.logs import log_tail
+from tarragon.localcluster.kubelet.pod.records import PodRecord
+from tarragon.localcluster.kubelet.pod.stored_logs import PodFacts, RunFacts
 from tarragon.localcluster.kubelet.probes.results import has_probe_or_hook, initial_status
 from tarragon.localcluster.kubelet.shim.shim_client import LOST_EXIT_CODE, ShimClient, ShimState
 from tarragon.localcluster.kubelet.volumes import mounts

@@ -25,15 +25,15 @@ from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Container, Pod
 from tarragon.localcluster.kubelet.images.image_file import read_image_file
 from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, missing_command_problem
-from tarragon.localcluster.kubelet.network.ports import PortAllocator
-from tarragon.localcluster.kubelet.network.service_links import no_links
-from tarragon.localcluster.kubelet.network.translate import (
+from tarragon.localcluster.kubelet.network.address_translation import (
     PortLookup,
     ServiceAddress,
     find_addresses,
     localize_addresses,
     localize_paths,
 )
+from tarragon.localcluster.kubelet.network.ports import PortAllocator
+from tarragon.localcluster.kubelet.network.service_links import no_links
 from tarragon.localcluster.kubelet.node.node import NODE_KIND_LABEL, NodeSettings, available_cpus
 from tarragon.localcluster.kubelet.pod import environment
 from tarragon.localcluster.kubelet.pod.environment import MachineEnvironment

@@ -11,25 +11,25 @@ from msgspec.structs import replace
 
 from tarragon.client.errors import ApiError, Conflict, NotFound
 from tarragon.client.port import DeleteOptions
-from tarragon.localcluster.kubelet.base.spec import KUBELET_PODS, Container, Pod
-from tarragon.localcluster.kubelet.devices.devices import allocation_text
-from tarragon.localcluster.kubelet.pod.admission import pod_requests
-from tarragon.localcluster.kubelet.pod.checkpoint import PodCheckpoint, RunChange
-from tarragon.localcluster.kubelet.pod.context import NodeContext
-from tarragon.localcluster.kubelet.pod.ending import ContainerStopper
-from tarragon.localcluster.kubelet.pod.ignored import ignored_fields
-from tarragon.localcluster.kubelet.pod.launch import requested_gpus
-from tarragon.localcluster.kubelet.pod.records import from_timestamp
-from tarragon.localcluster.kubelet.pod.starting import FIRST_PAUSE, ContainerStarter
-from tarragon.localcluster.kubelet.pod.status import Json, PodFailure, StatusFacts, full_name, pod_status
-from tarragon.localcluster.kubelet.pod.status_writer import StatusWriter
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import (
+from tarragon.localcluster.kubelet.base.pod_lifecycle import (
     ContainerActions,
     DesiredState,
     RuntimeStatuses,
     compute_actions,
     is_complete,
 )
+from tarragon.localcluster.kubelet.base.spec import KUBELET_PODS, Container, Pod
+from tarragon.localcluster.kubelet.devices.devices import allocation_text
+from tarragon.localcluster.kubelet.pod.admission import pod_requests
+from tarragon.localcluster.kubelet.pod.checkpoint import PodCheckpoint, RunChange
+from tarragon.localcluster.kubelet.pod.context import NodeContext
+from tarragon.localcluster.kubelet.pod.ignored_fields import ignored_fields
+from tarragon.localcluster.kubelet.pod.launch import requested_gpus
+from tarragon.localcluster.kubelet.pod.records import from_timestamp
+from tarragon.localcluster.kubelet.pod.starting import FIRST_PAUSE, ContainerStarter
+from tarragon.localcluster.kubelet.pod.status import Json, PodFailure, StatusFacts, full_name, pod_status
+from tarragon.localcluster.kubelet.pod.status_writer import StatusWriter
+from tarragon.localcluster.kubelet.pod.stopping import ContainerStopper
 from tarragon.localcluster.kubelet.probes.prober import FAILED_POST_START_HOOK, Prober
 from tarragon.localcluster.kubelet.probes.results import probe_grace_seconds
 

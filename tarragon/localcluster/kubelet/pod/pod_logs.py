@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tarragon.base.clock import Clock
-from tarragon.base.times import add_seconds
+from tarragon.base.time_arithmetic import add_seconds
 from tarragon.client.errors import ApiError, error_from_status
 from tarragon.client.port import LogOptions
-from tarragon.localcluster.api.containers import requested_container
+from tarragon.localcluster.api.container_selection import requested_container
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.pod.logs import LogSelection, follow, read
 from tarragon.localcluster.kubelet.shim.shim_client import state_of

@@ -12,9 +12,9 @@ from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.home.home import create_private_folder
 from tarragon.localcluster.kubelet.base.files import read_json, write_bytes, write_json
 from tarragon.localcluster.kubelet.base.layout import PodFolder
+from tarragon.localcluster.kubelet.base.pod_lifecycle import Backoff, ExitStatus, ProbeStatus, Run
 from tarragon.localcluster.kubelet.base.spec import Pod
 from tarragon.localcluster.kubelet.pod.status import PodFailure
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import Backoff, ExitStatus, ProbeStatus, Run
 from tarragon.localcluster.kubelet.shim.shim_client import ShimState
 
 LOST_REASON = "ContainerStatusUnknown"

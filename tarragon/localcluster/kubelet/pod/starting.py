@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from tarragon.base.errors import TarragonError
 from tarragon.client.errors import ApiError
 from tarragon.localcluster.kubelet.base.errors import CannotMount, CannotStart
+from tarragon.localcluster.kubelet.base.pod_lifecycle import StartFailure
 from tarragon.localcluster.kubelet.base.spec import Container, Pod
 from tarragon.localcluster.kubelet.pod.checkpoint import PodCheckpoint, new_run_identity
 from tarragon.localcluster.kubelet.pod.context import NodeContext
 from tarragon.localcluster.kubelet.pod.launch import StartRequest
 from tarragon.localcluster.kubelet.pod.records import from_timestamp
 from tarragon.localcluster.kubelet.probes.handlers import RecordEvent
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import StartFailure
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between two attempts to start a container."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tarragon.kube.codec import format_time
+from tarragon.localcluster.kubelet.base import pod_lifecycle
 from tarragon.localcluster.kubelet.base.downward import LOOPBACK
+from tarragon.localcluster.kubelet.base.pod_lifecycle import DesiredState, ExitStatus, RuntimeStatus, RuntimeStatuses
 from tarragon.localcluster.kubelet.base.spec import Container, Pod
-from tarragon.localcluster.kubelet.probes import pod_lifecycle
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import DesiredState, ExitStatus, RuntimeStatus, RuntimeStatuses
 
 EPOCH = "1970-01-01T00:00:00Z"
 """What a container runtime reports as the start time of a container that never started."""

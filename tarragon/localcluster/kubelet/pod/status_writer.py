@@ -10,7 +10,7 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.client.errors import ApiError, Conflict, NotFound, TooManyRequests, Unavailable
 from tarragon.client.port import Client
-from tarragon.kube.patch import create_merge_patch
+from tarragon.kube.merge_patch import create_merge_patch
 from tarragon.localcluster.kubelet.base.spec import KUBELET_PODS, Pod
 from tarragon.localcluster.kubelet.pod.status import Json, owned_fields
 

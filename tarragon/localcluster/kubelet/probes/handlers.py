@@ -8,7 +8,7 @@ from typing import Protocol
 from tarragon.base.clock import Clock, with_timeout
 from tarragon.localcluster.kubelet.base.downward import LOOPBACK
 from tarragon.localcluster.kubelet.base.spec import Handler, HttpGetAction, TcpSocketAction
-from tarragon.localcluster.kubelet.network.address_translation import ContainerPorts, NoSuchPort, RunContext
+from tarragon.localcluster.kubelet.network.container_ports import ContainerPorts, NoSuchPort, RunContext
 from tarragon.localcluster.kubelet.probes import checks
 from tarragon.localcluster.kubelet.probes.results import ProbeResult
 from tarragon.localcluster.kubelet.streaming import exec_client

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import structlog
 
 from tarragon.base.clock import Clock
+from tarragon.localcluster.kubelet.base.pod_lifecycle import ProbeStatus, Run
 from tarragon.localcluster.kubelet.base.spec import Handler, Probe
-from tarragon.localcluster.kubelet.network.address_translation import RunContext
+from tarragon.localcluster.kubelet.network.container_ports import RunContext
 from tarragon.localcluster.kubelet.probes import results
 from tarragon.localcluster.kubelet.probes.handlers import ActionRunner, HookFailed, RecordEvent
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import ProbeStatus, Run
 from tarragon.localcluster.kubelet.probes.results import ProbeKind, ProbeResult, ProbeTally
 
 FAILED_POST_START_HOOK = "FailedPostStartHook"

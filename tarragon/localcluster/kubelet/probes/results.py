@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from tarragon.localcluster.kubelet.base.pod_lifecycle import ProbeStatus
 from tarragon.localcluster.kubelet.base.spec import Container, Probe
-from tarragon.localcluster.kubelet.probes.pod_lifecycle import ProbeStatus
 
 
 class ProbeKind(Enum):

@@ -24,16 +24,16 @@ from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key, PartialObject, Resource
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.paths import segments
-from tarragon.localcluster.apiserver.http import answers, query
-from tarragon.localcluster.apiserver.http.commands import RequestedStreams
+from tarragon.localcluster.apiserver.http import query, responses
 from tarragon.localcluster.apiserver.http.connection import Server
-from tarragon.localcluster.apiserver.http.connects import Connects, ExecRequest
+from tarragon.localcluster.apiserver.http.exec_clients import RequestedStreams
 from tarragon.localcluster.apiserver.http.listener import Listener
+from tarragon.localcluster.apiserver.http.streaming import Connects, ExecRequest
 from tarragon.localcluster.apiserver.http.streams import Streams
 from tarragon.localcluster.home.home import write_private_file
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
-from tarragon.localcluster.kubelet.streaming.streaming import PodAccess
+from tarragon.localcluster.kubelet.streaming.pod_access import PodAccess
 
 ALLOWED_SECONDS, REFUSED_SECONDS = 300.0, 30.0
 """How long an authorization decision is cached: the kubelet's defaults."""
@@ -125,19 +125,19 @@ class KubeletServer:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         caller = _caller(request)
         if caller is None:
-            return answers.text("Unauthorized", status=401)
+            return responses.text("Unauthorized", status=401)
         try:
             if not await self._is_allowed(caller, _VERBS.get(request.method, request.method.lower())):
-                return answers.text(f"Forbidden (user={caller.name}, resource=nodes, subresource=proxy)", status=403)
+                return responses.text(f"Forbidden (user={caller.name}, resource=nodes, subresource=proxy)", status=403)
             return await self._serve(request, segments(request.rel_url.raw_path))
         except ApiError as error:
             # Plain text, which an API server wraps into a Status.
-            return answers.text(error.summary, status=error.code)
+            return responses.text(error.summary, status=error.code)
 
     async def _serve(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
         match parts:
             case ["healthz"]:
-                return answers.text("ok")
+                return responses.text("ok")
             case ["containerLogs", namespace, name, container] if request.method == "GET":
                 parameters = dict(request.rel_url.query) | {"container": container}
                 options, limit = query.log_options(parameters, self._clock.now())
@@ -145,9 +145,9 @@ class KubeletServer:
             case [operation, namespace, name, *rest] if operation in _CONNECTS and request.method in {"GET", "POST"}:
                 return await self._connect(request, operation, await self._pod(Key(namespace, name)), rest)
             case [operation, *_] if operation in _UNSUPPORTED:
-                return answers.text(f"{operation} is not available on a process node", status=501)
+                return responses.text(f"{operation} is not available on a process node", status=501)
             case _:
-                return answers.text("404 page not found\n", status=404)
+                return responses.text("404 page not found\n", status=404)
 
     async def _log(self, key: Key, options: LogOptions) -> AsyncIterator[bytes]:
         async for chunk in self._logs.read(await self._pod(key), options):

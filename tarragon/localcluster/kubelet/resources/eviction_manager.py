@@ -14,7 +14,7 @@ from tarragon.base.clock import Clock
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Pod
 from tarragon.localcluster.kubelet.pod.status import PodFailure
-from tarragon.localcluster.kubelet.resources.bounds import (
+from tarragon.localcluster.kubelet.resources.limits import (
     EVICTED,
     PodLimits,
     UsedResources,

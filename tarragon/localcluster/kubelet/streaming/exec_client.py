@@ -29,7 +29,7 @@ import msgspec
 from tarragon.base.errors import TarragonError
 from tarragon.localcluster.kubelet.base.descriptors import PipeReader, PipeWriter, wait_readable
 from tarragon.localcluster.kubelet.base.files import read_json
-from tarragon.localcluster.kubelet.network.translate import localize_paths
+from tarragon.localcluster.kubelet.network.address_translation import localize_paths
 from tarragon.localcluster.kubelet.shim import exec_server
 from tarragon.localcluster.kubelet.streaming.tar import keep_member_names
 

@@ -13,7 +13,7 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, WaitReason
 from tarragon.operator.informers.candidates import Candidate, min_and_requested
 from tarragon.plan.lifecycle.start_timeout import record_move
-from tarragon.plan.status.sizes import renumber_from_zero
+from tarragon.plan.status.resizes import renumber_from_zero
 from tarragon.plan.view.job_view import may_grow
 from tarragon.scheduling.api import decision as decisions
 

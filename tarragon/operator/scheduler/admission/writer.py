@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from tarragon.base.clock import Clock
 from tarragon.client.errors import Conflict, NotFound
 from tarragon.client.port import Client
-from tarragon.job.encoding import encode_admission, raw_admission
 from tarragon.job.status import Admission
+from tarragon.job.status_encoding import encode_admission, raw_admission
+from tarragon.kube.merge_patch import create_merge_patch
 from tarragon.kube.meta import CustomObject
-from tarragon.kube.patch import create_merge_patch
 from tarragon.operator.informers.cache_transforms import CachedJob
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId
 from tarragon.operator.informers.informers import Informers

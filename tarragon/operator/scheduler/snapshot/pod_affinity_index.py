@@ -15,7 +15,7 @@ from tarragon.operator.informers.candidates import Candidate, JobId
 from tarragon.operator.informers.informers import Informers
 from tarragon.plan.nodes.affinity_terms import LabelPair, Labels, PodTerm
 from tarragon.plan.nodes.capacity import pod_spec
-from tarragon.plan.nodes.neighbours import LabelIndex, PodIndex, is_placed, required_anti_affinity
+from tarragon.plan.nodes.pod_index import LabelIndex, PodIndex, is_placed, required_anti_affinity
 from tarragon.plan.nodes.preferences import Scores, score_by_pods
 from tarragon.plan.nodes.topology import FeasibleNodes, GangConstraints, NodeTopology, ReplicaTypePods, satisfies_spread
 from tarragon.plan.objects.desired import pod_labels

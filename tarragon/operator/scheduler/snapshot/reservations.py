@@ -16,7 +16,7 @@ from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.candidates import Candidate, JobId, pods_by_replica
 from tarragon.operator.informers.informers import Informers
-from tarragon.operator.informers.usage import NodeSums, holds_resources, requests_of
+from tarragon.operator.informers.pod_usage import NodeSums, holds_resources, requests_of
 from tarragon.operator.scheduler.admission.faults import JobErrors
 from tarragon.operator.scheduler.snapshot.pod_affinity_index import ExpectedPods, PodAffinityIndex
 from tarragon.plan.nodes.capacity import group_request, pod_request

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from tarragon.job.status import Admission
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId
 from tarragon.operator.informers.informers import Informers
-from tarragon.operator.informers.usage import PodUsage
+from tarragon.operator.informers.pod_usage import PodUsage
 from tarragon.operator.scheduler.admission.faults import JobErrors
 from tarragon.operator.scheduler.admission.maintenance import AdmissionMaintenance
 from tarragon.operator.scheduler.snapshot.demand_cache import DemandCache, Demands
-from tarragon.operator.scheduler.snapshot.gangs import GangCache
-from tarragon.operator.scheduler.snapshot.nodes import NodeInventory
+from tarragon.operator.scheduler.snapshot.gang_cache import GangCache
+from tarragon.operator.scheduler.snapshot.node_inventory import NodeInventory
 from tarragon.operator.scheduler.snapshot.reservations import Reservations
 from tarragon.scheduling.api.rules import SchedulingRules
 from tarragon.scheduling.api.snapshot import Snapshot

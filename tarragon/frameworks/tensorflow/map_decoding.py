@@ -1,0 +1,228 @@
+"""Decodes a TFJob with a map of replicas: all generations since v1alpha2, including the fields of DRAGON."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from tarragon.frameworks.plugin import DecodedManifest, Manifest
+from tarragon.frameworks.tensorflow.fields import (
+    ELASTIC_FIELDS,
+    FIELDS_WITHOUT_EFFECT,
+    FLAT_POLICIES,
+    GROUP,
+    KIND,
+    NESTED_ONLY,
+    PolicyField,
+    SpecField,
+)
+from tarragon.frameworks.tensorflow.map_replicas import decode_replica_specs
+from tarragon.job.annotations import with_supported_values
+from tarragon.job.index_ranges import MAX_REPLICAS
+from tarragon.job.model import (
+    CleanPodPolicy,
+    ElasticPolicy,
+    ReplicaSpec,
+    ReplicaType,
+    RunPolicy,
+    SchedulingPolicy,
+    SuccessPolicy,
+    TrainingJob,
+)
+from tarragon.kube.codec import parse_time
+from tarragon.kube.field_reader import INT32, INT64, CollectedProblems, FieldReader
+from tarragon.kube.meta import Key
+from tarragon.kube.pod_validation import validated
+
+T = TypeVar("T")
+
+TOP_LEVEL_FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
+GENERATED_SUFFIX = "xxxxx"
+"""Stands for the suffix that the API server appends to metadata.generateName, so that derived lengths are right."""
+
+
+EFFECTIVE_FIELDS = frozenset({SpecField.REPLICAS, *FLAT_POLICIES, *NESTED_ONLY, *ELASTIC_FIELDS})
+"""The fields that have an effect in at least one generation with a map of replicas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationFields:
+    """The fields of a generation, and its defaults."""
+
+    generation: str
+    clean_pods: CleanPodPolicy
+    api_version: str = f"{GROUP}/v1"
+    fields: frozenset[str] = EFFECTIVE_FIELDS
+    """The fields of spec in this generation. All other fields have no effect."""
+
+
+def decoder(defaults: GenerationFields) -> Callable[[Manifest], DecodedManifest]:
+    """The `decode` of a dialect."""
+    return lambda manifest: decode(manifest, defaults)
+
+
+def decode(manifest: Manifest, defaults: GenerationFields) -> DecodedManifest:
+    """Decode a manifest. Never raises: every fault becomes a Problem."""
+    notes = CollectedProblems()
+    root = FieldReader(manifest, "", notes)
+    root.note_unknown_fields(TOP_LEVEL_FIELDS)
+    spec = root.field("spec")
+    if spec.is_missing:
+        spec.add_problem("is missing", f"a {KIND} needs spec.{SpecField.REPLICAS}")
+    job = _job(root, _of_generation(spec, defaults), defaults)
+    _fields(spec, defaults)
+    return DecodedManifest(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
+
+
+def _job(root: FieldReader, spec: FieldReader, defaults: GenerationFields) -> TrainingJob:
+    metadata = root.field("metadata")
+    _check(metadata)
+    quiet = FieldReader(metadata.value, metadata.path, CollectedProblems())
+    groups = decode_replica_specs(spec.field(SpecField.REPLICAS))
+    elastic = _elastic(spec, groups)
+    return TrainingJob(
+        kind=KIND,
+        api_version=defaults.api_version,
+        dialect=defaults.generation,
+        key=Key(quiet.field("namespace").string(), decode_name(quiet, metadata)),
+        uid=quiet.field("uid").string(),
+        creation_time=decode_time(quiet.field("creationTimestamp")),
+        replica_specs=tuple(_clamped(group, elastic, spec.notes) for group in groups),
+        run_policy=decode_run_policy(spec, defaults.clean_pods),
+        success_policy=spec.field(SpecField.SUCCESS_POLICY).enum(SuccessPolicy, SuccessPolicy.WORKER_ZERO),
+        elastic_policy=elastic,
+        enable_dynamic_worker=spec.field(SpecField.DYNAMIC_WORKER).boolean(),
+        labels=quiet.field("labels").string_map(),
+        annotations=quiet.field("annotations").string_map(),
+    )
+
+
+def _check(metadata: FieldReader) -> None:
+    found = CollectedProblems()
+    validated(FieldReader(metadata.value, metadata.name, found, metadata.parent), "ObjectMeta")
+    metadata.notes.add(replace(found, problems=[with_supported_values(problem) for problem in found.problems]))
+
+
+def decode_name(quiet: FieldReader, metadata: FieldReader) -> str:
+    name = quiet.field("name").string()
+    if name:
+        return name
+    generated = quiet.field("generateName").string()
+    if generated:
+        return generated + GENERATED_SUFFIX
+    if metadata.field("name").is_missing:
+        metadata.field("name").add_problem("is missing", "give the job a name")
+    else:
+        metadata.field("name").add_problem("is empty", "give the job a name")
+    return ""
+
+
+def decode_time(found: FieldReader) -> dt.datetime | None:
+    try:
+        return parse_time(found.string())
+    except (ValueError, OverflowError):
+        return None
+
+
+def decode_run_policy(spec: FieldReader, clean_pods: CleanPodPolicy) -> RunPolicy:
+    """Decode the run policy. `clean_pods` is the default of cleanPodPolicy."""
+    nested = spec.field(SpecField.RUN_POLICY)
+    nested.is_map()
+
+    def limit(name: PolicyField, maximum: int = INT32) -> int | None:
+        return _policy(spec, name, lambda found: found.integer(0, maximum))
+
+    return RunPolicy(
+        clean_pod_policy=_policy(
+            spec, PolicyField.CLEAN_POD_POLICY, lambda found: found.enum(CleanPodPolicy, clean_pods)
+        ),
+        ttl_seconds_after_finished=limit(PolicyField.TTL),
+        active_deadline_seconds=limit(PolicyField.ACTIVE_DEADLINE, INT64),
+        backoff_limit=limit(PolicyField.BACKOFF_LIMIT),
+        suspend=nested.field(PolicyField.SUSPEND).boolean(),
+        managed_by=nested.field(PolicyField.MANAGED_BY).string(),
+        scheduling_policy=_scheduling(nested.field(PolicyField.SCHEDULING)),
+    )
+
+
+def _policy(spec: FieldReader, name: PolicyField, read_value: Callable[[FieldReader], T]) -> T:
+    """Decode a policy from spec or spec.runPolicy. If both have it, runPolicy wins, with a warning."""
+    flat, nested = spec.field(name), spec.field(SpecField.RUN_POLICY).field(name)
+    if flat.is_missing:
+        return read_value(nested)
+    if spec.field(SpecField.RUN_POLICY).is_missing:
+        return read_value(flat)
+    if nested.is_missing:
+        flat.add_warning("should be in spec.runPolicy, but has an effect", f"move it to {nested.path}")
+        return read_value(flat)
+    flat.add_warning(f"has no effect, because {nested.path} overrides it", "remove one of the two")
+    return read_value(nested)
+
+
+def _scheduling(found: FieldReader) -> SchedulingPolicy:
+    found.is_map()
+    found.note_unknown_fields(("minAvailable", "queue", "minResources", "priorityClass", "scheduleTimeoutSeconds"))
+    return SchedulingPolicy(
+        queue=found.field("queue").string(),
+        priority_class=found.field("priorityClass").string(),
+        min_available=found.field("minAvailable").integer(),
+        min_resources=validated(found.field("minResources"), "{quantity") or {},
+        schedule_timeout_seconds=found.field("scheduleTimeoutSeconds").integer(),
+    )
+
+
+def _elastic(spec: FieldReader, groups: Iterable[ReplicaSpec]) -> ElasticPolicy | None:
+    """DRAGON's bounds. A missing one defaults to the requested number of workers."""
+    least, most = spec.field(SpecField.MIN_INSTANCES), spec.field(SpecField.MAX_INSTANCES)
+    if least.is_missing and most.is_missing:
+        return None
+    wish = next((group.replicas for group in groups if group.type is ReplicaType.WORKER), 1)
+    minimum, maximum = least.integer(1, MAX_REPLICAS), most.integer(1, MAX_REPLICAS)
+    if minimum is None:
+        minimum = min(wish, maximum or wish)
+    return ElasticPolicy(minimum, maximum if maximum is not None else max(wish, minimum))
+
+
+def _clamped(group: ReplicaSpec, elastic: ElasticPolicy | None, notes: CollectedProblems) -> ReplicaSpec:
+    if elastic is None or group.type is not ReplicaType.WORKER or elastic.min_replicas > elastic.max_replicas:
+        return group
+    wish = min(max(group.replicas, elastic.min_replicas), elastic.max_replicas)
+    if wish != group.replicas:
+        bounds = f"{elastic.min_replicas} to {elastic.max_replicas}"
+        written = FieldReader(group.replicas, f"{group.field_path}.replicas", notes)
+        written.add_warning(f"{group.replicas} is outside the allowed range of {bounds}: the job requests {wish}")
+    return replace(group, replicas=wish)
+
+
+def _of_generation(spec: FieldReader, defaults: GenerationFields) -> FieldReader:
+    """The spec without the fields of other generations."""
+    if not isinstance(spec.value, dict) or spec.value.keys() <= defaults.fields:
+        return spec
+    known = {name: value for name, value in spec.value.items() if name in defaults.fields}
+    return replace(spec, value=known)
+
+
+def _fields(spec: FieldReader, defaults: GenerationFields) -> None:
+    """Note unknown fields and those without effect. Misplaced fields get a more specific remedy than that of `only`."""
+    misplaced = frozenset(PolicyField) - FLAT_POLICIES
+    for name, value in spec.fields():
+        if name in FIELDS_WITHOUT_EFFECT:
+            value.add_warning(
+                f"has no effect with spec.{SpecField.REPLICAS}: it belongs to an older generation", "remove it"
+            )
+        elif name in (misplaced | EFFECTIVE_FIELDS) - defaults.fields:
+            value.add_unknown_field(_remedy(name, defaults))
+    spec.note_unknown_fields({*EFFECTIVE_FIELDS, *FIELDS_WITHOUT_EFFECT, *misplaced})
+    if SpecField.RUN_POLICY in defaults.fields:
+        spec.field(SpecField.RUN_POLICY).note_unknown_fields(frozenset(PolicyField))
+
+
+def _remedy(name: str, defaults: GenerationFields) -> str:
+    if name not in EFFECTIVE_FIELDS and SpecField.RUN_POLICY in defaults.fields:
+        return f"move it to spec.{SpecField.RUN_POLICY}.{name}"
+    if name == SpecField.RUN_POLICY:
+        flat = ", ".join(sorted(FLAT_POLICIES & defaults.fields))
+        return f"{defaults.api_version} has these policies directly in spec: {flat}"
+    return f"{defaults.api_version} does not have it: submit the job as {GROUP}/v1"

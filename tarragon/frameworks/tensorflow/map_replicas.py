@@ -1,0 +1,72 @@
+"""Decodes `spec.tfReplicaSpecs`. Types are compared without case, and templates are validated completely."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, PORT_NAME, TYPES
+from tarragon.job.index_ranges import MAX_REPLICAS
+from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy
+from tarragon.kube.field_reader import FieldReader, suggestion
+from tarragon.kube.meta import JsonObject
+from tarragon.kube.pod_validation import main_container, validated
+
+FIELDS = ("replicas", "restartPolicy", "template")
+
+
+def decode_replica_specs(found: FieldReader) -> Sequence[ReplicaSpec]:
+    """Decode all replica groups, in the order of the types."""
+    if found.is_missing:
+        found.add_problem("is missing", "define the replicas of the job")
+    groups: dict[ReplicaType, ReplicaSpec] = {}
+    for name, value in found.fields():
+        kind = _type(name)
+        if kind is None:
+            known = [type_.value for type_ in TYPES]
+            value.add_problem("unknown replica type", suggestion(name, known) or f"write one of {', '.join(known)}")
+        elif kind in groups:
+            value.add_problem(f"is the same replica type as {groups[kind].field_path}", "write each type once")
+        else:
+            groups[kind] = _group(kind, value)
+    return [groups[kind] for kind in TYPES if kind in groups]
+
+
+def _type(name: str) -> ReplicaType | None:
+    """The type of that name, compared without case as in the original operators."""
+    return next((kind for kind in TYPES if kind.lower_name == name.lower()), None)
+
+
+def _group(kind: ReplicaType, found: FieldReader) -> ReplicaSpec:
+    template = found.field("template")
+    if template.is_missing and (found.is_missing or found.is_map()):
+        template.add_problem("is missing", "add a pod template")
+    found.note_unknown_fields(FIELDS)
+    policy = found.field("restartPolicy").enum(RestartPolicy, RestartPolicy.NEVER)
+    _warn_about_pod_policy(found, template, policy)
+    replicas = found.field("replicas").integer(0, MAX_REPLICAS)
+    valid: JsonObject = validated(template) or {}
+    return ReplicaSpec(
+        type=kind,
+        replicas=1 if replicas is None else replicas,
+        restart_policy=policy,
+        template=valid,
+        port=_port(valid),
+        field_path=found.path,
+    )
+
+
+def _port(template: JsonObject) -> int:
+    """The port at which the other replicas reach this one."""
+    container = main_container(template, MAIN_CONTAINER) or {}
+    ports = [each.get("containerPort") for each in container.get("ports", []) if each.get("name") == PORT_NAME]
+    return ports[0] if ports and ports[0] is not None else DEFAULT_PORT
+
+
+def _warn_about_pod_policy(found: FieldReader, template: FieldReader, policy: RestartPolicy) -> None:
+    own = template.field("spec").field("restartPolicy")
+    if not isinstance(own.value, str) or own.value == policy.pod_restart_policy:
+        return
+    own.add_warning(
+        f"{own.value} has no effect: the pods get {policy.pod_restart_policy}",
+        f"write it as {found.path}.restartPolicy",
+    )

@@ -1,0 +1,291 @@
+"""Classifies a replica's pod: still in progress, succeeded, failed, or disrupted by the infrastructure."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from msgspec import structs
+
+from tarragon.base.time_arithmetic import add_seconds
+from tarragon.job.eviction_notice import eviction_time, exited_after_notice
+from tarragon.job.exit_codes import ExitClass, ExitCodeTable
+from tarragon.job.log_rendering import render_tail
+from tarragon.job.model import RestartPolicy
+from tarragon.kube.core import ContainerStateTerminated, ContainerStatus, Pod
+
+KUBELET_REJECTION_REASONS = frozenset(
+    {
+        "NodeAffinity",
+        "NodeName",
+        "NodePorts",
+        "TaintToleration",
+        "TopologyAffinityError",
+        "UnexpectedAdmissionError",
+    }
+)
+"""Reasons for which a kubelet rejects a pod that another node may accept, besides all that begin with OutOf."""
+
+DISRUPTION_REASONS = KUBELET_REJECTION_REASONS | {
+    "Evicted",
+    "NodeLost",
+    "NodeShutdown",
+    "Preempting",
+    "Shutdown",
+    "Terminated",
+}
+"""Reasons in a pod's status that concern the node and not the program, besides all that begin with OutOf."""
+
+LEAVING_REASON = "Leaving"
+"""The reason recorded when a program ends after its pod was asked to leave (see `tarragon.job.eviction_notice`)."""
+
+UNKNOWN_EXIT_CODE = 0xBEEF
+"""Stands for the exit code when a pod failed and its main container had not ended. No table lists it."""
+
+MIN_TIME = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
+MAX_TIME = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
+
+# A pod that exceeds its own disk limits is also evicted, and would be evicted on any other node.
+_OWN_LIMIT = re.compile(r"exceed\w* .*\blimit\b")
+
+
+class PodOutcome(Enum):
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DISRUPTED = "disrupted"
+
+
+class ReplicaAction(Enum):
+    """What follows for the replica: it continues, is done, gets a new pod, or fails the job."""
+
+    CONTINUE = "goes on"
+    COMPLETE = "done"
+    REPLACE = "replaced"
+    FAIL_JOB = "fatal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTermination:
+    """How a pod ended. `exit_code` is that of the main container, None if that container never terminated."""
+
+    outcome: PodOutcome
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    finished_at: dt.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaState:
+    """A replica's newest pod, how it ended, and what follows for the replica."""
+
+    pod: Pod
+    termination: PodTermination | None
+    action: ReplicaAction
+    main_container: ContainerStatus | None
+    """The status of the main container, once the kubelet has reported one."""
+
+    @property
+    def is_active(self) -> bool:
+        """The pod is running or will run, and is not being deleted."""
+        return self.action is ReplicaAction.CONTINUE and not self.pod.metadata.is_being_deleted
+
+    @property
+    def is_leaving(self) -> bool:
+        """The pod is being deleted or was asked to leave, so its end says nothing about its program."""
+        return self.pod.metadata.is_being_deleted or eviction_time(self.pod) is not None
+
+    @property
+    def ended_at(self) -> dt.datetime:
+        """When the pod ended, to tell causes from consequences. A disruption at an unknown time counts as a cause."""
+        if self.termination is not None and self.termination.finished_at is not None:
+            return self.termination.finished_at
+        is_cause = self.termination is not None and self.termination.outcome is PodOutcome.DISRUPTED
+        return MIN_TIME if is_cause else MAX_TIME
+
+    @property
+    def is_pod_running(self) -> bool:
+        return self.is_active and self.pod.status.phase == "Running"
+
+    @property
+    def last_failure(self) -> PodTermination | None:
+        """The failure of the pod, or of the latest container run within it."""
+        if self.termination is not None and self.termination.outcome is PodOutcome.FAILED:
+            return self.termination
+        last = (self.main_container.last_state.terminated if self.main_container is not None else None) or _failed_init(
+            self.pod
+        )
+        return None if last is None else _ending_of_container(last)
+
+    @property
+    def is_running(self) -> bool:
+        """The main container is running now, and not waiting for a restart by the kubelet."""
+        return self.is_pod_running and (self.main_container is None or self.main_container.state.running is not None)
+
+    @property
+    def container_restarts(self) -> int:
+        """Restarts by the kubelet, summed over all containers: this is what backoffLimit has always counted."""
+        statuses = (*self.pod.status.container_statuses, *self.pod.status.init_container_statuses)
+        return sum(status.restart_count for status in statuses)
+
+
+def replica_state(pod: Pod, main: str, policy: RestartPolicy, exit_codes: ExitCodeTable) -> ReplicaState:
+    """Classify a pod. `main` names the main container; if the pod has none of that name, the first one counts."""
+    ending = termination_of(pod, main)
+    if ending is None and policy is RestartPolicy.EXIT_CODE:
+        ending = _conclusive_container_end(main_container_status(pod, main), exit_codes)
+    return ReplicaState(
+        pod=pod,
+        termination=ending,
+        action=_fate(ending, policy, exit_codes),
+        main_container=main_container_status(pod, main),
+    )
+
+
+def termination_of(pod: Pod, main: str) -> PodTermination | None:
+    """None while the pod is in progress. A deleted pod has succeeded only if it did so before its deletion."""
+    status = main_container_status(pod, main)
+    terminated = status.state.terminated if status is not None else None
+    if pod.metadata.is_being_deleted and not _ended_before_deletion(pod, terminated):
+        return PodTermination(outcome=PodOutcome.DISRUPTED, reason="Deleted", message=pod.status.message)
+    if exited_after_notice(pod, status):
+        return PodTermination(outcome=PodOutcome.DISRUPTED, reason=LEAVING_REASON, finished_at=_finished(terminated))
+    if _is_disrupted(pod):
+        reason = pod.status.reason or "DisruptionTarget"
+        return PodTermination(
+            outcome=PodOutcome.DISRUPTED, reason=reason, message=pod.status.message, finished_at=_finished(terminated)
+        )
+    if pod.status.phase == "Succeeded" or _is_clean_for_good(pod, terminated):
+        return PodTermination(outcome=PodOutcome.SUCCEEDED, exit_code=0, finished_at=_finished(terminated))
+    if pod.status.phase == "Failed" or _is_failed_for_good(pod, terminated):
+        return _failure(pod, terminated)
+    return None
+
+
+def is_kubelet_rejection(reason: str) -> bool:
+    """Whether the reason means that the kubelet rejected the pod."""
+    return reason in KUBELET_REJECTION_REASONS or reason.startswith("OutOf")
+
+
+def main_container_status(pod: Pod, main: str) -> ContainerStatus | None:
+    """The status of the main container."""
+    named = pod.container_status(main) if main else None
+    if named is not None or not pod.spec.containers:
+        return named
+    if any(container.name == main for container in pod.spec.containers):
+        return None
+    return pod.container_status(pod.spec.containers[0].name)
+
+
+def _fate(ending: PodTermination | None, policy: RestartPolicy, exit_codes: ExitCodeTable) -> ReplicaAction:
+    if ending is None:
+        return ReplicaAction.CONTINUE
+    match ending.outcome:
+        case PodOutcome.SUCCEEDED:
+            return ReplicaAction.COMPLETE
+        case PodOutcome.DISRUPTED:
+            return ReplicaAction.REPLACE
+        case PodOutcome.FAILED:
+            return ReplicaAction.REPLACE if _is_retryable(ending, policy, exit_codes) else ReplicaAction.FAIL_JOB
+
+
+def _conclusive_container_end(main: ContainerStatus | None, exit_codes: ExitCodeTable) -> PodTermination | None:
+    """The end of a container that the kubelet restarts although its exit code is final: clean or permanent.
+
+    This happens where pods have a restartPolicy of their own, as before v1alpha2. In those generations the exit code
+    of the chief decided the job regardless.
+    """
+    last = (main.state.terminated or main.last_state.terminated) if main is not None else None
+    if last is None:
+        return None
+    match exit_codes(last.exit_code, last.reason):
+        case ExitClass.CLEAN:
+            return PodTermination(outcome=PodOutcome.SUCCEEDED, exit_code=0, finished_at=last.finished_at)
+        case ExitClass.PERMANENT:
+            return _ending_of_container(last)
+        case ExitClass.RETRYABLE:
+            return None
+
+
+def _is_retryable(ending: PodTermination, policy: RestartPolicy, exit_codes: ExitCodeTable) -> bool:
+    match policy:
+        case RestartPolicy.NEVER:
+            return False
+        case RestartPolicy.ON_FAILURE | RestartPolicy.ALWAYS:
+            return True
+        case RestartPolicy.EXIT_CODE:
+            code = UNKNOWN_EXIT_CODE if ending.exit_code is None else ending.exit_code
+            return exit_codes(code, ending.reason) is ExitClass.RETRYABLE
+
+
+def _is_disrupted(pod: Pod) -> bool:
+    if pod.status.phase not in {"Failed", "Unknown"}:
+        return False
+    reason = pod.status.reason
+    if reason == "Evicted":
+        return not _OWN_LIMIT.search(pod.status.message)
+    target = pod.condition("DisruptionTarget")
+    return (
+        reason in DISRUPTION_REASONS or is_kubelet_rejection(reason) or (target is not None and target.status == "True")
+    )
+
+
+def _ended_before_deletion(pod: Pod, terminated: ContainerStateTerminated | None) -> bool:
+    """Whether the container ended before the deletion was requested.
+
+    The deletion timestamp is the end of the grace period. A container that ended within the second of the request
+    does not count, because the deletion may have stopped it.
+    """
+    deadline = pod.metadata.deletion_timestamp
+    finished = _finished(terminated)
+    if deadline is None or finished is None:
+        return False
+    return finished < add_seconds(deadline, -(pod.metadata.deletion_grace_period_seconds or 0))
+
+
+def _is_clean_for_good(pod: Pod, terminated: ContainerStateTerminated | None) -> bool:
+    """Whether the main container succeeded and won't be restarted. Sidecars may still be running.
+
+    Under restartPolicy Always the kubelet also restarts a container that exited with 0.
+    """
+    return terminated is not None and terminated.exit_code == 0 and pod.spec.restart_policy != "Always"
+
+
+def _is_failed_for_good(pod: Pod, terminated: ContainerStateTerminated | None) -> bool:
+    return terminated is not None and terminated.exit_code != 0 and pod.spec.restart_policy == "Never"
+
+
+def _failure(pod: Pod, terminated: ContainerStateTerminated | None) -> PodTermination:
+    terminated = terminated or _failed_init(pod)
+    if terminated is None:
+        return PodTermination(outcome=PodOutcome.FAILED, reason=pod.status.reason, message=pod.status.message)
+    failure = _ending_of_container(terminated)
+    # The pod's message says why the node ended the pod; the container's only says that the container was killed.
+    message = "\n".join(filter(None, (pod.status.message, failure.message)))
+    return replace(failure, reason=pod.status.reason or failure.reason, message=message)
+
+
+def _ending_of_container(terminated: ContainerStateTerminated) -> PodTermination:
+    return PodTermination(
+        outcome=PodOutcome.FAILED,
+        exit_code=terminated.exit_code,
+        reason=terminated.reason,
+        message=render_tail(terminated.message),
+        finished_at=terminated.finished_at,
+    )
+
+
+def _failed_init(pod: Pod) -> ContainerStateTerminated | None:
+    """The termination of the failed init container that kept the main container from starting."""
+    for status in pod.status.init_container_statuses:
+        ended = status.state.terminated or status.last_state.terminated
+        if ended is not None and ended.exit_code != 0 and not status.ready:
+            message = ": ".join(filter(None, (f"init container {status.name}", ended.message)))
+            return structs.replace(ended, message=message)
+    return None
+
+
+def _finished(terminated: ContainerStateTerminated | None) -> dt.datetime | None:
+    return terminated.finished_at if terminated is not None else None

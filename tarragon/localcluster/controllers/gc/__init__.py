@@ -1,1 +1,0 @@
-"""The pod garbage collector."""

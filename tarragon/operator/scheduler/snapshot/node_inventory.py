@@ -1,0 +1,159 @@
+"""Maintains the snapshot's inventory of nodes (capacity, free, releasing) incrementally from the caches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tarragon.base.resources import CPU, Resources, add_resources, subtract
+from tarragon.kube.core import Node
+from tarragon.kube.meta import Key
+from tarragon.operator.informers.informers import Informers
+from tarragon.operator.informers.pod_usage import NodeSums, PodUsage
+from tarragon.operator.scheduler.snapshot.reservations import Reservations
+from tarragon.plan.nodes.capacity import ONE_PORT, node_capacity
+from tarragon.plan.nodes.predicates import unavailable_reason
+from tarragon.scheduling.api.snapshot import NodeState
+from tarragon.scheduling.state.inventory import Inventory
+
+OVERCOMMIT_ANNOTATION = "tarragon.dev/overcommit"
+"""Node annotation: resources (`cpu`, `hostPorts`) that may be overcommitted on the node."""
+HOST_PORTS = "hostPorts"
+"""A value of that annotation: host ports never conflict on the node, because each pod gets its own."""
+UNBOUNDED = 10**15
+
+ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+RACK = ("topology.kubernetes.io/rack", "cloud.provider.com/topology-rack")
+TOPOLOGY_LEVELS = (ZONE, RACK)
+"""Topology labels from wide to narrow. Each level has synonyms, of which the first one that a node has is used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Offer:
+    """A node's properties that do not depend on its pods."""
+
+    capacity: Resources
+    away: str
+    domains: tuple[str, ...]
+
+
+class NodeInventory:
+    """The inventory of nodes. Heartbeats change nothing; a change of a pod updates its node's row."""
+
+    def __init__(
+        self,
+        informers: Informers,
+        usage: PodUsage,
+        reservations: Reservations,
+        levels: Sequence[Sequence[str]] = TOPOLOGY_LEVELS,
+    ) -> None:
+        self._nodes = informers.nodes.objects
+        self._held = (usage.held, reservations.held)
+        self._releasing = (usage.terminating, reservations.releasing)
+        self._levels = levels
+        self._offers: dict[str, _Offer] = {}
+        self._ports: frozenset[str] = frozenset()
+        self._unavailable: dict[str, NodeState] = {}
+        self._table: Inventory | None = None
+        self._changed: set[str] = set()
+        informers.nodes.add_event_handler(self._node_changed)
+
+    def add_host_ports(self, ports: frozenset[str]) -> None:
+        """Add host ports that some job requests; ports nobody requests are left out of the capacities."""
+        if not ports <= self._ports:
+            self._ports |= ports
+            self._table = None
+            self._offers.clear()
+            self._unavailable.clear()
+
+    def inventory(self) -> Inventory:
+        """The inventory of available nodes, sorted by name."""
+        touched = {node for sums in (*self._held, *self._releasing) for node in sums.take_changed_nodes()}
+        changed, self._changed = self._changed, set()
+        self._read(changed)
+        if self._table is None:
+            self._table = Inventory.of(
+                self._state(name) for name in sorted(self._offers) if name not in self._unavailable
+            )
+        else:
+            rows = (touched | changed) & self._table.row_of.keys()
+            self._table = self._table.with_states(self._state(name) for name in sorted(rows))
+        return self._table
+
+    def unavailable(self) -> Sequence[NodeState]:
+        """Unavailable nodes, with their whole capacity as free. Must be called after `table`."""
+        return [self._unavailable[name] for name in sorted(self._unavailable)]
+
+    def inventory_minus(self, promised: NodeSums) -> Inventory:
+        """The inventory after also reserving `promised`. Calls `table`."""
+        table = self.inventory()
+        states = (
+            table.states[table.row_of[node]] for node in sorted(promised.take_changed_nodes()) if node in table.row_of
+        )
+        return table.with_states(replace(state, free=subtract(state.free, promised.on(state.name))) for state in states)
+
+    def _read(self, changed: Collection[str]) -> None:
+        """Update the offers of changed nodes, or of all nodes if there are none yet."""
+        names = changed if self._offers else {key.name for key in self._nodes}
+        for name in names:
+            node = self._nodes.get(Key("", name))
+            was_available = name in self._offers and name not in self._unavailable
+            self._offers.pop(name, None)
+            self._unavailable.pop(name, None)
+            if node is not None:
+                offer = self._offers[name] = self._offer(node)
+                if offer.away:
+                    self._unavailable[name] = NodeState(
+                        name=name,
+                        capacity=offer.capacity,
+                        free=offer.capacity,
+                        unavailable_reason=offer.away,
+                        topology=offer.domains,
+                    )
+            if was_available != (name in self._offers and name not in self._unavailable):
+                self._table = None
+
+    def _offer(self, node: Node) -> _Offer:
+        return _Offer(
+            capacity=capacity_of(node, self._ports),
+            away=unavailable_reason(node),
+            domains=topology_of(node, self._levels),
+        )
+
+    def _state(self, name: str) -> NodeState:
+        offer = self._offers[name]
+        free: Resources = offer.capacity
+        for sums in self._held:
+            free = subtract(free, sums.on(name))
+        releasing = add_resources(sums.on(name) for sums in self._releasing)
+        return NodeState(
+            name=name,
+            capacity=offer.capacity,
+            free=free,
+            releasing={resource: amount for resource, amount in releasing.items() if amount > 0},
+            topology=offer.domains,
+        )
+
+    def _node_changed(self, key: Key, old: Node | None, new: Node | None) -> None:
+        if old is None or new is None or _traits(old) != _traits(new):
+            self._changed.add(key.name)
+
+
+def capacity_of(node: Node, ports: Collection[str] = ()) -> Resources:
+    """The resources that gangs could use if the node were empty."""
+    overcommitted = node.metadata.annotations.get(OVERCOMMIT_ANNOTATION, "").split(",")
+    amounts = {**node_capacity(node), **dict.fromkeys(ports, UNBOUNDED if HOST_PORTS in overcommitted else ONE_PORT)}
+    return {**amounts, CPU: UNBOUNDED} if CPU in overcommitted else amounts
+
+
+def topology_of(node: Node, levels: Sequence[Sequence[str]] = TOPOLOGY_LEVELS) -> tuple[str, ...]:
+    """The node's topology domains. A missing level is empty, so nodes without zones share one zone."""
+    labels: Mapping[str, str] = node.metadata.labels
+    values = [next((labels[label] for label in level if label in labels), "") for level in levels]
+    return tuple(values) if any(values) else ()
+
+
+def _traits(node: Node) -> object:
+    overcommit = node.metadata.annotations.get(OVERCOMMIT_ANNOTATION)
+    amounts = node.status.allocatable, node.status.capacity
+    return unavailable_reason(node), node.metadata.labels, overcommit, amounts
