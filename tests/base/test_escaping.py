@@ -66,9 +66,9 @@ def test_what_programs_read_is_written_as_it_is() -> None:
 LOGGING = """
 import sys
 import structlog
-from tarragon.base import logs
+from tarragon.base import logging
 
-logs.configure(sys.argv[1], "info", sys.stderr)
+logging.configure(sys.argv[1], "info", sys.stderr)
 try:
     raise ValueError("\\x1b[99m in an error\\x7f")
 except ValueError:

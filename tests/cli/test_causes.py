@@ -5,7 +5,7 @@ import pytest
 from tarragon.cli.jobview.causes import ReplicaEnd, probable_causes
 from tarragon.cli.jobview.exits import code_text, explain_exit
 from tarragon.cli.report.numbers import final_metrics
-from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4
+from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4
 
 FOLDER = "/envs/tf"
 INSTALL = "uv pip install --python /envs/tf/bin/python"

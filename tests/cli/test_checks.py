@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tarragon.cli.checks.kinds import compare_crd, missing_crd
+from tarragon.cli.checks.crds import compare_crd, missing_crd
 from tarragon.cli.checks.nodes import check_nodes
 from tarragon.cli.checks.operators import OperatorTraces, check_operators
-from tarragon.cli.checks.rights import operator_findings, operator_questions, user_findings, user_questions
+from tarragon.cli.checks.permissions import operator_findings, operator_questions, user_findings, user_questions
 from tarragon.cli.output.finding import Finding, finding_lines
 from tarragon.cli.output.style import uncolored
 from tarragon.client.leader_election import Lease, LeaseSpec
@@ -20,7 +20,7 @@ from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.codec import format_micro_time
 from tarragon.kube.core import Node, NodeSpec, NodeStatus, PodCondition
 from tarragon.kube.meta import ObjectMeta
-from tarragon.operator.coexistence.rivals import ClusterState, LeaderElectionLock, LeaderElectionLockSpec
+from tarragon.operator.coexistence.detection import ClusterState, LeaderElectionLock, LeaderElectionLockSpec
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 KUBEFLOWS = {

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import read_server
+from tarragon.localcluster.home.lock import read_server
 from tests.cli.conftest import Shell
 from tests.cli.manifests import by_all_workers, command, group, job, python, worker
 

@@ -13,7 +13,7 @@ from typing import TextIO
 
 import pytest
 
-from tarragon.cli.top.console import TerminalScreen
+from tarragon.cli.top.terminal import TerminalScreen
 
 
 @dataclass

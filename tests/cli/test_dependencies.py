@@ -11,7 +11,7 @@ import pytest
 from tarragon.cli.manifest.dependencies import dependencies_of, missing_dependencies
 from tarragon.cli.manifest.local_images import VOLUMES as FOLDERS
 from tarragon.client.errors import Forbidden
-from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import Client
 from tarragon.kube.core import CONFIG_MAPS, SECRETS
 from tarragon.kube.meta import Key, Resource

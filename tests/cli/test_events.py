@@ -9,7 +9,7 @@ import pytest
 
 from tarragon.cli.jobview.events import events_of_job, sorted_events
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.codec import decode
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, JsonObject

@@ -23,7 +23,7 @@ from tarragon.client.errors import ApiError, Unavailable, error_from_status, una
 from tarragon.client.port import Client, DeleteOptions, LogOptions
 from tarragon.kube.core import PODS, PRIORITY_CLASSES
 from tarragon.kube.meta import Key
-from tests.kubelet.waiting import eventually
+from tests.localcluster.kubelet.waiting import eventually
 from tests.operator.stage import TFJOBS, Stage, a_stage, group
 
 Json = dict[str, Any]

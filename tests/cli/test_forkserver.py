@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import read_server
+from tarragon.localcluster.home.lock import read_server
 from tests.cli.conftest import Ended, Shell
 
 

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from tarragon.cli.options.formats import json_text, yaml_text
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.transport import RestConfig
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.core import EVENTS, PODS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import read_server
+from tarragon.localcluster.home.lock import read_server
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, python
 from tests.cli.tty import Tty

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tarragon.cli.manifest.kubectl_export import as_new_job, as_new_object
-from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Dialect
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, python, worker

@@ -66,8 +66,8 @@ def test_every_command_has_its_help_and_examples_of_no_flag_without_words(name: 
 def test_rule_20_what_needs_no_cluster_imports_nothing_heavy(words: list[str]) -> None:
     program = (
         "import sys\n"
-        "from tarragon.cli.main import call\n"
-        f"call({words!r})\n"
+        "from tarragon.cli.main import run_command\n"
+        f"run_command({words!r})\n"
         f"print('imported:', [name for name in {HEAVY!r} if name in sys.modules])"
     )
 
@@ -79,9 +79,9 @@ def test_rule_20_what_needs_no_cluster_imports_nothing_heavy(words: list[str]) -
 def test_rule_20_no_help_waits_for_what_only_deciding_and_serving_need() -> None:
     program = (
         "import sys\n"
-        "from tarragon.cli.main import call\n"
+        "from tarragon.cli.main import run_command\n"
         f"for name in {tuple(COMMANDS)!r}:\n"
-        "    call([name, '--help'])\n"
+        "    run_command([name, '--help'])\n"
         "print('imported:', [name for name in ('numpy', 'aiohttp', 'uvloop', 'rich') if name in sys.modules])"
     )
 
@@ -94,10 +94,10 @@ def test_rule_20_no_help_waits_for_what_only_deciding_and_serving_need() -> None
 def test_rule_20_tab_behind_a_command_imports_no_more_than_the_names_of_jobs_need(name: str, shell: Shell) -> None:
     program = (
         "import sys\n"
-        "from tarragon.cli.main import completions\n"
-        "from tarragon.cli.options.settings import Settings\n"
-        f"completions([{name!r}, ''], Settings())\n"
-        "slow = ['aiohttp', 'yaml', 'tarragon.client.http.client', 'tarragon.client.informer.reflector']\n"
+        "from tarragon.cli.main import print_completions\n"
+        "from tarragon.cli.options.settings import GlobalOptions\n"
+        f"print_completions([{name!r}, ''], GlobalOptions())\n"
+        "slow = ['aiohttp', 'yaml', 'tarragon.client.http.client', 'tarragon.client.informer.informer']\n"
         "slow += ['tarragon.cli.jobview.jobs']\n"
         "print(len(sys.modules), [each for each in slow if each in sys.modules])"
     )

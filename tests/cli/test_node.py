@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
 from tests.cli.conftest import Shell

@@ -12,8 +12,8 @@ from tarragon.cli.targets.crds import prepare_embedded, prepare_without_operator
 from tarragon.client.port import Client
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key
-from tarragon.localcluster.daemon.daemon import Launch, ensure_running, stop
-from tarragon.operator.scheduler.config.published import ConfigPublisher
+from tarragon.localcluster.daemon.background import Launch, ensure_running, stop
+from tarragon.operator.scheduler.config.publisher import ConfigPublisher
 from tarragon.plan.config.published import EMBEDDED_NAMESPACE, SHARES_CONFIG_MAP, SYSTEM_NAMESPACE, PublishedConfig
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tests.lifecycle.background import CLOCK, a_home, client

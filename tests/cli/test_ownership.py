@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from tarragon.cli.jobview.jobs import ClusterJob, pods_of, read_job
-from tarragon.cli.top.known import WatchedState
+from tarragon.cli.top.watched_state import WatchedState
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.port import ALL_OBJECTS
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import NAMESPACES, PODS, Pod
 from tarragon.kube.meta import CustomObject, Key, OwnerReference

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.queueing import queue_positions
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.status import Admission, JobStatus, WaitReason
 from tarragon.kube.meta import CustomObject, CustomObjectMeta
 from tests.cli.scenes import BEGIN

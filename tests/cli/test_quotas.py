@@ -10,7 +10,7 @@ import msgspec
 from tarragon.base.resources import CPU
 from tarragon.cli.explain.quotas import quota_use_by_others
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, JobStatus

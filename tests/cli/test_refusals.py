@@ -11,7 +11,7 @@ from tarragon.cli.jobview.jobs import NoSuchJob, NotInstalled
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.targets.foreign import KubeconfigTarget
 from tarragon.client.errors import CredentialsError, error_from_status, unreachable
-from tarragon.client.http.connection import ClusterConfig
+from tarragon.client.http.config import ClusterConfig
 from tarragon.client.http.transport import RestConfig
 
 URL = "https://10.0.0.1:6443"

@@ -9,7 +9,7 @@ import msgspec
 
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.rows import header, job_row
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow import mlkube
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase

@@ -14,7 +14,7 @@ from tarragon.cli.jobs.scaling import RequestedSize, scale_edit
 from tarragon.cli.jobs.suspension import RESUME, SUSPEND
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.cli.manifest.loading import InvalidManifest
-from tarragon.frameworks.catalog import framework_of
+from tarragon.frameworks.registry import framework_of
 from tarragon.job.model import ReplicaType
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.meta import CustomObject

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tarragon.cli.checks.features import check_gang_schedulers, check_storage_classes
-from tarragon.cli.checks.rights import operator_findings, operator_questions, user_findings, user_questions
+from tarragon.cli.checks.permissions import operator_findings, operator_questions, user_findings, user_questions
 
 
 def storage(name: str, *, is_default: bool = False, mode: str = "Immediate") -> dict[str, object]:

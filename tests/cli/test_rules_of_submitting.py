@@ -22,8 +22,8 @@ from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.cli.manifest.sizing import is_large, size_table, training_jobs
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.targets.foreign import KubeconfigTarget
-from tarragon.client.http.connection import load_kubeconfig as access
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.client.http.config import load_kubeconfig as access
+from tarragon.frameworks.registry import FRAMEWORKS
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, python, worker
 from tests.cli.test_clusters import kubeconfig

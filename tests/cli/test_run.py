@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import read_server
+from tarragon.localcluster.home.lock import read_server
 from tests.cli.conftest import Shell
 from tests.cli.emulator import SIZES, Emulator
 from tests.cli.manifests import by_all_workers, command, group, job, python, worker

@@ -10,7 +10,7 @@ import msgspec
 
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.cli.report.tensorboard import tensorboard_problems
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import (

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 from tarragon.base.clock import FakeClock
 from tarragon.cli.output.style import uncolored
-from tarragon.cli.top.composing import SORT_INTERVAL_FACTOR, SortedRows
-from tarragon.cli.top.entries import JobRow
-from tarragon.cli.top.known import WatchedState
+from tarragon.cli.top.job_rows import JobRow
 from tarragon.cli.top.page import render_page
-from tarragon.cli.top.state import PageState
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.cli.top.page_state import PageState
+from tarragon.cli.top.view_builder import SORT_INTERVAL_FACTOR, SortedRows
+from tarragon.cli.top.watched_state import WatchedState
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.meta import Key
 from tests.cli.test_top_page import SMALL, job, view
 

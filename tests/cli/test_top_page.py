@@ -12,14 +12,14 @@ from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
 from tarragon.cli.jobview.jobs import read_job
 from tarragon.cli.output.style import colored, uncolored, without_colors
 from tarragon.cli.output.wrapping import cell_width, wrap
-from tarragon.cli.top.entries import JobRow, filter_and_sort, job_row
-from tarragon.cli.top.grid import Column, TableRow, render_table
-from tarragon.cli.top.machines import NodeRequests, NodeRow, format_bytes, node_rows
+from tarragon.cli.top.job_rows import JobRow, filter_and_sort, job_row
+from tarragon.cli.top.metrics_line import training_progress
+from tarragon.cli.top.node_rows import NodeRequests, NodeRow, format_bytes, node_rows
 from tarragon.cli.top.page import key_help, render_page
-from tarragon.cli.top.sayings import training_progress
-from tarragon.cli.top.state import PageState, Panel
+from tarragon.cli.top.page_state import PageState, Panel
+from tarragon.cli.top.table import Column, TableRow, render_table
 from tarragon.cli.top.view import Frame, ReplicaRow, View, panel_heights
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.codec import decode, format_time
 from tarragon.kube.core import Container, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceRequirements
 from tarragon.kube.meta import CustomObject, ObjectMeta

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tarragon.cli.top.entries import JobKey
+from tarragon.cli.top.job_rows import JobKey
 from tarragon.cli.top.keys import KeyDecoder
-from tarragon.cli.top.state import Action, PageState, Panel, SelectableRows, clamp, press
+from tarragon.cli.top.page_state import Action, PageState, Panel, SelectableRows, clamp, press
 from tarragon.kube.meta import Key
 
 JOBS: list[JobKey] = [("TFJob", Key("default", name)) for name in ("a", "b", "c", "d")]

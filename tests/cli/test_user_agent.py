@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tarragon.client.http.user_agent import user_agent
 from tests.cli.conftest import Shell
-from tests.localcluster_http.scripted_server import says, serving
+from tests.localcluster.apiserver.scripted_server import says, serving
 
 CONFIG = {
     "clusters": [{"name": "c", "cluster": {"server": "SERVER"}}],

@@ -10,7 +10,7 @@ import msgspec
 from tarragon.cli.explain.explanation import explanation_lines
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.cli.jobview.target import CommandPrefix
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job import conditions
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase

@@ -21,7 +21,7 @@ from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tests.client.hasty import HastyClock
 from tests.client.tunnel import tunnel
-from tests.localcluster_http.scripted_server import Answer, Script, says, serving
+from tests.localcluster.apiserver.scripted_server import Answer, Script, says, serving
 
 KEY = Key("default", "a")
 POD = {"metadata": {"name": "a", "namespace": "default", "resourceVersion": "7"}}

@@ -10,7 +10,7 @@ from tarragon.base.clock import FakeClock
 from tarragon.client.backoff import INITIAL_DELAY, MAX_DELAY
 from tarragon.client.errors import ApiError, Forbidden, Unavailable
 from tarragon.client.informer.cache_reader import CacheRecovery
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.kube.meta import Key
 from tests.client.scripted import THINGS, ScriptedCluster, Thing, error, settle
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tarragon.base.errors import TarragonError
-from tarragon.client.http.connection import ClusterConfig, in_cluster_config, load_config, load_kubeconfig
+from tarragon.client.http.config import ClusterConfig, in_cluster_config, load_config, load_kubeconfig
 from tarragon.client.http.credentials import ClientIdentity
 
 AUTHORITY = b"-----BEGIN CERTIFICATE-----\nnot read before it is used\n"

@@ -27,8 +27,8 @@ from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Key
 from tests.client.hasty import HastyClock
 from tests.client.test_retries import busy
+from tests.localcluster.apiserver.scripted_server import in_turn, says, serving
 from tests.localcluster.controllers.world import EmbeddedCluster, a_world
-from tests.localcluster_http.scripted_server import in_turn, says, serving
 
 KEY = Key("default", "tarragon")
 LOOK = 2.0 * (1 + JITTER)

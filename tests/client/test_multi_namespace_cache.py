@@ -9,8 +9,8 @@ import pytest
 from tarragon.base.clock import FakeClock
 from tarragon.client.errors import Forbidden
 from tarragon.client.informer.cache_reader import CacheReader, KeyIndex
+from tarragon.client.informer.informer import Informer
 from tarragon.client.informer.multi_namespace_cache import MultiNamespaceCache, combine_caches
-from tarragon.client.informer.reflector import Informer
 from tarragon.kube.meta import Key
 from tests.client.scripted import THINGS, ScriptedCluster, Thing, error, settle
 

@@ -20,10 +20,10 @@ import yaml
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import CredentialsError, Forbidden, ResourceExpired, Unauthorized, Unavailable
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import ClusterConfig, in_cluster_config, load_kubeconfig
+from tarragon.client.http.config import ClusterConfig, in_cluster_config, load_kubeconfig
 from tarragon.client.http.transport import Request, Transport
 from tarragon.client.informer.cache_reader import CacheError
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import ALL_OBJECTS, Selector
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, NAMESPACES, SERVICE_ACCOUNTS

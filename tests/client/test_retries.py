@@ -15,7 +15,7 @@ from tarragon.client.port import LogOptions, Selector
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tests.client.hasty import HastyClock
-from tests.localcluster_http.scripted_server import Answer, Script, in_turn, says, serving, streams
+from tests.localcluster.apiserver.scripted_server import Answer, Script, in_turn, says, serving, streams
 
 KEY = Key("default", "a")
 POD = {"metadata": {"name": "a", "namespace": "default", "resourceVersion": "7"}}

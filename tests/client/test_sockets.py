@@ -19,7 +19,7 @@ from tarragon.client.http.transport import RestConfig
 from tarragon.kube.core import PODS
 from tarragon.localcluster.daemon.certificates import ensure_certificates
 from tarragon.localcluster.home.home import Home
-from tests.localcluster_http.scripted_server import says, serving
+from tests.localcluster.apiserver.scripted_server import says, serving
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have other names for these options")

@@ -9,7 +9,7 @@ from tarragon.client.http.client import HttpClient
 from tarragon.client.http.transport import RestConfig
 from tarragon.client.http.user_agent import user_agent
 from tarragon.kube.core import PODS
-from tests.localcluster_http.scripted_server import says, serving
+from tests.localcluster.apiserver.scripted_server import says, serving
 
 
 def test_an_agent_is_written_as_those_of_client_go_and_names_component_and_instance() -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.localcluster_http.embedded import embedded
+from tests.localcluster.apiserver.embedded import embedded
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.clients.conftest import Beside
-from tests.localcluster_http.embedded import widget_definition
+from tests.localcluster.apiserver.embedded import widget_definition
 
 kubernetes = pytest.importorskip("kubernetes")
 

@@ -12,15 +12,15 @@ import pytest
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.leader_election import LeaderElectionConfig, LeaderElector, LeaseLock
-from tarragon.client.middleware.counted import CallResult, InstrumentedClient
 from tarragon.client.middleware.fenced import FencedClient
+from tarragon.client.middleware.instrumented import CallResult, InstrumentedClient
 from tarragon.client.port import Client
 from tarragon.kube.meta import Key
 from tarragon.localcluster.registry.api import Api
 from tarragon.localcluster.registry.client import InProcessCluster
-from tests.localcluster_http.embedded import embedded
+from tests.localcluster.apiserver.embedded import embedded
 
 Implementation = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Client]]
 """From what the test has to a cluster that answers until the context ends."""

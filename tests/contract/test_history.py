@@ -13,7 +13,7 @@ import pytest
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import ResourceExpired, Unavailable
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.port import Client, Selector
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key
@@ -21,7 +21,7 @@ from tarragon.localcluster.registry.api import Api
 from tarragon.localcluster.registry.client import InProcessCluster
 from tarragon.localcluster.storage.store import HistoryWindow
 from tests.contract.objects import PATIENCE, WHOLE_CONFIG_MAPS, config_map, watching
-from tests.localcluster_http.embedded import embedded
+from tests.localcluster.apiserver.embedded import embedded
 from tools.controlplane import ControlPlane
 
 NO_HISTORY = HistoryWindow(seconds=0)

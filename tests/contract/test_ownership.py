@@ -21,11 +21,11 @@ import pytest
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import ApiError
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.http.transport import Request, RestConfig, Transport
 from tarragon.kube.codec import decode, encode
 from tests.contract.conftest import define_gadgets, takes_pods
-from tests.localcluster_http.embedded import embedded
+from tests.localcluster.apiserver.embedded import embedded
 from tools.controlplane import ControlPlane
 
 Json = dict[str, Any]

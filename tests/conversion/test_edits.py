@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.tensorflow.conversion.converting import convert
+from tarragon.frameworks.tensorflow.conversion.convert import convert
 from tarragon.kube.codec import encode
 from tests.conversion.richest import POLICIES
 from tests.frameworks.jobs import template

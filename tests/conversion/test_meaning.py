@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tarragon.frameworks.catalog import framework_of
 from tarragon.frameworks.plugin import Dialect, Framework
-from tarragon.frameworks.tensorflow.conversion.converting import convert
+from tarragon.frameworks.registry import framework_of
+from tarragon.frameworks.tensorflow.conversion.convert import convert
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.conversion.losses import TOPICS
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy, SuccessPolicy, TrainingJob

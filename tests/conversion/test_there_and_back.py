@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tarragon.frameworks.catalog import framework_of
-from tarragon.frameworks.tensorflow.conversion.converting import convert
+from tarragon.frameworks.registry import framework_of
+from tarragon.frameworks.tensorflow.conversion.convert import convert
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.kube.meta import JsonObject
 from tarragon.plan.input.conversion import convert_manifest

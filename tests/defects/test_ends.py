@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4, ExitClass
+from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4, ExitClass
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import ReplicaStatus
 from tests.defects.scene import running, state, told

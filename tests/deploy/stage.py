@@ -19,12 +19,12 @@ import yaml
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import AlreadyExists, ApiError
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.http.config import load_kubeconfig
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.encoding import decode_status
 from tarragon.job.status import JobStatus
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import EVENTS, NODES, PODS, Pod
 from tarragon.kube.meta import CustomObject, Key
 from tests.cli import forkserver

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tarragon.kube.core import ENDPOINTS, LEASES
-from tarragon.operator.coexistence.rivals import DEPLOYMENTS
+from tarragon.operator.coexistence.detection import DEPLOYMENTS
 from tarragon.plan.nodes.left_to_kube_scheduler import LEFT_TO_KUBE_SCHEDULER
 from tests.deploy.stage import Stage, group, verbs_of
 

@@ -9,7 +9,7 @@ import yaml
 
 from tarragon.client.errors import Forbidden
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import SERVICE_ACCOUNT, in_cluster_config
+from tarragon.client.http.config import SERVICE_ACCOUNT, in_cluster_config
 from tarragon.kube.core import SECRETS
 from tests.deploy.stage import TFJOBS, Json, Stage
 from tests.docs.markdown import ROOT

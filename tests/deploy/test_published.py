@@ -12,7 +12,7 @@ import pytest
 
 from tarragon.cli.explain.operator_config import OperatorConfig, read_published_config
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.scheduling.api.rules import QueueRules
 from tests.deploy.stage import Stage
 

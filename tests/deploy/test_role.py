@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.port import ALL_OBJECTS, DeleteOptions, ObjectList, Selector, WatchEvent
 from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES

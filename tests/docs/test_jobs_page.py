@@ -10,7 +10,7 @@ import yaml
 
 from tarragon.job import conditions
 from tarragon.job.annotations import checkpoint_seconds, resizes_by_restart, restarts_as_gang, retryable_exit_codes
-from tarragon.job.leaving import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
+from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.job.model import TrainingJob
 from tests.docs.markdown import ROOT, lines
 from tests.frameworks.jobs import job_of, tfjob

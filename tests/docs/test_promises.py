@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.cli.options.command_tree import HELP_PAGE
-from tarragon.frameworks.otherkinds import NOT_YET, UNSUPPORTED_KINDS
+from tarragon.frameworks.unsupported_kinds import NOT_YET, UNSUPPORTED_KINDS
 from tests.conftest import ROOT
 
 OTHERS = [kind for row in UNSUPPORTED_KINDS if row.message == NOT_YET for kind in row.kinds]

@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-from tarragon.frameworks.tensorflow.reference import CONDITION_DESCRIPTIONS, DESCRIPTIONS, RECOGNITION_DESCRIPTIONS
+from tarragon.frameworks.tensorflow.field_descriptions import (
+    CONDITION_DESCRIPTIONS,
+    DESCRIPTIONS,
+    RECOGNITION_DESCRIPTIONS,
+)
 from tarragon.frameworks.tensorflow.schema import schema
 from tarragon.job import conditions
 

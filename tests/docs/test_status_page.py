@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tarragon.cli.operator import surroundings
+from tarragon.cli.operator import process_environment
 from tarragon.plan.objects.accelerators import decode_controller_config
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.view import stalls
@@ -75,10 +75,10 @@ def test_the_accelerators_that_we_show_can_be_read(place: str) -> None:
 
 
 def test_a_config_file_is_read_from_its_path(tmp_path: Path) -> None:
-    assert surroundings.read_accelerators(None) == {}
-    with pytest.raises(surroundings.BadConfig, match="can't read"):
-        surroundings.read_accelerators(tmp_path / "none.yaml")
+    assert process_environment.read_accelerators(None) == {}
+    with pytest.raises(process_environment.BadConfig, match="can't read"):
+        process_environment.read_accelerators(tmp_path / "none.yaml")
     for text in ("a: [", "[" * 2_000 + "]" * 2_000):
         (tmp_path / "bad.yaml").write_text(text)
-        with pytest.raises(surroundings.BadConfig, match="is not YAML"):
-            surroundings.read_accelerators(tmp_path / "bad.yaml")
+        with pytest.raises(process_environment.BadConfig, match="is not YAML"):
+            process_environment.read_accelerators(tmp_path / "bad.yaml")

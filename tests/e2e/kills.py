@@ -11,10 +11,10 @@ from pathlib import Path
 
 from tarragon.client.errors import NotFound, Unavailable
 from tarragon.frameworks.tensorflow.framework import TFJOBS
-from tarragon.job.encoding import decode_status
 from tarragon.job.status import JobStatus, RestartRecord
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.meta import CustomObject, Key, Resource
-from tarragon.localcluster.home.presence import process_start
+from tarragon.localcluster.home.lock import process_start
 from tarragon.localcluster.kubelet.shim.shim_client import ShimState, state_of
 from tests.e2e.watcher import Watcher, a_client, living_server
 

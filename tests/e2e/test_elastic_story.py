@@ -17,7 +17,7 @@ import yaml
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.http.client import HttpClient
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW, TFJOBS
 from tarragon.kube.core import NODES, PODS
 from tests.cli.manifests import command

@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import read_server
+from tarragon.localcluster.home.lock import read_server
 from tests.cli.manifests import by_all_workers, group, job, python, worker
 from tests.e2e.user import User, eventually
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import read_server
+from tarragon.localcluster.home.lock import read_server
 from tests.cli import manifests
 from tests.cli.tty import Tty
 from tests.e2e.user import User

@@ -17,7 +17,7 @@ from tarragon.client.http.transport import RestConfig as Address
 from tarragon.client.port import ALL_OBJECTS
 from tarragon.kube.core import PODS
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import ServerInfo, read_server
+from tarragon.localcluster.home.lock import ServerInfo, read_server
 
 REPLICA = re.compile(r"(chief|master|ps|worker|evaluator)-(?:[a-z0-9]{4}-)?(\d+)(?:-[a-z0-9]{5})?$")
 """In the name of a pod. Before v1alpha2 there was a runtime id in it, and v1alpha1 had a tail."""

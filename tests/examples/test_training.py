@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.bare import PlainProcesses, Result, requested_replicas, run_bare
+from bench.plain_processes import PlainProcesses, Result, requested_replicas, run_bare
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(600)]
 

@@ -6,8 +6,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from tarragon.frameworks.catalog import framework_of
 from tarragon.frameworks.plugin import Dialect
+from tarragon.frameworks.registry import framework_of
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import TrainingJob
 from tarragon.plan.input.decode_and_validate import DecodedJob, decode_and_validate

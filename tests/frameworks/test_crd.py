@@ -6,10 +6,10 @@ from typing import Any
 
 import yaml
 
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.crd import crd
-from tarragon.job.encoding import StatusSummary, encode_status
 from tarragon.job.status import Blocker, JobStatus
+from tarragon.job.status_encoding import StatusSummary, encode_status
 from tests.plan.world import START
 
 ROOT = Path(__file__).parent.parent.parent

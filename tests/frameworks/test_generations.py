@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tarragon.job.conditions import ConditionUpdate, set_condition
-from tarragon.job.exitcode import ExitClass
+from tarragon.job.exit_codes import ExitClass
 from tarragon.job.model import GENERATION_ANNOTATION, CleanPodPolicy, Replica, ReplicaType, RestartPolicy
 from tarragon.job.status import JobStatus, ReplicaStatus
 from tests.frameworks.jobs import dialect_of, job_of, problems, template, tfjob, unknown

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType
-from tarragon.kube.patch import apply_merge_patch
+from tarragon.kube.merge_patch import apply_merge_patch
 from tests.frameworks.jobs import dialect_of, job_of, problems, taken, template, unknown, warnings
 
 MASTER, PS, WORKER = ReplicaType.MASTER, ReplicaType.PS, ReplicaType.WORKER

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.tensorflow.wiring import MAX_LENGTH, tf_config_length
+from tarragon.frameworks.tensorflow.tf_config import MAX_LENGTH, tf_config_length
 from tarragon.kube.codec import encode
 from tarragon.kube.meta import Key
 from tests.frameworks.jobs import CONTAINER, elastic, job_of, problems, template, tfjob, warnings, worker

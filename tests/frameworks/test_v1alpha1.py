@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType, RestartPolicy, TrainingJob
-from tarragon.kube.patch import apply_merge_patch
+from tarragon.kube.merge_patch import apply_merge_patch
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tests.frameworks.jobs import dialect_of, job_of, problems, taken, template, unknown, warnings
 from tests.frameworks.listed_jobs import UID, cluster, item, listed

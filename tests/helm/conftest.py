@@ -16,12 +16,12 @@ import pytest
 
 from tarragon.client.errors import ApiError
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.port import Client
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tarragon.kube.meta import Key
 from tests.conftest import helm_program
-from tests.localcluster_http.embedded import embedded
+from tests.localcluster.apiserver.embedded import embedded
 
 CHART = Path(__file__).parent / "things"
 KITES = "kites.helm.example.com"

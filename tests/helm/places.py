@@ -15,7 +15,7 @@ from pathlib import Path
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import NotFound
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.kubelet import end_all_containers

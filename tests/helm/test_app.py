@@ -17,7 +17,7 @@ import pytest
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import ApiError, NotFound
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.port import Selector
 from tarragon.kube.core import NAMESPACES, PODS, SECRETS
 from tarragon.kube.meta import Key, Resource

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tarragon.kube.codec import decode
 from tarragon.kube.core import Node, Pod
+from tarragon.kube.json_depth import MAX_DEPTH, TOO_DEEP_PLACEHOLDER
 from tarragon.kube.meta import CustomObject, PartialObject
-from tarragon.kube.nesting import MAX_DEPTH, TOO_DEEP_PLACEHOLDER
-from tests.kube.test_nesting import depth, nested
+from tests.kube.test_json_depth import depth, nested
 
 
 class Slim(PartialObject, frozen=True):

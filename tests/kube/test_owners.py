@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, group_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.localcluster_http.embedded import Embedded, embedded
+from tests.localcluster.apiserver.embedded import Embedded, embedded
 
 
 @dataclass

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from tarragon.frameworks.tensorflow.crd import crd
-from tarragon.frameworks.tensorflow.reference import DESCRIPTIONS
+from tarragon.frameworks.tensorflow.field_descriptions import DESCRIPTIONS
 from tests.kubectl.conftest import Kubectl
-from tests.localcluster_http.embedded import Embedded
+from tests.localcluster.apiserver.embedded import Embedded
 
 pytestmark = pytest.mark.kubectl
 

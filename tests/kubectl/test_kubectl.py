@@ -14,7 +14,7 @@ from tarragon.client.port import LogOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tests.kubectl.conftest import Kubectl
-from tests.localcluster_http.embedded import Embedded, pod, widget
+from tests.localcluster.apiserver.embedded import Embedded, pod, widget
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.slow]
 

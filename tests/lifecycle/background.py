@@ -16,9 +16,9 @@ from typing import TypeVar
 from tarragon.base.clock import SystemClock
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.transport import RestConfig as Address
-from tarragon.localcluster.daemon.daemon import Launch, ensure_running, stop
+from tarragon.localcluster.daemon.background import Launch, ensure_running, stop
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import ServerInfo, is_locked
+from tarragon.localcluster.home.lock import ServerInfo, is_locked
 
 T = TypeVar("T")
 CLOCK = SystemClock()

@@ -10,14 +10,14 @@ import os
 import sys
 from collections.abc import Mapping
 
-from tarragon.base import logs
+from tarragon.base import logging
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.client.port import Client
 from tarragon.localcluster.daemon import serving
 from tarragon.localcluster.daemon.cluster import LocalClusterSettings
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import ServerInfo
+from tarragon.localcluster.home.lock import ServerInfo
 from tarragon.localcluster.kubelet.node.node import NodeSettings, machine_capacity
 
 
@@ -52,7 +52,7 @@ def told(server: ServerInfo) -> None:
 
 
 def main(given: Mapping[str, str]) -> int:
-    logs.configure("text")
+    logging.configure("text")
     if "version" in given:
         # The version that another release would publish.
         vars(serving)["__version__"] = given["version"]

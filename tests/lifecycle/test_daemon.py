@@ -16,9 +16,9 @@ from tarragon.base.errors import TarragonError
 from tarragon.client.port import ALL_OBJECTS, Selector
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, PODS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.daemon.daemon import STOP_PODS_SIGNAL, ensure_running, find_server, stop
+from tarragon.localcluster.daemon.background import STOP_PODS_SIGNAL, ensure_running, find_server, stop
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import ServerInfo, is_locked, process_start, read_server, write_server
+from tarragon.localcluster.home.lock import ServerInfo, is_locked, process_start, read_server, write_server
 from tests.lifecycle.background import CLOCK, a_home, client, eventually, killed, launch, up
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tarragon.client.errors import ApiError
 from tarragon.client.http.client import HttpClient
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import Selector
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Key, PartialObjectMetadata

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from tarragon.base.clock import FakeClock
-from tarragon.localcluster.daemon.logfile import (
+from tarragon.localcluster.daemon.log_rotation import (
     MAX_BYTES,
     MAX_BYTES_AT_START,
     last_lines,

@@ -15,10 +15,10 @@ from tarragon.client.http.client import HttpClient
 from tarragon.client.port import ALL_OBJECTS
 from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import Key, PartialObjectMetadata, Resource
-from tarragon.localcluster.daemon.daemon import STOP_PODS_SIGNAL, stop
+from tarragon.localcluster.daemon.background import STOP_PODS_SIGNAL, stop
 from tarragon.localcluster.daemon.nodes import stop_leftover_pods
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import process_start
+from tarragon.localcluster.home.lock import process_start
 from tests.lifecycle.background import CLOCK, a_home, client, eventually, killed, up
 
 # $$$$: the kubelet expands $(VAR), and replaces $$ by $.

@@ -12,7 +12,7 @@ import pytest
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import (
+from tarragon.localcluster.home.lock import (
     ServerInfo,
     is_locked,
     lock_home,
@@ -98,10 +98,10 @@ import asyncio
 from pathlib import Path
 from tarragon.base.clock import SystemClock
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.home.presence import occupied
+from tarragon.localcluster.home.lock import lock_home
 
 async def hold():
-    async with occupied(Home(Path({str(tmp_path)!r})), SystemClock()):
+    async with lock_home(Home(Path({str(tmp_path)!r})), SystemClock()):
         print("held", flush=True)
         await asyncio.Event().wait()
 

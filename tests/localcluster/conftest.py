@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.clock import FakeClock
-from tests.localcluster.things import ApiClient, opened
+from tests.localcluster.builders import ApiClient, opened
 
 
 @pytest.fixture

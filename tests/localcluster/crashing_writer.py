@@ -9,7 +9,7 @@ from pathlib import Path
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import NotFound
 from tarragon.localcluster.registry.api import Api
-from tests.localcluster.things import CONFIG_MAPS, ApiClient, config_map
+from tests.localcluster.builders import CONFIG_MAPS, ApiClient, config_map
 
 
 async def main(path: Path, generation: str) -> None:

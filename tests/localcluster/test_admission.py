@@ -10,7 +10,7 @@ import pytest
 
 from tarragon.client.errors import Forbidden
 from tarragon.localcluster.api.requests import WriteOptions
-from tests.localcluster.things import CONFIG_MAPS, PODS, ApiClient, config_map, opened, pod
+from tests.localcluster.builders import CONFIG_MAPS, PODS, ApiClient, config_map, opened, pod
 
 QUOTAS = ("", "v1", "resourcequotas")
 CLAIMS = ("", "v1", "persistentvolumeclaims")

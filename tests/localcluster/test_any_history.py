@@ -19,8 +19,8 @@ from tarragon.client.errors import AlreadyExists, Conflict, NotFound, ResourceEx
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.requests import ListOptions, WatchOptions
 from tarragon.localcluster.registry.api import Api
-from tarragon.localcluster.storage.watching import Watch
-from tests.localcluster.things import CONFIG_MAPS, ApiClient, Json, config_map
+from tarragon.localcluster.storage.watch import Watch
+from tests.localcluster.builders import CONFIG_MAPS, ApiClient, Json, config_map
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 LABELS = st.sampled_from(["yes", "no"])

@@ -10,8 +10,8 @@ from tarragon.base.clock import FakeClock
 from tarragon.client.errors import ApiError, BadRequest, Conflict, NotFound
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.requests import PatchBody, PatchType, WriteOptions
-from tests.localcluster.things import CONFIG_MAPS, CRDS, PODS, WIDGETS, ApiClient, Json, config_map, definition, pod
-from tests.localcluster.things import version as crd_version
+from tests.localcluster.builders import CONFIG_MAPS, CRDS, PODS, WIDGETS, ApiClient, Json, config_map, definition, pod
+from tests.localcluster.builders import version as crd_version
 
 JOBS = ("batch", "v1", "jobs")
 SERVICES = ("", "v1", "services")

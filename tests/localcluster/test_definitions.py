@@ -10,7 +10,7 @@ import pytest
 from tarragon.client.errors import ApiError, Invalid, NotFound
 from tarragon.kube.codec import decode
 from tarragon.localcluster.kinds.registry import PrinterColumn, ScalePaths
-from tests.localcluster.things import CRDS, WIDGETS, ApiClient, Json, definition, opened, version, widget
+from tests.localcluster.builders import CRDS, WIDGETS, ApiClient, Json, definition, opened, version, widget
 
 NAME = "widgets.example.com"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tarragon.client.errors import ApiError
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.api.requests import PatchBody, PatchType, WriteOptions
-from tests.localcluster.things import CRDS, PODS, WIDGETS, ApiClient, Json, definition, opened, pod, version, widget
+from tests.localcluster.builders import CRDS, PODS, WIDGETS, ApiClient, Json, definition, opened, pod, version, widget
 
 DRY = WriteOptions(dry_run=True)
 Path_ = tuple[str, str, str]

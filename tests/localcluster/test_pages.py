@@ -14,7 +14,7 @@ from tarragon.client.errors import ApiError, BadRequest, Invalid, ResourceExpire
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.requests import ListOptions, ListPage
 from tarragon.localcluster.storage.store import HistoryWindow
-from tests.localcluster.things import CONFIG_MAPS, NAMESPACES, PODS, ApiClient, config_map, opened, pod
+from tests.localcluster.builders import CONFIG_MAPS, NAMESPACES, PODS, ApiClient, config_map, opened, pod
 
 
 def names(page: ListPage) -> list[str]:

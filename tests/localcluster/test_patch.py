@@ -7,8 +7,8 @@ import pytest
 from tarragon.client.errors import ApiError, BadRequest, Invalid
 from tarragon.localcluster.api.requests import PatchType
 from tarragon.localcluster.apply.strategic import StrategicError, strategic_merge
-from tarragon.localcluster.kinds.shape import go_type_of
-from tests.localcluster.things import CONFIG_MAPS, CRDS, PODS, WIDGETS, ApiClient, config_map, definition, pod, widget
+from tarragon.localcluster.kinds.go_types import go_type_of
+from tests.localcluster.builders import CONFIG_MAPS, CRDS, PODS, WIDGETS, ApiClient, config_map, definition, pod, widget
 
 Json = dict[str, Any]
 POD = go_type_of("", "v1", "Pod")

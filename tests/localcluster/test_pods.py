@@ -6,9 +6,9 @@ import pytest
 
 from tarragon.client.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from tarragon.client.port import LogOptions
-from tarragon.localcluster.kinds.shape import DecodeError, decode_in_place, go_type_of
+from tarragon.localcluster.kinds.go_types import DecodeError, decode_in_place, go_type_of
 from tarragon.localcluster.validation.pods import qos_class
-from tests.localcluster.things import PODS, ApiClient, Json, pod
+from tests.localcluster.builders import PODS, ApiClient, Json, pod
 
 PRIORITIES = ("scheduling.k8s.io", "v1", "priorityclasses")
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.localcluster.schema.schema import StructuralSchema
-from tarragon.localcluster.schema.structure import structural_faults
+from tarragon.localcluster.schema.structural import structural_faults
 
 Json = dict[str, Any]
 

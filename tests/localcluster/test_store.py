@@ -28,9 +28,9 @@ from tarragon.localcluster.registry.api import Api
 from tarragon.localcluster.registry.client import OfflineCluster
 from tarragon.localcluster.storage import database
 from tarragon.localcluster.storage.database import SCHEMA, Database, HistoryRow, network_file_system
-from tarragon.localcluster.storage.selection import index_entry
+from tarragon.localcluster.storage.selectors import index_entry
 from tarragon.localcluster.storage.store import HistoryWindow, Store
-from tests.localcluster.things import CONFIG_MAPS, ApiClient, Json, config_map, opened, ready
+from tests.localcluster.builders import CONFIG_MAPS, ApiClient, Json, config_map, opened, ready
 
 HERE = Path(__file__).parent
 

@@ -9,7 +9,7 @@ from tarragon.base.clock import FakeClock
 from tarragon.client.errors import BadRequest, ResourceExpired
 from tarragon.localcluster.api.requests import WatchOptions
 from tarragon.localcluster.storage.store import HistoryWindow
-from tests.localcluster.things import (
+from tests.localcluster.builders import (
     CONFIG_MAPS,
     CRDS,
     WIDGETS,

@@ -11,8 +11,8 @@ from tarragon.client.errors import ApiError, BadRequest, Conflict, Forbidden, In
 from tarragon.client.port import DeleteOptions
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.requests import FieldValidation, PatchBody, PatchType, WriteOptions
-from tarragon.localcluster.storage.objects import json_equal
-from tests.localcluster.things import (
+from tarragon.localcluster.storage.encoding import json_equal
+from tests.localcluster.builders import (
     CONFIG_MAPS,
     CRDS,
     NAMESPACES,
@@ -24,7 +24,7 @@ from tests.localcluster.things import (
     pod,
     widget,
 )
-from tests.localcluster.things import version as crd_version
+from tests.localcluster.builders import version as crd_version
 
 LEASES = ("coordination.k8s.io", "v1", "leases")
 EVENTS = ("", "v1", "events")

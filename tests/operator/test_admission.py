@@ -12,16 +12,16 @@ import pytest
 
 from tarragon.base.clock import Clock, FakeClock
 from tarragon.client.errors import Unavailable, unavailable
-from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import ALL_OBJECTS, Client, DeleteOptions
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.scheduler.admission.writer import MAX_EVENT_LAG_SECONDS
-from tarragon.operator.scheduler.cycle import GangScheduler
+from tarragon.operator.scheduler.gang_scheduler import GangScheduler
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.api.decision import Decision
 from tarragon.scheduling.api.snapshot import Snapshot

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tarragon.client.errors import ApiError, Conflict, Forbidden, unavailable
-from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import DEFAULT_DELETE, Client, DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.leaving import EVICTION_TIME_ANNOTATION
+from tarragon.job.eviction_notice import EVICTION_TIME_ANNOTATION
 from tarragon.kube.core import EVENTS, PODS
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Key

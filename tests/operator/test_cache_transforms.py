@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tarragon.frameworks.recognition import LAST_APPLIED_ANNOTATION
+from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.member import PodOutcome, termination_of
+from tarragon.job.replica_state import PodOutcome, termination_of
 from tarragon.kube.codec import decode, encode
 from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod, CachedService
 from tarragon.operator.informers.decode_cache import DecodeCache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.encoding import decode_status
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Node, NodeStatus, PodCondition
 from tarragon.kube.meta import Key

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.client.informer.reflector import Informer
-from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.informer.informer import Informer
+from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import Client
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import NODES, PODS, PRIORITY_CLASSES

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
-from tarragon.job.leaving import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
+from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.kube.core import PRIORITY_CLASSES
 from tarragon.kube.meta import Key
 from tests.operator.stage import TFJOBS, Stage, group, job

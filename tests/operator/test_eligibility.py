@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from tarragon.base.clock import FakeClock
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.scheduler.snapshot.eligibility import MAX_CACHED, EligibilityCache
 from tarragon.plan.objects.settings import OperatorSettings

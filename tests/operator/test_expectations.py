@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bench.support.shelves import DictCluster, a_job, a_node, a_pod
+from bench.support.dict_cluster import DictCluster, a_job, a_node, a_pod
 from tarragon.base.clock import Clock, FakeClock
 from tarragon.client.errors import AlreadyExists, ApiError, Unavailable, error_from_status, unavailable
-from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import Client
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.expectations import EXPECTATION_SECONDS
 from tarragon.operator.manager.operator import CYCLE_DELAY, Operator, OperatorOptions
-from tarragon.operator.scheduler.cycle import GangScheduler
+from tarragon.operator.scheduler.gang_scheduler import GangScheduler
 from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import TFJOBS, Stage, group, job
 from tests.operator.test_dragon import Jumping

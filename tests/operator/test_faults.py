@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bench.support.shelves import NODES, PODS, TFJOBS, DictCluster, a_job, a_node, a_pod
+from bench.support.dict_cluster import NODES, PODS, TFJOBS, DictCluster, a_job, a_node, a_pod
 from tarragon.base.clock import FakeClock
 from tarragon.base.errors import Problem
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import TrainingJob
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, OperatorOptions
-from tarragon.operator.scheduler.cycle import GangScheduler
+from tarragon.operator.scheduler.gang_scheduler import GangScheduler
 from tarragon.scheduling.api.decision import NEVER_FITS, SCHEDULER_ERROR
 from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import Stage, group
@@ -24,9 +24,9 @@ from tests.operator.stage import Stage, group
 GPU = "nvidia.com/gpu"
 STEPS = {
     "reckon its demands": "tarragon.operator.scheduler.snapshot.demand_cache.group_request",
-    "look up its priority": "tarragon.operator.scheduler.snapshot.gangs.priority_of",
-    "see since when it waits": "tarragon.operator.scheduler.snapshot.gangs.queued_since",
-    "carry out its start": "tarragon.operator.scheduler.admission.update.desired_size",
+    "look up its priority": "tarragon.operator.scheduler.snapshot.gang_cache.priority_of",
+    "see since when it waits": "tarragon.operator.scheduler.snapshot.gang_cache.queued_since",
+    "carry out its start": "tarragon.operator.scheduler.admission.update.size_of",
 }
 
 
@@ -108,7 +108,7 @@ async def test_what_could_not_be_reckoned_of_a_job_is_tried_again_though_nothing
         for index in range(workers):
             two.shelves.put(PODS, a_pod(two.job(name), f"worker-{index}", "n"))
     await two.admitter.run_cycle()
-    monkeypatch.setattr("tarragon.operator.scheduler.snapshot.reservations.replicas_of", raising)
+    monkeypatch.setattr("tarragon.operator.scheduler.snapshot.reservations.pods_by_replica", raising)
     for index in range(3):
         two.shelves.remove(PODS, Key("default", f"bad-worker-{index}"))
     two.shelves.put(TFJOBS, a_job("next", workers=4))

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from tarragon.cli.main import run_command
-from tarragon.cli.operator import surroundings
+from tarragon.cli.operator import process_environment
 from tarragon.operator.manager.health import ListenAddress
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
@@ -43,16 +43,19 @@ def test_what_cannot_be_meant_is_refused_before_anything_begins(
 
 
 def test_the_lock_of_the_old_operators_was_where_these_variables_say() -> None:
-    assert surroundings.lease_namespace({"KUBEFLOW_NAMESPACE": "kubeflow", "MY_POD_NAMESPACE": "default"}) == "kubeflow"
-    assert surroundings.lease_namespace({"MY_POD_NAMESPACE": "default"}) == "default"
-    assert surroundings.lease_namespace({}) == ""
+    assert (
+        process_environment.lease_namespace({"KUBEFLOW_NAMESPACE": "kubeflow", "MY_POD_NAMESPACE": "default"})
+        == "kubeflow"
+    )
+    assert process_environment.lease_namespace({"MY_POD_NAMESPACE": "default"}) == "default"
+    assert process_environment.lease_namespace({}) == ""
 
 
 def test_no_two_processes_have_one_identity_even_in_one_pod() -> None:
     pod = {"MY_POD_NAME": "tarragon-0"}
 
-    assert surroundings.identity(pod) != surroundings.identity(pod)
-    assert surroundings.identity(pod).startswith("tarragon-0_")
+    assert process_environment.identity(pod) != process_environment.identity(pod)
+    assert process_environment.identity(pod).startswith("tarragon-0_")
 
 
 @pytest.mark.parametrize(
@@ -69,9 +72,9 @@ def test_no_two_processes_have_one_identity_even_in_one_pod() -> None:
 def test_outside_of_a_pod_nobody_but_this_machine_is_answered_unless_that_is_asked_for(
     text: str | None, environment: dict[str, str], expected: ListenAddress | None
 ) -> None:
-    assert surroundings.listen_address(text, environment) == expected
+    assert process_environment.listen_address(text, environment) == expected
 
 
 def test_an_address_without_a_port_is_told_as_one() -> None:
     with pytest.raises(click.BadParameter, match="is not HOST:PORT"):
-        surroundings.listen_address("localhost", {})
+        process_environment.listen_address("localhost", {})

@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 
 from tarragon.client.errors import Forbidden
 from tarragon.client.informer.cache_reader import CacheError
-from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import ALL_OBJECTS, Selector
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import Key

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from tarragon.base.clock import FakeClock, SystemClock
 from tarragon.client.errors import Forbidden
 from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector, WatchEvent
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.core import NAMESPACES, NODES, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster.registry.api import Api

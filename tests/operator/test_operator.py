@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import Client
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
@@ -327,7 +327,7 @@ async def test_a_watch_that_is_lost_without_a_word_holds_up_no_job_for_long(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That the pod was made, the server has said when it answered; what a kubelet says of it, only a watch brings."""
-    monkeypatch.setattr("tarragon.client.informer.reflector.MAX_WATCH_LAG_SECONDS", 0.2)
+    monkeypatch.setattr("tarragon.client.informer.informer.MAX_WATCH_LAG_SECONDS", 0.2)
     await stage.node("n")
     await stage.submit("a", Worker=group(1, cpu="1"))
     cluster = LosesAWatch(stage.world.client)

@@ -9,18 +9,18 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from bench.support.shelves import NODES, TFJOBS, DictCluster, a_job, a_node
+from bench.support.dict_cluster import NODES, TFJOBS, DictCluster, a_job, a_node
 from tarragon.base.clock import FakeClock
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.metrics.meter import NoMeter
-from tarragon.operator.scheduler.cycle import POLICY_RETRY_SECONDS, AdmissionConfig, GangScheduler
+from tarragon.operator.scheduler.gang_scheduler import POLICY_RETRY_SECONDS, AdmissionConfig, GangScheduler
 from tarragon.operator.scheduler.policy_runner import MAX_FAULTY_GANGS, RETRY_AFTER
 from tarragon.scheduling.api.decision import SCHEDULER_ERROR, Decision
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies.fifo import fifo
 from tarragon.scheduling.state.memory import Memory
-from tests.kubelet.waiting import eventually
+from tests.localcluster.kubelet.waiting import eventually
 from tests.operator.stage import Stage, group
 from tests.operator.test_dragon import Jumping
 

@@ -15,7 +15,7 @@ from tarragon.base.clock import FakeClock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.client.errors import Forbidden
 from tarragon.client.leader_election import TYPED_LEASES, LeaderElectionConfig, LeaseLock
-from tarragon.client.middleware.middleware import DelegatingClient
+from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import ALL_OBJECTS, Client, Selector
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import format_micro_time
@@ -35,10 +35,10 @@ OTHERS = "1ca428e5.training-operator.kubeflow.org"
 
 STUCK = """
 import asyncio, time
-from tarragon.operator.manager.process import asked_to_end
+from tarragon.operator.manager.process import stop_on_signal
 
 async def main():
-    with asked_to_end():
+    with stop_on_signal():
         print("begun", flush=True)
         while True:
             time.sleep(60)

@@ -4,7 +4,7 @@ import datetime as dt
 from typing import Any
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.encoding import decode_status
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.codec import decode, encode, format_time
 from tarragon.kube.meta import CustomObject
 from tarragon.operator.informers.candidates import Candidate, candidate_from, is_candidate

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.clock import FakeClock
-from tarragon.client.middleware.counted import CallResult, InstrumentedClient
+from tarragon.client.middleware.instrumented import CallResult, InstrumentedClient
 from tarragon.kube.core import EVENTS
 from tarragon.kube.event import MESSAGE_LIMIT, Event, ObjectReference
 from tarragon.kube.meta import Key

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tarragon.client.errors import ApiError, NotFound
-from tarragon.client.middleware.counted import InstrumentedClient
+from tarragon.client.middleware.instrumented import InstrumentedClient
 from tarragon.client.port import ALL_OBJECTS
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key

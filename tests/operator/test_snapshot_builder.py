@@ -9,15 +9,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.support.shelves import NODES, PODS, TFJOBS, DictCluster, Json, a_job, a_node, a_pod
+from bench.support.dict_cluster import NODES, PODS, TFJOBS, DictCluster, Json, a_job, a_node, a_pod
 from tarragon.base.clock import FakeClock
 from tarragon.base.resources import NVIDIA_GPU, Resources
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.kube.core import PRIORITY_CLASSES
+from tarragon.kube.merge_patch import apply_merge_patch
 from tarragon.kube.meta import Key
-from tarragon.kube.patch import apply_merge_patch
-from tarragon.operator.informers.verified_admissions import AcceptedAdmissions
-from tarragon.operator.scheduler.cycle import GangScheduler
+from tarragon.operator.informers.accepted_admissions import AcceptedAdmissions
+from tarragon.operator.scheduler.gang_scheduler import GangScheduler
 from tarragon.scheduling.api.snapshot import NodeState, Snapshot
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.inventory import Inventory

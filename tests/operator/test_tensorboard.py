@@ -8,7 +8,7 @@ from tarragon.client.port import DeleteOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tests.operator.stage import TFJOBS, Stage, group, job
-from tests.operator.test_refused_writes import Quota, operator
+from tests.operator.test_create_backoff import Quota, operator
 
 BOARD = "a-tensorboard"
 

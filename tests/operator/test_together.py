@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from tarragon.kube.meta import Key
-from tarragon.plan.objects.generation_label import ROUND_ANNOTATION
+from tarragon.plan.objects.gang_round import ROUND_ANNOTATION
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 NAMES = ("a-worker-0", "a-worker-1", "a-worker-2")

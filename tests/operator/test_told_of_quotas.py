@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bench.support.shelves import NODES, TFJOBS, DictCluster, a_job, a_node
+from bench.support.dict_cluster import NODES, TFJOBS, DictCluster, a_job, a_node
 from tarragon.base.clock import FakeClock
 from tarragon.base.resources import CPU, NVIDIA_GPU
 from tarragon.kube.meta import Key
@@ -16,7 +16,7 @@ from tarragon.operator.scheduler.admission.writer import (
     MAX_NEW_WAITS_PER_CYCLE,
     MESSAGE_UPDATE_SECONDS,
 )
-from tarragon.operator.scheduler.cycle import AdmissionConfig, GangScheduler
+from tarragon.operator.scheduler.gang_scheduler import AdmissionConfig, GangScheduler
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tarragon.scheduling.policies import POLICIES
 

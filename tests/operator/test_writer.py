@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.support.shelves import NODES, TFJOBS, DictCluster, a_job, a_node
+from bench.support.dict_cluster import NODES, TFJOBS, DictCluster, a_job, a_node
 from tarragon.base.clock import FakeClock
 from tarragon.kube.meta import Key
 from tarragon.operator.metrics.meter import NoMeter
@@ -17,7 +17,7 @@ from tarragon.operator.scheduler.admission.writer import (
     MAX_NEW_WAITS_PER_CYCLE,
     MESSAGE_UPDATE_SECONDS,
 )
-from tarragon.operator.scheduler.cycle import AdmissionConfig, GangScheduler
+from tarragon.operator.scheduler.gang_scheduler import AdmissionConfig, GangScheduler
 from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.base.times import MAX_TIME
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.base.time_arithmetic import MAX_TIME
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.job.status import Admission, JobStatus, RestartRecord
 from tarragon.kube.codec import decode, encode, format_time

@@ -8,7 +8,7 @@ import pytest
 
 from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION, RETRYABLE_EXIT_CODES_ANNOTATION
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.plan.objects.generation_label import MAX_ROUND, ROUND_ANNOTATION
+from tarragon.plan.objects.gang_round import MAX_ROUND, ROUND_ANNOTATION
 from tests.plan.world import World, manifest
 
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
-from tarragon.job.leaving import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
+from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission
 from tests.plan.world import World, is_idle, manifest

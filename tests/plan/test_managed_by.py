@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.catalog import framework_of
 from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.registry import framework_of
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.reconcile.managed_by import needs_adoption

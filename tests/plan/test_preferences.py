@@ -4,7 +4,7 @@ from typing import Any
 
 from tarragon.job.model import ReplicaType
 from tarragon.plan.nodes.capacity import pod_spec
-from tarragon.plan.nodes.neighbours import PodIndex
+from tarragon.plan.nodes.pod_index import PodIndex
 from tarragon.plan.nodes.preferences import score_by_nodes, score_by_pods, sum_scores
 from tarragon.plan.nodes.topology import NodeTopology, ReplicaTypePods
 from tests.plan.test_capacity import node

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
-from tarragon.job.leaving import EVICTION_TIME_ANNOTATION
+from tarragon.job.eviction_notice import EVICTION_TIME_ANNOTATION
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy
 from tarragon.job.status import JobStatus
 from tarragon.plan.view.actions import REFUSED, RejectedCreate

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION
 from tarragon.job.model import ReplicaType, RestartPolicy
-from tarragon.plan.objects.generation_label import ROUND_ANNOTATION
+from tarragon.plan.objects.gang_round import ROUND_ANNOTATION
 from tests.plan.test_properties import (
     Action,
     Ghost,

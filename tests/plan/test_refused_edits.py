@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.accepted import JobIdentity, decode_job, encode_job
 from tarragon.job.annotations import RESTART_ANNOTATION
+from tarragon.job.last_valid_spec import JobIdentity, decode_job, encode_job
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.kube.meta import Key
 from tarragon.plan.input.decode_and_validate import decode_and_validate

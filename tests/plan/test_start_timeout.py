@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tarragon.base.times import MAX_TIME
+from tarragon.base.time_arithmetic import MAX_TIME
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, AdmissionBackoff, Blocker, WaitReason
 from tarragon.plan.lifecycle.start_timeout import (

@@ -8,7 +8,7 @@ from tarragon.job.model import ReplicaType
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import OwnerIdentity
 from tarragon.plan.nodes.capacity import eligible_nodes, pod_spec
-from tarragon.plan.nodes.neighbours import PodIndex
+from tarragon.plan.nodes.pod_index import PodIndex
 from tarragon.plan.nodes.topology import NO_MATCHING_POD, FeasibleNodes, GangConstraints, NodeTopology, ReplicaTypePods
 from tarragon.scheduling.api.snapshot import TopologyConstraint
 

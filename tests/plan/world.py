@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
-from tarragon.job.encoding import decode_status, encode_admission
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, JobStatus, WaitReason
+from tarragon.job.status_encoding import decode_status, encode_admission
 from tarragon.kube.codec import decode, encode, format_time
 from tarragon.kube.core import CONFIG_MAPS, SERVICES, Node
 from tarragon.kube.event import Event
+from tarragon.kube.merge_patch import apply_merge_patch, create_merge_patch
 from tarragon.kube.meta import Key
-from tarragon.kube.patch import apply_merge_patch, create_merge_patch
 from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod, CachedService
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.objects.settings import OperatorSettings

@@ -14,12 +14,12 @@ from typing import Any
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import AlreadyExists, ApiError, NotFound
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.http.config import load_kubeconfig
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import DeleteOptions, Selector
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.encoding import decode_status
 from tarragon.job.status import Condition, JobStatus
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, PODS
 from tarragon.kube.meta import CustomObject, Key, Resource

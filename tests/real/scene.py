@@ -19,10 +19,10 @@ import yaml
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import AlreadyExists, NotFound, Unavailable
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.http.config import load_kubeconfig
+from tarragon.client.informer.informer import Informer
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.encoding import decode_status
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, Pod
 from tarragon.kube.meta import CustomObject, Key, Resource
 from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings

@@ -24,7 +24,7 @@ import yaml
 
 from tarragon.cli.targets.crds import install_crds
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.port import Selector
 from tarragon.kube.core import NAMESPACES, NODES
 from tarragon.kube.meta import Resource

@@ -8,7 +8,7 @@ import pytest
 
 from tarragon.client.errors import Forbidden
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.kube.core import NAMESPACES
 from tarragon.kube.meta import Key
 from tools.controlplane import API_SERVER, ControlPlane

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tarragon.frameworks.tensorflow.conversion.converting import convert
+from tarragon.frameworks.tensorflow.conversion.convert import convert
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tests.cli.conftest import Shell
 from tests.deploy.stage import Kubectl

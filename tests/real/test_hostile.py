@@ -12,10 +12,10 @@ import pytest
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import ApiError
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.http.transport import Request, Transport
 from tarragon.client.port import Selector
-from tarragon.kube.nesting import MAX_DEPTH, TOO_DEEP_PLACEHOLDER
+from tarragon.kube.json_depth import MAX_DEPTH, TOO_DEEP_PLACEHOLDER
 from tests.hostile import BOTH, LISTS, OBJECTS, hostile_jobs, hostile_statuses, nested
 from tests.real.ground import TFJOBS, Ground, a_ground, group
 from tools.controlplane import ControlPlane

@@ -12,7 +12,7 @@ import yaml
 
 from tarragon.client.port import Selector
 from tarragon.frameworks.tensorflow.framework import MLKUBE
-from tarragon.job.encoding import decode_status
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import PODS, SERVICES
 from tarragon.kube.meta import Key
 from tests.deploy.stage import Kubectl

@@ -12,7 +12,7 @@ import pytest
 from tarragon.cli.manifest.dependencies import missing_dependencies
 from tarragon.client.errors import Forbidden
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key, Resource
 from tests.cli.test_dependencies import wanting

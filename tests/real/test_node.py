@@ -24,7 +24,7 @@ import yaml
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import Forbidden, NotFound, Unavailable
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.port import DeleteOptions, LogOptions, Selector
 from tarragon.client.streams import closing_stream
 from tarragon.kube.core import (
@@ -40,7 +40,7 @@ from tarragon.kube.core import (
 from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster.kubelet.kubelet import end_all_containers
 from tests.conftest import ROOT
-from tests.kubelet.builders import container_json, pod_json
+from tests.localcluster.kubelet.builders import container_json, pod_json
 from tools.controlplane import API_SERVER, ControlPlane
 
 pytestmark = pytest.mark.real

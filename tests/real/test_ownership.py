@@ -11,8 +11,8 @@ import pytest
 
 from tarragon.client.errors import AlreadyExists
 from tarragon.client.http.client import HttpClient
-from tarragon.job.encoding import decode_status
 from tarragon.job.status import JobStatus
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import NAMESPACES, PODS
 from tarragon.kube.meta import Key, Resource
 from tests.real.scene import TFJOBS, Scene, a_scene, connect, tfjob

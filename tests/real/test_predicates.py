@@ -28,7 +28,7 @@ from tarragon.job.model import ReplicaType
 from tarragon.kube.core import NAMESPACES, NODES, PODS, Node, Pod
 from tarragon.kube.meta import Key, OwnerIdentity, PartialObjectMetadata, Resource
 from tarragon.plan.nodes.capacity import HOST_PORT_PREFIX, ONE_PORT, node_capacity, pod_request
-from tarragon.plan.nodes.neighbours import PodIndex
+from tarragon.plan.nodes.pod_index import PodIndex
 from tarragon.plan.nodes.predicates import infeasible_reason
 from tarragon.plan.nodes.topology import GangConstraints, NodeTopology, ReplicaTypePods
 from tarragon.scheduling.api.snapshot import Demand, NodeState

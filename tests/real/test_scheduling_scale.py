@@ -12,7 +12,7 @@ import pytest
 
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
 from tarragon.client.http.client import HttpClient
-from tarragon.client.informer.reflector import Informer
+from tarragon.client.informer.informer import Informer
 from tarragon.client.port import DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import NODES, Node

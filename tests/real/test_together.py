@@ -14,10 +14,10 @@ import pytest
 
 from tarragon.client.port import DeleteOptions
 from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION
-from tarragon.job.encoding import decode_status
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
-from tarragon.plan.objects.generation_label import round_of
+from tarragon.plan.objects.gang_round import round_of
 from tests.real.scene import TFJOBS, Scene, a_scene, tfjob
 from tools.controlplane import ControlPlane
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from tarragon.base.clock import Clock
 from tarragon.base.resources import Resources, add_resources, fits
 from tarragon.client.informer.cache_reader import CacheReader
-from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
-from tarragon.job.encoding import decode_status
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.model import Replica
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.informers.candidates import min_and_requested

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.scheduling.actions.order import in_queue_order
+from tarragon.scheduling.actions.queue_order import in_queue_order
 from tarragon.scheduling.api.decision import Defer
 from tarragon.scheduling.api.snapshot import WaitingGang
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubelet.builders import container_json
+from tests.localcluster.kubelet.builders import container_json
 
 SECONDS = 60.0
 

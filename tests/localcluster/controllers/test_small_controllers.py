@@ -19,7 +19,7 @@ from tarragon.kube.core import (
 )
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.claims import ClaimController
-from tarragon.localcluster.controllers.gc.pod_gc import QUARANTINE_SECONDS, PodGarbageCollector
+from tarragon.localcluster.controllers.pod_gc import QUARANTINE_SECONDS, PodGarbageCollector
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
 from tarragon.localcluster.controllers.taints import TaintController
 from tarragon.localcluster.services.endpoint_slices import ENDPOINT_SLICES, EndpointSliceController

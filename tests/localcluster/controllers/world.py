@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import ApiError, Forbidden, Unavailable
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.connection import load_kubeconfig
+from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.port import ALL_OBJECTS, Client, DeleteOptions
 from tarragon.kube.core import (
     CONFIG_MAPS,

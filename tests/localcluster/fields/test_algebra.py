@@ -10,15 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.apply.fields import sets
-from tarragon.localcluster.apply.fields.compare import compare
-from tarragon.localcluster.apply.fields.conflicts import FieldConflictsError
-from tarragon.localcluster.apply.fields.entries import Entry, parse_entries
-from tarragon.localcluster.apply.fields.extract import added_fields, applied_fields
-from tarragon.localcluster.apply.fields.ownership import ApplyResult, LiveObject, WriteScope, after_apply, after_update
-from tarragon.localcluster.apply.fields.reset import UNOWNED_FIELDS
-from tarragon.localcluster.apply.fields.sets import Fields, Path
-from tarragon.localcluster.apply.fields.types import type_of
+from tarragon.localcluster.apply.managed_fields import field_set
+from tarragon.localcluster.apply.managed_fields.compare import compare
+from tarragon.localcluster.apply.managed_fields.conflicts import FieldConflictsError
+from tarragon.localcluster.apply.managed_fields.entries import Entry, parse_entries
+from tarragon.localcluster.apply.managed_fields.extract import added_fields, applied_fields
+from tarragon.localcluster.apply.managed_fields.field_set import Fields, Path
+from tarragon.localcluster.apply.managed_fields.field_types import type_of
+from tarragon.localcluster.apply.managed_fields.ownership import (
+    ApplyResult,
+    LiveObject,
+    WriteScope,
+    after_apply,
+    after_update,
+)
+from tarragon.localcluster.apply.managed_fields.reset_fields import UNOWNED_FIELDS
 from tarragon.localcluster.kinds.resource import ServedKind
 
 Json = dict[str, Any]
@@ -113,7 +119,7 @@ def owned(result: ApplyResult, manager: str) -> Fields:
 
 
 def as_set(fields: Fields) -> set[Path]:
-    return set(sets.paths(fields))
+    return set(field_set.paths(fields))
 
 
 NOTHING = ApplyResult({}, [])
@@ -122,17 +128,17 @@ NOTHING = ApplyResult({}, [])
 @few
 @given(_paths, _paths)
 def test_sets_of_fields_are_sets_of_paths(left: list[Path], right: list[Path]) -> None:
-    one, other = sets.field_set(left), sets.field_set(right)
+    one, other = field_set.field_set(left), field_set.field_set(right)
 
-    assert as_set(sets.union(one, other)) == {*left, *right}
-    assert as_set(sets.difference(one, other)) == {*left} - {*right}
-    assert as_set(sets.intersection(one, other)) == {*left} & {*right}
+    assert as_set(field_set.union(one, other)) == {*left, *right}
+    assert as_set(field_set.difference(one, other)) == {*left} - {*right}
+    assert as_set(field_set.intersection(one, other)) == {*left} & {*right}
 
 
 @few
 @given(_paths, _paths)
 def test_without_removes_paths_and_everything_below_them(left: list[Path], right: list[Path]) -> None:
-    cut = sets.without_subtrees(sets.field_set(left), sets.field_set(right))
+    cut = field_set.without_subtrees(field_set.field_set(left), field_set.field_set(right))
 
     assert as_set(cut) == {path for path in left if not any(path[: len(top)] == top for top in right)}
 
@@ -140,18 +146,18 @@ def test_without_removes_paths_and_everything_below_them(left: list[Path], right
 @few
 @given(_paths, _paths)
 def test_equal_sets_have_the_same_form(left: list[Path], right: list[Path]) -> None:
-    together = sets.union(sets.field_set(left), sets.field_set(right))
+    together = field_set.union(field_set.field_set(left), field_set.field_set(right))
 
-    assert encode(together) == encode(sets.field_set([*right, *left]))
+    assert encode(together) == encode(field_set.field_set([*right, *left]))
 
 
 @few
 @given(_paths)
 def test_a_set_is_read_as_it_was_written(chosen: list[Path]) -> None:
     entry: Entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
-    written = decode(encode({**entry, "fieldsV1": sets.field_set(chosen)}), dict)
+    written = decode(encode({**entry, "fieldsV1": field_set.field_set(chosen)}), dict)
 
-    assert encode(parse_entries([written])[0]["fieldsV1"]) == encode(sets.field_set(chosen))
+    assert encode(parse_entries([written])[0]["fieldsV1"]) == encode(field_set.field_set(chosen))
 
 
 @few

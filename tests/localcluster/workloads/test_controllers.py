@@ -15,12 +15,12 @@ import pytest
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Key, PartialObjectMetadata, Resource
 from tarragon.localcluster.controllers.garbage import GarbageCollector
+from tarragon.localcluster.controllers.workloads.controllers import WorkloadControllers
 from tarragon.localcluster.controllers.workloads.model import (
     DEPLOYMENTS,
     JOBS,
     REPLICA_SETS,
 )
-from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
 from tarragon.localcluster.controllers.workloads.pods import PODS
 from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
 from tarragon.localcluster.registry.client import Binder

@@ -10,8 +10,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tarragon.kube.merge_patch import apply_merge_patch
 from tarragon.kube.meta import ObjectMeta
-from tarragon.kube.patch import apply_merge_patch
 from tarragon.localcluster.controllers.workloads import indexes, job_plan
 from tarragon.localcluster.controllers.workloads.job_count import INDEX, TRACKING, count
 from tarragon.localcluster.controllers.workloads.model import Job, JobSpec, Json

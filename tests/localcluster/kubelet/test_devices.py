@@ -1,0 +1,103 @@
+"""The allocation of a machine's accelerators, and their visibility to containers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
+from tarragon.localcluster.kubelet.devices.devices import (
+    VENDORS,
+    allocation_text,
+    divide_devices,
+    node_devices,
+    visibility_variables,
+)
+from tarragon.localcluster.kubelet.node.node import MachineGpus
+from tarragon.localcluster.kubelet.pod.admission import NodeAllocations
+from tarragon.localcluster.kubelet.pod.records import PodRecord, allocated_devices, save
+from tarragon.localcluster.kubelet.pod.status import PodFailure
+from tests.localcluster.kubelet.builders import container_json, pod
+
+CARDS = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")
+
+
+def asking(name: str, **amounts: Any) -> Any:
+    return pod(name, container_json(resources={"limits": amounts}))
+
+
+def test_a_container_without_devices_sees_none() -> None:
+    assert visibility_variables({}, {"cpu"}) == {"CUDA_VISIBLE_DEVICES": "-1"}
+    assert visibility_variables({}, {"amd.com/gpu"}) == {"CUDA_VISIBLE_DEVICES": "-1", "ROCR_VISIBLE_DEVICES": "-1"}
+
+
+def test_cuda_s_variable_does_not_hide_amd_devices() -> None:
+    """HIP reads CUDA_VISIBLE_DEVICES too."""
+    assert visibility_variables({"amd.com/gpu": ("2", "3")}, {"amd.com/gpu"}) == {"ROCR_VISIBLE_DEVICES": "2,3"}
+
+
+@pytest.mark.parametrize("resource", sorted(VENDORS))
+def test_each_vendor_s_devices_are_set_in_its_own_variables(resource: str) -> None:
+    result = visibility_variables({resource: ("1", "3")}, {resource})
+
+    assert {result[name] for name in VENDORS[resource].variables} == {"1,3"}
+
+
+def test_devices_of_several_vendors_are_numbered_separately() -> None:
+    capacity = {"pods": 9000, "nvidia.com/gpu": 2000, "amd.com/gpu": 2000, "example.com/fpga": 2000}
+    node = NodeAllocations(capacity, (), node_devices(capacity, CARDS[:2]))
+
+    assert node.admit(asking("p", **{"nvidia.com/gpu": 1, "amd.com/gpu": 2, "example.com/fpga": 1}), []) == {
+        "main": {"nvidia.com/gpu": ("GPU-a",), "amd.com/gpu": ("0", "1")}
+    }
+    refused = node.admit(asking("q", **{"amd.com/gpu": 1}), [])
+    assert isinstance(refused, PodFailure)
+    assert refused.reason == "OutOfamd.com/gpu"
+    node.release("uid-of-p")
+    assert node.admit(asking("q", **{"amd.com/gpu": 1}), []) == {"main": {"amd.com/gpu": ("0",)}}
+
+
+def test_the_devices_of_a_machine_are_divided_among_its_nodes() -> None:
+    assert divide_devices({"x": 2, "y": 1}, CARDS, {}) == {"x": ("GPU-a", "GPU-b"), "y": ("GPU-c",)}
+    with pytest.raises(ValueError, match="the nodes request 5 devices in all, but the machine has 4"):
+        divide_devices({"x": 2, "y": 3}, CARDS, {})
+
+
+def test_a_node_keeps_the_devices_of_its_pods_in_any_order_of_nodes() -> None:
+    held = {"x": ["GPU-a"], "y": ["GPU-c"]}
+
+    assert divide_devices({"y": 2, "x": 2}, CARDS, held) == {"y": ("GPU-b", "GPU-c"), "x": ("GPU-a", "GPU-d")}
+
+
+def test_devices_held_by_a_removed_node_are_assigned_last() -> None:
+    assert divide_devices({"x": 1}, CARDS, {"gone": ["GPU-a", "GPU-b"]}) == {"x": ("GPU-c",)}
+
+
+def test_the_gpu_model_is_a_label_if_there_is_only_one() -> None:
+    gpus = MachineGpus({"GPU-a": "NVIDIA A100-SXM4-40GB", "GPU-b": "Tesla T4"})
+
+    assert gpus.labels(["GPU-a"]) == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"}
+    assert gpus.labels(["GPU-a", "GPU-b"]) == gpus.labels([]) == {}
+
+
+def test_pretended_devices_are_reported_as_such() -> None:
+    given = {"main": {"nvidia.com/gpu": ("0", "1")}}
+
+    assert allocation_text(given, ()) == "container main has nvidia.com/gpu 0,1"
+    assert allocation_text(given, {"nvidia.com/gpu"}).endswith("(pretended: this machine has no such device)")
+
+
+def test_records_of_an_earlier_version_are_read() -> None:
+    record = PodRecord(started=0.0, gpus={"main": ("GPU-a",)})
+
+    assert record.all_devices == {"main": {"nvidia.com/gpu": ("GPU-a",)}}
+
+
+def test_the_devices_of_a_node_s_pods_are_found_in_its_folder(tmp_path: Path) -> None:
+    record = PodRecord(started=0.0, devices={"main": {"nvidia.com/gpu": ("GPU-b", "GPU-c")}})
+    save(NodeFolder(tmp_path).pod("uid"), record)
+
+    assert allocated_devices(tmp_path, "nvidia.com/gpu") == ["GPU-b", "GPU-c"]
+    assert allocated_devices(tmp_path / "none", "nvidia.com/gpu") == []
