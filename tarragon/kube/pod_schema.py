@@ -1,4 +1,4 @@
-"""The fields of a pod template in Kubernetes 1.37.0. Written by tools/make_podfields.py; do not edit.
+"""The fields of a pod template in Kubernetes 1.37.0. Written by tools/make_pod_schema.py; do not edit.
 
 A paragraph has a type and its fields as `name:type`. `!` marks a required field, `[` a list, `{` a map with text keys.
 """

@@ -24,7 +24,7 @@ def validated(found: FieldReader, kind: str = "PodTemplateSpec") -> Json:
     """Validate a value and return it without nulls and values of a wrong type, so that readers can rely on the types.
 
     All problems are noted. Unknown fields are kept, because a newer Kubernetes may know them. Returns None if nothing
-    is left. `kind` is spelled as in `podfields`.
+    is left. `kind` is spelled as in `pod_schema`.
     """
     if found.is_missing:
         return None
@@ -46,7 +46,7 @@ def main_container(template: JsonObject, name: str) -> JsonObject | None:
 
 @cache
 def type_schemas() -> Mapping[str, TypeSchema]:
-    """The schemas of `podfields` by name."""
+    """The schemas of `pod_schema` by name."""
     paragraphs = (paragraph.split() for paragraph in FIELDS.replace("\n  ", " ").split("\n"))
     return {words[0]: _definition(words[1:]) for words in paragraphs if words}
 

@@ -18,7 +18,7 @@ def check(value: Any) -> tuple[Any, CollectedProblems]:
 
 def test_the_table_is_what_kubernetes_says() -> None:
     done = subprocess.run(
-        [sys.executable, "tools/make_podfields.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "tools/make_pod_schema.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -656,5 +656,5 @@ def test_sizes_stay_in_bounds_without_flapping_idle_nodes_are_used_and_all_end(
 # 23 an error of one job, or of a policy                  tests/operator/test_codes.py
 # 25 writes are patches                                   tests/operator/test_admission.py
 # 27 a name is not used while its old pod is there        tests/operator/test_elastic.py
-# 29 whose end is the end of the job   tests/plan/test_resizes.py, tests/plan/test_graceful_eviction.py
+# 29 whose end is the end of the job                      tests/plan/test_resizes.py, test_graceful_eviction.py
 # 16 and 21 are about parts of GPUs, which there are none of yet.

@@ -1,1 +1,1 @@
-"""`tarragon debug-dump`: collects objects and logs of jobs (`gathering`) and redacts secrets (`redaction`)."""
+"""`tarragon debug-dump`: collects objects and logs of jobs (`collection`) and redacts secrets (`redaction`)."""

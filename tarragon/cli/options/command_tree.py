@@ -37,7 +37,7 @@ COMMANDS = MappingProxyType(
             ("node", "node"),
             ("convert", "convert"),
             ("diff", "diff"),
-            ("debug-dump", "debugdump"),
+            ("debug-dump", "debug_dump"),
             ("config", "config"),
             ("version", "version"),
             ("completion", "completion"),

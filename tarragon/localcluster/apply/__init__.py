@@ -1,1 +1,1 @@
-"""Patches of all four types; server-side apply is in `fields`."""
+"""Patches of all four types; server-side apply is in `managed_fields`."""

@@ -18,7 +18,7 @@ ObjectKey = tuple[str, str]
 class StoredObject:
     """One revision of one object: its bytes, and the labels and fields that selectors match.
 
-    `written` is wall time in seconds. `body` joins the bytes anew at each access, so a caller that needs many bodies
+    `written_at` is wall time in seconds. `body` joins the bytes anew at each access, so a caller that needs many bodies
     should read them one after the other.
     """
 
@@ -53,7 +53,7 @@ class Change:
 
 
 _revision = attrgetter("state.revision")
-_written = attrgetter("state.written")
+_written = attrgetter("state.written_at")
 
 
 class WatchCache:

@@ -1,4 +1,4 @@
 """HTTP for the API server: request bodies and queries, responses, watches, and streaming sessions.
 
-Begin with `resources`; `connects` serves exec, attach and port-forward.
+Begin with `resources`; `streaming` serves exec, attach and port-forward.
 """

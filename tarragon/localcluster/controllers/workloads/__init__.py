@@ -2,7 +2,7 @@
 
 Each separates pure decisions (`rollout`, `job_plan`, `job_count`) from a controller that carries them out. All state is
 in API objects: a controller that is killed between two writes reads them at its next start and decides again.
-Begin with `part`.
+Begin with `controllers`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 The schema is in the package kubernetes-validate, a build-time dependency. Run this again for a newer Kubernetes:
 
-    python tools/make_podfields.py [--check]
+    python tools/make_pod_schema.py [--check]
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import kubernetes_validate
 # The newest version in the package: fields of pods are added, but never removed.
 VERSION = "1.37.0"
 ROOT = "PodTemplateSpec"
-TARGET = Path(__file__).parent.parent / "tarragon" / "kube" / "podfields.py"
+TARGET = Path(__file__).parent.parent / "tarragon" / "kube" / "pod_schema.py"
 SPECIAL = {"Quantity": "quantity", "IntOrString": "intstr", "Time": "time", "FieldsV1": "any"}
-HEAD = f'''"""The fields of a pod template in Kubernetes {VERSION}. Written by tools/make_podfields.py; do not edit.
+HEAD = f'''"""The fields of a pod template in Kubernetes {VERSION}. Written by tools/make_pod_schema.py; do not edit.
 
 A paragraph has a type and its fields as `name:type`. `!` marks a required field, `[` a list, `{{` a map with text keys.
 """
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     text = HEAD + "\n".join(lines(definitions())) + '\n"""\n'
     if "--check" in arguments:
         if TARGET.read_text() != text:
-            print(f"{TARGET} is out of date; run python tools/make_podfields.py")
+            print(f"{TARGET} is out of date; run python tools/make_pod_schema.py")
             return 1
         return 0
     TARGET.write_text(text)
