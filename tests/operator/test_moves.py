@@ -100,7 +100,7 @@ async def test_who_loses_its_pod_on_a_node_with_a_taint_goes_elsewhere(stage: St
 
 
 async def test_a_drained_gang_that_finds_no_other_node_waits_and_says_so_then_lets_go_of_all(stage: Stage) -> None:
-    keeper = operator(stage, start_patience=0.5)
+    keeper = operator(stage, start_timeout=0.5)
     await runs_on_two_nodes(stage)
     moved, stays = pod_on(stage, "x"), pod_on(stage, "y")
     await change(stage, "x", unschedulable=True)
@@ -221,7 +221,7 @@ async def test_a_gang_that_restarts_together_is_made_anew_around_the_drained_nod
 
 
 async def test_an_elastic_gang_goes_on_without_the_last_one_whose_node_is_taken_out_of_use(stage: Stage) -> None:
-    keeper = operator(stage, start_patience=0.3)
+    keeper = operator(stage, start_timeout=0.3)
     elastic: Json = {"min-instances": 1, "max-instances": 2}
     await runs_on_two_nodes(stage, **elastic)
     first = stage.pods()["a-worker-0"]["metadata"]["uid"]

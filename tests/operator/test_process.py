@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -104,14 +105,9 @@ class Running:
 
 
 @asynccontextmanager
-async def a_process(stage: Stage, name: str, cluster: Any = None, **facts: Any) -> AsyncIterator[Running]:
-    settings = ProcessSettings(
-        **{
-            "options": OperatorOptions(seed=1),
-            "claim": LeaseLock(key=KEY, identity=name, config=TERMS),
-            **facts,
-        }
-    )
+async def a_process(stage: Stage, name: str, cluster: Any = None, **changes: Any) -> AsyncIterator[Running]:
+    lock = LeaseLock(key=KEY, identity=name, config=TERMS)
+    settings = replace(ProcessSettings(options=OperatorOptions(seed=1), lease_claim=lock), **changes)
     doors = ClusterClients(operator=cluster or stage.world.client, leader_election=stage.world.client)
     running = Running(Process(doors, stage.world.clock, settings))
     try:
@@ -180,7 +176,7 @@ async def test_what_is_being_written_is_finished_before_the_lease_is_given_back(
 
 async def test_a_write_that_never_ends_does_not_keep_a_process_from_ending(stage: Stage) -> None:
     slow = Slow(stage.world.client)
-    async with a_process(stage, "a", slow, grace=0.1) as a:
+    async with a_process(stage, "a", slow, shutdown_seconds=0.1) as a:
         await stage.submit("j", Worker=group(1))
         await slow.arrived.wait()
 
@@ -198,13 +194,13 @@ async def test_it_can_end_before_it_ever_began(stage: Stage) -> None:
 
 
 async def test_alone_on_a_cluster_it_can_end_before_it_ever_began(stage: Stage) -> None:
-    async with a_process(stage, "a", WithoutPods(stage.world.client), claim=None, grace=600) as a:
+    async with a_process(stage, "a", WithoutPods(stage.world.client), lease_claim=None, shutdown_seconds=600) as a:
         await until(stage, lambda: a.asks("/readyz") == HttpResponse(503, b"pods: not listed yet\n"))
         await a.ends()
 
 
 async def test_alone_on_a_cluster_it_needs_no_lease(stage: Stage) -> None:
-    async with a_process(stage, "a", claim=None) as a:
+    async with a_process(stage, "a", lease_claim=None) as a:
         await stage.submit("j", Worker=group(1))
         await stage.until_pods("j-worker-0")
         await a.ends()
