@@ -246,6 +246,14 @@ def test_match_label_keys_narrow_whom_a_spread_counts() -> None:
     assert one.existing_pods == {"b": 1}
 
 
+def test_a_spread_with_an_empty_selector_counts_no_pods() -> None:
+    empty = only(member(**spread(labels={})), pods=[pod("a1", app="x")])
+    narrowed = only(member(**spread(labels={}, matchLabelKeys=["app"])), pods=[pod("a1", app="x")])
+
+    assert (single(empty).existing_pods, single(empty).counted_types) == ({}, frozenset())
+    assert (single(narrowed).existing_pods, single(narrowed).counted_types) == ({"a": 1}, frozenset({WORKER}))
+
+
 def test_a_selector_that_is_missing_selects_nobody_and_an_empty_one_everybody() -> None:
     nobody = {"topologyKey": ZONE}
     everybody = {"topologyKey": ZONE, "labelSelector": {}}

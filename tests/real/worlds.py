@@ -216,10 +216,10 @@ class _Maker:
         others = self._maybe(
             0.2, lambda: {"namespaces": [self._name, f"{self._name}-other"][self._dice.choice((0, 1)) :]}
         )
-        return {"topologyKey": self._dice.choice((HOST, "zone", "rack")), **self._selector(), **others}
+        return {"topologyKey": self._dice.choice((HOST, "zone", "rack")), **self._selector(empty={}), **others}
 
-    def _selector(self) -> Json:
-        """Mostly one that selects something."""
+    def _selector(self, *, empty: Json) -> Json:
+        """Mostly one that selects something. `empty` stands for one without requirements."""
         dice = self._dice
         expression = dice.choice(
             (
@@ -230,7 +230,7 @@ class _Maker:
             )
         )
         by_labels = {"matchLabels": {"app": dice.choice("xy")}}
-        return {"labelSelector": dice.choice((by_labels, by_labels, {"matchExpressions": [expression]}, {}))}
+        return {"labelSelector": dice.choice((by_labels, by_labels, {"matchExpressions": [expression]}, empty))}
 
     def _spreads(self) -> list[Json]:
         keys = self._dice.sample((HOST, "zone", "rack"), self._dice.choice((1, 1, 2)))
@@ -239,7 +239,7 @@ class _Maker:
                 "topologyKey": key,
                 "maxSkew": self._dice.choice((1, 1, 2)),
                 "whenUnsatisfiable": self._dice.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
-                **self._selector(),
+                **self._selector(empty={"matchLabels": {"app": "z"}}),
             }
             for key in keys
         ]

@@ -115,6 +115,8 @@ def _term(term: PodAffinityTerm, namespace: str, labels: Labels, weight: int = 0
 
 def _spreading(constraint: TopologySpreadConstraint, namespace: str, labels: Labels) -> TopologySpread:
     selects, choices = _selection(constraint.label_selector, constraint.match_label_keys, labels)
+    if not choices and constraint.label_selector == LabelSelector():
+        selects = _selects_nothing  # kube-scheduler counts no pods for an empty selector, though it selects all
     own_namespace = frozenset({namespace})
     term = PodTerm(
         topology_key=constraint.topology_key, namespaces=own_namespace, selects=selects, required_labels=choices
