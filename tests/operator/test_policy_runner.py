@@ -14,8 +14,13 @@ from tarragon.base.clock import FakeClock
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.metrics.meter import NoMeter
-from tarragon.operator.scheduler.gang_scheduler import POLICY_RETRY_SECONDS, AdmissionConfig, GangScheduler
-from tarragon.operator.scheduler.policy_runner import MAX_FAULTY_GANGS, RETRY_AFTER
+from tarragon.operator.scheduler.gang_scheduler import AdmissionConfig, GangScheduler
+from tarragon.operator.scheduler.policy_runner import (
+    MAX_GANGS_ASIDE,
+    RETRY_GANG_AFTER,
+    RETRY_POLICY_AFTER,
+    PolicyRunner,
+)
 from tarragon.scheduling.api.decision import SCHEDULER_ERROR, Decision
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies.fifo import fifo
@@ -47,7 +52,8 @@ class Bug:
         self.asked += 1
         if snapshot.waiting:
             self.shown.set()
-        seen = [gang.name for gang in snapshot.waiting if gang.name.rpartition("/")[2] in self.bad]
+        names = [*(gang.name for gang in snapshot.waiting), *(gang.name for gang in snapshot.running)]
+        seen = [name for name in names if name.rpartition("/")[2] in self.bad]
         if seen or self.always:
             raise ZeroDivisionError(f"a bug about {seen}")
         return fifo(snapshot, memory)
@@ -93,30 +99,75 @@ def is_put_aside(admission: Any) -> bool:
 
 async def test_a_gang_that_a_policy_stumbles_over_is_found_and_all_others_go_on() -> None:
     crowd = Crowd(Bug("job-41"))
-    await crowd.round()
+    assert await crowd.round() == 0.0
     assert crowd.those(is_put_aside) == ["job-41"]
-    assert crowd.those(is_admitted) == [name for name in crowd.names if name != "job-41"]
-    assert crowd.told() == ["the policy failed on one gang; scheduling continues without it"]
+    assert crowd.told() == ["the policy failed on one gang, which is set aside"]
     assert "ZeroDivisionError: a bug about ['TFJob default/job-41']" in crowd.admission("job-41")["wait"]["message"]
+    assert crowd.bug.asked <= 2 + math.log2(len(crowd.names))
+    await crowd.round()
+    assert crowd.those(is_admitted) == [name for name in crowd.names if name != "job-41"]
+    assert crowd.told() == []
     assert crowd.meter.counted == []
-    assert crowd.bug.asked <= 3 + math.log2(len(crowd.names))
 
 
 async def test_it_is_left_out_from_then_on_and_tried_again_after_a_minute() -> None:
     crowd = Crowd(Bug("job-41"))
     await crowd.round()
+    await crowd.round()
     crowd.bug.asked = 0
     crowd.clock.advance(1)
     pause = await crowd.round()
     assert (crowd.bug.asked, crowd.told()) == (1, [])
-    assert pause == RETRY_AFTER.total_seconds() - 1
+    assert pause == RETRY_GANG_AFTER.total_seconds() - 1
     crowd.clock.advance(pause)
     await crowd.round()
     assert (crowd.bug.asked, crowd.told()) == (3, [])  # With it, which fails, and without.
     crowd.bug.bad = ()
-    crowd.clock.advance(RETRY_AFTER.total_seconds())
+    crowd.clock.advance(RETRY_GANG_AFTER.total_seconds())
     await crowd.round()
     assert crowd.those(is_admitted) == crowd.names
+
+
+async def test_a_running_gang_that_a_policy_stumbles_over_keeps_its_nodes_and_says_so_and_all_others_go_on() -> None:
+    crowd = Crowd(Bug(), jobs=8)
+    await crowd.round()
+    nodes = crowd.admission("job-03")["nodes"]
+    crowd.bug.bad = ["job-03"]
+    crowd.shelves.put(TFJOBS, a_job("late", workers=1))
+    crowd.shelves.put(NODES, a_node("another"))
+    await crowd.round()
+    await crowd.round()
+
+    assert is_admitted(crowd.admission("late"))
+    assert crowd.those(is_admitted) == crowd.names
+    assert crowd.those(is_put_aside) == ["job-03"]
+    assert crowd.admission("job-03")["nodes"] == nodes
+
+    crowd.bug.bad = ()
+    crowd.clock.advance(RETRY_GANG_AFTER.total_seconds())
+    await crowd.round()
+    assert crowd.those(is_put_aside) == []
+
+
+def test_what_a_policy_remembers_from_a_cycle_in_which_it_raised_is_dropped() -> None:
+    memories: list[Memory] = []
+
+    def raises_once(_: Snapshot, memory: Memory) -> Sequence[Decision]:
+        memories.append(memory)
+        if len(memories) == 2:
+            raise KeyError("a bug")
+        return []
+
+    runner = PolicyRunner(raises_once, NoMeter())
+    snapshot = Snapshot(now=FakeClock().now(), nodes=[])
+    with capture_logs():
+        for _ in range(4):
+            runner.run(snapshot)
+
+    first, raised, after, last = memories
+    assert first is raised
+    assert after is not raised
+    assert after is last
 
 
 async def test_it_is_tried_again_at_once_when_it_asks_for_something_else() -> None:
@@ -132,8 +183,8 @@ async def test_it_is_tried_again_at_once_when_it_asks_for_something_else() -> No
 async def test_several_are_found_one_a_round_and_the_rounds_follow_at_once() -> None:
     bad = ["job-03", "job-04", "job-60"]
     crowd = Crowd(Bug(*bad))
-    pauses = [await crowd.round() for _ in bad]
-    assert pauses == [0.0, 0.0, RETRY_AFTER.total_seconds()]
+    pauses = [await crowd.round() for _ in [*bad, "then without them"]]
+    assert pauses == [0.0, 0.0, 0.0, RETRY_GANG_AFTER.total_seconds()]
     assert crowd.those(is_put_aside) == bad
     assert crowd.those(is_admitted) == [name for name in crowd.names if name not in bad]
     assert crowd.meter.counted == []
@@ -142,10 +193,10 @@ async def test_several_are_found_one_a_round_and_the_rounds_follow_at_once() -> 
 async def test_where_it_stumbles_over_too_many_it_is_the_policy_and_others_are_not_looked_for() -> None:
     crowd = Crowd(Bug())
     crowd.bug.bad = crowd.names
-    for _ in range(MAX_FAULTY_GANGS):
+    for _ in range(MAX_GANGS_ASIDE):
         await crowd.round()
     crowd.bug.asked = 0
-    assert await crowd.round() == POLICY_RETRY_SECONDS
+    assert await crowd.round() == RETRY_POLICY_AFTER.total_seconds()
     assert crowd.bug.asked == 1
     assert crowd.meter.counted == ["policy"]
 
@@ -159,7 +210,7 @@ async def test_a_policy_that_fails_altogether_is_told_with_sizes_and_counted_and
     crowd.shelves.put(TFJOBS, a_job("late", workers=1))
     crowd.shelves.put(NODES, a_node("another"))
     before = len(crowd.shelves.patched)
-    assert await crowd.round() == POLICY_RETRY_SECONDS
+    assert await crowd.round() == RETRY_POLICY_AFTER.total_seconds()
     assert len(crowd.shelves.patched) == before
     (line,) = crowd.lines
     assert line["event"] == "the policy failed: nothing was decided, and it will be retried"
@@ -182,7 +233,7 @@ async def test_an_operator_asks_a_policy_again_that_failed_though_nothing_happen
         bug.always = False
 
         def has_come_after_a_while() -> bool:
-            clock.jump(POLICY_RETRY_SECONDS)
+            clock.jump(RETRY_POLICY_AFTER.total_seconds())
             return "job-worker-0" in stage.pods()
 
         await eventually(has_come_after_a_while)

@@ -17,7 +17,10 @@ from tarragon.operator.scheduler.admission.writer import (
     MESSAGE_UPDATE_SECONDS,
 )
 from tarragon.operator.scheduler.gang_scheduler import AdmissionConfig, GangScheduler
+from tarragon.scheduling.actions.quota_limited import exceeded_quota
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
+from tarragon.scheduling.api.snapshot import RunningGang
+from tarragon.scheduling.cycle.shares import QueueUsage
 from tarragon.scheduling.policies import POLICIES
 
 BOUNDS: dict[str, Any] = {"min-instances": 1, "max-instances": 4}
@@ -59,23 +62,28 @@ class Team:
         return ((job.get("status") or {}).get("tarragon") or {}).get("admission") or {}
 
 
-async def test_a_bug_in_the_words_is_told_once_and_all_others_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> Any:
-        raise KeyError("a bug")
+async def test_a_bug_in_the_words_about_one_job_is_told_once_and_all_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(gang: RunningGang, usage: QueueUsage) -> str:
+        if gang.name == "TFJob default/job-0000":
+            raise KeyError("a bug")
+        return exceeded_quota(gang, usage)
 
     team = Team(2)
     await team.all_run()
-    monkeypatch.setattr("tarragon.scheduling.actions.quota_limited._exceeded_quota", broken)
+    monkeypatch.setattr("tarragon.operator.scheduler.admission.quota_limited.exceeded_quota", broken)
     team.shelves.put(TFJOBS, a_job("other", workers=1, namespace="elsewhere"))
     with capture_logs() as lines:
         for _ in range(3):
             await team.round()
             team.clock.advance(MESSAGE_UPDATE_SECONDS)
     started = team.shelves.objects[TFJOBS.plural, Key("elsewhere", "other")]["status"]["tarragon"]["admission"]
-    doing = [line["doing"] for line in lines if line["event"] == "unexpected error in the scheduler"]
 
     assert "admitted" in started
-    assert doing == ["report jobs limited by a quota"]
+    assert [line["job"] for line in lines if line["event"] == "unexpected error in the scheduler"] == ["job-0000"]
+    assert "wait" not in team.admission("job-0000")
+    assert team.admission("job-0001")["wait"]["code"] == "QueueQuotaExceeded"
 
     monkeypatch.undo()
     await team.round()

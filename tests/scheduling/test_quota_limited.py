@@ -8,9 +8,10 @@ import pytest
 
 from tarragon.base.resources import CPU, NVIDIA_GPU
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.actions.quota_limited import quota_limited_gangs
+from tarragon.scheduling.actions.quota_limited import exceeded_quota
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot
+from tarragon.scheduling.cycle.shares import QueueUsage
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -29,7 +30,8 @@ def runs(name: str, size: int, wish: int, *, whole: bool = False, elastic: bool 
 
 def told(quota: dict[str, int], *gangs: RunningGang) -> dict[str, str]:
     rules = SchedulingRules(queues={"team": QueueRules(quota=quota)})
-    return dict(quota_limited_gangs(Snapshot(now=NOON, nodes=(), running=gangs, rules=rules)))
+    usage = QueueUsage(Snapshot(now=NOON, nodes=(), running=gangs, rules=rules))
+    return {gang.name: message for gang in gangs if (message := exceeded_quota(gang, usage))}
 
 
 def test_only_what_is_used_up_is_named() -> None:

@@ -25,25 +25,29 @@ from tarragon.operator.informers.informers import Informers
 from tarragon.operator.metrics.meter import Meter, NoMeter
 from tarragon.operator.queue.concurrent_writes import run_all
 from tarragon.operator.scheduler import decision_log
-from tarragon.operator.scheduler.admission.faults import APPLY_DECISION, REPORT_WAIT, WRITE_DECISION, JobErrors
 from tarragon.operator.scheduler.admission.maintenance import AdmissionMaintenance, AdmissionUpdate
 from tarragon.operator.scheduler.admission.quota_limited import QuotaLimitUpdates, quota_limit_updates
 from tarragon.operator.scheduler.admission.update import apply_decision
 from tarragon.operator.scheduler.admission.writer import AdmissionWriter
+from tarragon.operator.scheduler.job_errors import (
+    APPLY_DECISION,
+    REPORT_WAIT,
+    WRITE_DECISION,
+    JobErrors,
+    defer_failed_job,
+)
 from tarragon.operator.scheduler.pending_admissions import PendingAdmissions
-from tarragon.operator.scheduler.policy_runner import NO_DECISIONS, PolicyRunner
+from tarragon.operator.scheduler.policy_runner import PolicyRunner
 from tarragon.operator.scheduler.snapshot.eligibility import scheduling_traits
 from tarragon.operator.scheduler.snapshot.snapshot_builder import SnapshotBuilder
-from tarragon.scheduling.api.decision import SCHEDULER_ERROR, Defer, GangDecision
+from tarragon.scheduling.api.decision import Defer, GangDecision
 from tarragon.scheduling.api.rules import SchedulingRules
 from tarragon.scheduling.api.snapshot import Snapshot
+from tarragon.scheduling.cycle.decision_validation import ValidatedDecisions
 from tarragon.scheduling.state.memory import Policy
 
-REPORT_QUOTA_LIMITS = "report jobs limited by a quota"
 READS_PER_YIELD = 20
 """Jobs that are read before the event loop runs other tasks."""
-POLICY_RETRY_SECONDS = 10.0
-"""Seconds until a policy that raised is run again, unless a change starts a cycle earlier."""
 
 log = structlog.get_logger(__name__)
 
@@ -71,13 +75,13 @@ class GangScheduler:
         self._informers = informers
         self._meter = config.meter
         self._policy_runner = PolicyRunner(policy, config.meter)
-        self._faults = JobErrors()
+        self._job_errors = JobErrors()
         self._candidates = Candidates(informers.nodes.objects)
-        self._maintenance = AdmissionMaintenance(informers, clock, self._candidates, self._faults)
+        self._maintenance = AdmissionMaintenance(informers, clock, self._candidates, self._job_errors)
         self._snapshot_builder = SnapshotBuilder(
-            informers, self._candidates, self._maintenance, self._faults, config.rules
+            informers, self._candidates, self._maintenance, self._job_errors, config.rules
         )
-        self._verifier = PendingAdmissions(informers, self._candidates, self._snapshot_builder, self._faults)
+        self._verifier = PendingAdmissions(informers, self._candidates, self._snapshot_builder, self._job_errors)
         self._writer = AdmissionWriter(cluster, clock, informers, self._candidates)
         self._changes: dict[JobId, None] = {}
         self._placed_gangs = True
@@ -108,7 +112,7 @@ class GangScheduler:
         writes += self._without_rejected(rejected, self._maintenance.start_timeout_updates(now))
         writes += self._without_rejected(rejected, self._maintenance.adoption_updates(now) if may_place else [])
         snapshot = self._snapshot_builder.build(writes, now) if may_place else None
-        checked_decisions = NO_DECISIONS if snapshot is None else self._policy_runner.run(snapshot)
+        checked_decisions = ValidatedDecisions() if snapshot is None else self._policy_runner.run(snapshot)
         waits: list[Defer] = []
         decisions: list[GangDecision] = []
         for decided in checked_decisions.accepted:
@@ -120,12 +124,16 @@ class GangScheduler:
         writes += self._maintenance.kube_scheduler_updates(
             {candidate.id for candidate, _ in writes}, now, places_gangs=may_place
         )
-        waits += self._failed_waits(waits, {candidate.id for candidate, _ in writes})
-        quota_messages = self._quota_messages(snapshot, {candidate.id for candidate, _ in writes})
+        decided_jobs = {candidate.id for candidate, _ in writes}
+        waits += self._failed_waits(waits, decided_jobs)
+        quota_updates = QuotaLimitUpdates()
+        if snapshot is not None:
+            deferred = {wait.gang for wait in waits}
+            quota_updates = quota_limit_updates(snapshot, self._candidates, self._job_errors, decided_jobs, deferred)
         due = [
             *self._writer.due_updates(writes),
-            *self._updates_of(self._writer.due_waits([*waits, *quota_messages.waits]), now, REPORT_WAIT),
-            *self._writer.due_ended_waits(quota_messages.ended_waits),
+            *self._updates_of(self._writer.due_waits([*waits, *quota_updates.waits]), now, REPORT_WAIT),
+            *self._writer.due_ended_waits(quota_updates.ended_waits),
         ]
         await run_all(self._write(*write) for write in due)
         return min(self._timeouts(checked_decisions.requeue_at), default=None)
@@ -141,28 +149,20 @@ class GangScheduler:
     ) -> Iterator[AdmissionUpdate]:
         for decision in decisions:
             candidate = self._candidates.by_name(decision.gang)
-            with self._faults.isolate_job(candidate.id, doing):
+            with self._job_errors.isolate(candidate.id, doing):
                 admission = apply_decision(candidate, decision, now)
                 if admission != candidate.admission and self._snapshot_builder.satisfies_affinity(candidate, admission):
                     yield candidate, admission
 
-    def _quota_messages(self, snapshot: Snapshot | None, decided: AbstractSet[JobId]) -> QuotaLimitUpdates:
-        """Quota messages of running jobs. They are informational, so errors here do not stop the cycle."""
-        with self._faults.isolate(REPORT_QUOTA_LIMITS):
-            if snapshot is not None:
-                return quota_limit_updates(snapshot, self._candidates, decided)
-        return QuotaLimitUpdates()
-
     def _failed_waits(self, waits: Sequence[Defer], decided: AbstractSet[JobId]) -> Iterator[Defer]:
         """Waits for queued jobs that the scheduler failed on; running jobs need none."""
-        failed = sorted(self._faults.jobs() - decided)
+        failed = sorted(self._job_errors.jobs() - decided)
         waiting = {wait.gang for wait in waits} if failed else set()
         for job in failed:
             candidate = self._candidates.all.get(job)
             if candidate is None or candidate.is_admitted or candidate.has_invalid_spec or candidate.name in waiting:
                 continue
-            why = f"the scheduler failed on this job and continues without it: could not {self._faults.message(job)}"
-            yield Defer(candidate.name, SCHEDULER_ERROR, why)
+            yield defer_failed_job(candidate.name, self._job_errors.message(job))
 
     def _timeouts(self, again: dt.datetime | None) -> Iterator[float]:
         """Seconds until each moment at which a decision is due without any change."""
@@ -172,11 +172,9 @@ class GangScheduler:
         for pause in (self._writer.retry_after, self._informers.expectations.seconds_to_next_expiry):
             if pause is not None:
                 yield pause
-        if self._policy_runner.has_failed:
-            yield POLICY_RETRY_SECONDS
 
     async def _write(self, candidate: Candidate, admission: Admission) -> None:
-        with self._faults.isolate_job(candidate.id, WRITE_DECISION):
+        with self._job_errors.isolate(candidate.id, WRITE_DECISION):
             written = await self._writer.write(candidate, admission)
             if written is not None:
                 self._update_candidate(candidate.framework, candidate.job.key, written)
@@ -227,14 +225,14 @@ class GangScheduler:
         """Update the candidate from the job's new state. If that fails, the old candidate keeps its assignments."""
         job = framework.kind, key
         is_read = False
-        with self._faults.isolate_job(job, "read it"):
+        with self._job_errors.isolate(job, "read it"):
             candidate = None if new is None else self._candidate(framework, new)
             self._snapshot_builder.job_changed(job)
             if candidate is None:
                 self._candidates.drop(job)
                 self._verifier.drop(job)
                 self._writer.forget(job)
-                self._faults.forget(job)
+                self._job_errors.forget(job)
                 if new is None:
                     self._informers.accepted_admissions.forget(job)
                 else:

@@ -21,9 +21,9 @@ from tarragon.job.status import Admission, DiscardedAdmission
 from tarragon.operator.informers.accepted_admissions import AcceptedAdmission
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId, pods_by_replica
 from tarragon.operator.informers.informers import Informers
-from tarragon.operator.scheduler.admission.faults import JobErrors
 from tarragon.operator.scheduler.admission.maintenance import AdmissionUpdate
 from tarragon.operator.scheduler.admission.update import queued_since
+from tarragon.operator.scheduler.job_errors import JobErrors
 from tarragon.operator.scheduler.snapshot.snapshot_builder import SnapshotBuilder
 from tarragon.scheduling.api.snapshot import RunningGang
 from tarragon.scheduling.cycle.admission_verification import AdmissionClaim, AdmissionVerifier
@@ -35,12 +35,12 @@ class PendingAdmissions:
     """Admissions that await verification. Until then, snapshots contain each job's last accepted admission."""
 
     def __init__(
-        self, informers: Informers, candidates: Candidates, snapshot_builder: SnapshotBuilder, faults: JobErrors
+        self, informers: Informers, candidates: Candidates, snapshot_builder: SnapshotBuilder, job_errors: JobErrors
     ) -> None:
         self._informers = informers
         self._candidates = candidates
         self._snapshot_builder = snapshot_builder
-        self._faults = faults
+        self._job_errors = job_errors
         self._pending: dict[JobId, Admission] = {}
 
     def with_accepted_admission(self, candidate: Candidate) -> Candidate:
@@ -76,7 +76,7 @@ class PendingAdmissions:
             candidate, admission = self._candidates.all[job], self._pending[job]
             why: str | None = None
             is_checked = False
-            with self._faults.isolate_job(job, "verify its admission"):
+            with self._job_errors.isolate(job, "verify its admission"):
                 why = self._why_impossible(claims, candidate, admission)
                 is_checked = True
             if why is None:

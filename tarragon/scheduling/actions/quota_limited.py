@@ -1,36 +1,25 @@
-"""Finds gangs that run smaller than requested because of their queue's quota, and says which quota that is.
+"""Says of a gang that it runs smaller than requested because of its queue's quota, and which quota that is.
 
-The messages contain no amounts that change from moment to moment. The resources that they name may change as other jobs
+The message contains no amounts that change from moment to moment. The resources that it names may change as other jobs
 come and go, so a caller should not write each change.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tarragon.base.resources import Resources, add_resources
 from tarragon.scheduling.actions.running_gangs import missing_replicas
-from tarragon.scheduling.api.rules import QueueRules
-from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot
+from tarragon.scheduling.api.snapshot import Demand, RunningGang
 from tarragon.scheduling.cycle.shares import QueueUsage
 from tarragon.scheduling.explain import wait_messages
 
-_DEFAULT = QueueRules()
 
-
-def quota_limited_gangs(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return the messages by gang name. A gang that the quota would allow another replica is not limited by it."""
-    queues = snapshot.rules.queues
-    candidates = [gang for gang in snapshot.running if gang.is_elastic and queues.get(gang.queue, _DEFAULT).quota]
-    if not candidates:
-        return {}
-    shares = QueueUsage(snapshot)
-    messages = ((gang.name, _exceeded_quota(gang, shares)) for gang in candidates)
-    return {name: message for name, message in messages if message}
-
-
-def _exceeded_quota(gang: RunningGang, shares: QueueUsage) -> str:
+def exceeded_quota(gang: RunningGang, shares: QueueUsage) -> str:
+    """Return the quota that limits the gang, as a message; empty if its quota would allow another replica."""
+    if not gang.is_elastic or not shares.quota(gang.queue):
+        return ""
     counts = Counter(replica.type for replica in gang.nodes)
     lacking_count = {demand.type: demand.requested - counts[demand.type] for demand in gang.demands}
     lacking = [(replica, demand) for replica, demand in missing_replicas(gang) if lacking_count[demand.type] > 0]

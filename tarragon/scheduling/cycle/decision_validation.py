@@ -27,9 +27,9 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedDecisions:
-    accepted: Sequence[GangDecision]
-    violations: Sequence[Violation]
-    requeue_at: dt.datetime | None
+    accepted: Sequence[GangDecision] = ()
+    violations: Sequence[Violation] = ()
+    requeue_at: dt.datetime | None = None
     """When the next cycle has to run even if nothing changes until then."""
 
 

@@ -16,8 +16,8 @@ from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId, min_and_requested, pods_by_replica
 from tarragon.operator.informers.informers import Informers
-from tarragon.operator.scheduler.admission.faults import JobErrors
 from tarragon.operator.scheduler.admission.update import kube_scheduler_size, min_and_requested_sizes, queued_since
+from tarragon.operator.scheduler.job_errors import JobErrors
 from tarragon.plan.lifecycle.displacement import AdmittedGang, displaced_replicas, next_displacement_at
 from tarragon.plan.lifecycle.start_timeout import GangStart, apply_start_timeout, retry_reset_at, start_timeout_at
 from tarragon.plan.nodes.left_to_kube_scheduler import leave_to_kube_scheduler
@@ -38,11 +38,11 @@ AdmissionUpdate = tuple[Candidate, Admission]
 class AdmissionMaintenance:
     """Derives admissions from the candidates' current pods and nodes; nothing is cached between calls."""
 
-    def __init__(self, informers: Informers, clock: Clock, candidates: Candidates, faults: JobErrors) -> None:
+    def __init__(self, informers: Informers, clock: Clock, candidates: Candidates, job_errors: JobErrors) -> None:
         self._informers = informers
         self._clock = clock
         self._candidates = candidates
-        self._faults = faults
+        self._job_errors = job_errors
 
     def start_timeout_updates(self, now: dt.datetime) -> list[AdmissionUpdate]:
         """Updates for gangs whose start timeout has expired, and for gangs that have recovered from it."""
@@ -86,7 +86,7 @@ class AdmissionMaintenance:
     ) -> list[AdmissionUpdate]:
         updates: list[AdmissionUpdate] = []
         for candidate in candidates:
-            with self._faults.isolate_job(candidate.id, doing):
+            with self._job_errors.isolate(candidate.id, doing):
                 admission = updated(candidate)
                 if admission is not None and admission != candidate.admission:
                     updates.append((candidate, admission))
@@ -102,7 +102,7 @@ class AdmissionMaintenance:
     def deadlines(self, now: dt.datetime) -> Iterator[dt.datetime]:
         """Future moments at which a start timeout or a retry pause ends, or an unready node is given up."""
         for job in self._candidates.start_blocked.keys() | self._candidates.displaced.keys():
-            with self._faults.isolate_job(job, "compute its timeouts"):
+            with self._job_errors.isolate(job, "compute its timeouts"):
                 yield from (at for at in self._deadlines(self._candidates.all[job], now) if at > now)
 
     def _deadlines(self, candidate: Candidate, now: dt.datetime) -> Sequence[dt.datetime]:

@@ -13,9 +13,9 @@ from tarragon.kube.core import PriorityClass
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId
 from tarragon.operator.informers.informers import Informers
-from tarragon.operator.scheduler.admission.faults import JobErrors
 from tarragon.operator.scheduler.admission.maintenance import AdmissionMaintenance
 from tarragon.operator.scheduler.admission.update import queued_since
+from tarragon.operator.scheduler.job_errors import JobErrors
 from tarragon.operator.scheduler.snapshot.demand_cache import DemandCache
 from tarragon.operator.scheduler.snapshot.priorities import priority_of
 from tarragon.plan.lifecycle.displacement import avoided_nodes
@@ -64,13 +64,13 @@ class GangCache:
         candidates: Candidates,
         maintenance: AdmissionMaintenance,
         demand_cache: DemandCache,
-        faults: JobErrors,
+        job_errors: JobErrors,
     ) -> None:
         self._informers = informers
         self._candidates = candidates
         self._maintenance = maintenance
         self._demand_cache = demand_cache
-        self._faults = faults
+        self._job_errors = job_errors
         self._waiting: _Sorted[WaitingGang] = _Sorted()
         self._running: _Sorted[RunningGang] = _Sorted()
         self._invalid: _Sorted[RunningGang] = _Sorted()
@@ -84,7 +84,7 @@ class GangCache:
 
     def refresh(self, now: dt.datetime) -> None:
         """Rebuild the gangs that may have changed. Must be called in each cycle before the other methods."""
-        always = {*self._time_dependent, *self._candidates.displaced, *self._faults.jobs()}
+        always = {*self._time_dependent, *self._candidates.displaced, *self._job_errors.jobs()}
         for job in sorted(self._stale | set(self._demand_cache.take_changed_jobs()) | always):
             self._time_dependent.discard(job)
             self._waiting.drop(job)
@@ -92,7 +92,7 @@ class GangCache:
             self._invalid.drop(job)
             candidate = self._candidates.all.get(job)
             if candidate is not None and not is_left_to_kube_scheduler(candidate.admission):
-                with self._faults.isolate_job(job, COMPUTE_DEMANDS):
+                with self._job_errors.isolate(job, COMPUTE_DEMANDS):
                     self._rebuild(candidate, now)
         self._stale.clear()
 

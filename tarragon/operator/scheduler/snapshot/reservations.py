@@ -17,7 +17,7 @@ from tarragon.kube.meta import Key
 from tarragon.operator.informers.candidates import Candidate, JobId, pods_by_replica
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.informers.pod_usage import NodeSums, holds_resources, requests_of
-from tarragon.operator.scheduler.admission.faults import JobErrors
+from tarragon.operator.scheduler.job_errors import JobErrors
 from tarragon.operator.scheduler.snapshot.pod_affinity_index import ExpectedPods, PodAffinityIndex
 from tarragon.plan.nodes.capacity import group_request, pod_request
 from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
@@ -31,13 +31,13 @@ Amounts = tuple[str, Resources]
 class Reservations:
     """Reserved and releasing resources by node. A job's share is recomputed only if the job or its pods change."""
 
-    def __init__(self, informers: Informers, faults: JobErrors, pod_affinity: PodAffinityIndex) -> None:
+    def __init__(self, informers: Informers, job_errors: JobErrors, pod_affinity: PodAffinityIndex) -> None:
         self.held = NodeSums()
         """Reserved resources by node, in thousandths."""
         self.releasing = NodeSums()
         """Resources of pods that will be deleted but are not terminating yet, minus those of terminating pods whose
         replica returns to the same node."""
-        self._faults = faults
+        self._job_errors = job_errors
         self._pod_affinity = pod_affinity
         self._informers = informers
         self._jobs = informers.jobs
@@ -70,7 +70,7 @@ class Reservations:
         If a job fails, its reservations stay as they were and are recomputed in the next cycle.
         """
         for job in list(self._changed):
-            with self._faults.isolate_job(job, "compute its reservations"):
+            with self._job_errors.isolate(job, "compute its reservations"):
                 self._recompute(job, candidates.get(job))
                 self._changed.discard(job)
 

@@ -9,8 +9,8 @@ from tarragon.job.status import Admission
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.informers.pod_usage import PodUsage
-from tarragon.operator.scheduler.admission.faults import JobErrors
 from tarragon.operator.scheduler.admission.maintenance import AdmissionMaintenance
+from tarragon.operator.scheduler.job_errors import JobErrors
 from tarragon.operator.scheduler.snapshot.demand_cache import DemandCache, Demands
 from tarragon.operator.scheduler.snapshot.gang_cache import GangCache
 from tarragon.operator.scheduler.snapshot.node_inventory import NodeInventory
@@ -27,16 +27,16 @@ class SnapshotBuilder:
         informers: Informers,
         candidates: Candidates,
         maintenance: AdmissionMaintenance,
-        faults: JobErrors,
+        job_errors: JobErrors,
         rules: Callable[[], SchedulingRules],
     ) -> None:
         self._candidates = candidates
         self._rules = rules
-        self._faults = faults
+        self._job_errors = job_errors
         self._demand_cache = DemandCache(informers)
-        self._reservations = Reservations(informers, faults, self._demand_cache.pod_affinity)
+        self._reservations = Reservations(informers, job_errors, self._demand_cache.pod_affinity)
         self._nodes = NodeInventory(informers, PodUsage(informers.pods), self._reservations)
-        self._gangs = GangCache(informers, candidates, maintenance, self._demand_cache, faults)
+        self._gangs = GangCache(informers, candidates, maintenance, self._demand_cache, job_errors)
 
     @property
     def pending_changes(self) -> int:
@@ -69,7 +69,7 @@ class SnapshotBuilder:
         """The snapshot without gangs decided earlier in the cycle; what they will hold is subtracted from the nodes."""
         self._reservations.recompute(self._candidates.all)
         self._gangs.refresh(now)
-        undecidable = (self._candidates.all.get(job) for job in self._faults.unschedulable_jobs())
+        undecidable = (self._candidates.all.get(job) for job in self._job_errors.unschedulable_jobs())
         left_out = {candidate.name for candidate in (*(each for each, _ in decided), *undecidable) if candidate}
         self._nodes.add_host_ports(self._demand_cache.requested_host_ports)
         return Snapshot(
