@@ -214,6 +214,9 @@ def _spawn(
         signal.set_wakeup_fd(-1)
         for number in how["setsigdef"]:
             signal.signal(number, signal.SIG_DFL)
+        # As Python does when it starts: else a client that is gone would end the cluster.
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         # Whoever has a number of the command's files may still close it: it must not become another file's.
         for number in [int(name) for name in os.listdir("/proc/self/fd")]:  # noqa: PTH208 - numbers
             _open_as(number, os.devnull, os.O_RDWR, 0)

@@ -93,3 +93,21 @@ def test_a_cluster_that_a_command_starts_outlives_it_and_is_known_by_its_home(sh
     assert os.fsencode(shell.home) in Path(f"/proc/{server.pid}/environ").read_bytes()
     assert shell("down").code == 0
     assert not server.is_running()
+
+
+def test_a_cluster_that_a_command_starts_ignores_the_signals_that_python_ignores(shell: Shell) -> None:
+    """A client that is gone before it has its answer must not end the cluster."""
+    assert shell("kubeconfig").code == 0
+    forked = ignored_signals(shell)
+    assert shell("down").code == 0
+    assert plainly(shell, "kubeconfig", stdin="").code == 0
+
+    assert forked == ignored_signals(shell)
+
+
+def ignored_signals(shell: Shell) -> set[signal.Signals]:
+    server = read_server(Home(shell.home))
+    assert server is not None
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    mask = int(status.partition("SigIgn:")[2].split()[0], 16)
+    return {number for number in signal.Signals if mask & (1 << number - 1)}
