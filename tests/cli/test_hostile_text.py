@@ -125,7 +125,7 @@ def test_a_bug_is_told_and_kept_without_escape_sequences(shell: Shell) -> None:
         "import sys\nfrom tarragon.cli import main\nfrom tarragon.cli.options import error_output\n"
         "main.escape_output()\n"
         f"try: raise RuntimeError({EVIL!a} + chr(0xd800))\n"
-        "except RuntimeError: error_output.bug(*sys.exc_info())"
+        "except RuntimeError: error_output.report_bug(*sys.exc_info())"
     )
     with Tty([sys.executable, "-c", code], shell.folder, shell.environment(), columns=200) as tty:
         assert tty.ended() == 3

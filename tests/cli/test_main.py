@@ -24,7 +24,7 @@ MOST_MODULES = 340
 """That Tab may import; a Python that does nothing has about 60 already."""
 HEAVY = ("aiohttp", "rich", "structlog", "numpy", "msgspec", "yaml", "asyncio", "cryptography", "uvloop", "sqlite3")
 
-_WITH_HOOK = "import sys\nfrom tarragon.cli.options.error_output import bug\nsys.excepthook = bug\n"
+_WITH_HOOK = "import sys\nfrom tarragon.cli.options.error_output import report_bug\nsys.excepthook = report_bug\n"
 
 
 def test_the_first_page_names_every_command_and_nothing_else() -> None:

@@ -80,7 +80,7 @@ async def lasted_a_minute(stage: Stage, name: str) -> None:
 
 async def start(stage: Stage, **options: Any) -> None:
     """An operator that has said by what it decides."""
-    made = OperatorOptions(**{"seed": 1, "published_in": "default", **options})
+    made = OperatorOptions(**{"seed": 1, "publish_namespace": "default", **options})
     stage.start(Operator(stage.world.client, stage.world.clock, made).run())
     await stage.world.until(lambda: f"configmaps/default/{RULES_CONFIG_MAP}" in stage.world.objects)
 

@@ -62,12 +62,12 @@ def sample(option: click.Option) -> object:
     words = {
         "duration": "5m",
         "assignment": "a=b",
-        "folder": "a=/tmp",
-        "generation": "kubeflow.org/v1",
-        "node": "name=a,cpu=1,memory=1Gi",
-        "replicas": "ps=2",
+        "folder_mapping": "a=/tmp",
+        "api_generation": "kubeflow.org/v1",
+        "parse_node": "name=a,cpu=1,memory=1Gi",
+        "replica_count": "ps=2",
         "taint": "a=b:NoSchedule",
-        "instant": "2026-11-21T12:00:00Z",
+        "timestamp": "2026-11-21T12:00:00Z",
         "file": __file__,
         "path": __file__,
     }

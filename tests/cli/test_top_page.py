@@ -68,7 +68,7 @@ def replica(index: int, **facts: Any) -> ReplicaRow:
 )
 def test_the_page_fills_the_terminal_and_no_row_is_wider_than_it(frame: Frame) -> None:
     many = [job(f"a-training-with-a-long-name-{number}", gpus=8) for number in range(60)]
-    crowded = view(many, replicas=[replica(index, says="x" * 300) for index in range(20)], remarks=["no " * 60])
+    crowded = view(many, replicas=[replica(index, last_line="x" * 300) for index in range(20)], remarks=["no " * 60])
 
     drawing = rows(crowded, frame=frame)
 
@@ -112,7 +112,7 @@ def test_columns_that_say_nothing_leave_their_room_where_there_is_little() -> No
 def test_how_far_a_training_is_stands_beside_it() -> None:
     each = replace(job("a"), reason="")
 
-    assert "epoch 3/10  loss 0.2" in rows(view([each], said={each.key: "epoch 3/10  loss 0.2"}))[3]
+    assert "epoch 3/10  loss 0.2" in rows(view([each], progress={each.key: "epoch 3/10  loss 0.2"}))[3]
 
 
 @pytest.mark.parametrize(
@@ -148,14 +148,14 @@ def test_a_filter_that_nothing_fits_says_how_to_get_rid_of_it() -> None:
 
 
 def test_a_cluster_that_is_gone_is_told_in_words_above_what_was_last_known() -> None:
-    drawing = rows(view([job("a")], trouble="context prod does not answer; retrying"))
+    drawing = rows(view([job("a")], error="context prod does not answer; retrying"))
 
     assert drawing[1] == "! context prod does not answer; retrying"
     assert "a" in drawing[3].split()
 
 
 def test_nodes_that_may_not_be_seen_are_told_in_their_place() -> None:
-    text = "\n".join(rows(view([job("a")], machines=[], remarks=["you may not list nodes here"])))
+    text = "\n".join(rows(view([job("a")], nodes=[], remarks=["you may not list nodes here"])))
 
     assert "you may not list nodes here" in text
 

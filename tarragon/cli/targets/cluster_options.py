@@ -34,7 +34,6 @@ def cluster_options(command: Callable[P, None]) -> Callable[P, None]:
     )
     kubeconfig = click.option(
         "--kubeconfig",
-        "kubeconfig",
         metavar="FILE",
         type=click.Path(path_type=Path, dir_okay=False),
         help="path to the kubeconfig; by default KUBECONFIG, ~/.kube/config, or the pod's service account",
