@@ -19,6 +19,8 @@ class WaitReason:
 
     code: str
     message: str
+    cause: str = ""
+    """A narrower code, where causes of one code have different remedies; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,7 +137,7 @@ def encode_admission(admission: Admission) -> dict[str, Json]:
     if admission.nodes:
         fields["nodes"] = _placement_fields(admission.nodes)
     if admission.wait is not None:
-        fields["wait"] = {"code": admission.wait.code, "message": admission.wait.message}
+        fields["wait"] = _wait_fields(admission.wait)
     if admission.backoff is not None:
         fields["retry"] = {
             "count": admission.backoff.attempts,
@@ -244,7 +244,7 @@ def _read_admission(found: Json) -> Admission:
             for node, text in placed.items()
             for index in sorted(parse_ranges(text))
         },
-        wait=None if wait is None else WaitReason(code=str(wait["code"]), message=str(wait.get("message", ""))),
+        wait=None if wait is None else _read_wait(wait),
         backoff=None
         if retry is None
         else AdmissionBackoff(attempts=_number(retry["count"]), not_before=_time(retry["after"])),
@@ -254,6 +254,15 @@ def _read_admission(found: Json) -> Admission:
         reassigned_at=tuple(_time(at) for at in found.get("moves", [])),
         discarded=None if refused is None else _read_refused(refused),
     )
+
+
+def _wait_fields(wait: WaitReason) -> dict[str, Json]:
+    fields: dict[str, Json] = {"code": wait.code, "message": wait.message}
+    return {**fields, "cause": wait.cause} if wait.cause else fields
+
+
+def _read_wait(found: Json) -> WaitReason:
+    return WaitReason(code=str(found["code"]), message=str(found.get("message", "")), cause=str(found.get("cause", "")))
 
 
 def _read_refused(found: Json) -> DiscardedAdmission:

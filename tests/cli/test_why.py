@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import msgspec
+import pytest
 
 from tarragon.cli.explain.explanation import explanation_lines
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
@@ -195,8 +196,15 @@ def test_what_a_killed_replica_said_last_is_no_cause_and_it_is_told_why_nothing_
     assert told[3:5] == ["  │ step 0 loss 0.9", "  │ step 1 loss 0.5"]
 
 
-def test_a_job_that_no_node_may_run_is_not_told_to_ask_for_less() -> None:
-    wait = WaitReason(code="NeverFits", message="no node may run a worker: node a: it has no label disk=ssd")
+@pytest.mark.parametrize(
+    "wait",
+    [
+        WaitReason(code="NeverFits", message="worker: node a: it has no label disk=ssd", cause="NoEligibleNode"),
+        WaitReason(code="NeverFits", message="no node may run a worker: node a: it has no label disk=ssd"),
+    ],
+    ids=["with its cause", "of an earlier operator"],
+)
+def test_a_job_that_no_node_may_run_is_not_told_to_ask_for_less(wait: WaitReason) -> None:
     never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued_at=BEGIN, wait=wait)))
 
     assert "correct the manifest, or make a node match the pods" in never[1]
@@ -206,9 +214,15 @@ def test_a_job_that_succeeded_is_not_said_to_go_on() -> None:
     assert why(JobStatus(phase=Phase.SUCCEEDED)) == ["digits is Succeeded: there is nothing to explain"]
 
 
-def test_a_job_that_is_larger_than_its_quota_is_told_what_to_do_and_has_no_place_in_the_queue() -> None:
-    words = "waiting does not help: the job alone needs 5 cpu; the quota of team-a is 4 cpu"
-    wait = WaitReason(code="QueueQuotaExceeded", message=words)
+@pytest.mark.parametrize(
+    "wait",
+    [
+        WaitReason(code="QueueQuotaExceeded", message="the job alone needs 5 cpu", cause="LargerThanQuota"),
+        WaitReason(code="QueueQuotaExceeded", message="waiting does not help: the job alone needs 5 cpu"),
+    ],
+    ids=["with its cause", "of an earlier operator"],
+)
+def test_a_job_that_is_larger_than_its_quota_is_told_what_to_do_and_has_no_place_in_the_queue(wait: WaitReason) -> None:
     never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued_at=BEGIN, wait=wait)))
 
     assert "raise the quota of its namespace" in never[1]

@@ -72,7 +72,7 @@ FULL = JobStatus(
         admitted_at=NOW,
         size={PS: 1, WORKER: 3},
         nodes={Replica(PS, 0): "a", **dict(zip(workers(0, 1, 2), ["a", "b", "a"], strict=True))},
-        wait=WaitReason(code="InsufficientResources", message="short of 2 nvidia.com/gpu"),
+        wait=WaitReason(code="InsufficientResources", message="short of 2 nvidia.com/gpu", cause="Some"),
         backoff=AdmissionBackoff(attempts=3, not_before=NOW + dt.timedelta(minutes=4)),
         discarded=DiscardedAdmission(at=NOW, message="node a has no room for worker-0"),
     ),

@@ -31,4 +31,4 @@ async def test_a_job_that_no_node_may_run_is_told_what_the_nodes_lack(stage: Sta
     await stage.world.until(lambda: "wait" in stage.admission("job"))
 
     words = "no node may run a worker: nodes a, b: it has no label disk=ssd"
-    assert stage.admission("job")["wait"] == {"code": "NeverFits", "message": words}
+    assert stage.admission("job")["wait"] == {"code": "NeverFits", "message": words, "cause": "NoEligibleNode"}

@@ -20,6 +20,7 @@ from tarragon.scheduling.api.decision import (
     GangDecision,
     RequeueAt,
     Resize,
+    WaitCause,
 )
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.policies import POLICIES
@@ -118,7 +119,8 @@ def test_a_replica_that_no_node_may_run_is_said_to_be_so() -> None:
     stranger = Demand(type=PS, resources={}, minimum=1, requested=1, eligible_nodes=frozenset())
     (decision,) = afresh(fifo)(snapshot(nodes, gang("job", stranger)))
     assert isinstance(decision, Defer)
-    assert (decision.code, decision.message.split(":")[0]) == (NEVER_FITS, "no node may run a ps")
+    assert (decision.code, decision.cause) == (NEVER_FITS, WaitCause.NO_ELIGIBLE_NODE)
+    assert decision.message.split(":")[0] == "no node may run a ps"
 
 
 def test_an_empty_cluster_says_that_it_has_no_node() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tarragon.scheduling.api.decision import (
-    QUOTA_EXCEEDED,
-)
+from tarragon.scheduling.api.decision import QUOTA_EXCEEDED, WaitCause
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tests.scheduling.rounds import Job, gpus
 from tests.scheduling.scenes import every_policy, scene
@@ -52,13 +50,15 @@ def test_who_would_exceed_the_quota_waits_and_blocks_nobody(name: str) -> None:
 
     assert sorted(rounds.running) == ["a0", "b"]
     waits = rounds.waits
+    assert waits["a1"].cause == ""
     assert (waits["a1"].code, waits["a1"].message) == (
         QUOTA_EXCEEDED,
         "the job needs 2 nvidia.com/gpu; a holds 3 nvidia.com/gpu of its quota of 4 nvidia.com/gpu",
     )
-    assert (waits["a2"].code, waits["a2"].message) == (
+    assert (waits["a2"].code, waits["a2"].message, waits["a2"].cause) == (
         QUOTA_EXCEEDED,
         "waiting does not help: the job alone needs 5 nvidia.com/gpu; the quota of a is 4 nvidia.com/gpu",
+        WaitCause.LARGER_THAN_QUOTA,
     )
 
 

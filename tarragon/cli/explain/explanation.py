@@ -15,6 +15,8 @@ from tarragon.cli.jobview import schema
 from tarragon.cli.jobview.causes import ReplicaEnd, probable_causes
 from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, exit_text, explain_exit, is_restart_forbidden
 from tarragon.cli.jobview.jobs import ClusterJob, find_job
+from tarragon.cli.jobview.progress import wait_of
+from tarragon.cli.jobview.queueing import wait_cause
 from tarragon.cli.jobview.rows import current_size, reason, replicas
 from tarragon.cli.jobview.target import CommandPrefix
 from tarragon.cli.options.formats import FORMATTERS, print_lines
@@ -28,7 +30,7 @@ from tarragon.job.phase import Phase
 from tarragon.job.status import FirstFailure, JobStatus
 from tarragon.job.status_reason import reason_of
 from tarragon.kube.codec import format_time
-from tarragon.scheduling.api.decision import LARGER_THAN_QUOTA, NEVER_FITS, NO_ELIGIBLE_NODE
+from tarragon.scheduling.api.decision import NEVER_FITS, WaitCause
 
 LOG_LINES = 20
 _WITHOUT_REASON = MappingProxyType({Phase.SUSPENDED: "", Phase.SUCCEEDED: ": there is nothing to explain"})
@@ -80,13 +82,13 @@ def explanation_lines(job: ClusterJob, now: dt.datetime, prompt: CommandPrefix, 
 
 def _waiting(status: JobStatus, now: dt.datetime, place: str) -> Iterator[str]:
     """Yield how long the job has waited, and what happens next."""
-    admission, obstacle = status.admission, status.blocker
+    admission, obstacle, wait = status.admission, status.blocker, wait_of(status)
     if obstacle is not None:
         yield f"  for {age(obstacle.since, now)}; if it lasts, the job releases its nodes and is requeued"
-    if reason_of(status).message.startswith(LARGER_THAN_QUOTA):
+    if wait_cause(wait) == WaitCause.LARGER_THAN_QUOTA:
         yield f"  {_QUOTA}"
-    elif reason_of(status).reason == NEVER_FITS:
-        remedy = _ELSEWHERE if reason_of(status).message.startswith(NO_ELIGIBLE_NODE) else _LARGER
+    elif wait is not None and wait.code == NEVER_FITS:
+        remedy = _ELSEWHERE if wait_cause(wait) == WaitCause.NO_ELIGIBLE_NODE else _LARGER
         yield f"  waiting does not help: {remedy}"
     elif admission is not None and admission.admitted_at is None:
         yield f"  in the queue for {age(admission.queued_at, now)}{place}"

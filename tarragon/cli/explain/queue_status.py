@@ -13,7 +13,8 @@ from tarragon.cli.explain.quotas import QuotaUse, is_quota_limited, quota_use_by
 from tarragon.cli.explain.scheduler_view import JOBS, NODES, PODS, SchedulerView, build_scheduler_view
 from tarragon.cli.jobview.gpus import accelerators_of_job
 from tarragon.cli.jobview.jobs import ClusterJob, list_jobs
-from tarragon.cli.jobview.queueing import exceeds_quota, is_queued, job_key, never_fits, queued_jobs
+from tarragon.cli.jobview.progress import wait_of
+from tarragon.cli.jobview.queueing import is_queued, job_key, never_fits, queued_jobs, wait_cause
 from tarragon.cli.jobview.rows import current_size
 from tarragon.cli.jobview.target import ClusterReader
 from tarragon.cli.output.words import count, joined
@@ -35,6 +36,7 @@ from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json
 from tarragon.plan.nodes.capacity import no_eligible_node_message
 from tarragon.scheduling.actions.queue_order import in_queue_order
+from tarragon.scheduling.api.decision import WaitCause
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from tarragon.scheduling.explain.forecast import Forecast, NoForecast, allocation_by_node, forecast
@@ -156,7 +158,7 @@ async def _queue_status(looker: ClusterReader, job: ClusterJob, clock: Clock) ->
     """Find out the position and the shortage. In a cluster that is not running, only the position is known."""
     if never_fits(job):
         # The nodes do not matter to a job that exceeds its quota.
-        ignores_nodes = job.is_offline or exceeds_quota(job)
+        ignores_nodes = job.is_offline or wait_cause(wait_of(job.status)) == WaitCause.LARGER_THAN_QUOTA
         if ignores_nodes:
             return QueueStatus(job=job)
         defaults = OperatorConfig()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from tarragon.cli.jobview.jobs import ClusterJob
+from tarragon.job.status import WaitReason
 from tarragon.kube.meta import Key
-from tarragon.scheduling.api.decision import LARGER_THAN_QUOTA, NEVER_FITS
+from tarragon.scheduling.api.decision import NEVER_FITS, WaitCause
 
 JobKey = tuple[str, Key]
 """The kind, the namespace and the name."""
 
+_CAUSE_OF_FIRST_WORDS = MappingProxyType(
+    {"waiting does not help": WaitCause.LARGER_THAN_QUOTA, "no node may run": WaitCause.NO_ELIGIBLE_NODE}
+)
 _LATEST = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
@@ -41,14 +46,16 @@ def never_fits(job: ClusterJob) -> bool:
     admission = job.status.admission
     if admission is None or admission.admitted_at is not None or admission.wait is None or job.status.phase.is_final:
         return False
-    return admission.wait.code == NEVER_FITS or exceeds_quota(job)
+    return admission.wait.code == NEVER_FITS or wait_cause(admission.wait) == WaitCause.LARGER_THAN_QUOTA
 
 
-def exceeds_quota(job: ClusterJob) -> bool:
-    """Whether the job alone exceeds its namespace's quota."""
-    admission = job.status.admission
-    wait = None if admission is None else admission.wait
-    return wait is not None and wait.message.startswith(LARGER_THAN_QUOTA)
+def wait_cause(wait: WaitReason | None) -> str:
+    """Returns the cause of the wait; empty if its code has only one."""
+    if wait is None:
+        return ""
+    # Earlier operators recorded no cause; their messages began with these words.
+    in_words = (cause for words, cause in _CAUSE_OF_FIRST_WORDS.items() if wait.message.startswith(words))
+    return wait.cause or next(in_words, "")
 
 
 def _queued_at(job: ClusterJob) -> dt.datetime:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from tarragon.job.status import WaitReason
 from tarragon.scheduling.api.decision import Defer, RequeueAt
 from tarragon.scheduling.api.rules import bounded_timedelta
 from tarragon.scheduling.api.snapshot import WaitingGang
@@ -48,7 +49,7 @@ class NodeReservations:
         if not self._reservations_left or not self._reserve(gang, kind):
             return wait
         self._reservations_left -= 1
-        return standing.defer((wait.code, f"{wait.message}; {RESERVED_MESSAGE}"))
+        return standing.defer(WaitReason(code=wait.code, message=f"{wait.message}; {RESERVED_MESSAGE}"))
 
     def undecided(self, line: Iterable[QueueEntry]) -> Iterator[tuple[QueueEntry, ShapeState]]:
         """Yield the gangs that need an individual decision. Most of thousands do not, and are added as waiting here: an

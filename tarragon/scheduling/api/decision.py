@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from tarragon.job.model import Replica
 
 NEVER_FITS = "NeverFits"
 """The gang would not fit at its minimum size even if the cluster were empty."""
-NO_ELIGIBLE_NODE = "no node may run"
-"""How the message begins if a gang never fits because no node is eligible, rather than because it is too large."""
 NODES_UNAVAILABLE = "NodesAway"
 """The gang would fit if nodes that are unavailable now came back."""
 INSUFFICIENT_RESOURCES = "InsufficientResources"
@@ -24,10 +23,17 @@ QUOTA_EXCEEDED = "QueueQuotaExceeded"
 """The gang would bring its namespace above its quota."""
 SCHEDULER_ERROR = "SchedulerError"
 """A bug in the scheduler prevents a decision about this gang; others are scheduled as usual."""
-LARGER_THAN_QUOTA = "waiting does not help"
-"""How the message begins if a gang alone exceeds the quota of its queue."""
 PREEMPTED = "Preempted"
 """The gang was running and gave its resources to a gang of higher priority."""
+
+
+class WaitCause(StrEnum):
+    """Narrower than a code, where it makes a difference for the remedy."""
+
+    NO_ELIGIBLE_NODE = "NoEligibleNode"
+    """The gang never fits because no node is eligible, rather than because it is too large."""
+    LARGER_THAN_QUOTA = "LargerThanQuota"
+    """The gang alone exceeds the quota of its queue, so that waiting does not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +72,12 @@ class RequeueAt:
 
 @dataclass(frozen=True, slots=True)
 class Defer:
-    """Leave the gang waiting (or running as it is). The code is one of the constants above."""
+    """Leave the gang waiting (or running as it is). The code is one of the constants above, the cause a `WaitCause`."""
 
     gang: str
     code: str
     message: str
+    cause: str = ""
 
 
 GangDecision = Admit | Resize | Evict | Defer

@@ -15,19 +15,8 @@ import numpy as np
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
-from tarragon.scheduling.api.decision import (
-    BEHIND_OTHERS,
-    INSUFFICIENT_RESOURCES,
-    NEVER_FITS,
-    NODES_UNAVAILABLE,
-    QUOTA_EXCEEDED,
-    RESOURCES_RELEASING,
-    Admit,
-    Defer,
-    Evict,
-    GangDecision,
-    Resize,
-)
+from tarragon.job.status import WaitReason
+from tarragon.scheduling.api.decision import RESOURCES_RELEASING, Admit, Defer, Evict, GangDecision, Resize
 from tarragon.scheduling.api.rules import bounded_timedelta
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.cycle.preemption_simulation import AllocationTable
@@ -38,7 +27,7 @@ from tarragon.scheduling.explain import wait_messages
 from tarragon.scheduling.placement.fit import Assignment, assign, is_feasible
 from tarragon.scheduling.state.inventory import Inventory, ScoreArray
 from tarragon.scheduling.state.ledger import NodeLedger
-from tarragon.scheduling.state.memory import GangShape, Memory, QueueEntry, WaitReason
+from tarragon.scheduling.state.memory import GangShape, Memory, QueueEntry
 from tarragon.scheduling.state.node_requests import Amounts, NodeRequest
 from tarragon.scheduling.state.request_table import RequestTable
 
@@ -115,7 +104,7 @@ class SchedulingCycle:
         """The state of each shape. Look it up once per gang and pass it along."""
         self._without_room_soon: list[ShapeState] = []
         """Kinds without room in `future_free`, to be tried again once more is released."""
-        self._quota_messages: dict[str, dict[ShapeState, str]] = {}
+        self._quota_waits: dict[str, dict[ShapeState, WaitReason]] = {}
 
     def add(self, decision: GangDecision) -> None:
         self.decisions.append(decision)
@@ -179,10 +168,10 @@ class SchedulingCycle:
                 and not is_known_to_lack(kind, unreserved)
                 and has_room_for_each(kind.minimum_demands, unreserved)
             ):
-                why = BEHIND_OTHERS, wait_messages.RESERVED_FOR_JOB_AHEAD
+                why = wait_messages.RESERVED_FOR_JOB_AHEAD
             else:
                 ledger = self.free if self._before_reservations is None else self._before_reservations
-                why = INSUFFICIENT_RESOURCES, wait_messages.insufficient_resources(kind.shape.minimum_resources, ledger)
+                why = wait_messages.insufficient_resources(kind.shape.minimum_resources, ledger)
             kind.no_room_reason = kind.shape.interned(why)
         return standing.defer(kind.no_room_reason)
 
@@ -257,24 +246,24 @@ class SchedulingCycle:
         _reserve(self.free, parts)
 
     def _over_quota(self, standing: QueueEntry, kind: ShapeState, quota: Resources) -> Defer | None:
-        """Return a wait with `QUOTA_EXCEEDED` if the gang exceeds its quota.
+        """Return a wait if the gang exceeds its quota.
 
         Only the first gang of a queue is told what the queue holds: that changes too often to update thousands of
         messages.
         """
         gang = standing.gang
-        earlier = self._quota_messages.get(gang.queue, {})
-        message = earlier.get(kind)
-        if message is None:
+        earlier = self._quota_waits.get(gang.queue, {})
+        why = earlier.get(kind)
+        if why is None:
             if self.usage.clamp_to_quota(gang.queue, gang.demands) is not None:
                 return None
             least = kind.shape.minimum_resources
             if self.is_starving(gang) and all(least.get(name, 0) <= limit for name, limit in quota.items()):
                 self.usage.reserve(gang.queue, least)
-            self._quota_messages[gang.queue] = {**earlier, kind: wait_messages.behind_in_queue(gang, quota)}
+            self._quota_waits[gang.queue] = {**earlier, kind: wait_messages.behind_in_queue(gang, quota)}
             held = self.usage.held(gang.queue)
-            message = self._quota_messages[gang.queue][kind] if earlier else wait_messages.over_quota(gang, held, quota)
-        return standing.defer((QUOTA_EXCEEDED, message))
+            why = self._quota_waits[gang.queue][kind] if earlier else wait_messages.over_quota(gang, held, quota)
+        return standing.defer(why)
 
     def _shape(self, gang: WaitingGang) -> GangShape:
         smallest = [replace(demand, requested=demand.minimum, maximum=0) for demand in gang.demands]
@@ -291,13 +280,8 @@ class SchedulingCycle:
                     [*self.snapshot.nodes, *self.snapshot.unavailable_nodes]
                 )
             if is_feasible(smallest, self._with_unavailable):
-                return NODES_UNAVAILABLE, wait_messages.nodes_unavailable(gang, self.snapshot)
-        crowded = wait_messages.blocked_by_affinity(gang)
-        return (
-            (INSUFFICIENT_RESOURCES, crowded)
-            if crowded
-            else (NEVER_FITS, wait_messages.never_fits(gang, self.snapshot))
-        )
+                return wait_messages.nodes_unavailable(gang, self.snapshot)
+        return wait_messages.blocked_by_affinity(gang) or wait_messages.never_fits(gang, self.snapshot)
 
 
 def is_known_to_lack(kind: ShapeState, ledger: NodeLedger) -> bool:

@@ -1,4 +1,4 @@
-"""The messages of waiting gangs: which resources are short where, in readable amounts.
+"""The reasons of waiting gangs: which resources are short where, in readable amounts.
 
 Thousands of gangs may wait for the same reason. Messages leave out what changes for all of them in every cycle, because
 each change is a write.
@@ -11,7 +11,15 @@ from functools import lru_cache
 
 from tarragon.base import quantity
 from tarragon.base.resources import MEMORY, PODS, Resources, add_resources, shortage
-from tarragon.scheduling.api.decision import LARGER_THAN_QUOTA, NO_ELIGIBLE_NODE
+from tarragon.job.status import WaitReason
+from tarragon.scheduling.api.decision import (
+    BEHIND_OTHERS,
+    INSUFFICIENT_RESOURCES,
+    NEVER_FITS,
+    NODES_UNAVAILABLE,
+    QUOTA_EXCEEDED,
+    WaitCause,
+)
 from tarragon.scheduling.api.snapshot import Demand, Snapshot, WaitingGang
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import NodeLedger
@@ -19,12 +27,14 @@ from tarragon.scheduling.state.ledger import NodeLedger
 MAX_NAMED_NODES = 4
 """The number of nodes that a message names."""
 
-JOB_AHEAD = "a job ahead of it in the queue waits for resources"
-RESERVED_FOR_JOB_AHEAD = "there is room for it, but it is reserved for a job ahead of it in the queue"
+JOB_AHEAD = WaitReason(code=BEHIND_OTHERS, message="a job ahead of it in the queue waits for resources")
+RESERVED_FOR_JOB_AHEAD = WaitReason(
+    code=BEHIND_OTHERS, message="there is room for it, but it is reserved for a job ahead of it in the queue"
+)
 RELEASING = "resources are reserved for it, but terminating pods still hold them"
 
 
-def nodes_unavailable(gang: WaitingGang, snapshot: Snapshot) -> str:
+def nodes_unavailable(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
     """Say what the gang lacks without the unavailable nodes, and name these."""
     unavailable = [
         node
@@ -36,22 +46,28 @@ def nodes_unavailable(gang: WaitingGang, snapshot: Snapshot) -> str:
     listed = ", ".join([*named, *rest])
     useful = [node for node in snapshot.nodes if any(node.name in demand.eligible_nodes for demand in gang.demands)]
     if not useful:
-        return f"all nodes that may run it are unavailable: {listed}"
+        message = f"all nodes that may run it are unavailable: {listed}"
+        return WaitReason(code=NODES_UNAVAILABLE, message=message)
     comparison = _comparison(
         minimum_resources(gang.demands), add_resources(node.capacity for node in useful), "the other nodes have"
     )
-    return f"{comparison}; {listed}"
+    return WaitReason(code=NODES_UNAVAILABLE, message=f"{comparison}; {listed}")
 
 
-def never_fits(gang: WaitingGang, snapshot: Snapshot) -> str:
-    """Say which replica is too large for every node, or that all nodes together are too small."""
+def never_fits(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
+    """Say that no node may run a replica, which one is too large for every node, or that all nodes are too small."""
+    for demand in gang.demands if snapshot.nodes or snapshot.unavailable_nodes else ():
+        if demand.minimum and not demand.eligible_nodes:
+            why = demand.ineligible_reason or "check its node selector, affinity, tolerations and volumes"
+            message = f"no node may run a {demand.type.lower_name}: {why}"
+            return WaitReason(code=NEVER_FITS, message=message, cause=WaitCause.NO_ELIGIBLE_NODE)
+    return WaitReason(code=NEVER_FITS, message=_too_large(gang, snapshot))
+
+
+def _too_large(gang: WaitingGang, snapshot: Snapshot) -> str:
     all_nodes = [*snapshot.nodes, *snapshot.unavailable_nodes]
     if not all_nodes:
         return "the cluster has no node that is ready"
-    for demand in gang.demands:
-        if demand.minimum and not demand.eligible_nodes:
-            reason = demand.ineligible_reason or "check its node selector, affinity, tolerations and volumes"
-            return f"{NO_ELIGIBLE_NODE} a {demand.type.lower_name}: {reason}"
     available, unavailable = Inventory.of(snapshot.nodes), Inventory.of(snapshot.unavailable_nodes)
     for demand in gang.demands:
         offers = [nodes.closest_capacity(demand.resources, demand.eligible_nodes) for nodes in (available, unavailable)]
@@ -70,20 +86,20 @@ def never_fits(gang: WaitingGang, snapshot: Snapshot) -> str:
     return f"{where}: {_comparison(minimum_resources(gang.demands), capacity, 'they have')}"
 
 
-def blocked_by_affinity(gang: WaitingGang) -> str:
-    """Say how pods of others restrict a gang with pod affinity or anti-affinity; empty if they do not."""
+def blocked_by_affinity(gang: WaitingGang) -> WaitReason | None:
+    """Say how pods of others restrict a gang with pod affinity or anti-affinity; None if they do not."""
     messages = {
         f"{demand.type.lower_name}: {demand.affinity_reason}": None for demand in gang.demands if demand.affinity_reason
     }
-    return "; ".join(messages)
+    return WaitReason(code=INSUFFICIENT_RESOURCES, message="; ".join(messages)) if messages else None
 
 
-def insufficient_resources(asked: Resources, ledger: NodeLedger) -> str:
+def insufficient_resources(asked: Resources, ledger: NodeLedger) -> WaitReason:
     """Say what the job needs and what is free, without what this cycle has given to others."""
-    return _comparison(asked, ledger.total(), "free:")
+    return WaitReason(code=INSUFFICIENT_RESOURCES, message=_comparison(asked, ledger.total(), "free:"))
 
 
-def over_quota(gang: WaitingGang, held: Resources, quota: Resources) -> str:
+def over_quota(gang: WaitingGang, held: Resources, quota: Resources) -> WaitReason:
     """Say what the job needs at least, what its queue holds, and what the quota is."""
     asked = minimum_resources(gang.demands)
     exceeded = [name for name, limit in quota.items() if asked.get(name, 0) > max(0, limit - held.get(name, 0))]
@@ -91,19 +107,22 @@ def over_quota(gang: WaitingGang, held: Resources, quota: Resources) -> str:
         return behind_in_queue(gang, quota)
     named = dict.fromkeys(exceeded, 0)
     holds, needs, limits = format_resources(held, named), format_resources(asked, named), format_resources(quota, named)
-    return f"the job needs {needs}; {gang.queue} holds {holds} of its quota of {limits}"
+    message = f"the job needs {needs}; {gang.queue} holds {holds} of its quota of {limits}"
+    return WaitReason(code=QUOTA_EXCEEDED, message=message)
 
 
-def behind_in_queue(gang: WaitingGang, quota: Resources) -> str:
+def behind_in_queue(gang: WaitingGang, quota: Resources) -> WaitReason:
     """Say the same without amounts that change often, for gangs behind the first one of their queue."""
     asked = minimum_resources(gang.demands)
     exceeded = {name: limit for name, limit in quota.items() if asked.get(name, 0) > limit}
     if exceeded:
         needs, limits = format_resources(asked, exceeded), format_resources(quota, exceeded)
-        return f"{LARGER_THAN_QUOTA}: the job alone needs {needs}; the quota of {gang.queue} is {limits}"
+        message = f"waiting does not help: the job alone needs {needs}; the quota of {gang.queue} is {limits}"
+        return WaitReason(code=QUOTA_EXCEEDED, message=message, cause=WaitCause.LARGER_THAN_QUOTA)
     named = {name: limit for name, limit in quota.items() if asked.get(name, 0) > 0}
     needs, limits = format_resources(asked, named), format_resources(quota, named)
-    return f"the job needs {needs}; the quota of {gang.queue} is {limits}, and other jobs in it go first"
+    message = f"the job needs {needs}; the quota of {gang.queue} is {limits}, and other jobs in it go first"
+    return WaitReason(code=QUOTA_EXCEEDED, message=message)
 
 
 def minimum_resources(demands: Sequence[Demand]) -> dict[str, int]:

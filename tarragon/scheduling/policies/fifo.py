@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tarragon.scheduling.actions.preempt import Preemption
 from tarragon.scheduling.actions.queue_order import in_queue_order
 from tarragon.scheduling.actions.running_gangs import grow_to_requested, settle_running_gangs
-from tarragon.scheduling.api.decision import BEHIND_OTHERS, Decision
+from tarragon.scheduling.api.decision import Decision
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from tarragon.scheduling.explain import wait_messages
@@ -29,7 +29,7 @@ def fifo(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
         if hopeless is not None:
             cycle.add(hopeless)
         elif not all_started:
-            cycle.add(standing.defer((BEHIND_OTHERS, wait_messages.JOB_AHEAD)))
+            cycle.add(standing.defer(wait_messages.JOB_AHEAD))
         elif (place := cycle.try_admit(gang, kind)) is not None:
             cycle.add(place)
         else:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tarragon.job.model import Replica
+from tarragon.job.status import WaitReason
 from tarragon.scheduling.api.decision import Decision, Defer
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.state.allocations import AllocationCache
@@ -21,8 +22,6 @@ from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.request_table import RequestTable
 
 Value = TypeVar("Value")
-WaitReason = tuple[str, str]
-"""The code and message of a wait."""
 
 _MAX_ENTRIES = 20_000
 """The size at which a cache is cleared: jobs come and go for months, and their demands must not accumulate."""
@@ -67,8 +66,8 @@ class QueueEntry:
         in each cycle would make the garbage collector pause.
         """
         wait = self.last_decision
-        if wait is None or (wait.code, wait.message) != why:
-            wait = self.last_decision = Defer(self.gang.name, *why)
+        if wait is None or (self.last_reason is not why and self.last_reason != why):
+            wait = self.last_decision = Defer(self.gang.name, why.code, why.message, why.cause)
         self.last_reason = why
         return wait
 

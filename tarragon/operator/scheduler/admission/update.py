@@ -22,8 +22,8 @@ def apply_decision(candidate: Candidate, decided: decisions.GangDecision, now: d
     """The admission after the decision; equal to the current admission if nothing changes."""
     before = candidate.admission or Admission(queued_at=queued_since(candidate, now))
     match decided:
-        case decisions.Defer(_, code, message):
-            return replace(before, wait=WaitReason(code=code, message=message))
+        case decisions.Defer(_, code, message, cause):
+            return replace(before, wait=WaitReason(code=code, message=message, cause=cause))
         case decisions.Admit(_, nodes):
             size = size_of(nodes)
             after = replace(

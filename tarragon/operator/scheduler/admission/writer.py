@@ -70,7 +70,7 @@ class AdmissionWriter:
                     new_codes.append(wait)
             elif before.code != wait.code and not {before.code, wait.code} <= INTERCHANGEABLE_CODES:
                 new_codes.append(wait)
-            elif before.message != wait.message or before.code != wait.code:
+            elif before.message != wait.message or before.code != wait.code or before.cause != wait.cause:
                 message_updates.append(wait)
         due_updates = self._due_message_updates(message_updates, now)
         if len(new_codes) > MAX_NEW_WAITS_PER_CYCLE:
