@@ -156,7 +156,7 @@ class AnyHistory(RuleBasedStateMachine):
     @rule()
     def pass_time(self) -> None:
         self.clock.advance(400)
-        self.run(self.api.tidy())
+        self.run(self.api.maintain_once())
         self.oldest_promise = int(self._listed("")[0])
 
     @precondition(lambda self: self.clients)

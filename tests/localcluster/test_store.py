@@ -477,7 +477,7 @@ def _read_crashed_copy(source: Path, image: Path) -> subprocess.CompletedProcess
         (image / name).chmod(0o444)
     image.chmod(0o555)
     try:
-        return _run("reading_as_nobody.py", str(image / "store.db"))
+        return _run("unprivileged_reader.py", str(image / "store.db"))
     finally:
         image.chmod(0o755)
 
