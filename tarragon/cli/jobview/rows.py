@@ -11,6 +11,7 @@ from tarragon.cli.jobview.gpus import accelerators_of_job
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import INTERRUPTED, STOPPING, last_condition
 from tarragon.cli.output.words import age
+from tarragon.job import conditions
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import UNASSIGNED, Condition
@@ -157,7 +158,7 @@ def reason(job: ClusterJob) -> str:
 
 
 def _text_of(condition: Condition) -> str:
-    if condition.message.endswith(" is suspended"):
+    if condition.type == conditions.SUSPENDED and condition.is_true:
         return ""  # its state says it
     return condition.message.splitlines()[0] if condition.message else condition.reason
 
