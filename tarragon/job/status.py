@@ -187,6 +187,8 @@ class JobStatus:
     """The number of replicas that are running now."""
     blocker: Blocker | None = None
     """If the obstacle persists, the scheduler revokes the gang's admission."""
+    image_pull_errors: Mapping[ReplicaType, str] = field(default_factory=dict)
+    """Why images can't be pulled, from kubelets' last attempts; kept while a kubelet backs off."""
     first_failure: FirstFailure | None = None
     provenance: Provenance | None = None
     gang_incarnation: GangIncarnation | None = None

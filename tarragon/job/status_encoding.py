@@ -44,6 +44,7 @@ _FIELDS = frozenset(
         "finished",
         "gang",
         "generation",
+        "imagePullErrors",
         "message",
         "observedGeneration",
         "obstacle",
@@ -103,10 +104,12 @@ def encode_status(status: JobStatus, summary: StatusSummary) -> dict[str, Json]:
     why = reason_of(status)
     if why.reason:
         fields |= {"reason": why.reason, "message": why.message}
-    if status.succeeded_replicas:
-        fields["finished"] = format_replicas(status.succeeded_replicas)
-    if status.reported_size:
-        fields["size"] = {kind.value: number for kind, number in status.reported_size.items()}
+    maps = {
+        "finished": format_replicas(status.succeeded_replicas),
+        "size": {kind.value: number for kind, number in status.reported_size.items()},
+        "imagePullErrors": {kind.value: error for kind, error in status.image_pull_errors.items()},
+    }
+    fields |= {name: found for name, found in maps.items() if found}
     if status.blocker is not None:
         fields["obstacle"] = {
             "since": format_micro_time(status.blocker.since),
@@ -209,6 +212,7 @@ def decode_status_and_notes(raw: Json) -> DecodedStatus:
         succeeded_replicas=read("finished", parse_replicas, frozenset()),
         running_replicas=read("ready", _read_ready, 0),
         blocker=read("obstacle", _read_obstacle, None),
+        image_pull_errors=read("imagePullErrors", _read_image_pull_errors, {}),
         first_failure=read("failure", _read_failure, None),
         provenance=read("provenance", _read_provenance, None),
         gang_incarnation=read("gang", _read_gang, None),
@@ -271,6 +275,10 @@ def _read_refused(found: Json) -> DiscardedAdmission:
 
 def _read_size(found: Json) -> dict[ReplicaType, int]:
     return {ReplicaType(kind): _number(number) for kind, number in found.items()}
+
+
+def _read_image_pull_errors(found: Json) -> dict[ReplicaType, str]:
+    return {ReplicaType(kind): str(error) for kind, error in found.items()}
 
 
 def _read_obstacle(found: Json) -> Blocker:

@@ -77,6 +77,7 @@ FULL = JobStatus(
         discarded=DiscardedAdmission(at=NOW, message="node a has no room for worker-0"),
     ),
     blocker=Blocker(since=NOW, reason="Refused", message="exceeded quota: q"),
+    image_pull_errors={WORKER: "no such host"},
     restarts={
         Replica(WORKER, 0): RestartRecord(
             pod_restarts=2,

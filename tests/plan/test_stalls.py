@@ -43,6 +43,34 @@ def test_between_two_tries_of_the_kubelet_the_words_of_the_last_one_stay() -> No
     assert [event.reason for event in world.events].count("ImagePullBackOff") == 1
 
 
+def test_the_words_of_the_last_try_stay_though_other_troubles_come_and_go() -> None:
+    world = started(Worker=4)
+    for index in (1, 2):
+        waits(world, index, "ErrImagePull", f"{MISSING}; also denied: ask")
+    waits(world, 0, "CreateContainerConfigError", 'configmap "settings" not found')
+    world.settle()
+    for index in (1, 2):
+        waits(world, index, "ImagePullBackOff", 'Back-off pulling image "train:2"')
+    world.settle()
+
+    words = f"2 of 4 workers: {MISSING}; also denied: ask; also worker-0: CreateContainerConfigError"
+    assert told(world) == ("ImagePullBackOff", words)
+
+
+def test_the_words_of_the_last_try_are_forgotten_once_the_image_is_there() -> None:
+    world = started(Worker=1)
+    waits(world, 0, "ErrImagePull", MISSING)
+    world.settle()
+    assert world.tarragon["imagePullErrors"] == {"Worker": MISSING}
+    waits(world, 0, "ContainerCreating")
+    world.settle()
+    assert "imagePullErrors" not in world.tarragon
+    waits(world, 0, "ImagePullBackOff", 'Back-off pulling image "train:2"')
+    world.settle()
+
+    assert told(world) == ("ImagePullBackOff", 'worker-0: Back-off pulling image "train:2"')
+
+
 @pytest.mark.parametrize(
     ("reason", "message"),
     [

@@ -13,7 +13,7 @@ from tarragon.kube.core import Pod
 from tarragon.plan.lifecycle.displacement import was_rejected_by_node
 from tarragon.plan.lifecycle.pod_control import conflicting_names, has_missing_objects, rejecting_nodes
 from tarragon.plan.objects.settings import OperatorSettings
-from tarragon.plan.status.stall_report import StallReport, next_report_at, report_delays, report_hindrances
+from tarragon.plan.status.stall_report import image_pull_errors, next_report_at, report_delays, report_hindrances
 from tarragon.plan.view.actions import NAME_TAKEN, REFUSED
 from tarragon.plan.view.job_view import JobView
 
@@ -51,22 +51,24 @@ def set_blocked(view: JobView, status: JobStatus) -> JobStatus:
 
 def clear_blocked(status: JobStatus) -> JobStatus:
     return replace(
-        status, blocker=None, conditions=remove_condition(_without_stalled(status).conditions, conditions.BLOCKED)
+        status,
+        blocker=None,
+        image_pull_errors={},
+        conditions=remove_condition(_without_stalled(status).conditions, conditions.BLOCKED),
     )
 
 
 def set_stalled(view: JobView, status: JobStatus) -> JobStatus:
     """Set or clear the condition Stalled: what delays existing pods, but does not count towards the start timeout."""
-    recorded = status.condition(conditions.STALLED)
-    report = (
-        report_delays(view, None if recorded is None else StallReport(recorded.reason, recorded.message))
-        if view.may_run
-        else None
-    )
+    report = report_delays(view) if view.may_run else None
     if report is None:
         return _without_stalled(status)
     said = ConditionUpdate(conditions.STALLED, True, report.reason, report.message)
     return replace(status, conditions=set_condition(status.conditions, said, view.now))
+
+
+def record_image_pull_errors(view: JobView, status: JobStatus) -> JobStatus:
+    return replace(status, image_pull_errors=image_pull_errors(view) if view.may_run else {})
 
 
 def _without_stalled(status: JobStatus) -> JobStatus:
@@ -106,12 +108,11 @@ def _find_obstacle(view: JobView, status: JobStatus) -> tuple[str, str] | None:
     refusal = view.observed.rejected_create
     if refusal is not None and has_missing_objects(view, status):
         return refusal.reason, refusal.message
-    return _node_unavailable(view) or _not_bound(view) or _node_rejects(view, status) or _not_startable(view, status)
+    return _node_unavailable(view) or _not_bound(view) or _node_rejects(view, status) or _not_startable(view)
 
 
-def _not_startable(view: JobView, status: JobStatus) -> tuple[str, str] | None:
-    recorded = status.blocker
-    report = report_hindrances(view, None if recorded is None else StallReport(recorded.reason, recorded.message))
+def _not_startable(view: JobView) -> tuple[str, str] | None:
+    report = report_hindrances(view)
     return None if report is None else (report.reason, report.message)
 
 

@@ -10,10 +10,9 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.kube.meta import Key
 from tarragon.plan.nodes.storage import claim_names
 from tarragon.plan.view.job_view import JobView
-from tarragon.plan.view.stalls import POD_NOT_PREPARED, Stall
+from tarragon.plan.view.stalls import IMAGE_PULL_BACKOFF, POD_NOT_PREPARED, Stall
 
 MAX_GROUPS = 4
-GROUP_SEPARATOR = "; also "
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +23,25 @@ class StallReport:
     message: str
 
 
-def report_hindrances(view: JobView, before: StallReport | None) -> StallReport | None:
-    """Report stalls that keep the gang from starting and count towards its timeout. `before` is the last report."""
-    return _report(view, before, lambda stall: stall.prevents_start)
+def report_hindrances(view: JobView) -> StallReport | None:
+    """Report stalls that keep the gang from starting and count towards its timeout."""
+    return _report(view, lambda stall: stall.prevents_start)
 
 
-def report_delays(view: JobView, before: StallReport | None) -> StallReport | None:
+def report_delays(view: JobView) -> StallReport | None:
     """Report stalls that only delay replicas: the gang keeps its resources."""
-    return _report(view, before, lambda stall: not stall.prevents_start)
+    return _report(view, lambda stall: not stall.prevents_start)
+
+
+def image_pull_errors(view: JobView) -> Mapping[ReplicaType, str]:
+    """Why images of a type's replicas can't be pulled, as last reported: in back-off, kubelets do not say it."""
+    errors: dict[ReplicaType, str] = {}
+    for replica, stall in sorted(view.stalls.items()):
+        if stall.reason == IMAGE_PULL_BACKOFF and not stall.lacks_cause:
+            errors.setdefault(replica.type, stall.message)
+    in_back_off = {replica.type for replica, stall in view.stalls.items() if stall.lacks_cause}
+    recorded = view.recorded_status.image_pull_errors.items()
+    return {kind: error for kind, error in recorded if kind in in_back_off} | errors
 
 
 def next_report_at(view: JobView) -> dt.datetime | None:
@@ -40,7 +50,7 @@ def next_report_at(view: JobView) -> dt.datetime | None:
     return min((at for at in times if at is not None and at > view.now), default=None)
 
 
-def _report(view: JobView, before: StallReport | None, is_selected: Callable[[Stall], bool]) -> StallReport | None:
+def _report(view: JobView, is_selected: Callable[[Stall], bool]) -> StallReport | None:
     groups: dict[tuple[str, ReplicaType], dict[Replica, Stall]] = {}
     for replica, stall in sorted(view.stalls.items()):
         if stall.is_due(view.now) and is_selected(stall):
@@ -50,17 +60,15 @@ def _report(view: JobView, before: StallReport | None, is_selected: Callable[[St
     # Most replicas first; ties are broken by reason and type, so that the message is stable.
     ranked = sorted(groups, key=lambda group: (-len(groups[group]), group))
     first, *rest = ranked[:MAX_GROUPS]
-    message = _group_message(view, groups[first], before)
-    also = [f"{_affected(view, list(groups[each]))}: {each[0]}" for each in rest]
-    return StallReport(first[0], GROUP_SEPARATOR.join([message, ", ".join(also)]) if also else message)
+    message = _group_message(view, groups[first])
+    also = ", ".join(f"{_affected(view, list(groups[each]))}: {each[0]}" for each in rest)
+    return StallReport(first[0], f"{message}; also {also}" if also else message)
 
 
-def _group_message(view: JobView, group: Mapping[Replica, Stall], before: StallReport | None) -> str:
+def _group_message(view: JobView, group: Mapping[Replica, Stall]) -> str:
     stalls = list(group.values())
-    detailed = next((each for each in stalls if not each.lacks_cause), None)
-    message = stalls[0].message if detailed is None else detailed.message
-    if detailed is None and before is not None and before.reason == stalls[0].reason:
-        message = before.message.partition(GROUP_SEPARATOR)[0].partition(": ")[2] or message
+    detailed = next((stall.message for stall in stalls if not stall.lacks_cause), "")
+    message = detailed or view.recorded_status.image_pull_errors.get(next(iter(group)).type) or stalls[0].message
     claims = ", ".join(_unbound_claims(view, next(iter(group)))) if stalls[0].reason == POD_NOT_PREPARED else ""
     return f"{_affected(view, list(group))}: {message}" + (f" (not bound: {claims})" if claims else "")
 
