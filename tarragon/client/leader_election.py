@@ -1,8 +1,8 @@
 """Leader election by a Lease: the holder leads, the others stand by. Clocks of different machines are never compared.
 
 A standby measures on its own monotonic clock how long the record has not changed. The leader measures the time since it
-*sent* its last successful renewal. Therefore the leader stops (`deadline`) before another process takes over
-(`duration`).
+*sent* its last successful renewal. Therefore the leader stops (`renew_deadline`) before another process takes over
+(`lease_duration`).
 """
 
 from __future__ import annotations

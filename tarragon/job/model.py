@@ -145,7 +145,7 @@ class TensorBoardSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingJob:
-    """A training job, validated or not. `generation` is the name of the dialect that decoded it."""
+    """A training job, validated or not. `dialect` is the name of the dialect that decoded it."""
 
     kind: str
     api_version: str

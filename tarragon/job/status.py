@@ -25,7 +25,7 @@ class WaitReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionBackoff:
-    """The backoff of a gang that lost its admission `count` times in a row because its pods could not be created.
+    """The backoff of a gang that lost its admission `attempts` times in a row because its pods could not be created.
 
     The gang is not admitted again before `not_before`.
     """
@@ -80,8 +80,8 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRecord:
-    """How often a replica was restarted: with a new pod (`count`) or by the kubelet in the same pod
-    (`container_restarts`).
+    """How often a replica was restarted: with a new pod (`pod_restarts`) or by the kubelet in the same
+    pod (`container_restarts`).
 
     `pod_uid` is the last pod that was counted; `container_restarts_of_pod` and `is_pod_end_counted` keep it from being
     counted twice.
@@ -89,13 +89,13 @@ class RestartRecord:
 
     pod_restarts: int = 0
     disruptions: int = 0
-    """The part of `count` that the infrastructure caused; it does not count against backoffLimit."""
+    """The part of `pod_restarts` that the infrastructure caused; it does not count against backoffLimit."""
     container_restarts: int = 0
     pod_uid: str = ""
     container_restarts_of_pod: int = 0
     """The part of `container_restarts` that belongs to the pod `pod_uid`."""
     is_pod_end_counted: bool = False
-    """Whether `count` includes the end of the pod `pod_uid`. If so, that pod is to be deleted and replaced."""
+    """Whether `pod_restarts` includes the end of the pod `pod_uid`. If so, that pod is to be deleted and replaced."""
     exit_code: int | None = None
     reason: str = ""
     ended_at: dt.datetime | None = None

@@ -25,7 +25,7 @@ def decode(data: bytes | str, model: type[T]) -> T:
     """Decode JSON. Raises msgspec.DecodeError (bad JSON) or msgspec.ValidationError (wrong type, with its path).
 
     Nothing else is raised for any text. Deep nesting is not an error: for a model without a schema, values deeper than
-    `nesting.MAX_DEPTH` are replaced by `nesting.TOO_DEEP_PLACEHOLDER`; for a Struct, unknown fields are skipped.
+    `json_depth.MAX_DEPTH` are replaced by `json_depth.TOO_DEEP_PLACEHOLDER`; for a Struct, unknown fields are skipped.
     """
     decoder = _decoders.get(model)
     if decoder is None:

@@ -205,8 +205,8 @@ class CustomObject(PartialObject, frozen=True):
     """A custom object. Its spec and status may have any structure, so readers must check every step.
 
     Both are kept encoded, which takes a tenth of the memory, and decoded on each access: keep the decoded value while
-    you need it. Decoding never raises. Values deeper than `nesting.MAX_DEPTH` are replaced by
-    `nesting.TOO_DEEP_PLACEHOLDER`.
+    you need it. Decoding never raises. Values deeper than `json_depth.MAX_DEPTH` are replaced by
+    `json_depth.TOO_DEEP_PLACEHOLDER`.
     """
 
     api_version: str = ""

@@ -29,7 +29,7 @@ ASSUMED = "assuming the default policy and rules of an operator"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorConfig:
-    """The operator's scheduling configuration. `assumed` says why it is only the default; empty if it was published."""
+    """The operator's scheduling configuration. `assumed_because` is empty if the operator published it."""
 
     config: PublishedConfig = field(default_factory=PublishedConfig)
     assumed_because: str = ""

@@ -70,7 +70,7 @@ class JobWatch:
         return (await self.cluster.list(PODS, self._pod_selection)).items
 
     def wake(self) -> None:
-        """Makes `changed` return, for a change that did not come from the cluster."""
+        """Makes `wait_for_change` return, for a change that did not come from the cluster."""
         self._changes.set()
 
     async def wait_for_change(self) -> None:

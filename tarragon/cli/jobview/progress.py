@@ -65,7 +65,7 @@ class ReplicaProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A job at one moment. `state_of` is the one-word state that users see."""
+    """A job at one moment. `state` is the one-word state that users see."""
 
     key: Key
     kind: str
@@ -95,7 +95,7 @@ class Progress:
 class ProgressInput:
     """The input of `progress_of`.
 
-    `pods` has the newest pod of each replica, also deleted ones, whose UIDs are in `deleted_uids`. `state_of` overrides
+    `pods` has the newest pod of each replica, also deleted ones, whose UIDs are in `deleted_uids`. `state` overrides
     the state that the job's status shows.
     """
 

@@ -15,7 +15,7 @@ SIGNAL_EXIT_BASE = 128
 
 
 class SignalHandler:
-    """Futures for signals: `first` and `second` for Ctrl-C, `terminated` for the number of SIGTERM or SIGHUP.
+    """Futures for Ctrl-C and other signals: `terminated` has the number of SIGTERM or SIGHUP.
 
     The first Ctrl-C asks to stop, the second one forces it. SIGTERM and SIGHUP (a shutdown, `kill`, a closed terminal)
     end the command only: the job continues, now or at the next start.

@@ -15,7 +15,7 @@ from tarragon.cli.output.terminal import size
 
 
 class LiveRows:
-    """Rows on `err`. `out` is the same terminal: write to it with `above` only."""
+    """Rows on `err`. `out` is the same terminal: write to it with `print_above` only."""
 
     def __init__(self, err: TextIO, out: TextIO) -> None:
         self._err = err

@@ -27,9 +27,9 @@ SUSPICIOUSLY_SHORT = 30.0
 class FinishedJob:
     """What is known of a finished job.
 
-    `seconds` is the seconds for which the job was followed to its end, `ran` those of each replica's last run, if
-    known. `tails` has the last log lines of each replica whose log was read, `line_counts` their number of lines.
-    `deciding` are the replicas that decide the job's result. `environment` and `install` are as in
+    `seconds` is the seconds for which the job was followed to its end, `run_seconds` those of each replica's last run,
+    if known. `tails` has the last log lines of each replica whose log was read, `line_counts` their number of lines.
+    `deciding_replicas` are the replicas that decide the job's result. `environment` and `install` are as in
     `probable_causes.ReplicaEnd`.
     """
 

@@ -37,7 +37,8 @@ class Action(Enum):
 class PageState:
     """The selection, filter and sort order.
 
-    `job` is a key, so the job stays selected when rows move. `typed` is the text typed after `/`, None when not typing.
+    `job` is a key, so the job stays selected when rows move. `filter_input` is the text typed after `/`, None when
+    not typing.
     """
 
     panel: Panel = Panel.JOBS

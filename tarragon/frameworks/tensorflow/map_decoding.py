@@ -205,7 +205,9 @@ def _of_generation(spec: FieldReader, defaults: GenerationFields) -> FieldReader
 
 
 def _fields(spec: FieldReader, defaults: GenerationFields) -> None:
-    """Note unknown fields and those without effect. Misplaced fields get a more specific remedy than that of `only`."""
+    """Note unknown fields and those without effect. Misplaced fields get a more specific remedy than
+    that of `note_unknown_fields`.
+    """
     misplaced = frozenset(PolicyField) - FLAT_POLICIES
     for name, value in spec.fields():
         if name in FIELDS_WITHOUT_EFFECT:

@@ -26,7 +26,7 @@ _ATTEMPT_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """A process that serves a home. `born` distinguishes it from a later process with the same pid."""
+    """A process that serves a home. `process_start` distinguishes it from a later process with the same pid."""
 
     url: str
     pid: int

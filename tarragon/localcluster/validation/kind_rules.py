@@ -37,7 +37,7 @@ class KindRules:
 
     `keeps_status`: a create keeps the status; `has_generation`: a change of the spec increments the generation;
     `requires_resource_version`: an update must have a resourceVersion; `creates_on_update`: a PUT creates a missing
-    object; `tells_deleted`: a delete returns the object instead of a Status.
+    object; `returns_deleted`: a delete returns the object instead of a Status.
     """
 
     name_fault: Callable[[str], str] = names.subdomain

@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class CoexistenceWatcher:
-    """Call `first` before any decision, then `run`, which never returns."""
+    """Call `first_check` before any decision, then `run`, which never returns."""
 
     def __init__(self, cluster: Client, clock: Clock, on_change: Callable[[Mapping[str, str]], None]) -> None:
         """`on_change` gets the detected operators by kind when they change, and initially if there are any."""

@@ -48,7 +48,7 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._order, (at, self._sequence, key))
 
     def get(self, now: float) -> K | None:
-        """The key that has been due longest, or None. Release it with `done` or `failed`."""
+        """The key that has been due longest, or None. Release it with `done` or `requeue`."""
         while self._order and self._order[0][0] <= now:
             at, _, key = heapq.heappop(self._order)
             if self._due.get(key) == at:

@@ -34,7 +34,7 @@ class EventRecorder:
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     async def record(self, event: Event) -> None:
-        """Create the event, or increment the count of an existing one. An event marked `once` is never incremented."""
+        """Create the event, or increment the count of an existing one. An `is_lasting_state` event is never counted."""
         count = self._counts.get(event.name)
         if count is not None and event.is_lasting_state:
             return

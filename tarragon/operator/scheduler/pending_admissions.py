@@ -5,8 +5,9 @@ The rules, in this order:
 - An admission is accepted if it adds no assignment to those accepted before: this scheduler decided or verified all of
   them. Later changes of the cluster, of a quota or of the spec do not revoke an assignment here.
 - On the first sight of a job, any existing pod of the job proves the admission, which is accepted.
-- Any other admission is accepted if the scheduler could have decided it now (`scheduling.cycle.admission_claims`).
-  Otherwise it is rejected: the last accepted admission is restored, or the job is queued again if there is none.
+- Any other admission is accepted if the scheduler could have decided it now, see
+  `scheduling.cycle.admission_verification`. Otherwise it is rejected: the last accepted admission is restored, or the
+  job is queued again if there is none.
 """
 
 from __future__ import annotations

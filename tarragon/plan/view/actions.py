@@ -20,7 +20,7 @@ REFUSED = "Refused"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedCreate:
-    """The API server rejected the job's last creates; no more objects are created before `again`."""
+    """The API server rejected the job's last creates; no more objects are created before `retry_at`."""
 
     reason: str
     """NAME_TAKEN or REFUSED."""

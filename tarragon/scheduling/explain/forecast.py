@@ -72,7 +72,7 @@ class RunTimeModel:
 
     estimates: RunTimeEstimates
     kinds_by_gang: Mapping[str, Sequence[Hashable]] = field(default_factory=dict)
-    """As `Life.kinds`."""
+    """As `RunTime.kinds`."""
 
 
 def forecast(name: str, snapshot: Snapshot, outlook: RunTimeModel, policy: Policy) -> Forecast | NoForecast:

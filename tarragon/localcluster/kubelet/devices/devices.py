@@ -20,7 +20,7 @@ DeviceIds = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
-    """A vendor's variables for visible devices. `none` is the value that hides all devices, empty if there is none."""
+    """A vendor's variables for visible devices. `hide_all` is the value that hides them all, empty if there is none."""
 
     variables: tuple[str, ...]
     hide_all: str = ""

@@ -58,7 +58,7 @@ class StatusWriter:
         await self._written.wait()
 
     def abandon(self) -> None:
-        """Release those who wait in `written`, as the writer has stopped."""
+        """Release those who wait in `wait_written`, as the writer has stopped."""
         self._written.set()
 
     async def run(self) -> None:

@@ -28,7 +28,7 @@ class ProbeKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """The result of one try. `is_well` is None when the probe could not run: such a try does not count."""
+    """The result of one try. `succeeded` is None when the probe could not run: such a try does not count."""
 
     succeeded: bool | None
     output: str = ""

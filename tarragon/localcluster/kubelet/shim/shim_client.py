@@ -52,7 +52,7 @@ class Stdin:
 class LaunchSpec:
     """What a shim is to run. `grace` is the default for a stop without a grace period.
 
-    `places` maps each path of the container to its local path, for later exec commands.
+    `local_paths` maps each path of the container to its local path, for later exec commands.
     """
 
     identity: str

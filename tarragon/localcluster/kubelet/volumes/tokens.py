@@ -61,7 +61,7 @@ class TokenIssuer(Protocol):
 class ApiAccess:
     """The API as containers reach it.
 
-    `authority` is the certificate authority in PEM, for namespaces that do not have its ConfigMap yet.
+    `certificate_authority` is in PEM, for namespaces that do not have its ConfigMap yet.
     """
 
     host: str
