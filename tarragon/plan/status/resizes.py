@@ -16,11 +16,10 @@ from tarragon.job.conditions import ConditionUpdate, remove_condition, set_condi
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.job.status import JobStatus
 from tarragon.plan.view.job_view import JobView
-from tarragon.scheduling.api.decision import PREEMPTED
+from tarragon.scheduling.api.decision import PREEMPTED, ResizeReason
 
 SCALED_UP = "ScaledUp"
 SCALED_DOWN = "ScaledDown"
-AS_REQUESTED = "as requested"
 
 
 def set_resized(view: JobView, status: JobStatus) -> JobStatus:
@@ -81,4 +80,4 @@ def _why(view: JobView) -> str:
     """Return the scheduler's reason if the scheduler resized the job."""
     admission = view.recorded_status.admission
     is_by_scheduler = view.needs_admission and admission is not None and admission.resized_at is not None
-    return (admission.resize_reason if is_by_scheduler and admission is not None else "") or AS_REQUESTED
+    return (admission.resize_reason if is_by_scheduler and admission is not None else "") or ResizeReason.REQUESTED

@@ -10,7 +10,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tarragon.job.model import Replica
-from tarragon.scheduling.actions.running_gangs import NODES_IDLE, is_scaled_up
+from tarragon.scheduling.actions.running_gangs import is_scaled_up
+from tarragon.scheduling.api.decision import ResizeReason
 from tarragon.scheduling.api.rules import bounded_timedelta
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, WaitingGang
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
@@ -18,7 +19,6 @@ from tarragon.scheduling.placement.fit import assign_more
 from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.node_requests import NodeRequest
 
-AS_REQUESTED = "as requested"
 MAX_REPLICAS_PER_CYCLE = 512
 """The number of replicas that one cycle adds. A cluster that stays idle gets the rest in later cycles."""
 _MIN_RESTART_GROWTH = 1.25
@@ -40,13 +40,13 @@ def grow_elastic_gangs(cycle: SchedulingCycle, young: Sequence[WaitingGang]) -> 
         if not gang.is_elastic or gang.name in cycle.changed_gangs:
             continue
         if is_scaled_up(gang):
-            growth.add(gang, list(_lacking(gang, beyond=False)), AS_REQUESTED)
+            growth.add(gang, list(_lacking(gang, beyond=False)), ResizeReason.REQUESTED)
         elif len(gang.nodes) < sum(_most(demand) for demand in gang.demands):
             at = max(idle_at, _cooled_down_at(gang, cycle))
             if at > cycle.snapshot.now:
                 later.append((at, gang))
-            elif missing := list(_lacking(gang, beyond=True)):
-                growth.add(gang, missing, NODES_IDLE)
+            else:
+                growth.add(gang, _lacking_beyond_request(gang), ResizeReason.NODES_IDLE)
     growth.fill()
     if growth.is_left and _some_began_small(cycle):
         return cycle.snapshot.now + bounded_timedelta(cycle.snapshot.rules.idle_seconds)
@@ -68,6 +68,13 @@ def _lacking(gang: RunningGang, *, beyond: bool) -> Iterator[MissingReplica]:
         candidates = (Replica(demand.type, index) for index in range(limit))
         missing = [replica for replica in candidates if replica not in gang.nodes]
         yield from ((replica, demand) for replica in missing[: max(0, limit - counts[demand.type])])
+
+
+def _lacking_beyond_request(gang: RunningGang) -> Sequence[MissingReplica]:
+    """The replicas up to the maximum. Nobody requested them, so a gang restarts only if it becomes much larger."""
+    missing = list(_lacking(gang, beyond=True))
+    is_much_larger = len(gang.nodes) + len(missing) >= _MIN_RESTART_GROWTH * len(gang.nodes)
+    return missing if is_much_larger or not gang.resizes_by_restart else ()
 
 
 def _most(demand: Demand) -> int:
@@ -111,11 +118,8 @@ class _Growth:
         self._gangs: dict[str, tuple[RunningGang, dict[Replica, str], deque[MissingReplica], str]] = {}
 
     def add(self, gang: RunningGang, missing: Sequence[MissingReplica], reason: str) -> None:
-        """Queue a gang for growth. A gang that restarts to grow gets all or nothing, and on its own only a much larger
-        size.
-        """
-        is_worth_it = reason == AS_REQUESTED or len(gang.nodes) + len(missing) >= _MIN_RESTART_GROWTH * len(gang.nodes)
-        if not missing or not self.is_left or (gang.resizes_by_restart and not is_worth_it):
+        """Queue a gang for growth. A gang that restarts to grow gets all or nothing."""
+        if not missing or not self.is_left:
             return
         self._gangs[gang.name] = gang, dict(gang.nodes), deque(missing), reason
         heapq.heappush(self._heap, (self._fraction(gang, gang.nodes), gang.name))

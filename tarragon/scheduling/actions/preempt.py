@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tarragon.scheduling.api.decision import PREEMPTED, Defer
+from tarragon.scheduling.api.decision import PREEMPTED, Defer, made_room_for
 from tarragon.scheduling.api.snapshot import RunningGang, WaitingGang
 from tarragon.scheduling.cycle.preemption_simulation import AllocationTable
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, ShapeState
@@ -70,7 +70,7 @@ class Preemption:
         reclaimable = self._reclaimable_now()
         resizes = reclaimable.reclaim(kind.minimum_demands, cycle.future_free, gang.priority) or []
         for victim, nodes in resizes:
-            cycle.resize(victim, nodes, f"made room for {gang.name}")
+            cycle.resize(victim, nodes, made_room_for(gang.name))
         return bool(resizes)
 
     def _evict(self, gang: WaitingGang, kind: ShapeState) -> bool:

@@ -6,15 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from tarragon.job.model import Replica
+from tarragon.scheduling.api.decision import ResizeReason
 from tarragon.scheduling.api.rules import bounded_timedelta
 from tarragon.scheduling.api.snapshot import Demand, RunningGang
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, resources_by_replica
 from tarragon.scheduling.cycle.shrink import remote_last
 from tarragon.scheduling.placement.fit import assign_more
-
-AS_REQUESTED = "as requested"
-NODE_UNAVAILABLE = "its node is no longer available"
-NODES_IDLE = "nodes are idle"
 
 
 def settle_running_gangs(cycle: SchedulingCycle) -> None:
@@ -31,7 +28,8 @@ def settle_running_gangs(cycle: SchedulingCycle) -> None:
             cycle.record_move(gang, found)
             nodes = {**nodes, **found}
         if nodes != gang.nodes:
-            cycle.resize(gang, nodes, AS_REQUESTED if len(nodes) < len(gang.nodes) else NODE_UNAVAILABLE)
+            is_smaller = len(nodes) < len(gang.nodes)
+            cycle.resize(gang, nodes, ResizeReason.REQUESTED if is_smaller else ResizeReason.NODE_UNAVAILABLE)
 
 
 def grow_to_requested(cycle: SchedulingCycle) -> None:
@@ -88,7 +86,8 @@ def _grow_to_request(gang: RunningGang, cycle: SchedulingCycle) -> None:
         cycle.free.release_all(added, resources_by_replica(gang.demands, added))
     elif added:
         cycle.record_allocation(gang, added)
-        cycle.resize(gang, {**gang.nodes, **added}, AS_REQUESTED if is_scaled_up(gang) else NODES_IDLE)
+        reason = ResizeReason.REQUESTED if is_scaled_up(gang) else ResizeReason.NODES_IDLE
+        cycle.resize(gang, {**gang.nodes, **added}, reason)
 
 
 def _largest_kept(gang: RunningGang, demand: Demand) -> int:

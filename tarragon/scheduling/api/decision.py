@@ -36,6 +36,19 @@ class WaitCause(StrEnum):
     """The gang alone exceeds the quota of its queue, so that waiting does not help."""
 
 
+class ResizeReason(StrEnum):
+    """Why a gang is resized, as text that is appended to one such as "2 -> 4 workers:"."""
+
+    REQUESTED = "as requested"
+    NODES_IDLE = "nodes are idle"
+    NODE_UNAVAILABLE = "its node is no longer available"
+
+
+def made_room_for(gang: str) -> str:
+    """The reason of a gang that is shrunk for another one."""
+    return f"made room for {gang}"
+
+
 @dataclass(frozen=True, slots=True)
 class Admit:
     """Start the gang, with a node for every replica of its size."""
@@ -51,7 +64,7 @@ class Resize:
     gang: str
     nodes: Mapping[Replica, str]
     reason: str = ""
-    """The reason for the new size, appended to a text such as "2 -> 4 workers:", as `nodes are idle`."""
+    """A `ResizeReason`, or `made_room_for` another gang."""
 
 
 @dataclass(frozen=True, slots=True)

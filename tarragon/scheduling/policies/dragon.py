@@ -17,7 +17,7 @@ from tarragon.scheduling.actions.preempt import Preemption
 from tarragon.scheduling.actions.queue_order import in_queue_order
 from tarragon.scheduling.actions.reservations import NodeReservations
 from tarragon.scheduling.actions.running_gangs import settle_running_gangs
-from tarragon.scheduling.api.decision import Decision, Defer, GangDecision, RequeueAt, Resize
+from tarragon.scheduling.api.decision import Decision, Defer, GangDecision, RequeueAt, Resize, made_room_for
 from tarragon.scheduling.api.snapshot import RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, ShapeState, is_known_to_lack
 from tarragon.scheduling.cycle.shrink import ReclaimablePool
@@ -91,7 +91,7 @@ class _Shrinking:
             return None
         self._gangs_left -= 1
         for victim, nodes in resizes:
-            self._shrink(victim, nodes, f"made room for {gang.name}")
+            self._shrink(victim, nodes, made_room_for(gang.name))
         return self._cycle.try_reserve_releasing(gang, kind)
 
     def _reclaimable_now(self) -> ReclaimablePool:
