@@ -99,7 +99,7 @@ def missing_reason() -> str | None:
 
 @functools.cache
 def binaries() -> Path:
-    """The folder with the programs, which the first call on a machine unpacks. Raises NoControlPlane."""
+    """The folder with the programs, which the first call on a machine unpacks. Raises ControlPlaneUnavailableError."""
     given = os.environ.get(ASSETS)
     if given:
         return Path(given)
@@ -143,7 +143,7 @@ class ControlPlane:
     def start(cls, folder: Path, *, full: bool = True, arguments: Sequence[str] = ()) -> ControlPlane:
         """Start the servers, which answer on return. With `full`, controller-manager and scheduler run too.
 
-        `arguments` are additional flags of the API server. Raises NoControlPlane.
+        `arguments` are additional flags of the API server. Raises ControlPlaneUnavailableError.
         """
         folder.mkdir(parents=True, exist_ok=True)
         control_plane = cls(folder, full=full, arguments=arguments)

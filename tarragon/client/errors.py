@@ -7,9 +7,9 @@ ApiError                 reason, message and details of the metav1.Status
   Invalid                422: the object violates the schema; `causes` names each field
   BadRequest             400
   Unauthorized           401: the credentials are wrong or have expired
-    NoCredentials        no credentials could be obtained; the message is for users and has a remedy
+    CredentialsError     no credentials could be obtained; the message is for users and has a remedy
   Forbidden              403: no permission, an exceeded quota, or denied by admission
-  Expired                410: the resourceVersion is older than the history; list again
+  ResourceExpired        410: the resourceVersion is older than the history; list again
   TooManyRequests        429: wait `retry_after` seconds
   Unavailable            no response at all, or 5xx: retry later
     Unreachable          no connection, or no response in time

@@ -91,9 +91,9 @@ class Client(Protocol):
     def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
         """Watch all changes after `since`, until the server ends the watch.
 
-        That is normal; watch again from the last version seen. Raises Expired, at once or later, if the history no
-        longer reaches back to `since`: list again, and treat objects that are missing as deleted. Raises Unavailable
-        if the connection breaks.
+        That is normal; watch again from the last version seen. Raises ResourceExpired, at once or later, if the history
+        no longer reaches back to `since`: list again, and treat objects that are missing as deleted. Raises
+        Unavailable if the connection breaks.
         """
         ...
 

@@ -38,7 +38,7 @@ def command(settings: GlobalOptions, everywhere: bool) -> None:
 
 
 def require_terminal(*, is_terminal: bool, kind: str) -> None:
-    """Raise NoTerminal unless both ends are a terminal with cursor control."""
+    """Raise NotATerminal unless both ends are a terminal with cursor control."""
     if is_terminal and kind not in {"", "dumb"}:
         return
     why = f"TERM is {kind or 'not set'}" if is_terminal else "stdin or stdout is a pipe or a file"

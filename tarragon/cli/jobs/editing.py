@@ -39,7 +39,7 @@ def job_has_ended(job: ClusterJob, verb: str) -> JobNotEditable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEdit:
-    """A change to a job. `edited_manifest` returns the complete changed manifest, or raises CannotChange."""
+    """A change to a job. `edited_manifest` returns the complete changed manifest, or raises JobNotEditable."""
 
     in_progress_verb: str
     """`Suspending`"""

@@ -129,7 +129,7 @@ def _check_bounds(job: ClusterJob, after: TrainingJob, wish: RequestedSize) -> N
 
 
 def _check_can_grow(job: ClusterJob, after: TrainingJob) -> None:
-    """Raise CannotChange if the running replicas could not use the added ones."""
+    """Raise JobNotEditable if the running replicas could not use the added ones."""
     size = _size(job)
     growing = [kind for kind, wish in after.requested_size().items() if size and wish > size.get(kind, 0)]
     if not growing or after.elastic_policy is not None or resizes_by_restart(after) or restarts_as_gang(after):

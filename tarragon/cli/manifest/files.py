@@ -26,7 +26,7 @@ class UnreadableFile(TarragonError):
 
 
 def read_file(name: str) -> bytes:
-    """Returns the content of FILE. Raises Unreadable."""
+    """Returns the content of FILE. Raises UnreadableFile."""
     if name == "-":
         if sys.stdin.isatty():
             click.echo("Reading the manifest from standard input; press Ctrl-D to end it.", err=True)

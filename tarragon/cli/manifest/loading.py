@@ -81,7 +81,7 @@ class LoadedJob:
 
 
 def load(where: ClusterTarget, settings: GlobalOptions, name: str, changes: Overrides) -> LoadedJob:
-    """Loads a FILE with one job. Raises Refused with all problems, Unreadable, or another TarragonError."""
+    """Loads a FILE with one job. Raises InvalidManifest with all problems, UnreadableFile, or another TarragonError."""
     documents = read_documents(name)
     document = only_job(documents)
     if isinstance(document, Problem):
@@ -178,7 +178,7 @@ def kubelet_annotations(workdir: Path, changes: Overrides) -> dict[str, str]:
 
 
 def read_documents(name: str) -> ManifestFile:
-    """Returns the documents of FILE. Raises Refused or Unreadable."""
+    """Returns the documents of FILE. Raises InvalidManifest or UnreadableFile."""
     try:
         text = read_file(name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -205,7 +205,7 @@ def _line(message: str) -> float:
 
 
 def apply_overrides(job: JsonObject, changes: Overrides) -> tuple[JsonObject, list[str]]:
-    """Applies --set and --cpu-only. Returns the job and notes. Raises Refused for a path that does not exist."""
+    """Applies --set and --cpu-only, returns the job and notes. Raises InvalidManifest for a path that does not exist."""
     for flag, pairs, parsed in (
         ("--set-json", changes.jsons, json.loads),
         ("--set", changes.values, yaml.safe_load),

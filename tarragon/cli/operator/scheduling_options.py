@@ -33,7 +33,7 @@ class SchedulingOptions:
     cool_down: float
 
     def operator_options(self, settings: OperatorSettings, published_in: str) -> OperatorOptions:
-        """Build the operator's options. It publishes its configuration in `published_in`. Raises BadQueues."""
+        """Build the operator's options. It publishes its configuration in `published_in`. Raises InvalidQueuesFile."""
         from tarragon.operator.manager.operator import OperatorOptions
         from tarragon.scheduling.policies import POLICIES
 
@@ -41,7 +41,7 @@ class SchedulingOptions:
         return OperatorOptions(settings=settings, policy=policy, rules=self.rules(), publish_namespace=published_in)
 
     def rules(self) -> Callable[[], SchedulingRules]:
-        """Return a function that returns the current rules; it reloads the file of `--queues`. Raises BadQueues."""
+        """Return a function that returns the current rules and reloads `--queues`. Raises InvalidQueuesFile."""
         from tarragon.operator.scheduler.config.reload import ReloadingRules
         from tarragon.scheduling.api.rules import SchedulingRules
 

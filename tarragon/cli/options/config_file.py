@@ -55,7 +55,7 @@ def config_path(environment: Mapping[str, str]) -> Path:
 
 
 def read_config(environment: Mapping[str, str] = os.environ) -> ConfigFile:
-    """Reads the config file; empty if it does not exist. Raises BadConfig if it is invalid."""
+    """Reads the config file; empty if it does not exist. Raises InvalidConfig if it is invalid."""
     path = config_path(environment)
     try:
         text = path.read_text("utf-8-sig")
@@ -69,7 +69,7 @@ def read_config(environment: Mapping[str, str] = os.environ) -> ConfigFile:
 
 
 def parse_config(path: Path, text: str) -> dict[str, Json]:
-    """Raises BadConfig."""
+    """Raises InvalidConfig."""
     import yaml
 
     try:
@@ -93,7 +93,7 @@ def parse_config(path: Path, text: str) -> dict[str, Json]:
 
 
 def require_commands(found: ConfigFile, commands: Sequence[str]) -> None:
-    """Raises BadConfig for settings of an unknown command: they would never be read."""
+    """Raises InvalidConfig for settings of an unknown command: they would never be read."""
     for key in found.values:
         section, dot, flag = key.partition(".")
         if dot and section not in commands:
@@ -140,7 +140,7 @@ def unknown_setting(path: Path, key: str, known: Sequence[str]) -> InvalidConfig
 
 
 def default_map(command: click.Command, found: ConfigFile, section: str, *, is_plugin: bool) -> dict[str, Value]:
-    """Returns click's `default_map`, by parameter name. Raises BadConfig for an unknown flag."""
+    """Returns click's `default_map`, by parameter name. Raises InvalidConfig for an unknown flag."""
     flags = flags_of(command)
     result: dict[str, Value] = {}
     for flag, value in found.section(section).items():

@@ -36,7 +36,7 @@ def all_options(root: click.Command) -> Iterator[tuple[str, click.Option]]:
 
 
 def all_settings(root: click.Context, found: ConfigFile, environment: Mapping[str, str]) -> Iterator[Setting]:
-    """Yields all settings in the order of the commands, also defaults. Raises BadConfig for an unknown key."""
+    """Yields all settings in the order of the commands, also defaults. Raises InvalidConfig for an unknown key."""
     known = dict(all_options(root.command))
     for key in found.values:
         if key not in known:
@@ -60,7 +60,7 @@ def environment_variables(root: click.Context, option: click.Option) -> Sequence
 
 
 def validated_value(root: click.Context, found: ConfigFile, key: str, text: str) -> Value:
-    """Returns the value as the file stores it. Raises BadConfig or click.BadParameter for an invalid one."""
+    """Returns the value as the file stores it. Raises InvalidConfig or click.BadParameter for an invalid one."""
     known = dict(all_options(root.command))
     option = known.get(key)
     if option is None:

@@ -111,7 +111,7 @@ def _with_origin(error: click.BadParameter, ctx: click.Context) -> click.BadPara
 
 
 def apply_config(command: click.Command, ctx: click.Context, section: str) -> None:
-    """Makes the values of the config file the command's defaults. Raises BadConfig."""
+    """Makes the values of the config file the command's defaults. Raises InvalidConfig."""
     from tarragon.cli.options.config_file import default_map, read_config
 
     settings = ctx.obj if isinstance(ctx.obj, GlobalOptions) else GlobalOptions()

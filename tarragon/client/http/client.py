@@ -84,7 +84,7 @@ class HttpClient:
     """A client of a Kubernetes API over HTTP. Use it as an async context manager, or close it."""
 
     def __init__(self, server: RestConfig, dice: random.Random, clock: Clock = _CLOCK) -> None:
-        """The clock is used for the pauses between attempts. Raises NoCredentials for an invalid token."""
+        """The clock is used for the pauses between attempts. Raises CredentialsError for an invalid token."""
         self._transport = Transport(server, dice, clock)
         self._url = server.url
         self._dice = dice

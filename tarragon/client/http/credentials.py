@@ -33,7 +33,7 @@ class Credentials(Protocol):
     async def identity(self, refused: ClientIdentity | None = None) -> ClientIdentity:
         """The current identity. `refused` is one that the server has just rejected and that must be renewed.
 
-        Raises NoCredentials.
+        Raises CredentialsError.
         """
         ...
 
@@ -111,7 +111,7 @@ class FileCredentials:
 
 
 def authorization(token: str, username: str = "", password: str = "") -> str:
-    """The value of the Authorization header, or an empty string. Raises NoCredentials, which never quotes the token."""
+    """The value of the Authorization header, or "". Raises CredentialsError, which never quotes the token."""
     if token:
         if not (token.isascii() and token.isprintable()):
             raise CredentialsError("the token is invalid: it contains line breaks or other illegal characters")

@@ -115,7 +115,7 @@ class Transport:
         return await self._with_retries(request, self._call)
 
     async def stream(self, request: Request) -> AsyncGenerator[bytes, None]:
-        """Stream the body of the response in chunks of any size. Raises Silent if the read timeout passes."""
+        """Stream the response body in chunks of any size. Raises StreamReadTimeout if the read timeout passes."""
         response = await self._with_retries(request, self._begin)
         try:
             with self._errors_of(request):

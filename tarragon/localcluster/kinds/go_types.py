@@ -65,7 +65,7 @@ ANYTHING = GoType()
 def decode_in_place(shape: GoType, thing: dict[str, Any]) -> list[str]:
     """Decode an object in place. Unknown fields are dropped, and their paths returned.
 
-    Raises MisfitError.
+    Raises DecodeError.
     """
     decoder = _Decoder()
     decoder.fit_object(shape, thing)

@@ -126,7 +126,7 @@ class Api:
         return self._reads.list(target, options)
 
     def watch(self, target: RequestTarget, options: WatchOptions = FROM_START) -> Watch:
-        """Raises Expired immediately when the history starts later, and BadRequest for selectors as `list` does.
+        """Raises ResourceExpired at once when the history starts later, and BadRequest for selectors as `list` does.
 
         A `name` in the target is a field selector on metadata.name.
         """

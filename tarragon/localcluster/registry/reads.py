@@ -134,7 +134,7 @@ class Reader:
         self._snapshots.clear()
 
     def _position(self, options: ListOptions) -> _Position:
-        """Raises Expired for a revision outside the history, BadRequest and Invalid for malformed parameters."""
+        """Raises ResourceExpired for a revision outside the history, BadRequest and Invalid for bad parameters."""
         requested = _revision(options.resource_version)
         if options.continue_token:
             if requested:

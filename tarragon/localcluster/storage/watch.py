@@ -43,8 +43,8 @@ class WatchScope:
 class Watch:
     """An async iterator over batches of events; each batch holds all events that were ready.
 
-    Iteration ends after `close`, or when the kind is no longer served. It raises Expired when the client was so slow
-    that the history has moved past its position: over HTTP that is an ERROR event in the stream.
+    Iteration ends after `close`, or when the kind is no longer served. It raises ResourceExpired when the client was so
+    slow that the history has moved past its position: over HTTP that is an ERROR event in the stream.
     """
 
     def __init__(self, store: Store, sight: WatchScope, since: int) -> None:

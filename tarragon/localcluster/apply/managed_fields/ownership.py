@@ -79,7 +79,7 @@ class LiveObject:
 
 
 def after_apply(live: LiveObject, applied: Json, scope: WriteScope, *, force: bool) -> ApplyResult:
-    """Apply an object to the live one. Raises ConflictsError."""
+    """Apply an object to the live one. Raises FieldConflictsError."""
     live = live.with_owner(scope)
     mine = owner_key(scope.entry_header)
     before = next((entry for entry in live.entries if owner_key(entry) == mine), None)

@@ -70,7 +70,7 @@ class LogWriter:
             self.total_lost += lost
 
     def _append(self, lines: list[bytes]) -> None:
-        """Append lines. Raises OutOfRoom after truncating the file to whole lines, so that no half line remains."""
+        """Append lines. Raises DiskFull after truncating the file to whole lines, so that no half line remains."""
         block = b"".join(lines)
         written = 0
         try:

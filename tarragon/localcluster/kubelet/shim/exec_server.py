@@ -39,7 +39,7 @@ class ContainerOperations:
     """The operations on the container that its clients need."""
 
     def spawn(self, argv: list[str], streams: tuple[int, int, int], tty: bool) -> int:  # noqa: FBT001 - a fact
-        """Start a command, and return its pid. Raises Refused."""
+        """Start a command, and return its pid. Raises CannotSpawn."""
         raise NotImplementedError
 
     def end_tree(self, pid: int) -> None:

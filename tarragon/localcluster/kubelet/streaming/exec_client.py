@@ -138,7 +138,7 @@ class ContainerProcess:
 
 
 async def start(run: Path, command: ExecCommand) -> ContainerProcess:
-    """Start a command in a container. Raises CannotEnter, CannotExecute."""
+    """Start a command in a container. Raises CannotConnect, CannotExecute."""
     argv = localize_command(run, command.argv)
     with _terminal() if command.tty else _pipes(command) as streams:
         connection = await _Connection.open(run)
@@ -153,7 +153,7 @@ async def start(run: Path, command: ExecCommand) -> ContainerProcess:
 
 
 async def attach(run: Path) -> ContainerProcess:
-    """Attach to the container's main process: its output from now on, and its stdin. Raises CannotEnter."""
+    """Attach to the container's main process: its output from now on, and its stdin. Raises CannotConnect."""
     is_terminal = bool((spec := read_json(run / "spec.json", _Spec)) and spec.tty)
     with _outputs(1 if is_terminal else 2) as streams:
         connection = await _Connection.open(run)
@@ -169,7 +169,7 @@ async def attach(run: Path) -> ContainerProcess:
 
 
 async def run(folder: Path, argv: Sequence[str], *, seconds: float) -> ExecResult:
-    """Run a command to its end. Raises CannotEnter, CannotExecute, or TimeoutError after ending the command."""
+    """Run a command to its end. Raises CannotConnect, CannotExecute, or TimeoutError after ending the command."""
     async with asyncio.timeout(seconds), await start(folder, ExecCommand(argv=argv)) as command:
         collected = bytearray()
         await asyncio.gather(*(_collect(each, collected) for each in (command.stdout, command.stderr) if each))
@@ -250,7 +250,7 @@ class _Connection:
         return cls(connection)
 
     async def send(self, request: dict[str, object], descriptors: Sequence[int] = ()) -> None:
-        """Send a request with descriptors. Raises CannotEnter."""
+        """Send a request with descriptors. Raises CannotConnect."""
         data = msgspec.json.encode(request) + b"\n"
         try:
             sent = socket.send_fds(self._socket, [data], descriptors) if descriptors else 0
@@ -260,7 +260,7 @@ class _Connection:
             raise CannotConnect("the container has just ended") from error
 
     async def receive_reply(self) -> None:
-        """Wait for the reply to a request. Raises CannotEnter, CannotExecute."""
+        """Wait for the reply to a request. Raises CannotConnect, CannotExecute."""
         line = await self.receive()
         if not line:
             raise CannotConnect("the container has just ended")

@@ -52,7 +52,7 @@ class PodAccess:
         return folder if state and state.phase == "running" else None
 
     async def dial(self, pod: Json, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to the process that serves the pod's port. Raises NobodyListens."""
+        """Connect to the process that serves the pod's port. Raises PortNotOpen."""
         metadata = pod["metadata"]
         listening = self._listening(metadata["uid"])
         refused = "connection refused"

@@ -21,7 +21,7 @@ class OutsideVolume(Exception):
 
 
 def path_within(folder: Path, path: str) -> Path:
-    """The path in the folder. Raises OutOfBounds when `..` or a symbolic link leads out of it."""
+    """The path in the folder. Raises OutsideVolume when `..` or a symbolic link leads out of it."""
     if Path(path).is_absolute() or ".." in Path(path).parts:
         raise OutsideVolume(f"{path!r} must be a path within the volume")
     target = folder / path

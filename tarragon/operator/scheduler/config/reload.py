@@ -26,7 +26,7 @@ class ReloadingRules:
     """Callable that returns the current rules. An invalid edit changes nothing; the log and a metric report it."""
 
     def __init__(self, file: Path, base: SchedulingRules) -> None:
-        """`base` provides the rules that are not in the file. Raises BadQueues."""
+        """`base` provides the rules that are not in the file. Raises InvalidQueuesFile."""
         self._file = file
         self._base = base
         self._last_stat = _stat(file)
