@@ -21,7 +21,7 @@ from tarragon.operator.scheduler.policy_runner import (
     RETRY_POLICY_AFTER,
     PolicyRunner,
 )
-from tarragon.scheduling.api.decision import SCHEDULER_ERROR, Decision
+from tarragon.scheduling.api.decision import SCHEDULER_ERROR, Admit, Decision, Defer, Evict, Resize
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies.fifo import fifo
 from tarragon.scheduling.state.memory import Memory
@@ -237,3 +237,13 @@ async def test_an_operator_asks_a_policy_again_that_failed_though_nothing_happen
             return "job-worker-0" in stage.pods()
 
         await eventually(has_come_after_a_while)
+
+
+def test_rejected_decisions_are_counted_under_the_labels_that_docs_metrics_names() -> None:
+    invalid = [Admit("nobody", {}), Resize("nobody", {}), Evict("nobody", "", ""), Defer("nobody", "", "")]
+    meter = Counting()
+
+    with capture_logs():
+        PolicyRunner(lambda _, __: invalid, meter).run(Snapshot(now=FakeClock().now(), nodes=()))
+
+    assert meter.counted == ["Place", "Resize", "Evict", "Wait"]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import structlog
 
 from tarragon.operator.metrics.meter import Meter
 from tarragon.operator.scheduler.job_errors import defer_failed_job, error_text
+from tarragon.scheduling.api.decision import Admit, Defer, Evict, GangDecision, Resize
 from tarragon.scheduling.api.snapshot import RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.cycle.decision_validation import ValidatedDecisions, validate_decisions
 from tarragon.scheduling.state.memory import Memory, Policy
 
 POLICY_FAILED = "policy"
 """The `decision` label that counts scheduling cycles in which the policy raised, whatever gang was left out."""
+DECISION_LABELS: Mapping[type[GangDecision], str] = {Admit: "Place", Resize: "Resize", Evict: "Evict", Defer: "Wait"}
+"""The `decision` label that counts rejected decisions. Dashboards use these values, so they outlive class names."""
 RETRY_GANG_AFTER = dt.timedelta(minutes=1)
 """A gang on which the policy raised is tried again after this time, or as soon as the gang changes."""
 RETRY_POLICY_AFTER = dt.timedelta(seconds=10)
@@ -52,7 +55,7 @@ class PolicyRunner:
         except Exception as error:  # noqa: BLE001 - a policy may raise anything; it is logged below
             decisions = self._set_aside(snapshot, error)
         for violation in decisions.violations:
-            self._meter.decision_rejected(type(violation.decision).__name__)
+            self._meter.decision_rejected(DECISION_LABELS[type(violation.decision)])
             log.error("rejected an invalid policy decision", decision=repr(violation.decision), why=violation.reason)
         return self._with_waits(decisions) if self._aside else decisions
 
