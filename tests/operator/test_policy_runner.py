@@ -240,7 +240,12 @@ async def test_an_operator_asks_a_policy_again_that_failed_though_nothing_happen
 
 
 def test_rejected_decisions_are_counted_under_the_labels_that_docs_metrics_names() -> None:
-    invalid = [Admit("nobody", {}), Resize("nobody", {}), Evict("nobody", "", ""), Defer("nobody", "", "")]
+    invalid: list[Decision] = [
+        Admit("nobody", {}),
+        Resize("nobody", {}),
+        Evict("nobody", "", ""),
+        Defer("nobody", "", ""),
+    ]
     meter = Counting()
 
     with capture_logs():

@@ -205,7 +205,7 @@ def _line(message: str) -> float:
 
 
 def apply_overrides(job: JsonObject, changes: Overrides) -> tuple[JsonObject, list[str]]:
-    """Applies --set and --cpu-only, returns the job and notes. Raises InvalidManifest for a path that does not exist."""
+    """Applies --set and --cpu-only, returns the job and notes. Raises InvalidManifest for an unknown path."""
     for flag, pairs, parsed in (
         ("--set-json", changes.jsons, json.loads),
         ("--set", changes.values, yaml.safe_load),
