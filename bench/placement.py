@@ -30,7 +30,8 @@ sys.path.insert(0, str(ROOT))
 
 from bench.support.control_plane import load  # noqa: E402
 from tarragon.base.resources import NVIDIA_GPU  # noqa: E402
-from tarragon.job.model import Replica, ReplicaType  # noqa: E402
+from tarragon.frameworks.tensorflow.replica_types import WORKER  # noqa: E402
+from tarragon.job.model import Replica  # noqa: E402
 from tarragon.scheduling.api.decision import Admit  # noqa: E402
 from tarragon.scheduling.api.snapshot import Demand, NodeState, Snapshot, WaitingGang  # noqa: E402
 from tarragon.scheduling.policies import POLICIES  # noqa: E402
@@ -86,7 +87,7 @@ def by_policy(name: str) -> Callable[[Instance, random.Random], Sequence[Nodes]]
                 queued_at=NOON,
                 demands=[
                     Demand(
-                        type=ReplicaType.WORKER,
+                        type=WORKER,
                         resources={NVIDIA_GPU: 1},
                         minimum=size,
                         requested=size,

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS, Resources, add_resources, subtract
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import Admit, Decision, Evict, Resize
 from tarragon.scheduling.api.rules import SchedulingRules
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
@@ -60,7 +61,7 @@ class Shapes:
         each = {CPU: cpu, MEMORY: memory, PODS: 1000} | ({NVIDIA_GPU: gpus * 1000} if gpus else {})
         least = max(1, size // chance.choice([2, 4])) if chance.random() < 0.33 else size
         workers = Demand(
-            type=ReplicaType.WORKER,
+            type=WORKER,
             resources=each,
             minimum=least,
             requested=size,
@@ -73,7 +74,8 @@ class Shapes:
         small = {CPU: chance.choice([1, 2, 4]) * 1000, MEMORY: 8 * GIBI, PODS: 1000}
         return [
             Demand(
-                type=ReplicaType.PS,
+                type=PS,
+                is_anchor=True,
                 resources=small,
                 minimum=servers,
                 requested=servers,

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tarragon.base.resources import NVIDIA_GPU
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import Admit
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.explain.forecast import Forecast, NoForecast, RunTimeModel, forecast
@@ -100,7 +101,7 @@ class Replay:
     def _submit(self, job: TraceJob) -> None:
         replicas, each = max(1, job.gpus // GPUS_A_NODE), min(job.gpus, GPUS_A_NODE)
         demand = Demand(
-            type=ReplicaType.WORKER,
+            type=WORKER,
             resources={NVIDIA_GPU: each},
             minimum=replicas,
             requested=replicas,

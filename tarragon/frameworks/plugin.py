@@ -12,7 +12,7 @@ from hashlib import sha256
 from tarragon.base.errors import Problem
 from tarragon.job import training_operator_status
 from tarragon.job.exit_codes import ExitCodeTable
-from tarragon.job.model import Replica, ReplicaType, TrainingJob
+from tarragon.job.model import Replica, ReplicaRole, ReplicaType, TrainingJob
 from tarragon.job.phase import JobSignal
 from tarragon.job.replica_state import ReplicaState
 from tarragon.job.status import JobStatus
@@ -175,7 +175,10 @@ class Framework:
     """The ConfigMaps that the pods mount, without owner and namespace. They never change; their names contain the uid
     of the job."""
     evaluate: Callable[[JobObservation], Verdict]
+    roles: Mapping[ReplicaType, ReplicaRole]
+    """The replica types of the kind, in the order in which its documentation lists them."""
     start_order: Sequence[ReplicaType]
+    """The order in which the pods of a job are created."""
     crd: Callable[[], dict[str, Json]]
     """The CustomResourceDefinition of the kind."""
     is_crd_optional: bool = False

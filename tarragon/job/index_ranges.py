@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.model import Replica, ReplicaType, parse_replica_type
 from tarragon.kube.meta import Json
 
 MAX_REPLICAS = 100_000
@@ -44,20 +44,22 @@ def parse_ranges(text: Json) -> frozenset[int]:
 
 
 def format_replicas(replicas: Iterable[Replica]) -> dict[str, str]:
-    """`{"Worker": "0-3,5"}`, in the order of ReplicaType."""
+    """`{"Worker": "0-3,5"}`, sorted by type."""
     found: dict[ReplicaType, list[int]] = {}
     for replica in replicas:
         found.setdefault(replica.type, []).append(replica.index)
-    return {kind.value: format_ranges(found[kind]) for kind in ReplicaType if kind in found}
+    return {str(kind): format_ranges(found[kind]) for kind in sorted(found)}
 
 
 def parse_replicas(texts: Json) -> frozenset[Replica]:
     """Parse what `format_replicas` wrote. Raises ValueError or TypeError for anything else."""
     if not isinstance(texts, Mapping):
         raise TypeError("replicas must be a map from type to index ranges")
-    return frozenset(Replica(ReplicaType(kind), index) for kind, text in texts.items() for index in parse_ranges(text))
+    return frozenset(
+        Replica(parse_replica_type(kind), index) for kind, text in texts.items() for index in parse_ranges(text)
+    )
 
 
 def describe_replicas(members: Iterable[Replica]) -> str:
     """The replicas for humans: `worker 0-3,5, ps 0`."""
-    return ", ".join(f"{ReplicaType(kind).lower_name} {text}" for kind, text in format_replicas(members).items())
+    return ", ".join(f"{kind.lower()} {text}" for kind, text in format_replicas(members).items())

@@ -20,12 +20,14 @@ from tarragon.job.model import (
     CleanPodPolicy,
     ElasticPolicy,
     Replica,
+    ReplicaRole,
     ReplicaSpec,
     ReplicaType,
     RestartPolicy,
     RunPolicy,
     SuccessPolicy,
     TrainingJob,
+    parse_replica_type,
 )
 from tarragon.kube.meta import Json, Key
 
@@ -47,7 +49,7 @@ def encode_job(job: TrainingJob) -> dict[str, Json]:
     """Encode the job, without the fields that are not set."""
     policy = job.run_policy
     fields: dict[str, Json] = {
-        "replicas": {group.type.value: _group_fields(group) for group in job.replica_specs},
+        "replicas": {str(group.type): _group_fields(group) for group in job.replica_specs},
         "cleanPods": policy.clean_pod_policy.value,
         "ttl": policy.ttl_seconds_after_finished,
         "deadline": policy.active_deadline_seconds,
@@ -57,21 +59,23 @@ def encode_job(job: TrainingJob) -> dict[str, Json]:
         "elastic": None
         if job.elastic_policy is None
         else [job.elastic_policy.min_replicas, job.elastic_policy.max_replicas],
-        "sparse": job.enable_dynamic_worker or None,
         "runtimeId": job.runtime_id or None,
-        "decider": None if job.named_chief is None else [job.named_chief.type.value, job.named_chief.index],
+        "decider": None if job.named_chief is None else [str(job.named_chief.type), job.named_chief.index],
         "chiefPolicy": None if job.chief_restart_policy is None else job.chief_restart_policy.value,
         "annotations": {name: job.annotations[name] for name in ANNOTATIONS if name in job.annotations} or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def decode_job(found: Json, identity: JobIdentity) -> TrainingJob | None:
-    """Decode what `encode_job` wrote; None for anything else, because users can edit the status."""
+def decode_job(found: Json, identity: JobIdentity, roles: Mapping[ReplicaType, ReplicaRole]) -> TrainingJob | None:
+    """Decode what `encode_job` wrote; None for anything else, because users can edit the status.
+
+    `roles` are those of the job's framework.
+    """
     if not isinstance(found, Mapping):
         return None
     try:
-        return _job(found, identity)
+        return _job(found, identity, roles)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
@@ -86,11 +90,13 @@ def with_suspend(job: TrainingJob, spec: Json) -> TrainingJob:
 
 def _group_fields(group: ReplicaSpec) -> dict[str, Json]:
     fields: dict[str, Json] = {"wish": group.replicas, "policy": group.restart_policy.value}
+    if group.may_fail:
+        fields["mayFail"] = True
     scheduler = group.template.get("spec", {}).get("schedulerName")
     return fields if scheduler is None else {**fields, "scheduler": scheduler}
 
 
-def _job(found: Mapping[str, Json], identity: JobIdentity) -> TrainingJob:
+def _job(found: Mapping[str, Json], identity: JobIdentity, roles: Mapping[ReplicaType, ReplicaRole]) -> TrainingJob:
     elastic, decider, chief_policy = found.get("elastic"), found.get("decider"), found.get("chiefPolicy")
     annotations = found.get("annotations", {})
     return TrainingJob(
@@ -100,7 +106,7 @@ def _job(found: Mapping[str, Json], identity: JobIdentity) -> TrainingJob:
         key=identity.key,
         uid=identity.uid,
         creation_time=None,
-        replica_specs=tuple(_group(kind, fields) for kind, fields in found["replicas"].items()),
+        replica_specs=tuple(_group(kind, fields, roles) for kind, fields in found["replicas"].items()),
         run_policy=RunPolicy(
             clean_pod_policy=CleanPodPolicy(found["cleanPods"]),
             ttl_seconds_after_finished=_limit(found.get("ttl")),
@@ -110,21 +116,22 @@ def _job(found: Mapping[str, Json], identity: JobIdentity) -> TrainingJob:
         ),
         success_policy=SuccessPolicy(found.get("success", "")),
         elastic_policy=None if elastic is None else ElasticPolicy(_number(elastic[0]), _number(elastic[1])),
-        enable_dynamic_worker=found.get("sparse") is True,
         runtime_id=str(found.get("runtimeId", "")),
-        named_chief=None if decider is None else Replica(ReplicaType(decider[0]), _number(decider[1])),
+        named_chief=None if decider is None else Replica(parse_replica_type(decider[0]), _number(decider[1])),
         chief_restart_policy=None if chief_policy is None else RestartPolicy(chief_policy),
         annotations={name: str(annotations[name]) for name in ANNOTATIONS if name in annotations},
     )
 
 
-def _group(kind: str, fields: Mapping[str, Json]) -> ReplicaSpec:
-    scheduler = fields.get("scheduler")
+def _group(kind: str, fields: Mapping[str, Json], roles: Mapping[ReplicaType, ReplicaRole]) -> ReplicaSpec:
+    scheduler, replica_type = fields.get("scheduler"), parse_replica_type(kind)
     return ReplicaSpec(
-        type=ReplicaType(kind),
+        type=replica_type,
+        role=roles[replica_type],
         replicas=_number(fields["wish"]),
         restart_policy=RestartPolicy(fields["policy"]),
         template={} if scheduler is None else {"spec": {"schedulerName": str(scheduler)}},
+        may_fail=fields.get("mayFail") is True,
     )
 
 

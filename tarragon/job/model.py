@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
+from typing import NewType
 
 from tarragon.kube.meta import JsonObject, Key, OwnerIdentity, group_of
 
@@ -19,20 +21,45 @@ GENERATION_ANNOTATION = "tarragon.dev/generation"
 """The API generation of a job: recognised once and recorded before any child exists, and authoritative from then on."""
 
 
-class ReplicaType(StrEnum):
-    """The role of a replica. The values are the canonical spellings of kubeflow.org/v1."""
+ReplicaType = NewType("ReplicaType", str)
+"""A type of replicas in its API's canonical spelling: `Worker`. In lower case it is part of object names and labels.
 
-    CHIEF = "Chief"
-    MASTER = "Master"
-    PS = "PS"
-    WORKER = "Worker"
-    EVALUATOR = "Evaluator"
-    LAUNCHER = "Launcher"
+Each framework brings its own types. Use `parse_replica_type` for one that a user may have written.
+"""
 
-    @property
-    def lower_name(self) -> str:
-        """The lower-case form, as used in object names, labels and TF_CONFIG."""
-        return self.value.lower()
+_REPLICA_TYPE = re.compile("[A-Za-z][A-Za-z0-9]{0,62}")
+
+
+def is_replica_type(name: object) -> bool:
+    """Whether this may be the name of a replica type of some framework."""
+    return isinstance(name, str) and _REPLICA_TYPE.fullmatch(name) is not None
+
+
+def parse_replica_type(name: object) -> ReplicaType:
+    """Parse a type that was recorded in a status, which users can edit. Raises ValueError for anything else."""
+    if not is_replica_type(name):
+        raise ValueError(f"{name!r} is not a replica type")
+    return ReplicaType(str(name))
+
+
+class Decides(Enum):
+    """Whether replica 0 of a type decides the result of its job."""
+
+    NEVER = 0
+    AS_CHIEF = 1
+    WITHOUT_CHIEF = 2
+    """Only in a job without a chief. With SuccessPolicy.ALL_WORKERS, all replicas of the type decide."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRole:
+    """What a framework states about one of its replica types."""
+
+    decides: Decides = Decides.NEVER
+    is_elastic: bool = False
+    """Whether the elastic policy and `kubectl scale` are about these replicas."""
+    is_anchor: bool = False
+    """Whether the job's other replicas should be placed near these, as workers near their parameter servers."""
 
 
 class RestartPolicy(StrEnum):
@@ -72,7 +99,7 @@ class Replica:
     index: int
 
     def __str__(self) -> str:
-        return f"{self.type.lower_name}-{self.index}"
+        return f"{self.type.lower()}-{self.index}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +107,19 @@ class ReplicaSpec:
     """All replicas of one type. `replicas` is the requested number; the actual size is in the admission."""
 
     type: ReplicaType
+    role: ReplicaRole
     replicas: int
     restart_policy: RestartPolicy
     template: JsonObject
     """The PodTemplateSpec as the user wrote it, without nulls. Treat it as immutable."""
-    port: int = 2222
+    port: int = 0
+    """The port at which other replicas reach these; 0 for none."""
     pod_restart_policy_override: str = ""
     """The restartPolicy of the pods where it does not follow from `restart_policy`, as before v1alpha2."""
-    is_default_server: bool = False
-    """The manifest has no template for these replicas, so they run TensorFlow's standard server; see the wiring."""
+    may_fail: bool = False
+    """Whether the job goes on when one of these replicas fails that does not decide it."""
+    runs_provided_program: bool = False
+    """Whether the operator provides the program and the command, because the manifest has no template for these."""
     field_path: str = ""
     """The path of the group in the manifest, in the user's spelling. Problems quote it."""
 
@@ -157,14 +188,12 @@ class TrainingJob:
     run_policy: RunPolicy
     success_policy: SuccessPolicy = SuccessPolicy.WORKER_ZERO
     elastic_policy: ElasticPolicy | None = None
-    enable_dynamic_worker: bool = False
-    """enableDynamicWorker: each worker's TF_CONFIG lists only that worker and the parameter servers."""
     runtime_id: str = ""
-    """Part of the object names of v1alpha1 and mlkube.io, so that a recreated job does not collide with the old one."""
+    """Part of the object names in generations where they don't consist of the job's name; empty in all others."""
     chief_restart_policy: RestartPolicy | None = None
     """The restart policy of the chief, where it differs from the policy of the chief's replica type."""
     named_chief: Replica | None = None
-    """The replica that terminationPolicy names as the chief, where that is not the default one."""
+    """The replica that the manifest names as the chief, where that is not the default one."""
     tensorboard: TensorBoardSpec | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -182,25 +211,37 @@ class TrainingJob:
 
     def replica_spec(self, kind: ReplicaType) -> ReplicaSpec | None:
         for group in self.replica_specs:  # a loop, not a generator: this is the hottest function of the model
-            if group.type is kind:
+            if group.type == kind:
                 return group
         return None
 
     @property
     def chief(self) -> Replica | None:
-        """The replica that decides the job: the one in terminationPolicy, else chief, master, launcher or worker 0."""
+        """The replica that decides the job: the named one, else replica 0 of the type that does."""
         if self.named_chief is not None:
             return self.named_chief
-        for kind in (ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER, ReplicaType.WORKER):
-            group = self.replica_spec(kind)
-            if group is not None and group.replicas > 0:
-                return Replica(kind, 0)
+        for decides in (Decides.AS_CHIEF, Decides.WITHOUT_CHIEF):
+            for group in self.replica_specs:
+                if group.role.decides is decides and group.replicas > 0:
+                    return Replica(group.type, 0)
         return None
 
     @property
     def has_chief(self) -> bool:
-        """Whether a chief is named or has a type of its own; False where worker 0 decides for lack of one."""
-        return self.named_chief is not None or (self.chief is not None and self.chief.type is not ReplicaType.WORKER)
+        """Whether a chief is named or has a type of its own; False where another replica decides for lack of one."""
+        return self.named_chief is not None or any(
+            group.role.decides is Decides.AS_CHIEF and group.replicas > 0 for group in self.replica_specs
+        )
+
+    @property
+    def elastic_group(self) -> ReplicaSpec | None:
+        """The replicas that the elastic policy and `kubectl scale` are about, whether or not the job is elastic."""
+        return next((group for group in self.replica_specs if group.role.is_elastic), None)
+
+    def is_elastic_type(self, kind: ReplicaType) -> bool:
+        """Whether the job is elastic, and the number of these replicas is what may change."""
+        group = self.elastic_group if self.elastic_policy is not None else None
+        return group is not None and group.type == kind
 
     def restart_policy_of(self, replica: Replica) -> RestartPolicy:
         """What happens after this replica fails."""

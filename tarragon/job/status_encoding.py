@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from tarragon.job import training_operator_status
 from tarragon.job.index_ranges import MAX_REPLICAS, format_ranges, format_replicas, parse_ranges, parse_replicas
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.model import Replica, ReplicaType, parse_replica_type
 from tarragon.job.phase import Phase
 from tarragon.job.restart_encoding import decode_restarts, encode_restarts
 from tarragon.job.status import (
@@ -106,7 +106,7 @@ def encode_status(status: JobStatus, summary: StatusSummary) -> dict[str, Json]:
         fields |= {"reason": why.reason, "message": why.message}
     maps = {
         "finished": format_replicas(status.succeeded_replicas),
-        "size": {kind.value: number for kind, number in status.reported_size.items()},
+        "size": {str(kind): number for kind, number in status.reported_size.items()},
         "imagePullErrors": {kind.value: error for kind, error in status.image_pull_errors.items()},
     }
     fields |= {name: found for name, found in maps.items() if found}
@@ -136,7 +136,7 @@ def encode_admission(admission: Admission) -> dict[str, Json]:
     if admission.admitted_at is not None:
         fields["admitted"] = format_micro_time(admission.admitted_at)
     if admission.size:
-        fields["size"] = {kind.value: number for kind, number in admission.size.items()}
+        fields["size"] = {str(kind): number for kind, number in admission.size.items()}
     if admission.nodes:
         fields["nodes"] = _placement_fields(admission.nodes)
     if admission.wait is not None:
@@ -166,7 +166,7 @@ def _resize_fields(admission: Admission) -> dict[str, Json]:
     if admission.resize_reason:
         fields["reason"] = admission.resize_reason
     if admission.requested_size:
-        fields["wish"] = {kind.value: number for kind, number in admission.requested_size.items()}
+        fields["wish"] = {str(kind): number for kind, number in admission.requested_size.items()}
     if admission.reassigned_at:
         fields["moves"] = [format_time(at) for at in admission.reassigned_at]
     return fields
@@ -226,9 +226,7 @@ def _placement_fields(nodes: Mapping[Replica, str]) -> dict[str, dict[str, str]]
     for replica, node in nodes.items():
         found.setdefault(replica.type, {}).setdefault(node, []).append(replica.index)
     return {
-        kind.value: {node: format_ranges(found[kind][node]) for node in sorted(found[kind])}
-        for kind in ReplicaType
-        if kind in found
+        str(kind): {node: format_ranges(found[kind][node]) for node in sorted(found[kind])} for kind in sorted(found)
     }
 
 
@@ -243,7 +241,7 @@ def _read_admission(found: Json) -> Admission:
         admitted_at=None if admitted is None else _time(admitted),
         size=_read_size(found.get("size", {})),
         nodes={
-            Replica(ReplicaType(kind), index): str(node)
+            Replica(parse_replica_type(kind), index): str(node)
             for kind, placed in found.get("nodes", {}).items()
             for node, text in placed.items()
             for index in sorted(parse_ranges(text))
@@ -274,7 +272,7 @@ def _read_refused(found: Json) -> DiscardedAdmission:
 
 
 def _read_size(found: Json) -> dict[ReplicaType, int]:
-    return {ReplicaType(kind): _number(number) for kind, number in found.items()}
+    return {parse_replica_type(kind): _number(number) for kind, number in found.items()}
 
 
 def _read_image_pull_errors(found: Json) -> dict[ReplicaType, str]:
@@ -286,7 +284,7 @@ def _read_obstacle(found: Json) -> Blocker:
 
 
 def _gang_fields(gang: GangIncarnation) -> dict[str, Json]:
-    size = {kind.value: number for kind, number in gang.size.items()}
+    size = {str(kind): number for kind, number in gang.size.items()}
     fields: dict[str, Json] = {"round": gang.number, "size": size, "whole": gang.was_complete}
     return {**fields, "saves": True} if gang.may_checkpoint else fields
 
@@ -301,7 +299,7 @@ def _read_gang(found: Json) -> GangIncarnation:
 
 def _failure_fields(failure: FirstFailure) -> dict[str, Json]:
     fields: dict[str, Json] = {
-        "replica": {"type": failure.replica.type.value, "index": failure.replica.index},
+        "replica": {"type": str(failure.replica.type), "index": failure.replica.index},
         "reason": failure.reason,
         "message": failure.message[-MAX_MESSAGE_LENGTH:],
         "at": format_time(failure.at),
@@ -313,7 +311,7 @@ def _read_failure(found: Json) -> FirstFailure:
     replica = found["replica"]
     code = found.get("exitCode")
     return FirstFailure(
-        replica=Replica(ReplicaType(replica["type"]), _number(replica["index"])),
+        replica=Replica(parse_replica_type(replica["type"]), _number(replica["index"])),
         exit_code=None if code is None else _number(code),
         reason=str(found.get("reason", "")),
         message=str(found.get("message", "")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping
 
-from tarragon.job.model import ReplicaType, TrainingJob
+from tarragon.job.model import ReplicaType, TrainingJob, is_replica_type
 from tarragon.job.phase import Phase
 from tarragon.job.status import Condition, JobStatus, ReplicaStatus
 from tarragon.kube.codec import format_time, parse_time
@@ -21,7 +21,7 @@ def status_fields(_: TrainingJob, status: JobStatus) -> dict[str, Json]:
     """The status fields as clients of the training operator expect them."""
     fields: dict[str, Json] = {
         "conditions": [condition_fields(condition) for condition in status.conditions],
-        "replicaStatuses": {kind.value: _counted(counts) for kind, counts in status.replica_statuses.items()},
+        "replicaStatuses": {str(kind): _counted(counts) for kind, counts in status.replica_statuses.items()},
     }
     if status.start_time is not None:
         fields["startTime"] = format_time(status.start_time)
@@ -58,11 +58,12 @@ def decode_conditions(found: Json) -> tuple[Condition, ...]:
 def decode_replica_statuses(found: Json) -> dict[ReplicaType, ReplicaStatus]:
     if not isinstance(found, Mapping):
         return {}
-    return {
-        kind: ReplicaStatus(**{name: _count(found[kind.value], name) for name in ("active", "succeeded", "failed")})
-        for kind in ReplicaType
-        if isinstance(found.get(kind.value), Mapping)
-    }
+    statuses: dict[ReplicaType, ReplicaStatus] = {}
+    for name, counts in found.items():
+        if is_replica_type(name) and isinstance(counts, Mapping):
+            numbers = {each: _count(counts, each) for each in ("active", "succeeded", "failed")}
+            statuses[ReplicaType(name)] = ReplicaStatus(**numbers)
+    return statuses
 
 
 def decode_time(found: Json) -> dt.datetime | None:

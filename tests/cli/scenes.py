@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 
 from tarragon.cli.jobview.progress import Progress, ProgressInput, progress_of
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS, WORKER
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
@@ -23,7 +24,7 @@ from tarragon.kube.core import (
 from tarragon.kube.meta import Key, ObjectMeta
 
 BEGIN = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
-CHIEF = Replica(ReplicaType.CHIEF, 0)
+CHIEF_0 = Replica(CHIEF, 0)
 
 
 def at(seconds: float) -> dt.datetime:
@@ -31,11 +32,11 @@ def at(seconds: float) -> dt.datetime:
 
 
 def worker(index: int) -> Replica:
-    return Replica(ReplicaType.WORKER, index)
+    return Replica(WORKER, index)
 
 
 def ps(index: int) -> Replica:
-    return Replica(ReplicaType.PS, index)
+    return Replica(PS, index)
 
 
 def running(since: float = 1) -> ContainerState:
@@ -100,7 +101,7 @@ def progress(
             kind="TFJob",
             created=BEGIN,
             status=status or JobStatus(phase=Phase.RUNNING),
-            requested=wished or {ReplicaType.WORKER: 1},
+            requested=wished or {WORKER: 1},
             main_container="tensorflow",
             pods=pods or {},
             deleted_uids=gone,

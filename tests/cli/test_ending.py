@@ -7,13 +7,14 @@ from tarragon.base.escaping import STYLE_ESCAPE
 from tarragon.cli.jobview.progress import Progress
 from tarragon.cli.output.style import colored, uncolored
 from tarragon.cli.report.ending import FinishedJob, exit_table, failure_report, success_report
+from tarragon.frameworks.tensorflow.replica_types import WORKER
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.status import Condition, FirstFailure, JobStatus
 from tests.cli.scenes import at, ended, pod, progress, waiting, worker
 
-TWO = {ReplicaType.WORKER: 2}
+TWO = {WORKER: 2}
 
 
 def ending(seen: Progress, tails: Mapping[Replica, Sequence[str]] | None = None) -> FinishedJob:
@@ -101,7 +102,7 @@ def test_a_job_that_failed_without_a_replica_tells_the_words_of_its_condition() 
 
 def test_hundreds_of_replicas_that_ended_alike_share_a_row() -> None:
     pods = {worker(index): pod(worker(index), ended(1 if index == 7 else 0)) for index in range(200)}
-    seen = progress(pods, wished={ReplicaType.WORKER: 200})
+    seen = progress(pods, wished={WORKER: 200})
 
     assert [row.split("   ")[0] for row in exit_table(ending(seen))] == [
         "REPLICA",
@@ -126,7 +127,7 @@ def test_a_replica_that_cannot_start_is_shown_with_the_reason_and_not_as_startin
         worker(1): pod(worker(1), waiting("CreateContainerConfigError", "no such secret")),
         worker(2): pod(worker(2), ended(128, "StartError"), ending=True),
     }
-    seen = progress(pods, status=JobStatus(phase=Phase.FAILED), wished={ReplicaType.WORKER: 3})
+    seen = progress(pods, status=JobStatus(phase=Phase.FAILED), wished={WORKER: 3})
 
     states = [row.split()[1] for row in exit_table(ending(seen))]
     assert states == ["STATE", "Failed", "CreateContainerConfigError", "Failed"]

@@ -6,7 +6,7 @@ import pytest
 
 from tarragon.cli.follow.changes import progress_changes, replica_text
 from tarragon.cli.jobview.progress import Progress, newest_pods
-from tarragon.job.model import ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, Blocker, Condition, JobStatus, RestartRecord, WaitReason
 from tarragon.kube.core import ContainerState, Pod, PodSpec, PodStatus
@@ -17,7 +17,7 @@ FULL = WaitReason(code="InsufficientResources", message="needs 4 GPUs, 1 is free
 
 
 def test_every_replica_that_is_to_be_is_shown_before_it_has_a_pod() -> None:
-    seen = progress(wished={ReplicaType.WORKER: 2, ReplicaType.PS: 1})
+    seen = progress(wished={WORKER: 2, PS: 1})
 
     assert [(member.name, member.state) for member in seen.replicas] == [
         ("ps-0", "Waiting"),
@@ -59,13 +59,13 @@ def test_restarts_in_the_pod_and_replaced_pods_are_counted_together() -> None:
 def test_a_pod_that_is_taken_away_while_it_runs_was_stopped_and_did_not_fail() -> None:
     stopped = pod(ps(0), ended(143), ending=True)
 
-    assert progress({ps(0): stopped}, wished={ReplicaType.PS: 1}).replicas[0].state == "Stopped"
+    assert progress({ps(0): stopped}, wished={PS: 1}).replicas[0].state == "Stopped"
 
 
 def test_a_pod_that_vanished_keeps_its_end_or_was_stopped() -> None:
     pods = {worker(0): pod(worker(0), ended(1)), worker(1): pod(worker(1))}
 
-    seen = progress(pods, wished={ReplicaType.WORKER: 2}, gone=frozenset({"uid-worker-0", "uid-worker-1"}))
+    seen = progress(pods, wished={WORKER: 2}, gone=frozenset({"uid-worker-0", "uid-worker-1"}))
 
     assert [member.state for member in seen.replicas] == ["Failed", "Stopped"]
 
@@ -73,7 +73,7 @@ def test_a_pod_that_vanished_keeps_its_end_or_was_stopped() -> None:
 def test_a_replica_whose_pod_was_cleaned_up_with_the_job_does_not_wait_any_more() -> None:
     status = JobStatus(phase=Phase.SUCCEEDED, succeeded_replicas=frozenset({worker(0)}))
 
-    seen = progress(status=status, wished={ReplicaType.PS: 1, ReplicaType.WORKER: 1})
+    seen = progress(status=status, wished={PS: 1, WORKER: 1})
 
     assert [(member.name, member.state) for member in seen.replicas] == [("ps-0", "Stopped"), ("worker-0", "Succeeded")]
 
@@ -115,7 +115,7 @@ def test_a_change_names_the_replica_and_its_exit_code() -> None:
 
 
 def test_many_replicas_that_do_the_same_share_a_line() -> None:
-    wished = {ReplicaType.WORKER: 64}
+    wished = {WORKER: 64}
     after = progress({worker(index): pod(worker(index)) for index in range(64)}, wished=wished)
 
     assert list(progress_changes(progress(wished=wished), after)) == ["worker-0 … worker-63 (64 replicas): Running"]
@@ -153,7 +153,7 @@ def test_a_restart_in_place_is_still_counted_when_the_pod_is_gone_and_its_exit_c
     )
     status = JobStatus(phase=Phase.SUCCEEDED, restarts={worker(1): record})
 
-    member = progress(status=status, wished={ReplicaType.WORKER: 2}).replicas[1]
+    member = progress(status=status, wished={WORKER: 2}).replicas[1]
 
     assert (member.state, member.exit_code, member.restarts) == ("Stopped", None, 1)
 

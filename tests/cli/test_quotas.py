@@ -11,7 +11,8 @@ from tarragon.base.resources import CPU
 from tarragon.cli.explain.quotas import quota_use_by_others
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.frameworks.registry import FRAMEWORKS
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, JobStatus
 from tarragon.kube.meta import CustomObject, CustomObjectMeta
@@ -20,7 +21,6 @@ from tests.cli.scenes import BEGIN
 from tests.operator.stage import group
 
 RULES = SchedulingRules(queues={"default": QueueRules(quota={CPU: 8000})})
-WORKER, PS = ReplicaType.WORKER, ReplicaType.PS
 
 
 def a_job(name: str, admission: Admission, *finished: Replica) -> ClusterJob:

@@ -11,7 +11,7 @@ from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.rows import header, job_row
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow import mlkube
-from tarragon.job.model import ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import WORKER
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, Blocker, Condition, FirstFailure, JobStatus, RestartRecord
 from tarragon.kube.meta import CustomObject, CustomObjectMeta
@@ -29,7 +29,7 @@ def a_job(status: JobStatus, *, deleted: dt.datetime | None = None) -> ClusterJo
 
 
 def going(ready: int = 2) -> JobStatus:
-    admission = Admission(queued_at=BEGIN, admitted_at=BEGIN, size={ReplicaType.WORKER: 2})
+    admission = Admission(queued_at=BEGIN, admitted_at=BEGIN, size={WORKER: 2})
     return JobStatus(phase=Phase.RUNNING, running_replicas=ready, admission=admission)
 
 

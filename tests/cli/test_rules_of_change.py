@@ -15,7 +15,7 @@ from tarragon.cli.jobs.suspension import RESUME, SUSPEND
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.cli.manifest.loading import InvalidManifest
 from tarragon.frameworks.registry import framework_of
-from tarragon.job.model import ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.meta import CustomObject
 from tarragon.plan.input.decode_and_validate import decode_and_validate
@@ -94,11 +94,11 @@ def test_every_other_generation_is_suspended_and_resumed_by_the_same_field(shape
 def test_every_generation_is_scaled_where_its_user_wrote_the_number(shape: str) -> None:
     found, manifest = there(shape)
 
-    after = scale_edit(RequestedSize(replicas={ReplicaType.WORKER: 1})).edited_manifest(found, manifest)
+    after = scale_edit(RequestedSize(replicas={WORKER: 1})).edited_manifest(found, manifest)
 
     taken = decode_and_validate(found.framework, after)
     assert taken.job is not None
-    assert taken.job.requested_size()[ReplicaType.WORKER] == 1
+    assert taken.job.requested_size()[WORKER] == 1
     assert not taken.warnings
     assert ("tfReplicaSpecs" in after["spec"]) is ("tfReplicaSpecs" in SHAPES[shape])
 
@@ -108,7 +108,7 @@ def test_a_list_that_kubectl_has_scaled_beside_is_mended_by_scaling_it() -> None
     manifest["spec"] = {**manifest["spec"], "tfReplicaSpecs": {"Worker": {"replicas": 5}}}
     found = read_job(found.framework, decode(encode(manifest), CustomObject))
 
-    after = scale_edit(RequestedSize(replicas={ReplicaType.WORKER: 1})).edited_manifest(found, manifest)
+    after = scale_edit(RequestedSize(replicas={WORKER: 1})).edited_manifest(found, manifest)
 
     assert "tfReplicaSpecs" not in after["spec"]
     assert after["spec"]["replicaSpecs"][1]["replicas"] == 1
@@ -118,9 +118,9 @@ def test_what_no_job_can_be_is_refused_with_its_problems() -> None:
     found, manifest = there("kubeflow.org/v1")
 
     with pytest.raises(InvalidManifest, match="can't have this size"):
-        scale_edit(RequestedSize(replicas={ReplicaType.WORKER: 0})).edited_manifest(found, manifest)
+        scale_edit(RequestedSize(replicas={WORKER: 0})).edited_manifest(found, manifest)
     with pytest.raises(JobNotEditable, match="has no replicas of type PS"):
-        scale_edit(RequestedSize(replicas={ReplicaType.PS: 1})).edited_manifest(found, manifest)
+        scale_edit(RequestedSize(replicas={PS: 1})).edited_manifest(found, manifest)
     with pytest.raises(JobNotEditable, match="is not elastic"):
         scale_edit(RequestedSize(minimum=1)).edited_manifest(found, manifest)
 
@@ -132,8 +132,8 @@ def test_an_elastic_job_is_scaled_within_its_bounds_and_the_bounds_can_be_moved(
     found = read_job(found.framework, decode(encode(manifest), CustomObject))
 
     with pytest.raises(JobNotEditable, match="to 5 workers"):
-        scale_edit(RequestedSize(replicas={ReplicaType.WORKER: 5})).edited_manifest(found, manifest)
-    after = scale_edit(RequestedSize(replicas={ReplicaType.WORKER: 5}, maximum=8)).edited_manifest(found, manifest)
+        scale_edit(RequestedSize(replicas={WORKER: 5})).edited_manifest(found, manifest)
+    after = scale_edit(RequestedSize(replicas={WORKER: 5}, maximum=8)).edited_manifest(found, manifest)
 
     assert after["spec"]["max-instances"] == 8
 

@@ -16,7 +16,8 @@ from tarragon.cli.jobs.listing import sort_jobs
 from tarragon.cli.jobview.queueing import job_key, queue_positions
 from tarragon.cli.jobview.rows import HEADER, fit_width, header, job_row
 from tarragon.cli.output.style import STATES
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, JobStatus, RestartRecord
 from tarragon.kube.meta import CustomObject
@@ -195,7 +196,7 @@ def test_rule_23_places_are_counted_from_the_first_that_will_be_served() -> None
 
 
 def test_rule_23_rows_are_sorted_by_what_somebody_looks_for() -> None:
-    records = {Replica(ReplicaType.WORKER, 0): RestartRecord(pod_restarts=3)}
+    records = {Replica(WORKER, 0): RestartRecord(pod_restarts=3)}
     calm, busy = (
         replace(a_job(JobStatus(phase=Phase.RUNNING, restarts=restarts)), object=_named(name))
         for name, restarts in (("calm", {}), ("busy", records))

@@ -13,7 +13,8 @@ from tarragon.cli.follow.view import ProgressFrame, progress_rows
 from tarragon.cli.output.screen import LiveRows
 from tarragon.cli.output.style import colored, uncolored, without_colors
 from tarragon.cli.output.terminal import Terminal
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, Blocker, JobStatus, WaitReason
 from tests.cli.emulator import SIZES, Emulator
@@ -54,7 +55,7 @@ def test_the_progress_shows_every_replica_below_the_logs(
         worker(0): pod(worker(0)),
         worker(1): pod(worker(1), waiting("CrashLoopBackOff"), restarts=1, before=ended(137)),
     }
-    teller.show_progress(progress(pods, wished={ReplicaType.PS: 1, ReplicaType.WORKER: 2}))
+    teller.show_progress(progress(pods, wished={PS: 1, WORKER: 2}))
     teller.tick()
     teller.show_logs(*said(worker(0), "step 1 loss 0.9", "step 2 loss 0.8"))
     teller.tick()
@@ -77,7 +78,7 @@ def test_sixty_four_replicas_fit_and_those_in_trouble_are_named(
     teller = moving(terminal)
     pods = {worker(index): pod(worker(index)) for index in range(62)}
     pods[worker(17)] = pod(worker(17), ended(1))
-    teller.show_progress(progress(pods, wished={ReplicaType.WORKER: 64}))
+    teller.show_progress(progress(pods, wished={WORKER: 64}))
     teller.tick()
 
     assert terminal.rows() == [

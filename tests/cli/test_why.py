@@ -12,8 +12,8 @@ from tarragon.cli.explain.explanation import explanation_lines
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.cli.jobview.target import CommandPrefix
 from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.frameworks.tensorflow.replica_types import WORKER
 from tarragon.job import conditions
-from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, AdmissionBackoff, Blocker, Condition, FirstFailure, JobStatus, WaitReason
 from tarragon.kube.meta import CustomObject, CustomObjectMeta
@@ -25,7 +25,7 @@ from tests.frameworks.listed_jobs import cluster
 from tests.operator.stage import group
 
 PROMPT = CommandPrefix("tarragon", "default")
-GOING = Admission(queued_at=BEGIN, admitted_at=BEGIN, size={ReplicaType.WORKER: 2})
+GOING = Admission(queued_at=BEGIN, admitted_at=BEGIN, size={WORKER: 2})
 
 
 def said(condition: str, reason: str, message: str) -> Condition:
@@ -112,7 +112,7 @@ def test_one_that_has_not_grown_says_why() -> None:
 
 def test_one_that_others_made_smaller_says_since_when_and_why_and_why_it_does_not_grow_again() -> None:
     wait = WaitReason(code="BehindOthers", message="a job ahead of it in the queue waits for resources")
-    size = {ReplicaType.WORKER: 2}
+    size = {WORKER: 2}
     smaller = Admission(
         queued_at=BEGIN,
         admitted_at=BEGIN,

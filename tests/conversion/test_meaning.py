@@ -15,6 +15,7 @@ from tarragon.frameworks.registry import framework_of
 from tarragon.frameworks.tensorflow.conversion.convert import convert
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.conversion.losses import TOPICS
+from tarragon.frameworks.tensorflow.replica_types import MASTER, WORKER
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy, SuccessPolicy, TrainingJob
 from tarragon.kube.meta import JsonObject
 from tarragon.plan.input.decode_and_validate import decode_and_validate
@@ -47,7 +48,7 @@ def read(manifest: JsonObject) -> Read | None:
 
 
 def role(kind: ReplicaType) -> str:
-    return "chief" if kind is ReplicaType.MASTER else kind.lower_name
+    return "chief" if kind == MASTER else kind.lower()
 
 
 def chief(found: Read) -> object:
@@ -61,7 +62,7 @@ def wishes(found: Read) -> object:
 
 def elastic(found: Read) -> object:
     """The elastic bounds; equal bounds count as none."""
-    bounds, workers = found.job.elastic_policy, found.job.requested_size().get(ReplicaType.WORKER)
+    bounds, workers = found.job.elastic_policy, found.job.requested_size().get(WORKER)
     return None if bounds is None or bounds.min_replicas == bounds.max_replicas == workers else bounds
 
 
@@ -131,7 +132,7 @@ FACETS: Mapping[str, Callable[[Read], object]] = {
         found.job.run_policy.scheduling_policy,
     ),
     "successPolicy": success,
-    "enableDynamicWorker": lambda found: found.job.enable_dynamic_worker,
+    "enableDynamicWorker": lambda found: [group.type for group in found.job.replica_specs if group.may_fail],
     "elastic": elastic,
     "RuntimeId": runtime_id,
     "tensorboard": tensorboard,
@@ -226,7 +227,6 @@ def test_every_field_of_a_job_is_compared_or_follows_from_another() -> None:
         "run_policy": "limits",
         "success_policy": "successPolicy",
         "elastic_policy": "elastic",
-        "enable_dynamic_worker": "enableDynamicWorker",
         "runtime_id": "RuntimeId",
         "chief_restart_policy": "restarts",
         "named_chief": "the chief",

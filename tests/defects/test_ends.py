@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4, ExitClass
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.model import Replica
 from tarragon.job.status import ReplicaStatus
 from tests.defects.scene import running, state, told
 from tests.plan.world import World, manifest
-
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 
 
 def test_a_job_whose_worker_0_has_succeeded_is_not_failed_by_another_that_fell_at_the_same_time() -> None:

@@ -6,11 +6,10 @@ import datetime as dt
 
 import pytest
 
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.job.model import Replica
 from tests.defects.scene import admitted, running, state
 from tests.plan.world import World, is_idle, manifest
-
-WORKER = ReplicaType.WORKER
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])

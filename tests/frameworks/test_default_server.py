@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from tarragon.frameworks.tensorflow import default_server
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import PS
+from tarragon.job.model import Replica
 
 CLUSTER = "ps|127.0.0.1:{0};127.0.0.1:{1}"
 
@@ -90,7 +91,7 @@ def test_its_command_finds_a_python_of_either_name(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / name).symlink_to(sys.executable)
         (tmp_path / name / "sh").symlink_to("/bin/sh")
-        program, *arguments = default_server.command(Replica(ReplicaType.PS, 1), "ps|a:1")
+        program, *arguments = default_server.command(Replica(PS, 1), "ps|a:1")
         ended = subprocess.run(
             [program, *arguments],
             env={"PATH": str(tmp_path / name)},

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
 from tarragon.job.conditions import ConditionUpdate, set_condition
 from tarragon.job.exit_codes import ExitClass
-from tarragon.job.model import GENERATION_ANNOTATION, CleanPodPolicy, Replica, ReplicaType, RestartPolicy
+from tarragon.job.model import GENERATION_ANNOTATION, CleanPodPolicy, Replica, RestartPolicy
 from tarragon.job.status import JobStatus, ReplicaStatus
 from tests.frameworks.jobs import dialect_of, job_of, problems, template, tfjob, unknown
 
@@ -18,8 +19,8 @@ ALPHA, BETA_1, BETA_2 = (f"kubeflow.org/{version}" for version in ("v1alpha2", "
 FLAT = "kubeflow.org/v1-flat"
 OLD = (ALPHA, BETA_1, BETA_2)
 NOW = dt.datetime(2018, 6, 1, 12, tzinfo=dt.UTC)
-WORKER_0 = Replica(ReplicaType.WORKER, 0)
-PS_0 = Replica(ReplicaType.PS, 0)
+WORKER_0 = Replica(WORKER, 0)
+PS_0 = Replica(PS, 0)
 
 
 def of(generation: str, replicas: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def test_each_is_read_as_what_it_says_it_is(generation: str) -> None:
     job = job_of(of(generation, {"PS": 1, "Worker": 2}))
 
     assert (job.dialect, job.api_version) == (generation, generation)
-    assert (job.requested_size(), job.chief) == ({ReplicaType.PS: 1, ReplicaType.WORKER: 2}, WORKER_0)
+    assert (job.requested_size(), job.chief) == ({PS: 1, WORKER: 2}, WORKER_0)
 
 
 @pytest.mark.parametrize("generation", [*OLD, FLAT])
@@ -105,7 +106,7 @@ def test_what_v1_brought_has_no_effect_in_a_job_that_is_marked_as_older(generati
     job = job_of(manifest)
 
     assert (job.run_policy.clean_pod_policy, job.run_policy.suspend) == (CleanPodPolicy.RUNNING, False)
-    assert (job.success_policy, job.enable_dynamic_worker) == ("", False)
+    assert (job.success_policy, any(group.may_fail for group in job.replica_specs)) == ("", False)
     told = {problem.partition(":")[0]: problem.partition("; ")[2] for problem in unknown(manifest)}
     known = "activeDeadlineSeconds, backoffLimit, " if generation == BETA_2 else ""
     assert told == {
@@ -246,7 +247,7 @@ def test_the_status_counts_replicas_under_the_name_of_the_time(generation: str, 
     said = ConditionUpdate("Running", True, "TFJobRunning", "TFJob dist is running")
     status = JobStatus(
         conditions=set_condition((), said, NOW),
-        replica_statuses={ReplicaType.WORKER: ReplicaStatus(active=2, succeeded=1)},
+        replica_statuses={WORKER: ReplicaStatus(active=2, succeeded=1)},
         start_time=NOW,
         completion_time=NOW,
     )

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import MASTER, PS, WORKER
+from tarragon.job.model import CleanPodPolicy, Replica
 from tarragon.kube.merge_patch import apply_merge_patch
 from tests.frameworks.jobs import dialect_of, job_of, problems, taken, template, unknown, warnings
-
-MASTER, PS, WORKER = ReplicaType.MASTER, ReplicaType.PS, ReplicaType.WORKER
 
 
 def tfjob(**spec: Any) -> dict[str, Any]:
@@ -132,7 +131,7 @@ def test_the_parameter_server_of_a_manifest_that_was_read_back_from_then_is_stil
     manifest = tfjob()
     manifest["spec"]["replicaSpecs"][2]["IsDefaultPS"] = True
 
-    assert [group.is_default_server for group in job_of(manifest).replica_specs] == [False, False, True]
+    assert [group.runs_provided_program for group in job_of(manifest).replica_specs] == [False, False, True]
     assert not unknown(manifest)
 
 

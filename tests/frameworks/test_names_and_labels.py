@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, MASTER, PS, WORKER
 from tarragon.job.model import Replica, ReplicaType
 from tests.frameworks.jobs import dialect_of, job_of, tfjob
 
-WORKER_0 = Replica(ReplicaType.WORKER, 0)
-WORKER_1 = Replica(ReplicaType.WORKER, 1)
-PS_0 = Replica(ReplicaType.PS, 0)
+WORKER_0 = Replica(WORKER, 0)
+WORKER_1 = Replica(WORKER, 1)
+PS_0 = Replica(PS, 0)
 
 
 def test_a_nested_job_has_the_labels_of_the_training_operator_and_those_before_them() -> None:
@@ -40,9 +41,9 @@ def test_a_flat_job_has_the_labels_of_tf_operator() -> None:
     }
 
 
-@pytest.mark.parametrize("chief", [ReplicaType.CHIEF, ReplicaType.MASTER])
+@pytest.mark.parametrize("chief", [CHIEF, MASTER])
 def test_the_master_is_the_chief_or_where_there_is_none_worker_0(chief: ReplicaType) -> None:
-    manifest = tfjob({chief.value: 1, "Worker": 1}, cleanPodPolicy="All")
+    manifest = tfjob({chief: 1, "Worker": 1}, cleanPodPolicy="All")
     dialect, job = dialect_of(manifest), job_of(manifest)
 
     assert dialect.labels(job, Replica(chief, 0))["tf-job-role"] == "master"

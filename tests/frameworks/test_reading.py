@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS, WORKER
 from tarragon.job.model import (
     CleanPodPolicy,
     ElasticPolicy,
-    ReplicaType,
     RestartPolicy,
     SchedulingPolicy,
     SuccessPolicy,
@@ -32,7 +32,7 @@ from tests.frameworks.jobs import (
 )
 
 MANIFESTS = Path(__file__).parent.parent / "data" / "manifests"
-WORKER = "spec.tfReplicaSpecs.Worker"
+WORKER_PATH = "spec.tfReplicaSpecs.Worker"
 
 
 def test_what_is_not_written_has_the_defaults_of_the_generation() -> None:
@@ -68,9 +68,10 @@ def test_everything_that_is_written_is_read() -> None:
     )
 
     policy = job.run_policy
-    assert [group.type for group in job.replica_specs] == [ReplicaType.CHIEF, ReplicaType.WORKER]
-    assert job.requested_size() == {ReplicaType.CHIEF: 1, ReplicaType.WORKER: 3}
-    assert (job.success_policy, job.enable_dynamic_worker) == (SuccessPolicy.ALL_WORKERS, True)
+    assert [group.type for group in job.replica_specs] == [CHIEF, WORKER]
+    assert job.requested_size() == {CHIEF: 1, WORKER: 3}
+    assert job.success_policy is SuccessPolicy.ALL_WORKERS
+    assert [group.may_fail for group in job.replica_specs] == [False, True]
     assert (policy.clean_pod_policy, policy.ttl_seconds_after_finished, policy.active_deadline_seconds) == (
         CleanPodPolicy.ALL,
         0,
@@ -84,7 +85,7 @@ def test_everything_that_is_written_is_read() -> None:
 
 @pytest.mark.parametrize("spelling", ["Worker", "worker", "WORKER", "wOrKeR"])
 def test_replica_types_are_read_in_any_capitals(spelling: str) -> None:
-    assert job_of(tfjob({spelling: 2})).requested_size() == {ReplicaType.WORKER: 2}
+    assert job_of(tfjob({spelling: 2})).requested_size() == {WORKER: 2}
 
 
 def test_null_and_missing_are_one() -> None:
@@ -100,7 +101,7 @@ def test_the_manifests_that_came_with_dragon_are_accepted(file: Path) -> None:
     assert (list(found.problems), list(found.unknown_fields), list(found.warnings)) == ([], [], [])
     assert found.job is not None
     assert found.job.elastic_policy == ElasticPolicy(1, 4)
-    assert found.job.requested_size() == {ReplicaType.PS: 1, ReplicaType.WORKER: 4}
+    assert found.job.requested_size() == {PS: 1, WORKER: 4}
     assert found.job.run_policy.clean_pod_policy is CleanPodPolicy.ALL
 
 
@@ -113,13 +114,13 @@ def test_the_wish_of_an_elastic_job_stays_within_its_bounds(
 ) -> None:
     job = job_of(tfjob({"Worker": replicas}, **elastic(*bounds)))
 
-    assert job.requested_size() == {ReplicaType.WORKER: wish}
+    assert job.requested_size() == {WORKER: wish}
     assert job.elastic_policy == ElasticPolicy(bounds[0] or replicas, bounds[1] or replicas)
 
 
 def test_a_wish_beyond_the_bounds_is_told() -> None:
     assert warnings(tfjob({"Worker": 9}, **elastic(1, 4))) == [
-        f"{WORKER}.replicas: 9 is outside the allowed range of 1 to 4: the job requests 4"
+        f"{WORKER_PATH}.replicas: 9 is outside the allowed range of 1 to 4: the job requests 4"
     ]
 
 
@@ -143,8 +144,8 @@ def test_a_restart_policy_in_the_template_is_overwritten_and_the_user_is_told() 
 
     assert warnings(tfjob({"Worker": {"template": alone}})) == [
         (
-            f"{WORKER}.template.spec.restartPolicy: OnFailure has no effect: the pods get Never; "
-            f"write it as {WORKER}.restartPolicy"
+            f"{WORKER_PATH}.template.spec.restartPolicy: OnFailure has no effect: the pods get Never; "
+            f"write it as {WORKER_PATH}.restartPolicy"
         )
     ]
     assert warnings(tfjob({"Worker": {"template": alone, "restartPolicy": "OnFailure"}})) == []
@@ -153,7 +154,7 @@ def test_a_restart_policy_in_the_template_is_overwritten_and_the_user_is_told() 
 def test_a_deciding_replica_that_always_restarts_is_told_of() -> None:
     assert warnings(tfjob({"Worker": worker(restartPolicy="Always")})) == [
         (
-            f"{WORKER}.restartPolicy: Always restarts the replica even after success, so that the job never ends; "
+            f"{WORKER_PATH}.restartPolicy: Always restarts the replica even after success, so that the job never ends; "
             "write OnFailure"
         )
     ]
@@ -162,35 +163,35 @@ def test_a_deciding_replica_that_always_restarts_is_told_of() -> None:
 
 MANY: dict[str, Any] = {"max-instances": 10**9}
 WRONG_SHAPES: list[tuple[dict[str, Any], list[str]]] = [
-    (tfjob({"Worker": worker(replicas=-1)}), [f"{WORKER}.replicas: must be 0 or more, not -1"]),
+    (tfjob({"Worker": worker(replicas=-1)}), [f"{WORKER_PATH}.replicas: must be 0 or more, not -1"]),
     (
         tfjob({"Worker": worker(replicas="3")}),
-        [f'{WORKER}.replicas: must be a whole number, not the text "3"; write 3 without quotes'],
+        [f'{WORKER_PATH}.replicas: must be a whole number, not the text "3"; write 3 without quotes'],
     ),
-    (tfjob({"Worker": worker(replicas=True)}), [f"{WORKER}.replicas: must be a whole number, not true"]),
-    (tfjob({"Worker": worker(replicas=2.0)}), [f"{WORKER}.replicas: must be a whole number, not 2.0; write 2"]),
-    (tfjob({"Worker": worker(replicas=10**9)}), [f"{WORKER}.replicas: must be 100000 or less, not 1000000000"]),
+    (tfjob({"Worker": worker(replicas=True)}), [f"{WORKER_PATH}.replicas: must be a whole number, not true"]),
+    (tfjob({"Worker": worker(replicas=2.0)}), [f"{WORKER_PATH}.replicas: must be a whole number, not 2.0; write 2"]),
+    (tfjob({"Worker": worker(replicas=10**9)}), [f"{WORKER_PATH}.replicas: must be 100000 or less, not 1000000000"]),
     (
         tfjob({"Worker": worker()}, **MANY),
         ["spec.max-instances: must be 100000 or less, not 1000000000"],
     ),
     (
         tfjob({"Worker": worker(replicas=10**5000)}),
-        [f"{WORKER}.replicas: must be 100000 or less, not a number of more than 30 digits"],
+        [f"{WORKER_PATH}.replicas: must be 100000 or less, not a number of more than 30 digits"],
     ),
     (
         tfjob({"Worker": worker(restartPolicy="always")}),
         [
             (
-                f'{WORKER}.restartPolicy: must be Always, OnFailure, Never or ExitCode, not the text "always"; '
+                f'{WORKER_PATH}.restartPolicy: must be Always, OnFailure, Never or ExitCode, not the text "always"; '
                 "did you mean Always?"
             )
         ],
     ),
-    (tfjob({"Worker": {}}), [f"{WORKER}.template: is missing; add a pod template"]),
-    (tfjob({"Worker": None}), [f"{WORKER}.template: is missing; add a pod template"]),
-    (tfjob({"Worker": [1]}), [f"{WORKER}: must be a map of fields, not a list"]),
-    (tfjob({"Worker": worker(template="x")}), [f'{WORKER}.template: must be a map of fields, not the text "x"']),
+    (tfjob({"Worker": {}}), [f"{WORKER_PATH}.template: is missing; add a pod template"]),
+    (tfjob({"Worker": None}), [f"{WORKER_PATH}.template: is missing; add a pod template"]),
+    (tfjob({"Worker": [1]}), [f"{WORKER_PATH}: must be a map of fields, not a list"]),
+    (tfjob({"Worker": worker(template="x")}), [f'{WORKER_PATH}.template: must be a map of fields, not the text "x"']),
     (tfjob({"Workr": 1, "Chief": 1}), ["spec.tfReplicaSpecs.Workr: unknown replica type; did you mean Worker?"]),
     (
         tfjob({"Trainer": 1, "Chief": 1}),
@@ -252,18 +253,18 @@ UNKNOWN_FIELDS: list[tuple[dict[str, Any], str]] = [
     (tfjob(clenPodPolicy="All"), "spec.clenPodPolicy: unknown field; did you mean cleanPodPolicy?"),
     (tfjob(suspend=True), "spec.suspend: unknown field; move it to spec.runPolicy.suspend"),
     (tfjob(runPolicy={"backofLimit": 1}), "spec.runPolicy.backofLimit: unknown field; did you mean backoffLimit?"),
-    (tfjob({"Worker": worker(replica=1)}), f"{WORKER}.replica: unknown field; did you mean replicas?"),
+    (tfjob({"Worker": worker(replica=1)}), f"{WORKER_PATH}.replica: unknown field; did you mean replicas?"),
     (
         tfjob({"Worker": worker(zebra=1)}),
-        f"{WORKER}.zebra: unknown field; known fields: replicas, restartPolicy, template",
+        f"{WORKER_PATH}.zebra: unknown field; known fields: replicas, restartPolicy, template",
     ),
     (
         tfjob({"Worker": worker(template=template(comand=["x"]))}),
-        f"{WORKER}.template.spec.containers[0].comand: unknown field; did you mean command?",
+        f"{WORKER_PATH}.template.spec.containers[0].comand: unknown field; did you mean command?",
     ),
     (
         tfjob({"Worker": worker(template={**template(), "spce": {}})}),
-        f"{WORKER}.template.spce: unknown field; did you mean spec?",
+        f"{WORKER_PATH}.template.spce: unknown field; did you mean spec?",
     ),
     ({**tfjob(), "spek": {}}, "spek: unknown field; did you mean spec?"),
 ]
@@ -310,7 +311,7 @@ def test_fields_of_older_generations_are_told_to_have_no_effect() -> None:
 def test_a_template_is_checked_to_its_last_field(container: dict[str, Any], told: str) -> None:
     job = tfjob({"Worker": worker(template=template(**container))})
 
-    assert problems(job) == [f"{WORKER}.template.spec.containers[0].{told}"]
+    assert problems(job) == [f"{WORKER_PATH}.template.spec.containers[0].{told}"]
 
 
 def test_a_job_with_a_generated_name_is_judged_by_what_the_name_will_be() -> None:

@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, EVALUATOR, MASTER, PS, WORKER
+from tarragon.job.model import Replica
 from tests.frameworks.jobs import dialect_of, elastic, job_of, tfjob
-
-PS = ReplicaType.PS
-WORKER = ReplicaType.WORKER
-CHIEF = ReplicaType.CHIEF
-EVALUATOR = ReplicaType.EVALUATOR
 
 
 def tf_config(manifest: dict[str, Any], replica: Replica, domain: str = "") -> str | None:
@@ -122,7 +118,7 @@ def test_each_type_is_reached_by_its_own_port() -> None:
 
 
 def test_master_stays_master_and_the_keys_are_sorted() -> None:
-    told = tf_config(tfjob({"Worker": 1, "Master": 1, "PS": 1}), Replica(ReplicaType.MASTER, 0))
+    told = tf_config(tfjob({"Worker": 1, "Master": 1, "PS": 1}), Replica(MASTER, 0))
 
     assert told is not None
     assert list(json.loads(told)["cluster"]) == ["master", "ps", "worker"]

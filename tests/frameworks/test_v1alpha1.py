@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType, RestartPolicy, TrainingJob
+from tarragon.frameworks.tensorflow.replica_types import MASTER, PS, WORKER
+from tarragon.job.model import CleanPodPolicy, Replica, RestartPolicy, TrainingJob
 from tarragon.kube.merge_patch import apply_merge_patch
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tests.frameworks.jobs import dialect_of, job_of, problems, taken, template, unknown, warnings
 from tests.frameworks.listed_jobs import UID, cluster, item, listed
 
 MANIFESTS = Path(__file__).parent.parent / "data" / "manifests"
-MASTER, PS, WORKER = ReplicaType.MASTER, ReplicaType.PS, ReplicaType.WORKER
 
 
 def wired(manifest: dict[str, Any], replica: Replica) -> Any:
@@ -338,7 +338,7 @@ def test_a_server_that_is_left_to_us_gets_a_container_beside_its_own() -> None:
     servers = job.replica_spec(PS)
 
     assert servers is not None
-    assert servers.is_default_server
+    assert servers.runs_provided_program
     assert servers.template["metadata"] == own["metadata"]
     assert [(each["name"], each["image"]) for each in servers.template["spec"]["containers"]] == [
         ("monitor", "m"),
@@ -352,7 +352,7 @@ def test_a_server_of_ones_own_stays_as_it_is() -> None:
     servers = job.replica_spec(PS)
 
     assert servers is not None
-    assert not servers.is_default_server
+    assert not servers.runs_provided_program
     assert servers.template == template()
     assert list(TENSORFLOW.config_maps(job)) == []
 

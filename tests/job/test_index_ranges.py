@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarragon.frameworks.tensorflow.replica_types import PS, ROLES, WORKER
 from tarragon.job.index_ranges import describe_replicas, format_ranges, format_replicas, parse_ranges, parse_replicas
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.model import Replica
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ def test_what_is_written_is_read_again(found: frozenset[int]) -> None:
     assert parse_ranges(format_ranges(found)) == found
 
 
-@given(st.frozensets(st.builds(Replica, st.sampled_from(ReplicaType), st.integers(0, 50))))
+@given(st.frozensets(st.builds(Replica, st.sampled_from(list(ROLES)), st.integers(0, 50))))
 def test_replicas_of_all_types_are_read_again(found: frozenset[Replica]) -> None:
     assert parse_replicas(format_replicas(found)) == found
 
@@ -39,6 +40,6 @@ def test_what_is_no_text_is_refused(value: object) -> None:
 
 
 def test_people_read_types_with_their_indexes() -> None:
-    members = [Replica(ReplicaType.WORKER, 0), Replica(ReplicaType.WORKER, 1), Replica(ReplicaType.PS, 0)]
+    members = [Replica(WORKER, 0), Replica(WORKER, 1), Replica(PS, 0)]
 
     assert describe_replicas(members) == "ps 0, worker 0-1"

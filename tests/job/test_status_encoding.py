@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
 from tarragon.job import training_operator_status
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.status import (
     Admission,
@@ -36,7 +37,6 @@ from tarragon.job.status_encoding import (
 from tarragon.kube.codec import encode
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 SUMMARY = StatusSummary(
     generation="kubeflow.org/v1", observed_generation=3, state="Running", total=4, workers=3, selector="a=b"
 )
@@ -185,7 +185,7 @@ def test_of_very_many_restarts_all_counts_are_kept_and_the_latest_details() -> N
         ("admission", {"queued": "2026-11-21T10:00:00Z", "size": {"Worker": -1}}),
         ("admission", {"queued": "2026-11-21T10:00:00Z", "size": {"Worker": 10**12}}),
         ("admission", {"queued": "2026-11-21T10:00:00Z", "nodes": {"Worker": {"a": "0-999999999"}}}),
-        ("admission", {"queued": "2026-11-21T10:00:00Z", "nodes": {"Clown": {"a": "0"}}}),
+        ("admission", {"queued": "2026-11-21T10:00:00Z", "nodes": {"A clown": {"a": "0"}}}),
         ("restarts", {"replicas": [{"count": 1}]}),
         ("restarts", {"replicas": [{"of": {"Worker": "0"}, "count": "many"}]}),
         ("finished", "0-3"),

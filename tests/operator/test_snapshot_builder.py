@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from bench.support.dict_cluster import NODES, PODS, TFJOBS, DictCluster, Json, a_job, a_node, a_pod
 from tarragon.base.clock import FakeClock
 from tarragon.base.resources import NVIDIA_GPU, Resources
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.job.model import Replica
 from tarragon.kube.core import PRIORITY_CLASSES
 from tarragon.kube.merge_patch import apply_merge_patch
 from tarragon.kube.meta import Key
@@ -23,7 +24,6 @@ from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.inventory import Inventory
 
 NAMES = ("a", "b", "c", "d")
-WORKER = ReplicaType.WORKER
 
 
 class Story:

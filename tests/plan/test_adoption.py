@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.base.resources import PODS
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType
 from tarragon.job.status import UNASSIGNED, Admission
 from tarragon.kube.codec import decode, encode, format_time
@@ -31,7 +32,6 @@ from tarragon.scheduling.policies.fifo import fifo
 from tests.plan.world import START, World, manifest
 from tests.scheduling.scenes import afresh
 
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 PLACES = {"dist-ps-0": "node-a", "dist-worker-0": "node-b", "dist-worker-1": "node-b"}
 THEIRS = {
     "training.kubeflow.org/operator-name": "tfjob-controller",
@@ -366,6 +366,7 @@ def test_the_rest_of_a_gang_gets_places_that_are_free_or_none(
                 demands=[
                     Demand(
                         type=kind,
+                        is_anchor=kind == PS,
                         resources={PODS: 1000},
                         minimum=least[kind],
                         requested=wish[kind],

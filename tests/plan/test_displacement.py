@@ -9,7 +9,8 @@ import pytest
 
 from tarragon.base.time_arithmetic import MAX_TIME
 from tarragon.frameworks.registry import FRAMEWORKS
-from tarragon.job.model import Replica, ReplicaType, TrainingJob
+from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.job.model import Replica, TrainingJob
 from tarragon.job.status import Admission, JobStatus, RestartRecord
 from tarragon.kube.codec import decode, encode, format_time
 from tarragon.kube.core import Node, Pod
@@ -26,7 +27,6 @@ from tarragon.plan.lifecycle.displacement import (
 from tarragon.plan.lifecycle.start_timeout import MAX_MOVES, record_move
 from tests.plan.world import START, World, manifest
 
-WORKER = ReplicaType.WORKER
 FIRST, SECOND = Replica(WORKER, 0), Replica(WORKER, 1)
 REFUSED = RestartRecord(pod_restarts=1, disruptions=1, reason="OutOfcpu", ended_at=START, rejected_by_node="a")
 

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.job.model import Replica
 from tarragon.job.status import JobStatus
 from tests.plan.world import World, manifest
-
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 
 
 def running(

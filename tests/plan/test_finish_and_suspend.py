@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.model import ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
 from tarragon.job.status import ReplicaStatus
 from tests.plan.world import World, manifest
-
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 
 
 def running(run_policy: dict[str, Any] | None = None) -> World:

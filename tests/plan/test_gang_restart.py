@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from tarragon.frameworks.tensorflow.replica_types import WORKER
 from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION, RETRYABLE_EXIT_CODES_ANNOTATION
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.model import Replica
 from tarragon.plan.objects.gang_round import MAX_ROUND, ROUND_ANNOTATION
 from tests.plan.world import World, manifest
 
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 WORKERS = ("dist-worker-0", "dist-worker-1", "dist-worker-2")
 
 

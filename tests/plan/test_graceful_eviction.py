@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
 from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
 from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.model import Replica
 from tarragon.job.status import Admission
 from tests.plan.world import World, is_idle, manifest
-
-WORKER = ReplicaType.WORKER
 
 
 def elastic(workers: int = 3, *, seconds: str = "30", policy: str = "Never", **spec: Any) -> World:
@@ -194,9 +193,7 @@ def test_a_worker_in_the_middle_may_be_taken_away_and_comes_back_under_its_own_n
     assert before is not None
     nodes = {replica: node for replica, node in before.nodes.items() if replica != Replica(WORKER, 1)}
     world.write_admission(
-        Admission(
-            queued_at=before.queued_at, admitted_at=before.admitted_at, size={ReplicaType.PS: 1, WORKER: 2}, nodes=nodes
-        )
+        Admission(queued_at=before.queued_at, admitted_at=before.admitted_at, size={PS: 1, WORKER: 2}, nodes=nodes)
     )
     world.settle()
     assert set(world.pods) == {"dist-ps-0", "dist-worker-0", "dist-worker-2"}

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import datetime as dt
 
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.job.model import Replica
 from tarragon.job.status import Admission, WaitReason
 from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler, leave_to_kube_scheduler
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 BEFORE = NOW - dt.timedelta(hours=1)
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 
 
 def test_a_job_that_waits_is_admitted_at_its_wish_without_a_place() -> None:

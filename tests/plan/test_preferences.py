@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tarragon.job.model import ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import WORKER
 from tarragon.plan.nodes.capacity import pod_spec
 from tarragon.plan.nodes.pod_index import PodIndex
 from tarragon.plan.nodes.preferences import score_by_nodes, score_by_pods, sum_scores
@@ -20,7 +20,7 @@ def preferred(*weighted: tuple[int, Json]) -> Json:
 
 def of_member(affinity: Json | None = None, **spec: Any) -> ReplicaTypePods:
     read = pod_spec({"spec": {**spec, **({"affinity": affinity} if affinity else {})}})
-    return ReplicaTypePods.of(ReplicaType.WORKER, "n", {"app": "x"}, read)
+    return ReplicaTypePods.of(WORKER, "n", {"app": "x"}, read)
 
 
 def liked(kind: str, weight: int, one: Json) -> Json:

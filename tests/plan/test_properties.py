@@ -10,16 +10,16 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tarragon.frameworks.tensorflow.replica_types import WORKER
 from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
 from tarragon.job.eviction_notice import EVICTION_TIME_ANNOTATION
-from tarragon.job.model import Replica, ReplicaType, RestartPolicy
+from tarragon.job.model import Replica, RestartPolicy
 from tarragon.job.status import JobStatus
 from tarragon.plan.view.actions import REFUSED, RejectedCreate
 from tests.plan.world import World, is_idle, manifest
 
 NAMES = ("dist-ps-0", "dist-worker-0", "dist-worker-1", "dist-worker-2")
 
-WORKER = ReplicaType.WORKER
 
 Action = Callable[[World], None]
 

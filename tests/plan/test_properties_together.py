@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tarragon.frameworks.tensorflow.replica_types import WORKER
 from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION
-from tarragon.job.model import ReplicaType, RestartPolicy
+from tarragon.job.model import RestartPolicy
 from tarragon.plan.objects.gang_round import ROUND_ANNOTATION
 from tests.plan.test_properties import (
     Action,
@@ -49,7 +50,7 @@ def schedule(world: World) -> None:
     if not world.tarragon or status.phase.is_final or is_suspended(world) or is_slipped(world):
         return
     wish = world.job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"]
-    has = 0 if status.admission is None else status.admission.size.get(ReplicaType.WORKER, 0)
+    has = 0 if status.admission is None else status.admission.size.get(WORKER, 0)
     has_leave = (
         RESIZE_ANNOTATION in world.job["metadata"]["annotations"]
         and status.gang_incarnation is not None
@@ -127,7 +128,7 @@ def all_there(world: World) -> None:
     if status.phase.is_final or is_suspended(world) or not status.is_admitted or status.admission is None:
         return
     wanted = {
-        f"dist-{kind.lower_name}-{index}" for kind, number in status.admission.size.items() for index in range(number)
+        f"dist-{kind.lower()}-{index}" for kind, number in status.admission.size.items() for index in range(number)
     }
     done = {f"dist-{replica}" for replica in status.succeeded_replicas}
     assert wanted - done <= {pod["metadata"]["name"] for pod in live(world)} <= wanted
@@ -187,6 +188,6 @@ def test_nobody_runs_who_was_not_told_of_all_that_run(
         act(world)
         pods = [pod for pod in live(world) if "deletionTimestamp" not in pod["metadata"]]
         replicas = [world.replica(pod["metadata"]["name"]) for pod in pods]
-        last = max((replica.index for replica in replicas if replica.type is ReplicaType.WORKER), default=0)
+        last = max((replica.index for replica in replicas if replica.type == WORKER), default=0)
         assert all(listed(pod) > last for pod in pods)
     all_there(world)

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.frameworks.tensorflow.replica_types import ROLES, WORKER
 from tarragon.job.annotations import RESTART_ANNOTATION
 from tarragon.job.last_valid_spec import JobIdentity, decode_job, encode_job
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.model import Replica
 from tarragon.kube.meta import Key
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tests.plan.world import World, is_idle, manifest
 
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 SLIP = {"tfReplicaSpecs": {"Worker": {"replicas": "two"}}}
 LOST_TYPE = {"tfReplicaSpecs": {"Worker": None}}
 MENDED = {"tfReplicaSpecs": {"Worker": {"replicas": 2}}}
@@ -224,7 +224,7 @@ def test_what_is_kept_of_a_job_is_all_but_its_templates() -> None:
     identity = JobIdentity(
         kind="TFJob", api_version="kubeflow.org/v1", generation=job.dialect, key=Key("n1", "dist"), uid="u"
     )
-    kept = decode_job(encode_job(job), identity)
+    kept = decode_job(encode_job(job), identity, ROLES)
 
     assert kept is not None
     assert (kept.run_policy, kept.elastic_policy, kept.requested_size()) == (
@@ -232,9 +232,9 @@ def test_what_is_kept_of_a_job_is_all_but_its_templates() -> None:
         job.elastic_policy,
         job.requested_size(),
     )
-    assert (kept.success_policy, kept.enable_dynamic_worker) == (job.success_policy, job.enable_dynamic_worker)
-    assert [group.restart_policy for group in kept.replica_specs] == [
-        group.restart_policy for group in job.replica_specs
+    assert kept.success_policy == job.success_policy
+    assert [(group.restart_policy, group.role, group.may_fail) for group in kept.replica_specs] == [
+        (group.restart_policy, group.role, group.may_fail) for group in job.replica_specs
     ]
     assert kept.annotations == {RESTART_ANNOTATION: "gang"}
 
@@ -243,4 +243,4 @@ def test_what_is_kept_of_a_job_is_all_but_its_templates() -> None:
 def test_what_somebody_has_garbled_counts_as_absent(nonsense: Any) -> None:
     identity = JobIdentity(kind="TFJob", api_version="kubeflow.org/v1", generation="g", key=Key("n1", "dist"), uid="u")
 
-    assert decode_job(nonsense, identity) is None
+    assert decode_job(nonsense, identity, ROLES) is None

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
 from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION, is_elastic_by_restart
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.model import Replica
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.status.resizes import renumber_from_zero
 from tests.plan.world import World, manifest
-
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 
 
 def elastic(workers: int = 3, *, servers: int = 1, annotations: dict[str, str] | None = None, **spec: Any) -> World:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.status import ReplicaStatus
 from tarragon.plan.objects.settings import OperatorSettings
 from tests.plan.world import World, is_idle, manifest
 
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 ALL = ["dist-ps-0", "dist-worker-0", "dist-worker-1"]
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import pytest
 
 from tarragon.base.time_arithmetic import MAX_TIME
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.job.model import Replica
 from tarragon.job.status import Admission, AdmissionBackoff, Blocker, WaitReason
 from tarragon.plan.lifecycle.start_timeout import (
     MAX_ADMISSION_BACKOFF_SECONDS,
@@ -18,7 +19,6 @@ from tarragon.plan.lifecycle.start_timeout import (
     retry_reset_at,
 )
 
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 REFUSED = Blocker(since=NOON, reason="Refused", message="exceeded quota: q")
 WAIT = WaitReason(code="Refused", message="exceeded quota: q")

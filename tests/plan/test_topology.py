@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
 from tarragon.job.model import ReplicaType
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import OwnerIdentity
@@ -13,7 +14,6 @@ from tarragon.plan.nodes.topology import NO_MATCHING_POD, FeasibleNodes, GangCon
 from tarragon.scheduling.api.snapshot import TopologyConstraint
 
 Json = dict[str, Any]
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 ZONE, RACK = "zone", "rack"
 
 
@@ -68,7 +68,7 @@ def spread(topology: str = ZONE, skew: int = 1, *, labels: Json | None = None, *
 
 def member(kind: ReplicaType = WORKER, *, affinity: Json | None = None, **more: Any) -> ReplicaTypePods:
     spec = {"affinity": affinity, **more} if affinity else more
-    labels = {"app": "x", "type": kind.lower_name}
+    labels = {"app": "x", "type": kind.lower()}
     return ReplicaTypePods.of(kind, "n", labels, pod_spec({"spec": spec}))
 
 

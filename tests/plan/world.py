@@ -17,6 +17,7 @@ from typing import Any
 
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.frameworks.tensorflow.replica_types import ROLES
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, JobStatus, WaitReason
 from tarragon.job.status_encoding import decode_status, encode_admission
@@ -321,7 +322,7 @@ class World:
 
     def replica(self, name: str) -> Replica:
         word, _, index = name.removeprefix("dist-").rpartition("-")
-        return Replica(next(kind for kind in ReplicaType if kind.lower_name == word), int(index))
+        return Replica(next(kind for kind in ROLES if kind.lower() == word), int(index))
 
     def _set_pod(self, name: str, status: dict[str, Any]) -> None:
         pod = self.pods[name]

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.base.resources import NVIDIA_GPU, Resources, add_resources, fits, subtract
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.decision import Admit, Defer, Evict, GangDecision, RequeueAt, Resize
 from tarragon.scheduling.api.rules import SchedulingRules
@@ -20,7 +21,6 @@ from tarragon.scheduling.cycle.decision_validation import validate_decisions
 from tarragon.scheduling.state.memory import Memory, Policy
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 
 
 def gpus(number: int) -> Resources:
@@ -80,7 +80,13 @@ class Rounds:
         everywhere = frozenset(self.nodes)
         minimum = wish if least is None else least
         return Demand(
-            type=kind, resources=each, minimum=minimum, requested=wish, maximum=most, eligible_nodes=everywhere
+            type=kind,
+            resources=each,
+            minimum=minimum,
+            requested=wish,
+            maximum=most,
+            eligible_nodes=everywhere,
+            is_anchor=kind == PS,
         )
 
     def submit(self, job: Job) -> None:
@@ -155,7 +161,7 @@ class Rounds:
 
     def size(self, name: str) -> int:
         """How many workers it has."""
-        return sum(replica.type is WORKER for replica in self.running[name].nodes)
+        return sum(replica.type == WORKER for replica in self.running[name].nodes)
 
     def _next(self) -> dt.datetime | None:
         ends = [end for run in self.running.values() if (end := _ends(run)) is not None]
@@ -244,7 +250,7 @@ def _ends(run: Run) -> dt.datetime | None:
 
 
 def _each(job: Job, replica: Replica) -> Resources:
-    return next(demand.resources for demand in job.demands if demand.type is replica.type)
+    return next(demand.resources for demand in job.demands if demand.type == replica.type)
 
 
 def _take(free: dict[str, Resources], node: str, amounts: Resources) -> None:
@@ -254,14 +260,14 @@ def _take(free: dict[str, Resources], node: str, amounts: Resources) -> None:
 
 def _check_size(job: Job, nodes: Mapping[Replica, str]) -> None:
     for demand in job.demands:
-        there = [replica for replica in nodes if replica.type is demand.type]
+        there = [replica for replica in nodes if replica.type == demand.type]
         most = max(demand.requested, demand.maximum)
-        assert demand.minimum <= len(there) <= most, f"{job.name} has {len(there)} {demand.type.lower_name}s"
+        assert demand.minimum <= len(there) <= most, f"{job.name} has {len(there)} {demand.type.lower()}s"
         assert all(nodes[replica] in demand.eligible_nodes for replica in there)
 
 
 def _check_start(job: Job, nodes: Mapping[Replica, str]) -> None:
     for demand in job.demands:
-        indexes = sorted(replica.index for replica in nodes if replica.type is demand.type)
+        indexes = sorted(replica.index for replica in nodes if replica.type == demand.type)
         assert indexes == list(range(len(indexes))), f"{job.name} starts with gaps: {indexes}"
         assert len(indexes) <= demand.requested, f"{job.name} starts larger than it wishes"

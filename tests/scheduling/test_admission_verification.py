@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU, NVIDIA_GPU, Resources, add_resources, subtract
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.job.model import Replica
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.cycle.admission_verification import AdmissionClaim, AdmissionVerifier
-from tests.scheduling.rounds import NOON, WORKER, gpus
+from tests.scheduling.rounds import NOON, gpus
 from tests.scheduling.scenes import STANDARD, every_policy, scene
 from tests.scheduling.test_policies import JOBS, NODES, RULES, job_of
 
@@ -97,8 +98,8 @@ def test_what_counted_before_and_nodes_that_a_job_has_lost_are_no_fault(honest: 
 
 def test_a_type_that_the_job_does_not_ask_for_is_refused() -> None:
     forged = claim({0: "idle", 1: "idle"})
-    servers = {**forged.gang.nodes, Replica(ReplicaType.PS, 0): "idle"}
-    forged = replace(forged, gang=replace(forged.gang, nodes=servers), size={**forged.size, ReplicaType.PS: 1})
+    servers = {**forged.gang.nodes, Replica(PS, 0): "idle"}
+    forged = replace(forged, gang=replace(forged.gang, nodes=servers), size={**forged.size, PS: 1})
 
     assert why(forged) == "1 pss are not between 0 and 0"
 
@@ -195,7 +196,7 @@ def test_no_claim_that_counts_oversells_a_node_or_exceeds_a_quota(
     asked = Counter(places.values())
     fits = all(number * 1000 <= free.get(node, -1) for node, number in asked.items())
     held = sum(
-        demand.resources.get(NVIDIA_GPU, 0) * sum(replica.type is demand.type for replica in run.nodes)
+        demand.resources.get(NVIDIA_GPU, 0) * sum(replica.type == demand.type for replica in run.nodes)
         for run in seen.running
         if run.queue == "a"
         for demand in run.demands

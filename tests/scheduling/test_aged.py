@@ -6,7 +6,8 @@ import datetime as dt
 from dataclasses import replace
 
 from tarragon.base.resources import CPU
-from tests.scheduling.rounds import PS, Job, gpus
+from tarragon.frameworks.tensorflow.replica_types import PS
+from tests.scheduling.rounds import Job, gpus
 from tests.scheduling.scenes import scene
 
 

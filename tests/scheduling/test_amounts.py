@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tarragon.base.resources import MEMORY
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, NEVER_FITS, Admit, Defer
 from tarragon.scheduling.api.snapshot import NodeState
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.inventory import Inventory
-from tests.scheduling.rounds import PS, Job, Rounds, gpus
+from tests.scheduling.rounds import Job, Rounds, gpus
 from tests.scheduling.scenes import every_policy, scene
 
 EXABYTE, TEBIBYTE = 10**18 * 1000, 2**40 * 1000

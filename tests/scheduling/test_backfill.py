@@ -7,11 +7,12 @@ import random
 import pytest
 
 from tarragon.base.resources import CPU
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
 )
-from tests.scheduling.rounds import PS, Job, Rounds, gpus
+from tests.scheduling.rounds import Job, Rounds, gpus
 from tests.scheduling.scenes import scene
 
 

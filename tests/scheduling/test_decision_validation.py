@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tarragon.base.resources import NVIDIA_GPU
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, Admit, Decision, Defer, Evict, RequeueAt, Resize
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.cycle.decision_validation import validate_decisions
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 NODES = [NodeState(name=name, capacity={NVIDIA_GPU: 4}, free={NVIDIA_GPU: 2}) for name in ("a", "b")]
 
 

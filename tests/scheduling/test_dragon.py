@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU, Resources
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, EVALUATOR, PS, WORKER
+from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
@@ -31,11 +32,10 @@ from tarragon.scheduling.api.decision import (
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.policies.dragon import dragon
-from tests.scheduling.rounds import NOON, PS, WORKER, Job, Rounds, gpus
+from tests.scheduling.rounds import NOON, Job, Rounds, gpus
 from tests.scheduling.scenes import afresh
 
 STANDARD = SchedulingRules()
-CHIEF = ReplicaType.CHIEF
 
 
 def scene(*nodes: int, rules: SchedulingRules = STANDARD, grace: float = 0) -> Rounds:
@@ -80,6 +80,7 @@ def worker(nodes: Sequence[NodeState], least: int, wish: int, most: int = 0, *, 
 def server(nodes: Sequence[NodeState]) -> Demand:
     return Demand(
         type=PS,
+        is_anchor=True,
         resources={CPU: 1000},
         minimum=1,
         requested=1,
@@ -157,7 +158,7 @@ def test_a_gang_starts_with_as_many_as_fit_between_its_minimum_and_its_wish() ->
 def test_any_set_of_replicas_is_a_gang() -> None:
     """4.8/9: chiefs, evaluators, none but workers, none but a chief."""
     rounds = scene(8)
-    chief, evaluator = (rounds.demand(kind, 1, each=gpus(1)) for kind in (CHIEF, ReplicaType.EVALUATOR))
+    chief, evaluator = (rounds.demand(kind, 1, each=gpus(1)) for kind in (CHIEF, EVALUATOR))
     rounds.submit(Job(name="chief", demands=[chief]))
     rounds.submit(Job(name="all", demands=[chief, rounds.workers(2), evaluator]))
     rounds.submit(Job(name="workers", demands=[rounds.workers(2)]))
@@ -542,7 +543,7 @@ def test_new_replicas_go_beside_the_parameter_server_first() -> None:
 
     grown = resized(decide(nodes, running=[holder])["job"]).nodes
 
-    assert {replica.index: node for replica, node in grown.items() if replica.type is WORKER} == {
+    assert {replica.index: node for replica, node in grown.items() if replica.type == WORKER} == {
         0: "a", 1: "b", 2: "a", 3: "a", 4: "b"
     }  # fmt: skip
 

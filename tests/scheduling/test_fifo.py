@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.base.resources import NVIDIA_GPU, add_resources
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
@@ -28,7 +29,6 @@ from tarragon.scheduling.policies.fifo import fifo
 from tests.scheduling.scenes import afresh
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
-PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 
 
 def node(name: str, gpus: int, *, used: int = 0) -> NodeState:
@@ -41,6 +41,7 @@ def demand(
     eligible = frozenset(state.name for state in nodes)
     return Demand(
         type=kind,
+        is_anchor=kind == PS,
         resources={NVIDIA_GPU: each},
         minimum=wish if least is None else least,
         requested=wish,
@@ -116,7 +117,7 @@ def test_who_could_never_run_blocks_nobody() -> None:
 
 def test_a_replica_that_no_node_may_run_is_said_to_be_so() -> None:
     nodes = [node("a", 4)]
-    stranger = Demand(type=PS, resources={}, minimum=1, requested=1, eligible_nodes=frozenset())
+    stranger = Demand(type=PS, is_anchor=True, resources={}, minimum=1, requested=1, eligible_nodes=frozenset())
     (decision,) = afresh(fifo)(snapshot(nodes, gang("job", stranger)))
     assert isinstance(decision, Defer)
     assert (decision.code, decision.cause) == (NEVER_FITS, WaitCause.NO_ELIGIBLE_NODE)
@@ -226,7 +227,7 @@ def test_no_node_is_ever_oversold_and_no_gang_starts_in_part(
                 for wanted in by_name[decision.gang].demands:
                     assert wanted.minimum <= sizes[wanted.type] <= wanted.requested
                     for replica, place in decision.nodes.items():
-                        if replica.type is wanted.type:
+                        if replica.type == wanted.type:
                             assert replica.index < sizes[wanted.type]
                             taken.setdefault(place, []).append(wanted.resources)
         for state in nodes:

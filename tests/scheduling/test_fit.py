@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU, NVIDIA_GPU, Resources
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS, WORKER
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.snapshot import Demand, DomainMap, NodeState, RunningGang, TopologyConstraint
 from tarragon.scheduling.placement.fit import Assignment, assign, assign_more, is_feasible
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.memory import Memory
-
-PS, WORKER, CHIEF = ReplicaType.PS, ReplicaType.WORKER, ReplicaType.CHIEF
 
 
 def node(name: str, gpus: int, cpu: int = 64, domains: tuple[str, ...] = ()) -> NodeState:
@@ -29,7 +28,8 @@ def node(name: str, gpus: int, cpu: int = 64, domains: tuple[str, ...] = ()) -> 
 def demand(kind: ReplicaType, nodes: Sequence[NodeState], wish: int, each: Resources, **how: Any) -> Demand:
     """`how`: the other fields of a demand."""
     eligible = frozenset(state.name for state in nodes)
-    return Demand(type=kind, resources=each, requested=wish, eligible_nodes=eligible, **{"minimum": wish, **how})
+    fields = {"minimum": wish, "is_anchor": kind == PS, **how}
+    return Demand(type=kind, resources=each, requested=wish, eligible_nodes=eligible, **fields)
 
 
 def workers(nodes: Sequence[NodeState], wish: int, *, least: int | None = None, gpus: int = 1) -> Demand:
@@ -128,7 +128,7 @@ def test_growing_begins_beside_the_parameter_server_and_goes_on_in_its_rack() ->
     wanted = workers(nodes, 6)
     ledger = NodeLedger.of_free(nodes)
     found = assign_more(
-        [(Replica(WORKER, index), wanted) for index in range(1, 6)], ledger, near={Replica(PS, 0): "n0"}
+        [(Replica(WORKER, index), wanted) for index in range(1, 6)], ledger, near={Replica(PS, 0): "n0"}, anchors={PS}
     )
     assert list(found.values()) == ["n0", "n0", "n2", "n2", "n2"]
 
@@ -136,7 +136,9 @@ def test_growing_begins_beside_the_parameter_server_and_goes_on_in_its_rack() ->
 def test_growing_takes_what_there_is_without_gaps() -> None:
     nodes = [node("a", 2)]
     wanted = workers(nodes, 6)
-    found = assign_more([(Replica(WORKER, index), wanted) for index in range(1, 6)], NodeLedger.of_free(nodes), near={})
+    found = assign_more(
+        [(Replica(WORKER, index), wanted) for index in range(1, 6)], NodeLedger.of_free(nodes), near={}, anchors=set()
+    )
     assert found == {Replica(WORKER, 1): "a", Replica(WORKER, 2): "a"}
 
 
@@ -176,7 +178,7 @@ def test_growing_keeps_to_the_rules_too() -> None:
     apart = TopologyConstraint(domain_of=by_name(nodes), counted_types=frozenset({WORKER}), max_per_domain=1)
     wanted = demand(WORKER, nodes, 4, {NVIDIA_GPU: 1}, topology_constraints=(apart,))
     wished = [(Replica(WORKER, index), wanted) for index in (1, 2, 3)]
-    found = assign_more(wished, NodeLedger.of_free(nodes), near={Replica(WORKER, 0): "a"})
+    found = assign_more(wished, NodeLedger.of_free(nodes), near={Replica(WORKER, 0): "a"}, anchors=set())
     assert found == {Replica(WORKER, 1): "b", Replica(WORKER, 2): "c"}
 
 
@@ -256,7 +258,7 @@ SCENES = SIZES.map(nodes_of).flatmap(lambda nodes: st.tuples(st.just(nodes), gan
 
 def keeps(spread: TopologyConstraint, kind: ReplicaType, found: Assignment) -> bool:
     """As it lies in the end, whoever was placed first."""
-    mine = [spread.domain_of.get(place) for replica, place in found.items() if replica.type is kind]
+    mine = [spread.domain_of.get(place) for replica, place in found.items() if replica.type == kind]
     if None in mine:
         return False
     counts = Counter(spread.existing_pods)
@@ -293,7 +295,7 @@ def test_whatever_the_gang_it_is_whole_on_nodes_that_hold_it_or_nothing_is_taken
     assert (ledger.table >= 0).all()
     of = {wanted.type: wanted for wanted in demands}
     for wanted in demands:
-        indexes = sorted(replica.index for replica in found if replica.type is wanted.type)
+        indexes = sorted(replica.index for replica in found if replica.type == wanted.type)
         assert indexes == list(range(len(indexes)))
         assert wanted.minimum <= len(indexes) <= wanted.requested
         assert all(keeps(spread, wanted.type, found) for spread in wanted.topology_constraints)

@@ -12,7 +12,8 @@ import pytest
 
 from bench.support.replay import PHILLY, ForecastResult, Replay, coverage, philly, synthetic
 from tarragon.base.resources import NVIDIA_GPU
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import Decision, Defer
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.explain.forecast import MAX_AHEAD, Forecast, NoForecast, RunTimeModel, forecast
@@ -34,12 +35,12 @@ def ended(*seconds: float) -> RunTimeModel:
 
 
 def workers(number: int) -> Sequence[Demand]:
-    kind, nodes = ReplicaType.WORKER, frozenset({"a"})
+    kind, nodes = WORKER, frozenset({"a"})
     return [Demand(type=kind, resources={NVIDIA_GPU: 1000}, minimum=number, requested=number, eligible_nodes=nodes)]
 
 
 def runs(name: str, gpus: int, *, since: float) -> RunningGang:
-    nodes = {Replica(ReplicaType.WORKER, index): "a" for index in range(gpus)}
+    nodes = {Replica(WORKER, index): "a" for index in range(gpus)}
     return RunningGang(name=name, demands=workers(gpus), nodes=nodes, is_elastic=False, admitted_at=at(-since))
 
 

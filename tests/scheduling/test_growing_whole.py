@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime as dt
 
 from tarragon.base.resources import NVIDIA_GPU
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import Resize
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.policies.fifo import fifo
 from tests.scheduling.scenes import afresh
-
-WORKER = ReplicaType.WORKER
 
 
 def running(name: str, wish: int, *, whole: bool) -> RunningGang:

@@ -9,12 +9,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.scheduling.api.decision import (
     QUOTA_EXCEEDED,
 )
 from tarragon.scheduling.api.rules import DEFAULT_POLICY, POLICY_NAMES, QueueRules, SchedulingRules
 from tarragon.scheduling.policies import POLICIES
-from tests.scheduling.rounds import PS, Job, Rounds, gpus
+from tests.scheduling.rounds import Job, Rounds, gpus
 from tests.scheduling.scenes import STANDARD, afresh, every_policy, scene
 
 RULES = SchedulingRules(

@@ -7,7 +7,8 @@ import datetime as dt
 import pytest
 
 from tarragon.base.resources import CPU, NVIDIA_GPU
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.job.model import Replica
 from tarragon.scheduling.actions.quota_limited import exceeded_quota
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot
@@ -18,7 +19,7 @@ NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 def runs(name: str, size: int, wish: int, *, whole: bool = False, elastic: bool = True) -> RunningGang:
     """Each worker asks for a GPU and two CPUs."""
-    kind = ReplicaType.WORKER
+    kind = WORKER
     demand = Demand(
         type=kind, resources={NVIDIA_GPU: 1000, CPU: 2000}, minimum=1, requested=wish, eligible_nodes=frozenset("a")
     )

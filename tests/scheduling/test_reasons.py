@@ -6,12 +6,12 @@ import datetime as dt
 from collections.abc import Sequence
 
 from tarragon.base.resources import NVIDIA_GPU
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.job.model import Replica
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.explain.reasons import explain_wait
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
-WORKER = ReplicaType.WORKER
 ALL = ("a", "b", "c")
 
 
@@ -104,10 +104,12 @@ def test_of_a_gang_that_only_waits_for_its_turn_it_is_told_that_there_is_room() 
 
 
 def test_the_replicas_are_told_for_which_the_room_ends() -> None:
-    ps = Demand(type=ReplicaType.PS, resources={NVIDIA_GPU: 1}, minimum=1, requested=1, eligible_nodes=frozenset(ALL))
+    ps = Demand(
+        type=PS, is_anchor=True, resources={NVIDIA_GPU: 1}, minimum=1, requested=1, eligible_nodes=frozenset(ALL)
+    )
 
-    assert explain_wait("mine", picture([node("a", 4, 2)], [ps, *workers(2)])).type is WORKER
-    assert explain_wait("mine", picture([node("a", 4, 0)], [ps, *workers(2)])).type is ReplicaType.PS
+    assert explain_wait("mine", picture([node("a", 4, 2)], [ps, *workers(2)])).type == WORKER
+    assert explain_wait("mine", picture([node("a", 4, 0)], [ps, *workers(2)])).type == PS
 
 
 def test_elastic_gangs_that_have_enough_above_their_minimum_are_told() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU, NVIDIA_GPU
+from tarragon.frameworks.tensorflow.replica_types import WORKER
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang
 from tarragon.scheduling.cycle.preemption_simulation import AllocationTable, PreemptionSimulation
@@ -17,7 +18,6 @@ from tarragon.scheduling.cycle.victims import allocations_of
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.memory import Memory
-from tests.scheduling.rounds import WORKER
 from tests.scheduling.test_fit import SCENES
 
 NUMBERS = st.integers(0, 5)

@@ -9,6 +9,7 @@ import click
 from tarragon.cli.jobs.selection import job_selection, job_selection_options
 from tarragon.cli.options.arguments import checked_wait_options, replica_count, wait_options
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
+from tarragon.frameworks.tensorflow.replica_types import WORKER
 
 _NUMBER = click.IntRange(0, 100_000)
 
@@ -60,7 +61,7 @@ def command(
     from tarragon.cli.targets.resolving import resolve_target
     from tarragon.job.model import ReplicaType
 
-    given = [*(((ReplicaType.WORKER.value, workers),) if workers is not None else ()), *others]
+    given = [*(((WORKER, workers),) if workers is not None else ()), *others]
     if not given and least is None and most is None:
         raise click.UsageError("one of --workers, --replicas, --min and --max is required")
     if len({name for name, _ in given}) < len(given):

@@ -218,7 +218,7 @@ def _short(job: ClusterJob, seen: SchedulerView, snapshot: Snapshot) -> Shortage
     group = job.job.replica_spec(found.type) if job.job is not None else None
     if found.ineligible_nodes and group is not None:
         demands = next(gang for gang in snapshot.waiting if gang.name == gang_name(job)).demands
-        eligible = frozenset().union(*(demand.eligible_nodes for demand in demands if demand.type is found.type))
+        eligible = frozenset().union(*(demand.eligible_nodes for demand in demands if demand.type == found.type))
         refused = no_eligible_node_message(
             group.template, [node for node in seen.nodes if node.metadata.name not in eligible]
         )

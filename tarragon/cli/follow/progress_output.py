@@ -149,7 +149,7 @@ def _stall_reason(progress: Progress) -> str:
 def prefixed_lines(replica: Replica, texts: Sequence[str], terminal: Terminal) -> str:
     """Prefixes each line with its replica. Lines for a terminal are made safe."""
     paint = painter(colors=terminal.colors_out)
-    prefix = paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.lower_name, ""))
+    prefix = paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.lower(), ""))
     if terminal.shows_logs:
         texts = [terminal_text(text, colors=terminal.colors_out) for text in texts]
     return "".join(f"{prefix} {text}\n" for text in texts)

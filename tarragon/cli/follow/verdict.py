@@ -29,7 +29,7 @@ from tarragon.cli.targets.environment import install_command_for
 from tarragon.cli.targets.next_commands import WHEN_FINISHED, WHILE_RUNNING, next_commands
 from tarragon.cli.targets.stored_logs import runs_of_job
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
-from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType, SuccessPolicy
+from tarragon.job.model import CleanPodPolicy, Replica, SuccessPolicy
 from tarragon.kube.meta import Key
 
 NEVER_FITS_CODE = 1
@@ -123,12 +123,12 @@ def _environment(job: ClusterJob) -> tuple[str, str]:
 
 
 def deciding_replicas(job: ClusterJob) -> Sequence[Replica]:
-    """The replicas that decide the job's result: the chief, worker 0, or all workers with that success policy."""
+    """The replicas that decide the job's result: the chief, or all of its type with that success policy."""
     if job.job is None or job.job.chief is None:
         return ()
     chief = job.job.chief
-    if job.job.success_policy is SuccessPolicy.ALL_WORKERS and chief.type is ReplicaType.WORKER:
-        return [Replica(ReplicaType.WORKER, index) for index in range(job.requested.get(ReplicaType.WORKER, 1))]
+    if job.job.success_policy is SuccessPolicy.ALL_WORKERS and not job.job.has_chief:
+        return [Replica(chief.type, index) for index in range(job.requested.get(chief.type, 1))]
     return [chief]
 
 

@@ -56,7 +56,7 @@ def _head(progress: Progress, now: dt.datetime) -> Row:
 def _one(member: ReplicaProgress) -> Row:
     return [
         ("  ", ""),
-        (f"{member.name:<14}", REPLICA_TYPES.get(member.replica.type.lower_name, "")),
+        (f"{member.name:<14}", REPLICA_TYPES.get(member.replica.type.lower(), "")),
         ("  ", ""),
         (replica_text(member), STATES.get(member.state, "")),
     ]
@@ -66,7 +66,7 @@ def _many(members: Sequence[ReplicaProgress]) -> Iterator[Row]:
     """Yields a row for each replica type, then the failed and restarting replicas."""
     by_type: dict[str, list[ReplicaProgress]] = {}
     for member in members:
-        by_type.setdefault(member.replica.type.lower_name, []).append(member)
+        by_type.setdefault(member.replica.type.lower(), []).append(member)
     for word, group in by_type.items():
         row = [("  ", ""), (f"{word:<10}", REPLICA_TYPES.get(word, "")), (f"{len(group):>5}  ", "")]
         for state, number in sorted(Counter(member.state for member in group).items(), key=lambda item: -item[1]):

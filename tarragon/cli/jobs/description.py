@@ -143,7 +143,7 @@ def _still_running(where: ClusterTarget, job: ClusterJob, pods: Mapping[Replica,
     policy = None if job.job is None else job.job.run_policy.clean_pod_policy
     if not job.status.phase.is_final or policy is not CleanPodPolicy.NONE:
         return
-    running = [replica for replica in sorted(pods, key=replica_order) if not pods[replica].is_finished]
+    running = [replica for replica in sorted(pods, key=replica_order(job.requested)) if not pods[replica].is_finished]
     names = [str(replica) for replica in running if not pods[replica].metadata.is_being_deleted]
     if names:
         yield f"  still running: {joined(names)}; with cleanPodPolicy None they hold memory until the job is deleted:"

@@ -38,7 +38,7 @@ class RequestedSize:
 
     @property
     def description(self) -> str:
-        parts = [f"{kind.lower_name} {number}" for kind, number in self.replicas.items()]
+        parts = [f"{kind.lower()} {number}" for kind, number in self.replicas.items()]
         bounds = (("min", self.minimum), ("max", self.maximum))
         return joined([*parts, *(f"{name} {number}" for name, number in bounds if number is not None)])
 
@@ -73,8 +73,8 @@ def _with_replicas(job: ClusterJob, read: TrainingJob, before: JsonObject, wish:
     for kind, number in wish.replicas.items():
         group = read.replica_spec(kind)
         if group is None:
-            types = joined([group.type.value for group in read.replica_specs])
-            raise JobNotEditable(f"{job.name} has no replicas of type {kind.value}", remedy=f"it has {types}")
+            types = joined([str(group.type) for group in read.replica_specs])
+            raise JobNotEditable(f"{job.name} has no replicas of type {kind!s}", remedy=f"it has {types}")
         if group.replicas == number:
             continue
         after = set_path(_without_scale_field(after), f"{group.field_path}.replicas", number)
@@ -114,7 +114,8 @@ def _refused(job: ClusterJob, problems: Sequence[Problem]) -> InvalidManifest:
 
 
 def _check_bounds(job: ClusterJob, after: TrainingJob, wish: RequestedSize) -> None:
-    wanted = wish.replicas.get(ReplicaType.WORKER)
+    group = after.elastic_group
+    wanted = None if group is None else wish.replicas.get(group.type)
     if (
         after.elastic_policy is None
         or wanted is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tarragon.job import conditions
@@ -125,7 +125,9 @@ def progress_of(seen: ProgressInput) -> Progress:
         created=seen.created,
         started=status.start_time,
         completed=status.completion_time,
-        replicas=tuple(_member(seen, replica) for replica in sorted(_replicas(seen), key=replica_order)),
+        replicas=tuple(
+            _member(seen, replica) for replica in sorted(_replicas(seen), key=replica_order(seen.requested))
+        ),
     )
 
 
@@ -185,9 +187,10 @@ def _replicas(seen: ProgressInput) -> set[Replica]:
     return requested | seen.pods.keys() | seen.status.succeeded_replicas
 
 
-def replica_order(replica: Replica) -> tuple[int, int]:
-    """The sort key of a replica: its type in the usual order, then its index."""
-    return list(ReplicaType).index(replica.type), replica.index
+def replica_order(requested: Iterable[ReplicaType]) -> Callable[[Replica], tuple[int, Replica]]:
+    """The sort key of replicas: by type in the order of the job's manifest, then by index."""
+    order = {kind: position for position, kind in enumerate(requested)}
+    return lambda replica: (order.get(replica.type, len(order)), replica)
 
 
 def _member(seen: ProgressInput, replica: Replica) -> ReplicaProgress:

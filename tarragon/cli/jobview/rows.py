@@ -117,9 +117,7 @@ def restarts(job: ClusterJob) -> int:
 def replicas(job: ClusterJob) -> str:
     """`chief 1, ps 1, worker 2`; if the job runs smaller than requested, `worker 2 (3 requested)`."""
     current = current_size(job)
-    counts = (
-        f"{kind.lower_name} {number}{_requested(job, kind, number)}" for kind, number in current.items() if number
-    )
+    counts = (f"{kind.lower()} {number}{_requested(job, kind, number)}" for kind, number in current.items() if number)
     return ", ".join(counts) or "-"
 
 

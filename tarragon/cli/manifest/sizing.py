@@ -49,7 +49,7 @@ def size_table(jobs: Sequence[TrainingJob]) -> Iterator[str]:
 
 
 def _row(job: TrainingJob, group: ReplicaSpec) -> Sequence[str]:
-    return (job.key.name, group.type.lower_name, str(group.replicas), *_amounts(group_request(group)))
+    return (job.key.name, group.type.lower(), str(group.replicas), *_amounts(group_request(group)))
 
 
 def _amounts(request: Mapping[str, int]) -> Sequence[str]:

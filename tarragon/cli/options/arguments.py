@@ -74,11 +74,11 @@ def assignment(text: str) -> tuple[str, str]:
 
 def replica_count(text: str) -> tuple[str, int]:
     """Parses `ps=2` into (`PS`, 2). The case of the type does not matter."""
-    from tarragon.job.model import ReplicaType
+    from tarragon.frameworks.registry import FRAMEWORKS
     from tarragon.kube.field_reader import nearest_name
 
     name, number = assignment(text)
-    types = {kind.value.lower(): kind.value for kind in ReplicaType}
+    types = {kind.lower(): str(kind) for framework in FRAMEWORKS for kind in framework.roles}
     if name.lower() not in types:
         similar = nearest_name(name, types.values())
         remedy = f"did you mean {similar}?" if similar else f"valid types are {', '.join(types.values())}"

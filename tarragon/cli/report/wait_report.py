@@ -77,7 +77,7 @@ def refusing_nodes_lines(short: Shortage) -> Iterator[str]:
     if found.ineligible_nodes:
         reasons = f": {short.refusal_reasons}" if short.refusal_reasons else ""
         verb = "does" if found.ineligible_nodes == 1 else "do"
-        yield f"{count(found.ineligible_nodes, 'node')} {verb} not accept a {found.type.lower_name} of it{reasons}"
+        yield f"{count(found.ineligible_nodes, 'node')} {verb} not accept a {found.type.lower()} of it{reasons}"
 
 
 def _helps(found: WaitExplanation) -> Iterator[str]:
@@ -88,7 +88,7 @@ def _helps(found: WaitExplanation) -> Iterator[str]:
     if found.gangs_to_end:
         yield f"when {joined(found.gangs_to_end)} {'ends' if len(found.gangs_to_end) == 1 else 'end'}"
     if found.fitting_size:
-        yield f"now, if {count(found.fitting_size, found.type.lower_name)} instead of {found.minimum} were enough"
+        yield f"now, if {count(found.fitting_size, found.type.lower())} instead of {found.minimum} were enough"
     if found.nodes_to_return:
         yield (
             f"if {'node' if len(found.nodes_to_return) == 1 else 'nodes'} "
@@ -104,7 +104,7 @@ def _helps(found: WaitExplanation) -> Iterator[str]:
 def _node_line(node: NodeShortage, short: Shortage) -> str:
     found = short.explanation
     scarce = _scarce(node, found)
-    room = f"has room for {node.room} of {count(found.minimum, found.type.lower_name)}" if node.room else "has no room"
+    room = f"has room for {node.room} of {count(found.minimum, found.type.lower())}" if node.room else "has no room"
     holders = [
         (job_names, amounts) for job_names, amounts in short.holders.get(node.name, ()) if any(map(amounts.get, scarce))
     ]
@@ -156,7 +156,7 @@ def shortage_fields(short: Shortage) -> Json:
     found = short.explanation
     return {
         "fits": found.fits_now,
-        "replica": found.type.lower_name,
+        "replica": found.type.lower(),
         "least": found.minimum,
         "each": _texts(found.resources),
         "lacking": _texts(found.lacking),

@@ -118,7 +118,7 @@ async def _requested(looker: ClusterReader, namespace: str, name: str) -> Mappin
     from tarragon.cli.jobview.jobs import find_job
 
     job = await find_job(looker, name, namespace)
-    return {kind.lower_name: number for kind, number in job.requested.items()}
+    return {kind.lower(): number for kind, number in job.requested.items()}
 
 
 async def _job_names(looker: ClusterReader, namespace: str) -> Sequence[str]:

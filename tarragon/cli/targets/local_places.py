@@ -51,8 +51,9 @@ def data_folders(nodes: Path | None, job: ClusterJob, pods: Mapping[Replica, Pod
         path = shared.claims / job.key.namespace / name
         if kind == "PersistentVolumeClaim" and path.exists():
             yield f"claim {name}", path
-    for replica, logs in sorted(log_folders(nodes, job).items(), key=lambda found: replica_order(found[0])):
-        yield f"logs of {replica}", logs
+    folders = log_folders(nodes, job)
+    for replica in sorted(folders, key=replica_order(job.requested)):
+        yield f"logs of {replica}", folders[replica]
     for replica, pod in pods.items():
         node = NodeFolder(nodes / pod.spec.node_name)
         volumes = node.pod(pod.metadata.uid).volumes

@@ -39,7 +39,7 @@ class LogQuery:
 
     def selects(self, replica: Replica) -> bool:
         is_named = not self.replicas or str(replica) in self.replicas
-        return is_named and (not self.types or replica.type.lower_name in self.types)
+        return is_named and (not self.types or replica.type.lower() in self.types)
 
     def matches(self, said: LogLine) -> bool:
         return self.grep is None or self.grep.search(said.text) is not None
@@ -85,5 +85,5 @@ class LogPrinter:
         if self._filter.timestamps:
             words.insert(0, moment)
         if self._filter.prefix:
-            words.insert(0, self._paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.lower_name, "")))
+            words.insert(0, self._paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.lower(), "")))
         return " ".join(words) + "\n"

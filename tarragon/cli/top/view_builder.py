@@ -123,7 +123,7 @@ class ViewBuilder:
             used = scene.usage.get(f"{each.namespace}/{member.pod}", {})
             yield ReplicaRow(
                 name=member.name,
-                type=member.replica.type.lower_name,
+                type=member.replica.type.lower(),
                 state=replica_text(_without_restarts(member)),
                 restarts=member.restarts,
                 node=member.node,

@@ -62,7 +62,7 @@ def config_map_name(runtime_id: str, uid: str) -> str:
 
 def config_maps(job: TrainingJob) -> Iterator[JsonObject]:
     """The `config_maps` of a framework: the ConfigMap with the script, if there is a default parameter server."""
-    if any(group.is_default_server for group in job.replica_specs):
+    if any(group.runs_provided_program for group in job.replica_specs):
         yield {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -72,7 +72,7 @@ def config_maps(job: TrainingJob) -> Iterator[JsonObject]:
 
 
 def command(replica: Replica, cluster: str) -> list[str]:
-    arguments = ["--cluster_spec", cluster, "--job_name", replica.type.lower_name, "--task_id", str(replica.index)]
+    arguments = ["--cluster_spec", cluster, "--job_name", replica.type.lower(), "--task_id", str(replica.index)]
     return [*_PYTHON, f"{FOLDER}/{SCRIPT}", *arguments]
 
 

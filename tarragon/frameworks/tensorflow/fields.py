@@ -6,17 +6,12 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from tarragon.job.conditions import INVALID
-from tarragon.job.model import ReplicaType
 
 KIND = "TFJob"
 GROUP = "kubeflow.org"
 MAIN_CONTAINER = "tensorflow"
 PORT_NAME = "tfjob-port"
 DEFAULT_PORT = 2222
-
-TYPES = (ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.PS, ReplicaType.WORKER, ReplicaType.EVALUATOR)
-LIST_TYPES = (ReplicaType.MASTER, ReplicaType.PS, ReplicaType.WORKER)
-"""The replica types of the generations with a list of replicas, where they are written in upper case."""
 
 
 class SpecField(StrEnum):

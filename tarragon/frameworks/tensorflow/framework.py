@@ -18,10 +18,10 @@ from tarragon.frameworks.tensorflow import (
 )
 from tarragon.frameworks.tensorflow.crd import crd, definition
 from tarragon.frameworks.tensorflow.fields import GROUP, KIND, MAIN_CONTAINER, PORT_NAME
+from tarragon.frameworks.tensorflow.replica_types import ROLES, START_ORDER
 from tarragon.frameworks.tensorflow.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES
 from tarragon.frameworks.tensorflow.tf_config import cluster_size
 from tarragon.frameworks.tensorflow.verdict import evaluate
-from tarragon.job.model import ReplicaType
 from tarragon.kube.meta import CustomObject, Resource
 
 TFJOBS = Resource(group=GROUP, version="v1", plural="tfjobs", kind=KIND, model=CustomObject)
@@ -47,14 +47,8 @@ TENSORFLOW = Framework(
     service_size=cluster_size,
     config_maps=default_server.config_maps,
     evaluate=evaluate,
-    # Servers first: workers that don't find them wait up to 30 seconds before they retry.
-    start_order=(
-        ReplicaType.PS,
-        ReplicaType.CHIEF,
-        ReplicaType.MASTER,
-        ReplicaType.WORKER,
-        ReplicaType.EVALUATOR,
-    ),
+    roles=ROLES,
+    start_order=START_ORDER,
     crd=crd,
 )
 

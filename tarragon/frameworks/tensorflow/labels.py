@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tarragon.frameworks.tensorflow.fields import GROUP
-from tarragon.job.model import Replica, ReplicaType, TrainingJob
+from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.job.model import Replica, TrainingJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +26,11 @@ class LabelNames:
         return {key: value, self.job: job.key.name}
 
     def of_workers(self, job: TrainingJob) -> dict[str, str]:
-        return {**self.of_job(job), self.type: ReplicaType.WORKER.lower_name}
+        return {**self.of_job(job), self.type: WORKER.lower()}
 
     def of_replica(self, job: TrainingJob, replica: Replica) -> dict[str, str]:
         """The labels of a replica. The role label marks the chief (worker 0 if there is no chief) as master."""
-        labels = {**self.of_job(job), self.type: replica.type.lower_name, self.index: str(replica.index)}
+        labels = {**self.of_job(job), self.type: replica.type.lower(), self.index: str(replica.index)}
         return {**labels, self.role: "master"} if self.role and replica == job.chief else labels
 
 

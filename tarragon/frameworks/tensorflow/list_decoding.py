@@ -10,6 +10,7 @@ from tarragon.frameworks.tensorflow import default_server, tensorboard_field
 from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, KIND, LIST_SPELLINGS, PolicyField, SpecField
 from tarragon.frameworks.tensorflow.list_replicas import decode_replica_specs, replica_list, with_defaults
 from tarragon.frameworks.tensorflow.map_decoding import TOP_LEVEL_FIELDS, decode_name, decode_run_policy, decode_time
+from tarragon.frameworks.tensorflow.replica_types import MASTER, WORKER
 from tarragon.frameworks.tensorflow.runtime_id import runtime_id
 from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import (
@@ -17,7 +18,6 @@ from tarragon.job.model import (
     CleanPodPolicy,
     Replica,
     ReplicaSpec,
-    ReplicaType,
     RestartPolicy,
     TrainingJob,
 )
@@ -36,7 +36,7 @@ LATER_FIELDS = frozenset(
 )
 """Fields that have no effect in a job with a list of replicas."""
 
-_DEFAULT_CHIEF = Replica(ReplicaType.MASTER, 0)
+_DEFAULT_CHIEF = Replica(MASTER, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ def field_ignoring_case(found: FieldReader, name: str) -> FieldReader:
 
 def _scaled(group: ReplicaSpec, spec: FieldReader) -> ReplicaSpec:
     """Apply the number of workers that `kubectl scale` has set in the map of replicas of later generations."""
-    if group.type is not ReplicaType.WORKER:
+    if group.type != WORKER:
         return group
     written = spec.field(SpecField.REPLICAS).field("Worker").field("replicas")
     wish = written.integer(0, MAX_REPLICAS)
@@ -151,7 +151,7 @@ def _scaled(group: ReplicaSpec, spec: FieldReader) -> ReplicaSpec:
 
 
 def _warn_about_map(spec: FieldReader, groups: list[ReplicaSpec]) -> None:
-    has_workers = any(group.type is ReplicaType.WORKER for group in groups)
+    has_workers = any(group.type == WORKER for group in groups)
     for name, found in spec.field(SpecField.REPLICAS).fields():
         if name != "Worker":
             found.add_warning(f"has no effect with spec.{SpecField.LIST}", "write it there")
@@ -178,12 +178,12 @@ def _decider(spec: FieldReader, groups: list[ReplicaSpec], generation: ListGener
     spec.field(TERMINATION).is_map()
     named.is_map()
     sizes = {group.type: group.replicas for group in groups}
-    word = named.field("replicaName").string() or ReplicaType.MASTER.value.upper()
+    word = named.field("replicaName").string() or MASTER.upper()
     index = named.field("replicaIndex").integer(0, INT32) or 0
-    kind = next((kind for kind in sizes if kind.value.upper() == word), None)
+    kind = next((kind for kind in sizes if kind.upper() == word), None)
     if kind is None:
         other = f", or name another replica in spec.{TERMINATION}.chief" if TERMINATION in generation.fields else ""
-        _note_missing_chief(spec, named, [kind.value.upper() for kind in sizes], remedy=f"add one{other}")
+        _note_missing_chief(spec, named, [kind.upper() for kind in sizes], remedy=f"add one{other}")
     elif index >= sizes[kind]:
         _note_bad_index(named.field("replicaIndex"), f"{word} {index}", sizes[kind])
     elif Replica(kind, index) != _DEFAULT_CHIEF:
@@ -230,7 +230,7 @@ def _fields(spec: FieldReader, generation: ListGeneration) -> None:
 def default_fields(job: TrainingJob, spec: JsonObject) -> dict[str, Json]:
     """The fields that the original operator filled in, as its users saw them with `kubectl get -o yaml`."""
     image = spec.get(IMAGE) or default_server.IMAGE
-    groups = {group.type.value.upper(): group for group in job.replica_specs}
+    groups = {group.type.upper(): group for group in job.replica_specs}
     lists: dict[str, Json] = {
         name: with_defaults(spec[name], groups, str(image)) for name in LIST_SPELLINGS if spec.get(name) is not None
     }

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tarragon.frameworks.pod_rules import MAX_PORT
 from tarragon.frameworks.tensorflow import default_server
-from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, LIST_SPELLINGS, LIST_TYPES
+from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, LIST_SPELLINGS
+from tarragon.frameworks.tensorflow.replica_types import LIST_TYPES, MASTER, PS, ROLES
 from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy
 from tarragon.kube.field_reader import FieldReader, describe_value, nearest_name, suggestion
@@ -23,7 +24,7 @@ DEFAULT_SERVER_FIELD = "IsDefaultPS"
 FIELDS = frozenset({"replicas", "template", DEFAULT_SERVER_FIELD, *TYPE, *PORT})
 POD_POLICIES = ("Always", "OnFailure", "Never")
 
-_WORDS = {kind.value.upper(): kind for kind in LIST_TYPES}
+_WORDS = {kind.upper(): kind for kind in LIST_TYPES}
 
 
 def replica_list(spec: FieldReader) -> FieldReader:
@@ -66,18 +67,18 @@ def _filled(item: JsonObject, group: ReplicaSpec | None, image: str) -> JsonObje
     written: dict[str, Json] = without_nulls(item)
     if group is None:
         return written
-    if group.is_default_server:
+    if group.runs_provided_program:
         template = written.get("template")
         written["template"] = default_server.with_server_container(
             template if isinstance(template, Mapping) else {}, image
         )
     is_old = TYPE[1] in written or PORT[1] in written
     port, kind = PORT[is_old], TYPE[is_old]
-    return {"replicas": 1, port: DEFAULT_PORT, kind: group.type.value.upper(), **written}
+    return {"replicas": 1, port: DEFAULT_PORT, kind: group.type.upper(), **written}
 
 
 def _word(item: JsonObject) -> str:
-    return next((str(item[name]) for name in TYPE if item.get(name)), ReplicaType.MASTER.value.upper())
+    return next((str(item[name]) for name in TYPE if item.get(name)), MASTER.upper())
 
 
 def _type(item: FieldReader) -> ReplicaType | None:
@@ -87,7 +88,7 @@ def _type(item: FieldReader) -> ReplicaType | None:
             item.add_problem("is empty", "remove the dash, or add a value")
         return None
     written = any_spelling(item, *TYPE)
-    word = written.string() or ReplicaType.MASTER.value.upper()
+    word = written.string() or MASTER.upper()
     if word in _WORDS:
         return _WORDS[word]
     suggested = nearest_name(word, _WORDS)
@@ -98,10 +99,10 @@ def _type(item: FieldReader) -> ReplicaType | None:
 
 def _group(kind: ReplicaType, item: FieldReader, image: str, config_map: str) -> ReplicaSpec:
     template = item.field("template")
-    if kind is ReplicaType.PS:
+    if kind == PS:
         template = _with_container_list(template)
     valid: JsonObject = validated(template) or {}
-    may_be_default = kind is ReplicaType.PS and (template.is_missing or isinstance(template.value, dict))
+    may_be_default = kind == PS and (template.is_missing or isinstance(template.value, dict))
     is_default = may_be_default and default_server.uses_default_server(valid)
     if is_default:
         valid = default_server.with_script_volume(default_server.with_server_container(valid, image), config_map)
@@ -110,12 +111,13 @@ def _group(kind: ReplicaType, item: FieldReader, image: str, config_map: str) ->
     _note_fields(item, template)
     return ReplicaSpec(
         type=kind,
+        role=ROLES[kind],
         replicas=_wish(kind, item),
         restart_policy=RestartPolicy.ALWAYS,
         template=valid,
         port=any_spelling(item, *PORT).integer(1, MAX_PORT) or DEFAULT_PORT,
         pod_restart_policy_override=_pod_policy(valid, template),
-        is_default_server=is_default,
+        runs_provided_program=is_default,
         field_path=item.path,
     )
 
@@ -131,7 +133,7 @@ def _with_container_list(template: FieldReader) -> FieldReader:
 def _wish(kind: ReplicaType, item: FieldReader) -> int:
     found = item.field("replicas")
     replicas = found.integer(0, MAX_REPLICAS)
-    if kind is ReplicaType.MASTER and replicas not in {None, 1}:
+    if kind == MASTER and replicas not in {None, 1}:
         found.add_problem(f"must be 1, not {replicas}", "a job has one MASTER")
         return 1
     return 1 if replicas is None else replicas

@@ -29,10 +29,10 @@ def wire(names: ObjectNames) -> Wire:
 
     def of_gang(job: TrainingJob, size: GangSize, domain: str) -> Callable[[Replica], DiscoveryConfig | None]:
         tf_config_of = with_tf_config(job, size, domain)
-        default_servers = {group.type for group in job.replica_specs if group.is_default_server}
+        default_servers = {group.type for group in job.replica_specs if group.runs_provided_program}
         if not default_servers:
             return tf_config_of
-        hosts_by_type = {kind.lower_name: found for kind, found in hosts(job, size, domain, own).items()}
+        hosts_by_type = {kind.lower(): found for kind, found in hosts(job, size, domain, own).items()}
         cluster = default_server.cluster_spec(hosts_by_type)
 
         def with_command(replica: Replica) -> DiscoveryConfig | None:

@@ -19,13 +19,13 @@ from tarragon.frameworks.tensorflow.fields import (
     SpecField,
 )
 from tarragon.frameworks.tensorflow.map_replicas import decode_replica_specs
+from tarragon.frameworks.tensorflow.replica_types import WORKER
 from tarragon.job.annotations import with_supported_values
 from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import (
     CleanPodPolicy,
     ElasticPolicy,
     ReplicaSpec,
-    ReplicaType,
     RunPolicy,
     SchedulingPolicy,
     SuccessPolicy,
@@ -81,6 +81,8 @@ def _job(root: FieldReader, spec: FieldReader, defaults: GenerationFields) -> Tr
     _check(metadata)
     quiet = FieldReader(metadata.value, metadata.path, CollectedProblems())
     groups = decode_replica_specs(spec.field(SpecField.REPLICAS))
+    if spec.field(SpecField.DYNAMIC_WORKER).boolean():
+        groups = [replace(group, may_fail=group.type == WORKER) for group in groups]
     elastic = _elastic(spec, groups)
     return TrainingJob(
         kind=KIND,
@@ -93,7 +95,6 @@ def _job(root: FieldReader, spec: FieldReader, defaults: GenerationFields) -> Tr
         run_policy=decode_run_policy(spec, defaults.clean_pods),
         success_policy=spec.field(SpecField.SUCCESS_POLICY).enum(SuccessPolicy, SuccessPolicy.WORKER_ZERO),
         elastic_policy=elastic,
-        enable_dynamic_worker=spec.field(SpecField.DYNAMIC_WORKER).boolean(),
         labels=quiet.field("labels").string_map(),
         annotations=quiet.field("annotations").string_map(),
     )
@@ -178,7 +179,7 @@ def _elastic(spec: FieldReader, groups: Iterable[ReplicaSpec]) -> ElasticPolicy 
     least, most = spec.field(SpecField.MIN_INSTANCES), spec.field(SpecField.MAX_INSTANCES)
     if least.is_missing and most.is_missing:
         return None
-    wish = next((group.replicas for group in groups if group.type is ReplicaType.WORKER), 1)
+    wish = next((group.replicas for group in groups if group.type == WORKER), 1)
     minimum, maximum = least.integer(1, MAX_REPLICAS), most.integer(1, MAX_REPLICAS)
     if minimum is None:
         minimum = min(wish, maximum or wish)
@@ -186,7 +187,7 @@ def _elastic(spec: FieldReader, groups: Iterable[ReplicaSpec]) -> ElasticPolicy 
 
 
 def _clamped(group: ReplicaSpec, elastic: ElasticPolicy | None, notes: CollectedProblems) -> ReplicaSpec:
-    if elastic is None or group.type is not ReplicaType.WORKER or elastic.min_replicas > elastic.max_replicas:
+    if elastic is None or group.type != WORKER or elastic.min_replicas > elastic.max_replicas:
         return group
     wish = min(max(group.replicas, elastic.min_replicas), elastic.max_replicas)
     if wish != group.replicas:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, PORT_NAME, TYPES
+from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, PORT_NAME
+from tarragon.frameworks.tensorflow.replica_types import ROLES
 from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy
 from tarragon.kube.field_reader import FieldReader, suggestion
@@ -22,18 +23,18 @@ def decode_replica_specs(found: FieldReader) -> Sequence[ReplicaSpec]:
     for name, value in found.fields():
         kind = _type(name)
         if kind is None:
-            known = [type_.value for type_ in TYPES]
+            known = list(map(str, ROLES))
             value.add_problem("unknown replica type", suggestion(name, known) or f"write one of {', '.join(known)}")
         elif kind in groups:
             value.add_problem(f"is the same replica type as {groups[kind].field_path}", "write each type once")
         else:
             groups[kind] = _group(kind, value)
-    return [groups[kind] for kind in TYPES if kind in groups]
+    return [groups[kind] for kind in ROLES if kind in groups]
 
 
 def _type(name: str) -> ReplicaType | None:
     """The type of that name, compared without case as in the original operators."""
-    return next((kind for kind in TYPES if kind.lower_name == name.lower()), None)
+    return next((kind for kind in ROLES if kind.lower() == name.lower()), None)
 
 
 def _group(kind: ReplicaType, found: FieldReader) -> ReplicaSpec:
@@ -47,6 +48,7 @@ def _group(kind: ReplicaType, found: FieldReader) -> ReplicaSpec:
     valid: JsonObject = validated(template) or {}
     return ReplicaSpec(
         type=kind,
+        role=ROLES[kind],
         replicas=1 if replicas is None else replicas,
         restart_policy=policy,
         template=valid,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tarragon.frameworks.plugin import ObjectNames
-from tarragon.frameworks.tensorflow.fields import TYPES
+from tarragon.frameworks.tensorflow.replica_types import ROLES
 from tarragon.job.model import Replica, TrainingJob
 
-_TYPE_OF = {kind.lower_name: kind for kind in TYPES}
+_TYPE_OF = {kind.lower(): kind for kind in ROLES}
 
 
 def name(job: TrainingJob, replica: Replica) -> str:

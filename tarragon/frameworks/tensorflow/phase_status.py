@@ -116,7 +116,7 @@ def _replica_status(group: ReplicaSpec, status: JobStatus) -> Json:
         LegacyState.UNKNOWN: max(rest, 0),
     }
     return {
-        "tf_replica_type": group.type.value.upper(),
+        "tf_replica_type": group.type.upper(),
         "state": _of_all(states).value,
         "ReplicasStates": {state.value: count for state, count in states.items() if count},
     }

@@ -10,22 +10,23 @@ from tarragon.frameworks.plugin import Rule
 from tarragon.frameworks.pod_rules import POD_RULES
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, SpecField
 from tarragon.frameworks.tensorflow.object_names import name
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, EVALUATOR, MASTER, WORKER
 from tarragon.frameworks.tensorflow.tf_config import MAX_HOST_LENGTH, MAX_LENGTH, cluster_size, tf_config_length
 from tarragon.job.annotations import LOGS_ANNOTATION, validate_annotations, warn_about_misspelled_annotations
-from tarragon.job.model import Replica, ReplicaSpec, ReplicaType, RestartPolicy, TrainingJob
+from tarragon.job.model import Replica, ReplicaSpec, RestartPolicy, TrainingJob
 from tarragon.job.tensorboard import validate_tensorboard
 from tarragon.kube import pod_validation
 from tarragon.kube.name_validation import dns_label_error
 
 REPLICAS = f"spec.{SpecField.REPLICAS}"
-CHIEFS = (ReplicaType.CHIEF, ReplicaType.MASTER)
+CHIEFS = (CHIEF, MASTER)
 
 
 def has_chief_or_worker(job: TrainingJob) -> Iterator[Problem]:
     """A job needs a chief or a worker, because only these decide its success; a server runs forever."""
     if job.chief is not None:
         return
-    types = [group.type.value for group in job.replica_specs if group.replicas]
+    types = [str(group.type) for group in job.replica_specs if group.replicas]
     if types:
         yield Problem(REPLICAS, f"a job of {' and '.join(types)} alone never ends", "add a Worker or a Chief")
     elif job.replica_specs:
@@ -44,7 +45,7 @@ def one_chief(job: TrainingJob) -> Iterator[Problem]:
 
 
 def one_evaluator(job: TrainingJob) -> Iterator[Problem]:
-    group = job.replica_spec(ReplicaType.EVALUATOR)
+    group = job.replica_spec(EVALUATOR)
     if group is not None:
         yield from _at_most_one(group)
 
@@ -83,7 +84,7 @@ def elastic_bounds(job: TrainingJob) -> Iterator[Problem]:
         yield Problem(
             f"spec.{SpecField.MIN_INSTANCES}", f"must be {most} or less, as {SpecField.MAX_INSTANCES} is, not {least}"
         )
-    if job.replica_spec(ReplicaType.WORKER) is None:
+    if job.replica_spec(WORKER) is None:
         yield Problem(REPLICAS, f"has no Worker, but {SpecField.MAX_INSTANCES} counts workers", "add a Worker")
 
 
@@ -118,7 +119,7 @@ def json_logs_have_a_command(job: TrainingJob) -> Iterator[Problem]:
         return
     for group in job.replica_specs:
         container = pod_validation.main_container(group.template, MAIN_CONTAINER)
-        if container is None or group.is_default_server or container.get("command"):
+        if container is None or group.runs_provided_program or container.get("command"):
             continue
         if not any(variable.get("name") == "PYTHONPATH" for variable in container.get("env", [])):
             yield Problem(

@@ -13,14 +13,14 @@ from functools import lru_cache
 from hashlib import sha256
 
 from tarragon.frameworks.plugin import ObjectNames
-from tarragon.frameworks.tensorflow.fields import LIST_TYPES
-from tarragon.job.model import Replica, ReplicaType, TrainingJob
+from tarragon.frameworks.tensorflow.replica_types import LIST_TYPES, WORKER
+from tarragon.job.model import Replica, TrainingJob
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 ID_LENGTH = 4
 TAIL_LENGTH = 5
 
-_TYPE_OF = {kind.lower_name: kind for kind in LIST_TYPES}
+_TYPE_OF = {kind.lower(): kind for kind in LIST_TYPES}
 
 
 def runtime_id(uid: str) -> str:
@@ -45,7 +45,7 @@ def object_names(beginning: Callable[[TrainingJob], str]) -> ObjectNames:
     """The names: `{beginning}{type}-{runtime id}-{index}` for services, and the same with a suffix for pods."""
 
     def service(job: TrainingJob, replica: Replica) -> str:
-        return f"{beginning(job)}{replica.type.lower_name}-{job.runtime_id}-{replica.index}"
+        return f"{beginning(job)}{replica.type.lower()}-{job.runtime_id}-{replica.index}"
 
     def pod(job: TrainingJob, replica: Replica) -> str:
         return f"{service(job, replica)}-{pod_suffix(job, replica)}"
@@ -82,7 +82,7 @@ class RuntimeLabels:
         return labels
 
     def of_workers(self, job: TrainingJob) -> dict[str, str]:
-        return {**self.of_job(job), "job_type": ReplicaType.WORKER.value.upper()}
+        return {**self.of_job(job), "job_type": WORKER.upper()}
 
     def of_replica(self, job: TrainingJob, replica: Replica) -> dict[str, str]:
-        return {**self.of_job(job), "job_type": replica.type.value.upper(), "task_index": str(replica.index)}
+        return {**self.of_job(job), "job_type": replica.type.upper(), "task_index": str(replica.index)}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tarragon.frameworks.plugin import DiscoveryConfig, GangSize
 from tarragon.frameworks.tensorflow.object_names import name
+from tarragon.frameworks.tensorflow.replica_types import EVALUATOR, PS, WORKER
 from tarragon.job.annotations import is_elastic_by_restart
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.kube.meta import Json
@@ -59,7 +60,7 @@ def discovery_config(habits: TFConfigOptions) -> Wire:
         listed = cluster_size(job, size)
         if sum(listed.values()) <= 1 and not habits.includes_single_replica:
             return _nothing
-        config = _sparse if job.enable_dynamic_worker else _plain
+        config = _sparse if has_dynamic_workers(job) else _plain
         tf_config = config(job, hosts(job, listed, domain, habits), habits)
         return lambda replica: DiscoveryConfig(container=habits.container, env={VARIABLE: tf_config(replica)})
 
@@ -74,9 +75,7 @@ def cluster_size(job: TrainingJob, size: GangSize) -> GangSize:
     """
     if job.elastic_policy is None or is_elastic_by_restart(job):
         return size
-    return {
-        kind: job.elastic_policy.max_replicas if kind is ReplicaType.WORKER else count for kind, count in size.items()
-    }
+    return {kind: job.elastic_policy.max_replicas if kind == WORKER else count for kind, count in size.items()}
 
 
 LONGEST_OPTIONS = TFConfigOptions(container=EVERY_CONTAINER, lists_evaluator=True)
@@ -101,30 +100,35 @@ Tell = Callable[[Replica], str]
 def _plain(_: TrainingJob, hosts: Hosts, habits: TFConfigOptions) -> Tell:
     cluster = _json(
         {
-            kind.lower_name: found
-            for kind, found in sorted(hosts.items(), key=lambda item: item[0].lower_name)
-            if habits.lists_evaluator or kind is not ReplicaType.EVALUATOR
+            kind.lower(): found
+            for kind, found in sorted(hosts.items(), key=lambda item: item[0].lower())
+            if habits.lists_evaluator or kind != EVALUATOR
         }
     )
     return lambda replica: f'{{"cluster":{cluster},"task":{_json(_task(replica))},"environment":"cloud"}}'
 
 
 def _sparse(_: TrainingJob, hosts: Hosts, __: TFConfigOptions) -> Tell:
-    servers = hosts.get(ReplicaType.PS, [])
+    servers = hosts.get(PS, [])
 
     def tf_config(replica: Replica) -> str:
         own = hosts[replica.type][replica.index]
-        match replica.type:
-            case ReplicaType.WORKER:
-                cluster: dict[str, Json] = {"worker": {str(replica.index): own}, "ps": servers}
-            case ReplicaType.PS:
-                # A list would have server 1 at index 0, so use a map.
-                cluster = {"worker": {}, "ps": [own] if replica.index == 0 else {str(replica.index): own}}
-            case _:
-                cluster = {"worker": {}, "ps": servers, replica.type.lower_name: [own]}
+        if replica.type == WORKER:
+            cluster: dict[str, Json] = {"worker": {str(replica.index): own}, "ps": servers}
+        elif replica.type == PS:
+            # A list would have server 1 at index 0, so use a map.
+            cluster = {"worker": {}, "ps": [own] if replica.index == 0 else {str(replica.index): own}}
+        else:
+            cluster = {"worker": {}, "ps": servers, replica.type.lower(): [own]}
         return _json({"cluster": cluster, "task": _task(replica)})
 
     return tf_config
+
+
+def has_dynamic_workers(job: TrainingJob) -> bool:
+    """Whether enableDynamicWorker is set: each TF_CONFIG then lists only the replica itself and the servers."""
+    workers = job.replica_spec(WORKER)
+    return workers is not None and workers.may_fail
 
 
 def hosts(job: TrainingJob, listed: GangSize, domain: str, habits: TFConfigOptions) -> Hosts:
@@ -139,7 +143,7 @@ def hosts(job: TrainingJob, listed: GangSize, domain: str, habits: TFConfigOptio
 
 
 def _task(replica: Replica) -> Mapping[str, Json]:
-    return {"type": replica.type.lower_name, "index": replica.index}
+    return {"type": replica.type.lower(), "index": replica.index}
 
 
 def _nothing(_: Replica) -> None:

@@ -39,8 +39,8 @@ def succeeded(sight: JobObservation) -> Verdict | None:
         if not is_done(sight, job.chief):
             return None
         return Verdict(signal=JobSignal.SUCCEEDED, message=f"{job.chief} has succeeded")
-    if _all_workers_are_done(sight):
-        return Verdict(signal=JobSignal.SUCCEEDED, message="all workers have succeeded")
+    if _all_have_succeeded(sight, job.chief.type):
+        return Verdict(signal=JobSignal.SUCCEEDED, message=f"all {job.chief.type.lower()}s have succeeded")
     return None
 
 
@@ -74,7 +74,7 @@ def started(sight: JobObservation) -> Verdict | None:
     """The chief is running; without one, any worker is."""
     job = sight.job
     for replica, member in sight.replica_states.items():
-        counts = replica == job.chief if job.has_chief else replica.type is ReplicaType.WORKER
+        counts = replica == job.chief if job.has_chief else job.chief is not None and replica.type == job.chief.type
         if counts and member.is_pod_running:
             return Verdict(signal=JobSignal.STARTED, message=f"{job.kind} {job.key.name} is running")
     return None
@@ -97,30 +97,30 @@ def is_done(sight: JobObservation, replica: Replica) -> bool:
     )
 
 
-def _all_workers_are_done(sight: JobObservation) -> bool:
-    """Whether all workers have succeeded.
+def _all_have_succeeded(sight: JobObservation, kind: ReplicaType) -> bool:
+    """Whether all replicas of this type have succeeded.
 
     An elastic job may lose workers before they are done and get them back later. There, all existing workers must be
     done, and as many as are requested, whatever their indexes.
     """
-    elastic, wish = sight.job.elastic_policy, sight.job.requested_size().get(ReplicaType.WORKER, 0)
+    elastic, wish = sight.job.elastic_policy, sight.job.requested_size().get(kind, 0)
     if elastic is None or is_elastic_by_restart(sight.job):
-        size = min(sight.size.get(ReplicaType.WORKER, 0), wish)
-        return all(is_done(sight, Replica(ReplicaType.WORKER, index)) for index in range(size))
-    existing = {replica for replica in sight.replica_states if replica.type is ReplicaType.WORKER}
-    known = existing | {replica for replica in sight.status.succeeded_replicas if replica.type is ReplicaType.WORKER}
+        size = min(sight.size.get(kind, 0), wish)
+        return all(is_done(sight, Replica(kind, index)) for index in range(size))
+    existing = {replica for replica in sight.replica_states if replica.type == kind}
+    known = existing | {replica for replica in sight.status.succeeded_replicas if replica.type == kind}
     done = {replica for replica in known if is_done(sight, replica)}
     return existing <= done and len(done) >= min(max(wish, elastic.min_replicas), elastic.max_replicas)
 
 
 def _fatal(sight: JobObservation) -> Iterator[Replica]:
-    """Replicas whose failure fails the job. With enableDynamicWorker, workers that do not decide may fail."""
+    """Replicas whose failure fails the job."""
     job = sight.job
     all_decide = job.success_policy is SuccessPolicy.ALL_WORKERS and not job.has_chief
-    may_fail = job.enable_dynamic_worker and not all_decide
+    may_fail = {group.type for group in job.replica_specs if group.may_fail and not all_decide}
     restart = _first_loss(sight)
     for replica, member in sight.replica_states.items():
-        is_tolerated = may_fail and replica.type is ReplicaType.WORKER and replica != job.chief
+        is_tolerated = replica.type in may_fail and replica != job.chief
         is_consequence = restart is not None and restart <= member.ended_at
         if member.action is ReplicaAction.FAIL_JOB and not is_tolerated and not is_consequence:
             yield replica

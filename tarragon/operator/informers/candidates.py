@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Dialect, Framework
-from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaSpec, ReplicaType, TrainingJob
+from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaSpec, TrainingJob
 from tarragon.job.status import Admission, JobStatus, WaitReason
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
@@ -221,9 +221,9 @@ def pods_by_replica(candidate: Candidate, pods: Iterable[Pod]) -> Iterator[tuple
 def min_and_requested(job: TrainingJob, group: ReplicaSpec) -> tuple[int, int]:
     """The minimum and the requested number of replicas; the chief replica is always included."""
     chief = job.chief
-    floor = 1 if chief is not None and chief.type is group.type else 0
+    floor = 1 if chief is not None and chief.type == group.type else 0
     wish = max(group.replicas, floor)
-    if job.elastic_policy is None or group.type is not ReplicaType.WORKER:
+    if job.elastic_policy is None or not group.role.is_elastic:
         return wish, wish
     wish = min(max(wish, job.elastic_policy.min_replicas), job.elastic_policy.max_replicas)
     return min(job.elastic_policy.min_replicas, wish), wish
@@ -232,6 +232,6 @@ def min_and_requested(job: TrainingJob, group: ReplicaSpec) -> tuple[int, int]:
 def max_replicas(job: TrainingJob, group: ReplicaSpec) -> int:
     """The number of replicas up to which the group may grow into idle capacity; at least the requested number."""
     _, wish = min_and_requested(job, group)
-    if job.elastic_policy is None or group.type is not ReplicaType.WORKER:
+    if job.elastic_policy is None or not group.role.is_elastic:
         return wish
     return max(wish, job.elastic_policy.max_replicas)

@@ -79,4 +79,4 @@ def _wait_code(admission: Admission | None) -> str:
 
 
 def _size_text(size: Mapping[ReplicaType, int]) -> str:
-    return ", ".join(f"{number} {kind.lower_name}" for kind, number in size.items() if number)
+    return ", ".join(f"{number} {kind.lower()}" for kind, number in size.items() if number)

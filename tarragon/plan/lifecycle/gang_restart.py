@@ -79,9 +79,7 @@ def set_not_grown(view: JobView, status: JobStatus) -> JobStatus:
     grows = view.job.elastic_policy is not None and not quota_message
     if status.phase.is_final or not view.may_run or grows or not missing_counts:
         return cleared
-    counts = " and ".join(
-        f"{size} of {requested} {kind.lower_name}" for kind, (requested, size) in missing_counts.items()
-    )
+    counts = " and ".join(f"{size} of {requested} {kind.lower()}" for kind, (requested, size) in missing_counts.items())
     reason, why = (QUOTA_EXCEEDED, quota_message) if quota_message else _why_not_grown(view, status)
     said = ConditionUpdate(conditions.NOT_GROWN, True, reason, f"{counts} replicas are scheduled: {why}")
     return replace(status, conditions=set_condition(status.conditions, said, view.now))
@@ -133,7 +131,7 @@ def _restart_reason(view: JobView, gang: GangIncarnation) -> str | None:
 
 
 def _resize_message(view: JobView) -> str:
-    counts = ", ".join(f"{count} {kind.lower_name}" for kind, count in _size(view).items())
+    counts = ", ".join(f"{count} {kind.lower()}" for kind, count in _size(view).items())
     return f"all replicas restart at the new size: {counts}"
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.annotations import restarts_as_gang
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.model import Replica
 from tarragon.job.replica_state import ReplicaAction, ReplicaState
 from tarragon.job.status import UNASSIGNED, JobStatus
 from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES, Service
@@ -233,7 +233,7 @@ def _is_created_alone(view: JobView, replica: Replica) -> bool:
     admission = view.recorded_status.admission
     was_refused = view.recorded_status.blocker is not None or (admission is not None and admission.backoff is not None)
     elastic = view.job.elastic_policy
-    is_extra = elastic is not None and replica.type is ReplicaType.WORKER and replica.index >= elastic.min_replicas
+    is_extra = elastic is not None and view.job.is_elastic_type(replica.type) and replica.index >= elastic.min_replicas
     return was_refused or is_extra
 
 

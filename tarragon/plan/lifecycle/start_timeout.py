@@ -75,7 +75,7 @@ def apply_start_timeout(hold: GangStart, now: dt.datetime, timeout: float) -> Ad
     nodes = _without_missing_replicas(hold)
     if len(nodes) == len(admission.nodes):
         return admission
-    size = {kind: sum(replica.type is kind for replica in nodes) for kind in admission.size}
+    size = {kind: sum(replica.type == kind for replica in nodes) for kind in admission.size}
     reason = f"{obstacle.reason}: {obstacle.message}"
     return replace(admission, nodes=nodes, size=size, wait=wait, backoff=retry, resized_at=now, resize_reason=reason)
 
@@ -127,7 +127,7 @@ def _has_minimum(hold: GangStart) -> bool:
         minimum == 0
         or (
             Replica(kind, 0) in hold.replicas_in_place
-            and sum(replica.type is kind for replica in hold.replicas_in_place) >= minimum
+            and sum(replica.type == kind for replica in hold.replicas_in_place) >= minimum
         )
         for kind, minimum in hold.minimum.items()
     )

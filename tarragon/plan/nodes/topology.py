@@ -141,7 +141,7 @@ class GangConstraints:
             permitted = eligible[member.type] - excluded if excluded else eligible[member.type]
             near_nodes = self._required_nodes(member, topology, placed_pods)
             feasible = permitted if near_nodes is None else permitted & near_nodes
-            spreads = tuple(spread for kind, spread in shared if kind is member.type)
+            spreads = tuple(spread for kind, spread in shared if kind == member.type)
             is_narrowed = len(feasible) < len(eligible[member.type]) or any(spread.existing_pods for spread in spreads)
             result[member.type] = FeasibleNodes(
                 eligible=feasible,

@@ -53,7 +53,7 @@ class LogSource:
             "job": self.job.key.name,
             "namespace": self.job.key.namespace,
             "pod": self.pod,
-            "replica_type": self.replica.type.lower_name,
+            "replica_type": self.replica.type.lower(),
             "replica_index": self.replica.index,
             "runtime_id": self.job.runtime_id or _digest(self.job.uid)[:4],
             "uid": self.job.uid,

@@ -6,17 +6,15 @@ scheduler-plugins, keeps working with existing jobs. `native` is Kubernetes' own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from tarragon.base import quantity
 from tarragon.base.resources import PODS, Resources, add_resources
-from tarragon.job.model import Replica, ReplicaType, TrainingJob
+from tarragon.job.model import Decides, Replica, ReplicaSpec, TrainingJob
 from tarragon.kube.meta import Json, JsonObject, PartialObjectMetadata, Resource
 from tarragon.plan.nodes.capacity import HOST_PORT_PREFIX, group_request
-
-_START_ORDER: Sequence[ReplicaType] = (ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER, ReplicaType.PS)
 
 
 class PodGroup(PartialObjectMetadata, frozen=True):
@@ -72,7 +70,7 @@ POD_GROUP_KINDS: Mapping[str, PodGroupKind] = MappingProxyType(
             spec=_volcano,
             annotations=lambda job, replica: {
                 "scheduling.k8s.io/group-name": job.key.name,
-                "volcano.sh/task-spec": replica.type.lower_name,
+                "volcano.sh/task-spec": replica.type.lower(),
             },
         ),
         "scheduler-plugins": PodGroupKind(
@@ -113,7 +111,7 @@ def minimum_pods(job: TrainingJob) -> int:
         return requested
     return sum(
         min(job.elastic_policy.min_replicas, group.replicas)
-        if job.elastic_policy is not None and group.type is ReplicaType.WORKER
+        if job.elastic_policy is not None and group.role.is_elastic
         else group.replicas
         for group in job.replica_specs
     )
@@ -136,14 +134,20 @@ def _min_resources(job: TrainingJob, count: int) -> JsonObject:
     requested = job.run_policy.scheduling_policy.min_resources
     if requested:
         return dict(requested)
-    order = {kind: position for position, kind in enumerate(_START_ORDER)}
-    groups = sorted(job.replica_specs, key=lambda group: (order.get(group.type, len(order)), group.type))
+    groups = sorted(job.replica_specs, key=lambda group: (_start_order(group), group.type))
     requests = [_kubernetes_resources(group_request(group)) for group in groups for _ in range(group.replicas)]
     return {
         name: quantity.format_milli(amount)
         for name, amount in sorted(add_resources(requests[:count]).items())
         if amount
     }
+
+
+def _start_order(group: ReplicaSpec) -> int:
+    """The order in which kubeflow.org/v1's operators assume that pods start: chief, launcher, servers, the rest."""
+    if group.role.decides is Decides.AS_CHIEF:
+        return 0
+    return 1 if group.role.is_anchor else 2
 
 
 def _kubernetes_resources(needed: Resources) -> Resources:

@@ -71,7 +71,7 @@ def rebuild_admission(found: LivePods, minimum: GangSize, requested: GangSize, n
     size = {
         kind: max(
             minimum.get(kind, 0),
-            min(count, max((replica.index + 1 for replica in node_of_replica if replica.type is kind), default=0)),
+            min(count, max((replica.index + 1 for replica in node_of_replica if replica.type == kind), default=0)),
         )
         for kind, count in requested.items()
     }

@@ -71,7 +71,7 @@ def with_last_valid_spec(framework: Framework, found: CustomObject, decoded: Dec
         key=metadata.key,
         uid=metadata.uid,
     )
-    job = decode_job(tarragon_of(status_of(found)).get("accepted"), identity)
+    job = decode_job(tarragon_of(status_of(found)).get("accepted"), identity, framework.roles)
     return decoded if job is None else replace(decoded, job=with_suspend(job, found.spec))
 
 

@@ -90,4 +90,4 @@ def _suspended_status(view: JobView) -> JobStatus:
 
 
 def _succeeded(status: JobStatus, kind: object) -> int:
-    return sum(replica.type is kind for replica in status.succeeded_replicas)
+    return sum(replica.type == kind for replica in status.succeeded_replicas)

@@ -212,10 +212,10 @@ def _verdict_of(limit: ExceededLimit) -> Verdict:
 
 
 def _counts(view: JobView, status: JobStatus, kind: ReplicaType) -> ReplicaStatus:
-    members = [member for replica, member in view.members.items() if replica.type is kind]
+    members = [member for replica, member in view.members.items() if replica.type == kind]
     return ReplicaStatus(
         active=sum(member.is_pod_running for member in members),
-        succeeded=sum(replica.type is kind for replica in status.succeeded_replicas),
+        succeeded=sum(replica.type == kind for replica in status.succeeded_replicas),
         failed=sum(_has_failed(member) for member in members),
     )
 

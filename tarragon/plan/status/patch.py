@@ -7,7 +7,7 @@ from typing import Literal
 
 from tarragon.job import conditions, training_operator_status
 from tarragon.job.last_valid_spec import encode_job
-from tarragon.job.model import ReplicaType
+from tarragon.job.model import Replica
 from tarragon.job.status import Condition, JobStatus
 from tarragon.job.status_encoding import StatusSummary, display_state, encode_status, unknown_fields
 from tarragon.kube.event import Event, ObjectReference
@@ -119,6 +119,12 @@ def _event_type(condition: Condition) -> Literal["Normal", "Warning"]:
     return "Warning" if condition.type in _WARNINGS else "Normal"
 
 
+def _is_scaled(view: JobView, replica: Replica) -> bool:
+    """Whether the replica is one of those that the scale subresource counts."""
+    group = view.job.elastic_group
+    return group is not None and replica.type == group.type
+
+
 def _summary(view: JobView, status: JobStatus) -> StatusSummary:
     selector = view.dialect.worker_selector(view.job)
     is_waiting = view.needs_admission and not status.is_admitted
@@ -127,6 +133,6 @@ def _summary(view: JobView, status: JobStatus) -> StatusSummary:
         observed_generation=view.observed.object.metadata.generation,
         state=display_state(status, waits=is_waiting),
         total=sum(view.size.values()),
-        workers=sum(member.is_active for replica, member in view.members.items() if replica.type is ReplicaType.WORKER),
+        workers=sum(member.is_active for replica, member in view.members.items() if _is_scaled(view, replica)),
         selector=",".join(f"{name}={value}" for name, value in selector.items()),
     )

@@ -70,10 +70,10 @@ def _evicted(view: JobView, status: JobStatus) -> JobStatus:
 
 def _changes(before: GangSize, after: GangSize) -> Iterator[str]:
     """`3 -> 2 workers`."""
-    for kind in sorted({*before, *after}, key=lambda kind: kind.value):
+    for kind in sorted({*before, *after}):
         old, new = before.get(kind, 0), after.get(kind, 0)
         if old != new:
-            yield f"{old} -> {new} {kind.lower_name}s"
+            yield f"{old} -> {new} {kind.lower()}s"
 
 
 def _why(view: JobView) -> str:

@@ -80,7 +80,7 @@ def _affected(view: JobView, replicas: Sequence[Replica]) -> str:
     kind = replicas[0].type
     total = view.size.get(kind, len(replicas))
     of = f"all {total}" if total == len(replicas) else f"{len(replicas)} of {total}"
-    return f"{of} {kind.lower_name}" + ("" if kind is ReplicaType.PS else "s")
+    return f"{of} {kind.lower()}" + ("" if kind.lower().endswith("s") else "s")
 
 
 def _unbound_claims(view: JobView, replica: Replica) -> Iterator[str]:

@@ -163,7 +163,7 @@ class _Growth:
     def _add_one(self, gang: RunningGang, nodes: dict[Replica, str], missing: MissingReplica) -> bool:
         if not self._cycle.usage.within_quota(gang.queue, [missing]):
             return False
-        added = assign_more([missing], self._ledger, near=nodes)
+        added = assign_more([missing], self._ledger, near=nodes, anchors=gang.anchor_types)
         self._cycle.record_allocation(gang, added)
         nodes.update(added)
         return bool(added)
@@ -171,7 +171,7 @@ class _Growth:
     def _add_all(self, gang: RunningGang, nodes: dict[Replica, str], missing: list[MissingReplica]) -> int:
         if len(self._cycle.usage.within_quota(gang.queue, missing)) < len(missing):
             return 0
-        added = assign_more(missing, self._ledger, near=nodes)
+        added = assign_more(missing, self._ledger, near=nodes, anchors=gang.anchor_types)
         if len(added) < len(missing):
             each = {replica: demand.resources for replica, demand in missing}
             self._ledger.release_all(added, each)

@@ -24,7 +24,8 @@ def settle_running_gangs(cycle: SchedulingCycle) -> None:
         if lost:
             demands = {demand.type: demand for demand in gang.demands}
             unaffected = {replica: node for replica, node in nodes.items() if replica not in gang.displaced}
-            found = assign_more([(replica, demands[replica.type]) for replica in lost], cycle.free, near=unaffected)
+            displaced = [(replica, demands[replica.type]) for replica in lost]
+            found = assign_more(displaced, cycle.free, near=unaffected, anchors=gang.anchor_types)
             cycle.record_move(gang, found)
             nodes = {**nodes, **found}
         if nodes != gang.nodes:
@@ -81,7 +82,7 @@ def _grow_to_request(gang: RunningGang, cycle: SchedulingCycle) -> None:
     permitted = cycle.usage.within_quota(gang.queue, lacking)
     if not permitted or (gang.resizes_by_restart and len(permitted) < len(lacking)):
         return
-    added = assign_more(permitted, cycle.free, near=gang.nodes)
+    added = assign_more(permitted, cycle.free, near=gang.nodes, anchors=gang.anchor_types)
     if gang.resizes_by_restart and len(added) < len(lacking):
         cycle.free.release_all(added, resources_by_replica(gang.demands, added))
     elif added:

@@ -83,6 +83,10 @@ class Demand:
     """The gang cannot run with fewer replicas than this."""
     requested: int
     eligible_nodes: frozenset[str]
+    decides: bool = False
+    """Whether the job ends with one of these replicas. They are never given back."""
+    is_anchor: bool = False
+    """Whether the gang's other replicas should be near these."""
     maximum: int = 0
     """The size to which the gang may grow on idle resources. A value below `requested` means `requested`."""
     ineligible_reason: str = ""
@@ -104,13 +108,14 @@ class Demand:
         each = frozenset(self.resources.items())
         preference = frozenset(self.node_scores.items())
         counts, messages = (self.minimum, self.requested, self.maximum), (self.ineligible_reason, self.affinity_reason)
-        shape = (self.type, each, counts, self.eligible_nodes, preference, self.topology_constraints, messages)
+        role = (self.type, self.decides, self.is_anchor)
+        shape = (role, each, counts, self.eligible_nodes, preference, self.topology_constraints, messages)
         object.__setattr__(self, "shape_key", shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingGang:
-    """A gang that waits for admission. Demands are in start order: parameter servers come before their workers."""
+    """A gang that waits for admission. Demands are in start order: anchors come before what is placed near them."""
 
     name: str
     queued_at: dt.datetime
@@ -156,6 +161,11 @@ class RunningGang:
     """The requested sizes at the time of the last size decision. A `requested` that differs is a new request of the
     user.
     """
+
+    @property
+    def anchor_types(self) -> frozenset[ReplicaType]:
+        """The types near which the gang's other replicas should be."""
+        return frozenset(demand.type for demand in self.demands if demand.is_anchor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,7 @@ def spec_violations(claim: AdmissionClaim) -> Iterator[str]:
         least, most = _bounds(demands.get(replica_type), before[replica_type] if claim.accepted else None)
         size = claim.size.get(replica_type, 0)
         if size < least or max(size, placed[replica_type]) > most:
-            yield f"{max(size, placed[replica_type])} {replica_type.lower_name}s are not between {least} and {most}"
+            yield f"{max(size, placed[replica_type])} {replica_type.lower()}s are not between {least} and {most}"
     if sum(claim.size.values()) > len(claim.gang.nodes) and not claim.had_pods:
         yield "not every replica has a node"
     for replica in claim.added:

@@ -99,7 +99,7 @@ class _Remaining:
             if not demand.minimum <= count <= demand.upper_limit:
                 yield _out_of_bounds(demand, count)
             if any(Replica(demand.type, index) not in nodes for index in range(count)):
-                yield f"the indexes of its {demand.type.lower_name}s have gaps"
+                yield f"the indexes of its {demand.type.lower()}s have gaps"
         yield from self._assignment_faults(nodes, demands)
 
     def _resize_faults(self, gang: RunningGang | None, nodes: Mapping[Replica, str]) -> Iterator[str]:
@@ -137,7 +137,7 @@ class _Remaining:
 
     def _assignment_fault(self, replica: Replica, node: str, demand: Demand | None) -> str | None:
         if demand is None:
-            return f"the job has no {replica.type.lower_name} replicas"
+            return f"the job has no {replica.type.lower()} replicas"
         if node not in self._ledger.nodes.row_of:
             return f"{replica} would be on {node or 'no node'}, which is not available"
         if node not in demand.eligible_nodes:
@@ -146,4 +146,4 @@ class _Remaining:
 
 
 def _out_of_bounds(demand: Demand, count: int) -> str:
-    return f"{count} {demand.type.lower_name}s are not between {demand.minimum} and {demand.upper_limit}"
+    return f"{count} {demand.type.lower()}s are not between {demand.minimum} and {demand.upper_limit}"

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.model import Replica
 from tarragon.scheduling.api.snapshot import Demand, RunningGang
 from tarragon.scheduling.cycle.preemption_simulation import AllocationTable, PreemptionSimulation
 from tarragon.scheduling.cycle.victims import shortest_sufficient_prefix
@@ -23,7 +23,6 @@ from tarragon.scheduling.state.node_requests import Amounts, Mask
 _TRIED_ONE_BY_ONE = 8
 """Up to this many units, leaving each one out is tried. Of more, only those on unused nodes are left out."""
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
-_DECIDES = frozenset({ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER})
 
 ShrunkGang = tuple[RunningGang, Mapping[Replica, str]]
 """A gang as it is, and the nodes with which it continues."""
@@ -32,16 +31,16 @@ ShrunkGang = tuple[RunningGang, Mapping[Replica, str]]
 def remote_last(gang: RunningGang, demand: Demand) -> list[Replica]:
     """Sort the gang's replicas of this demand so that those to be removed first come last.
 
-    Remote replicas are removed first, then the highest index. A replica is remote if no parameter server is on its
-    node; index 0 never counts as remote. A gang that restarts to resize has no gaps in its indexes: there only the
+    Remote replicas are removed first, then the highest index. A replica is remote if no anchor (parameter server) is on
+    its node; index 0 never counts as remote. A gang that restarts to resize has no gaps in its indexes: there only the
     index counts.
     """
-    servers = {node for replica, node in gang.nodes.items() if replica.type is ReplicaType.PS}
-    prefer_local = bool(servers) and not gang.resizes_by_restart
+    anchors = {node for replica, node in gang.nodes.items() if replica.type in gang.anchor_types}
+    prefer_local = bool(anchors) and not gang.resizes_by_restart
     ordered = [
-        (prefer_local and replica.index > 0 and node not in servers, replica.index, replica)
+        (prefer_local and replica.index > 0 and node not in anchors, replica.index, replica)
         for replica, node in gang.nodes.items()
-        if replica.type is demand.type
+        if replica.type == demand.type
     ]
     return [replica for _, _, replica in sorted(ordered)]
 
@@ -57,7 +56,7 @@ def reclaimable_replicas(gang: RunningGang) -> list[Replica]:
         return []
     reclaimable: list[Replica] = []
     for demand in gang.demands:
-        if demand.type not in _DECIDES:
+        if not demand.decides:
             absent = gang.finished | gang.displaced
             present = [replica for replica in remote_last(gang, demand) if replica not in absent]
             removable = [replica for replica in reversed(present) if replica.index > 0]

@@ -145,7 +145,7 @@ def _largest_fitting(demands: Sequence[Demand], short: Demand, nodes: Inventory)
     fits, too_many = 0, short.minimum
     while too_many - fits > 1:
         count = (fits + too_many) // 2
-        tried = [replace(each, minimum=count, requested=count) if each.type is short.type else each for each in demands]
+        tried = [replace(each, minimum=count, requested=count) if each.type == short.type else each for each in demands]
         fits, too_many = (count, too_many) if _fits(tried, nodes) else (fits, count)
     return fits
 

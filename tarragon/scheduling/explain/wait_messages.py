@@ -59,7 +59,7 @@ def never_fits(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
     for demand in gang.demands if snapshot.nodes or snapshot.unavailable_nodes else ():
         if demand.minimum and not demand.eligible_nodes:
             why = demand.ineligible_reason or "check its node selector, affinity, tolerations and volumes"
-            message = f"no node may run a {demand.type.lower_name}: {why}"
+            message = f"no node may run a {demand.type.lower()}: {why}"
             return WaitReason(code=NEVER_FITS, message=message, cause=WaitCause.NO_ELIGIBLE_NODE)
     return WaitReason(code=NEVER_FITS, message=_too_large(gang, snapshot))
 
@@ -76,7 +76,7 @@ def _too_large(gang: WaitingGang, snapshot: Snapshot) -> str:
         if demand.minimum and missing:
             largest = "the node has" if len(all_nodes) == 1 else "the largest node has"
             asked, offered = format_resources(demand.resources, missing), format_resources(nearest, missing)
-            return f"no node is large enough for one {demand.type.lower_name}: it requests {asked}; {largest} {offered}"
+            return f"no node is large enough for one {demand.type.lower()}: it requests {asked}; {largest} {offered}"
     eligible = frozenset[str]().union(*(demand.eligible_nodes for demand in gang.demands if demand.minimum))
     capacity = add_resources(nodes.total(nodes.capacity[nodes.mask(eligible)]) for nodes in (available, unavailable))
     if all(node.name in eligible for node in all_nodes):
@@ -89,7 +89,7 @@ def _too_large(gang: WaitingGang, snapshot: Snapshot) -> str:
 def blocked_by_affinity(gang: WaitingGang) -> WaitReason | None:
     """Say how pods of others restrict a gang with pod affinity or anti-affinity; None if they do not."""
     messages = {
-        f"{demand.type.lower_name}: {demand.affinity_reason}": None for demand in gang.demands if demand.affinity_reason
+        f"{demand.type.lower()}: {demand.affinity_reason}": None for demand in gang.demands if demand.affinity_reason
     }
     return WaitReason(code=INSUFFICIENT_RESOURCES, message="; ".join(messages)) if messages else None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
@@ -56,10 +57,13 @@ def is_feasible(demands: Sequence[Demand], ledger: NodeLedger) -> bool:
 
 
 def assign_more(
-    wanted: Sequence[tuple[Replica, Demand]], ledger: NodeLedger, near: Mapping[Replica, str]
+    wanted: Sequence[tuple[Replica, Demand]],
+    ledger: NodeLedger,
+    near: Mapping[Replica, str],
+    anchors: AbstractSet[ReplicaType],
 ) -> Assignment:
-    """Place as many of the additional replicas as there is room for, in order and near the gang's other
-    replicas first.
+    """Place as many of the additional replicas as there is room for, in order and near the gang's other replicas first,
+    above all near those of the types `anchors`.
     """
     groups: dict[ReplicaType, list[tuple[Replica, Demand]]] = {}
     for replica, demand in wanted:
@@ -68,8 +72,10 @@ def assign_more(
     for group in groups.values():
         gang = {**near, **placed}
         replicas, demand = [replica for replica, _ in group], group[0][1]
-        take_rows = _take_spread if demand.topology_constraints else _take_near
-        rows = take_rows(demand, len(replicas), ledger, gang)
+        if demand.topology_constraints:
+            rows = _take_spread(demand, len(replicas), ledger, gang)
+        else:
+            rows = _take_near(demand, len(replicas), ledger, _own_rows(gang, anchors, ledger))
         placed.update(zip(replicas, (ledger.nodes.names[row] for row in rows), strict=False))
     return placed
 
@@ -108,8 +114,8 @@ def _pack_largest(demands: Sequence[Demand], ledger: NodeLedger) -> Packing | No
 
 
 def _assign_indexes(demands: Sequence[Demand], packing: Packing, ledger: NodeLedger) -> Assignment:
-    """Give the lowest indexes to nodes with parameter servers: shrinking removes remote replicas and high indexes
-    first.
+    """Give the lowest indexes to the nodes with most replicas of the first demands, such as parameter servers:
+    shrinking removes remote replicas and high indexes first.
     """
     by_count = sorted(packing.items(), key=lambda item: [-count for count in item[1]])
     placed: Assignment = {}
@@ -119,18 +125,17 @@ def _assign_indexes(demands: Sequence[Demand], packing: Packing, ledger: NodeLed
     return placed
 
 
-def _own_rows(near: Mapping[Replica, str], ledger: NodeLedger) -> list[int]:
-    """The rows of these replicas' nodes: those with parameter servers first, then those with most replicas."""
+def _own_rows(near: Mapping[Replica, str], anchors: AbstractSet[ReplicaType], ledger: NodeLedger) -> list[int]:
+    """The rows of these replicas' nodes: those with most anchors first, then those with most replicas."""
     present = {replica: node for replica, node in near.items() if node in ledger.nodes.row_of}
-    servers = Counter(node for replica, node in present.items() if replica.type is ReplicaType.PS)
+    anchored = Counter(node for replica, node in present.items() if replica.type in anchors)
     others = Counter(present.values())
-    names = sorted(others, key=lambda node: (-servers[node], -others[node], node))
+    names = sorted(others, key=lambda node: (-anchored[node], -others[node], node))
     return [ledger.nodes.row_of[name] for name in names]
 
 
-def _take_near(demand: Demand, wanted: int, ledger: NodeLedger, gang: Mapping[Replica, str]) -> list[int]:
+def _take_near(demand: Demand, wanted: int, ledger: NodeLedger, own_rows: Sequence[int]) -> list[int]:
     """Take rows for as many replicas as there is room for, the gang's own nodes first."""
-    own_rows = _own_rows(gang, ledger)
     room = np.minimum(ledger.room(demand), wanted)
     shares: list[RowShare] = []
     for row in own_rows:
@@ -148,8 +153,7 @@ def _take_near(demand: Demand, wanted: int, ledger: NodeLedger, gang: Mapping[Re
 def _take_spread(demand: Demand, wanted: int, ledger: NodeLedger, gang: Mapping[Replica, str]) -> list[int]:
     """Do as `_take_near`, within the demand's spread constraints."""
     placer = TopologyPlacer([demand], ledger)
-    for row in _own_rows(gang, ledger):
-        for replica, node in gang.items():
-            if node == ledger.nodes.names[row]:
-                placer.record(replica.type, row)
+    for replica, node in gang.items():
+        if node in ledger.nodes.row_of:
+            placer.record(replica.type, ledger.nodes.row_of[node])
     return placer.place(demand, wanted)

@@ -125,8 +125,8 @@ def _displaced_demands(cycle: SchedulingCycle) -> Iterator[WaitingGang]:
         lost = {replica for replica in gang.displaced & nodes.keys() if nodes[replica] == gang.nodes[replica]}
         demands = []
         for demand in gang.demands:
-            lost_count = sum(replica.type is demand.type for replica in lost)
-            remaining = sum(replica.type is demand.type for replica in nodes) - lost_count
+            lost_count = sum(replica.type == demand.type for replica in lost)
+            remaining = sum(replica.type == demand.type for replica in nodes) - lost_count
             needed = min(lost_count, max(0, demand.minimum - remaining))
             demands.append(replace(demand, minimum=needed, requested=needed, maximum=0))
         if any(demand.minimum for demand in demands):

@@ -27,7 +27,7 @@ def failure_semantics(job: TrainingJob, group: ReplicaSpec) -> tuple[str, str]:
     """The fates of the chief, if it is in the group, and of the other replicas."""
     chief = job.chief
     others = _fate(group.restart_policy, group)
-    if chief is None or chief.type is not group.type:
+    if chief is None or chief.type != group.type:
         return others, others
     own = _fate(job.restart_policy_of(chief), group)
     return own, others if group.replicas > 1 else own

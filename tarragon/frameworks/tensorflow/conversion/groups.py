@@ -8,11 +8,12 @@ from tarragon.frameworks.tensorflow.conversion.generations import ApiGeneration
 from tarragon.frameworks.tensorflow.conversion.normalized_spec import CHIEF, NormalizedSpec, type_of
 from tarragon.frameworks.tensorflow.conversion.server import standard_server
 from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, PORT_NAME
-from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy, TrainingJob
+from tarragon.frameworks.tensorflow.replica_types import MASTER, PS, WORKER
+from tarragon.job.model import ReplicaSpec, RestartPolicy, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 
 _TRANSLATED = frozenset({"word", "words", "template", "tfPort", "IsDefaultPS", "restartPolicy"})
-_TYPES_OF_A_LIST = {CHIEF: ReplicaType.MASTER, "ps": ReplicaType.PS, "worker": ReplicaType.WORKER}
+_TYPES_OF_A_LIST = {CHIEF: MASTER, "ps": PS, "worker": WORKER}
 
 
 def convert_replicas(
@@ -48,19 +49,19 @@ def _replicas(fields: JsonObject, group: ReplicaSpec) -> dict[str, Json]:
 
 def _into_map(role: str, fields: JsonObject, group: ReplicaSpec, job: TrainingJob) -> dict[str, Json]:
     """Convert to a map, where pods get their restartPolicy from the group and not from the template."""
-    template = standard_server(group) if group.is_default_server else fields.get("template", {})
+    template = standard_server(group) if group.runs_provided_program else fields.get("template", {})
     template = _with_pod_spec(template, lambda spec: {n: v for n, v in spec.items() if n != "restartPolicy"})
     if group.port != _named_port(template):
         template = _with_port(template, group.port)
     policy = restart_policy_in_a_map(job, group).value
     said = {"restartPolicy": policy, "template": template}
-    return {"word": _TYPES_OF_A_LIST[role].value, **_untranslated(fields), **said}
+    return {"word": _TYPES_OF_A_LIST[role], **_untranslated(fields), **said}
 
 
 def restart_policy_in_a_map(job: TrainingJob, group: ReplicaSpec) -> RestartPolicy:
     """The nearest restart policy in a map: the chief is judged by exit codes, the others are restarted."""
     chief = job.chief
-    if chief is not None and chief.type is group.type and group.replicas == 1 and job.chief_restart_policy is not None:
+    if chief is not None and chief.type == group.type and group.replicas == 1 and job.chief_restart_policy is not None:
         return job.chief_restart_policy
     if group.restart_policy is RestartPolicy.ALWAYS and group.pod_restart_policy_override != RestartPolicy.ALWAYS.value:
         return RestartPolicy.ON_FAILURE
@@ -73,7 +74,7 @@ def _into_list(role: str, fields: JsonObject, group: ReplicaSpec, _: TrainingJob
         fields.get("template", {}), lambda spec: {**spec, "restartPolicy": group.restart_policy.pod_restart_policy}
     )
     port = {"tfPort": group.port} if group.port != DEFAULT_PORT else {}
-    return {"word": _TYPES_OF_A_LIST[role].value.upper(), **_untranslated(fields), **port, "template": template}
+    return {"word": _TYPES_OF_A_LIST[role].upper(), **_untranslated(fields), **port, "template": template}
 
 
 def _untranslated(fields: JsonObject) -> dict[str, Json]:

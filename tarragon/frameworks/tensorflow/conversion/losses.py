@@ -16,6 +16,8 @@ from tarragon.frameworks.tensorflow.conversion.failure_semantics import (
 )
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, PolicyField, SpecField
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, MASTER, WORKER
+from tarragon.frameworks.tensorflow.tf_config import has_dynamic_workers
 from tarragon.job.annotations import RETRYABLE_EXIT_CODES_ANNOTATION
 from tarragon.job.exit_codes import ExitClass
 from tarragon.job.model import (
@@ -79,8 +81,7 @@ def _chief(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     if _role(old.type) == _role(new.type) and old.index == new.index:
         yield Problem(
             path,
-            f"is a {new.type} in {after.name}: TF_CONFIG calls it {new.type.lower_name}, "
-            f"no longer {old.type.lower_name}",
+            f"is a {new.type} in {after.name}: TF_CONFIG calls it {new.type.lower()}, no longer {old.type.lower()}",
             "TensorFlow 2 knows only chief, TensorFlow before 1.4 only master: check what the program supports",
         )
         return
@@ -184,7 +185,7 @@ def _success(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
 
 
 def _sparse(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
-    if before.job.enable_dynamic_worker and not after.job.enable_dynamic_worker:
+    if has_dynamic_workers(before.job) and not has_dynamic_workers(after.job):
         instead = "TF_CONFIG lists the whole cluster, and the failure of a worker fails the job"
         yield _unsaid(f"spec.{SpecField.DYNAMIC_WORKER}", after, instead, "")
 
@@ -192,7 +193,7 @@ def _sparse(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
 def _elastic(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     bounds = before.job.elastic_policy
     if bounds is not None and bounds.min_replicas < bounds.max_replicas and after.job.elastic_policy is None:
-        workers = after.job.requested_size().get(ReplicaType.WORKER, 0)
+        workers = after.job.requested_size().get(WORKER, 0)
         instead = f"the job runs with exactly {workers} workers"
         yield _unsaid(
             f"spec.{SpecField.MAX_INSTANCES}", after, instead, f"set replicas of Worker, or stay with {before.name}"
@@ -237,7 +238,7 @@ def _mounted(board: TensorBoardSpec) -> list[tuple[object, ...]]:
 def _server(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     """A default parameter server that the new manifest does not run."""
     for group, twin in _pairs(before, after):
-        if group.is_default_server and twin is not None and not _runs_something(twin):
+        if group.runs_provided_program and twin is not None and not _runs_something(twin):
             yield _unsaid(group.field_path, after, "it has no command there", "write a template")
 
 
@@ -253,7 +254,7 @@ def _pairs(before: DecodedJob, after: DecodedJob) -> Iterator[tuple[ReplicaSpec,
 
 
 def _role(kind: ReplicaType) -> ReplicaType:
-    return ReplicaType.CHIEF if kind is ReplicaType.MASTER else kind
+    return CHIEF if kind == MASTER else kind
 
 
 def _path_of(job: TrainingJob, replica: Replica) -> str:
@@ -264,7 +265,7 @@ def _path_of(job: TrainingJob, replica: Replica) -> str:
 def _runs_something(group: ReplicaSpec) -> bool:
     containers = group.template.get("spec", {}).get("containers", [])
     named = [each for each in containers if each.get("name") == MAIN_CONTAINER]
-    return group.is_default_server or any(each.get("command") or each.get("args") for each in named)
+    return group.runs_provided_program or any(each.get("command") or each.get("args") for each in named)
 
 
 TOPICS: dict[str, _Finder] = {

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tarragon.frameworks.tensorflow.conversion.generations import ApiGeneration, SpecLayout
-from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, TYPES, SpecField
+from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, SpecField
+from tarragon.frameworks.tensorflow.replica_types import MASTER, ROLES
 from tarragon.job.model import ReplicaType
 from tarragon.job.tensorboard import IMAGE_ANNOTATION, LOG_DIR_ANNOTATION
 from tarragon.kube.merge_patch import without_nulls
@@ -50,12 +51,12 @@ def denormalize(found: NormalizedSpec, generation: ApiGeneration) -> dict[str, J
 
 def role(word: str) -> str:
     lower = word.lower()
-    return CHIEF if lower == ReplicaType.MASTER.lower_name else lower
+    return CHIEF if lower == MASTER.lower() else lower
 
 
 def type_of(role_: str, word: str) -> ReplicaType:
     """The replica type of a role, by its name in the manifest."""
-    return next(kind for kind in TYPES if kind.lower_name == (word or role_).lower())
+    return next(kind for kind in ROLES if kind.lower() == (word or role_).lower())
 
 
 def _of_list(spec: dict[str, Json], generation: ApiGeneration) -> NormalizedSpec:
@@ -106,7 +107,7 @@ def _item(group: JsonObject) -> dict[str, Json]:
 
 def _map_spec(found: NormalizedSpec, generation: ApiGeneration) -> dict[str, Json]:
     groups = {
-        group.get("word") or type_of(each, "").value: {name: value for name, value in group.items() if name != "word"}
+        group.get("word") or type_of(each, ""): {name: value for name, value in group.items() if name != "word"}
         for each, group in found["groups"].items()
     }
     policy = _run_policy(found) if generation.shape is SpecLayout.NESTED else found["policy"]

@@ -8,7 +8,8 @@ from tarragon.frameworks.tensorflow.conversion.generations import FIELDS, ApiGen
 from tarragon.frameworks.tensorflow.conversion.groups import convert_replicas
 from tarragon.frameworks.tensorflow.conversion.normalized_spec import NormalizedSpec
 from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, PolicyField, SpecField
-from tarragon.job.model import ReplicaType, TrainingJob
+from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.job.model import TrainingJob
 from tarragon.job.tensorboard import IMAGE_ANNOTATION, LOG_DIR_ANNOTATION
 from tarragon.kube.meta import Json, JsonObject
 
@@ -75,11 +76,11 @@ def _implied(job: TrainingJob, source: ApiGeneration, target: ApiGeneration) -> 
     """Fields that must be added so that the job keeps its meaning."""
     implied: dict[str, Json] = {}
     if SpecField.MAX_INSTANCES in target.fields and job.elastic_policy is None:
-        workers = job.requested_size().get(ReplicaType.WORKER, 0)
+        workers = job.requested_size().get(WORKER, 0)
         implied |= {SpecField.MAX_INSTANCES.value: workers, SpecField.MIN_INSTANCES.value: workers}
     chief = job.chief
-    if TERMINATION in target.fields - source.fields and chief is not None and chief.type is ReplicaType.WORKER:
-        implied[TERMINATION] = {"chief": {"replicaName": chief.type.value.upper(), "replicaIndex": chief.index}}
+    if TERMINATION in target.fields - source.fields and chief is not None and chief.type == WORKER:
+        implied[TERMINATION] = {"chief": {"replicaName": chief.type.upper(), "replicaIndex": chief.index}}
     return implied
 
 

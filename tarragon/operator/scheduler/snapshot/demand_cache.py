@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.resources import Resources
-from tarragon.job.model import ReplicaSpec
+from tarragon.job.model import Decides, ReplicaSpec
 from tarragon.kube.core import Node
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.candidates import Candidate, JobId, max_replicas, min_and_requested
@@ -140,6 +140,8 @@ class DemandCache:
             resources=template.each,
             minimum=least,
             requested=requested,
+            decides=template.group.role.decides is Decides.AS_CHIEF,
+            is_anchor=template.group.role.is_anchor,
             maximum=max_replicas(candidate.job, template.group),
             eligible_nodes=eligible if company is None else company.constraints.eligible,
             ineligible_reason="" if eligible else self._eligibility.ineligible_reason(template.group.template),

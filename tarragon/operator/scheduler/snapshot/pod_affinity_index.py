@@ -119,7 +119,7 @@ class PodAffinityIndex:
         if not added or not self._is_active:
             return True
         for kind, company in self.evaluate(candidate, eligible).items():
-            new = [replica for replica in added if replica.type is kind]
+            new = [replica for replica in added if replica.type == kind]
             if any(added[replica] not in company.constraints.eligible for replica in new):
                 return False
             if any(not satisfies_spread(spread, places, new) for spread in company.constraints.spreads):

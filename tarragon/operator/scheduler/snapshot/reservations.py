@@ -192,7 +192,7 @@ def _without_pod(
 def _fits_successor(candidate: Candidate, replica: Replica, pod: Pod) -> bool:
     """Whether the pod's successor fits into the pod's resources; the template may have changed since."""
     groups = () if candidate.has_invalid_spec else candidate.job.replica_specs
-    return all(fits(group_request(group), requests_of(pod)) for group in groups if group.type is replica.type)
+    return all(fits(group_request(group), requests_of(pod)) for group in groups if group.type == replica.type)
 
 
 def _requests_by_type(

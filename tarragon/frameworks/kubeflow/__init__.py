@@ -1,0 +1,4 @@
+"""What the job kinds of kubeflow.org share: replica specs, run policy, names, labels, rules, verdict and CRD.
+
+A framework passes what is its own (replica types, main container, port) as arguments. Begin with `shape.py`.
+"""
