@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from tarragon.base.errors import Problem
+from tarragon.frameworks.log_causes import LogCause
 from tarragon.job import training_operator_status
 from tarragon.job.exit_codes import ExitCodeTable
 from tarragon.job.model import Replica, ReplicaRole, ReplicaType, TrainingJob
@@ -132,6 +133,60 @@ class Dialect:
     exit_codes: ExitCodeTable
 
 
+@dataclass(frozen=True, slots=True)
+class ConversionLoss:
+    """Something that the target generation can't express.
+
+    `topic` is its name in the docs. The problem's path is that in the source, its message says what happens instead.
+    """
+
+    topic: str
+    problem: Problem
+
+    def __str__(self) -> str:
+        return str(self.problem)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedManifest:
+    """A converted manifest, without the fields that a server fills in."""
+
+    manifest: Manifest
+    losses: Sequence[ConversionLoss] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiConversion:
+    """Conversion between the generations of an API, which may be of several kinds. They are named as their dialects."""
+
+    generations: Sequence[str]
+    """All generations, oldest first."""
+    newest: str
+    """The generation that users should convert to."""
+    convert: Callable[[Manifest, str, str], ConvertedManifest]
+    """Convert a valid manifest from one generation to another."""
+    normalize_for_diff: Callable[[Manifest, Manifest, str], tuple[Manifest, Manifest]]
+    """Return a live and a new manifest of one generation without differences in defaults and server fields."""
+
+
+def _unchanged(manifest: Manifest) -> Manifest:
+    return manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditableFields:
+    """What commands such as `scale` and `suspend` change in a manifest, as paths."""
+
+    suspend: str = ""
+    min_replicas: str = ""
+    """The bounds of an elastic job; empty if its kind has none."""
+    max_replicas: str = ""
+    without_scaled_size: Callable[[Manifest], Manifest] = _unchanged
+    """Remove a size that `kubectl scale` has written beside the replica specs, and that overrides them."""
+    without_derived_fields: Callable[[Manifest], Manifest] = _unchanged
+    """Remove fields that were derived from the live job, so that a new job gets its own."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobObservation:
     """The input of `Framework.evaluate`: the job, its admitted size, the state of each replica, the recorded status."""
@@ -183,3 +238,12 @@ class Framework:
     """The CustomResourceDefinition of the kind."""
     is_crd_optional: bool = False
     """Whether the CRD may be missing in a cluster."""
+    editable_fields: EditableFields = EditableFields()
+    conversion: ApiConversion | None = None
+    """The conversion between the generations of the API; None if there is only one."""
+    other_operators: frozenset[str] = frozenset()
+    """The names of other operators that manage this kind where they are installed."""
+    metrics_prefix: str = ""
+    """The prefix of the original operator's metrics, which are published beside Tarragon's own; empty for none."""
+    log_causes: Sequence[LogCause] = ()
+    """Errors of the framework's programs that users meet. They are recognised in the logs of all kinds of jobs."""

@@ -11,6 +11,9 @@ from tarragon.kube.meta import Json
 FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW, MLKUBE)
 """If two kinds have the same name, a name without a group means the first one."""
 
+DEFAULT_FRAMEWORK = FRAMEWORKS[0]
+"""Its jobs are called by their names alone, those of other kinds by `kind/name`."""
+
 _RENAMED = {"tensorflow.org/v1alpha1": "write mlkube.io/v1beta1, which has the same fields"}
 """API versions that are not served: this one existed for a few weeks of 2017, between mlkube.io and kubeflow.org."""
 
@@ -42,6 +45,12 @@ def misspelled_kind(api_version: Json, kind: Json) -> Problem | None:
         remedy = _RENAMED.get(stated, f"write {of_kind.resource.api_version}")
         return Problem("apiVersion", f"{meant} has no apiVersion {stated}", remedy)
     return Problem("kind", f"unknown kind {kind}", f"did you mean {meant}?")
+
+
+def convertible_generations() -> list[str]:
+    """The names of all generations that manifests can be converted to, oldest first for each kind."""
+    conversions = (framework.conversion for framework in FRAMEWORKS)
+    return list(dict.fromkeys(name for each in conversions if each is not None for name in each.generations))
 
 
 def kinds() -> list[str]:

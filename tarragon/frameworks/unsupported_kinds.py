@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.frameworks.registry import kinds
 
-RUNS = f"Tarragon runs {FRAMEWORKS[0].kind}s"
+RUNS = f"Tarragon runs {' and '.join(f'{kind}s' for kind in kinds())}"
 NOT_YET = "is not supported yet"
 NO_JOB = "is not a training job"
 

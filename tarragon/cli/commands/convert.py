@@ -14,7 +14,6 @@ from tarragon.cli.options.arguments import api_generation, complete_generation
 from tarragon.cli.options.formats import json_text, list_object, yaml_text
 from tarragon.cli.options.settings import TarragonCommand
 from tarragon.cli.targets.completion import complete_file
-from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.plan.input.conversion import Conversion, convert_manifest
 from tarragon.plan.input.manifest import ManifestFile, ManifestObject
@@ -50,9 +49,7 @@ def command(*, file: str | None, option: str | None, target: str, form: str) -> 
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     name = file_argument(file, option)
     documents = read_documents(name)
-    conversions = [
-        (job, convert_manifest(job.framework or FRAMEWORKS[0], job.manifest, target)) for job in documents.jobs
-    ]
+    conversions = [(job, convert_manifest(job.framework, job.manifest, target)) for job in documents.jobs]
     problems = [job.with_line(problem) for job, conversion in conversions for problem in conversion.problems]
     if not conversions:
         problems = [Problem("", "the manifest has no job", "add one")]

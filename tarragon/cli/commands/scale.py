@@ -9,7 +9,6 @@ import click
 from tarragon.cli.jobs.selection import job_selection, job_selection_options
 from tarragon.cli.options.arguments import checked_wait_options, replica_count, wait_options
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
-from tarragon.frameworks.tensorflow.replica_types import WORKER
 
 _NUMBER = click.IntRange(0, 100_000)
 
@@ -59,6 +58,7 @@ def command(
     from tarragon.cli.jobs.editing import edit_jobs
     from tarragon.cli.jobs.scaling import RequestedSize, scale_edit
     from tarragon.cli.targets.resolving import resolve_target
+    from tarragon.frameworks.kubeflow.fields import WORKER
     from tarragon.job.model import ReplicaType
 
     given = [*(((WORKER, workers),) if workers is not None else ()), *others]

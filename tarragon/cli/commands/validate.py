@@ -19,7 +19,6 @@ from tarragon.cli.options.formats import FORMATTERS
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.completion import complete_file
-from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.meta import Json
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.input.manifest import ManifestFile
@@ -120,7 +119,7 @@ def _problems(settings: GlobalOptions, documents: ManifestFile, judged: FileResu
     """Return the problems of all jobs, and add their names and warnings to `judged`."""
     problems: list[Problem] = []
     for job in documents.jobs:
-        decoded = decode_and_validate(job.framework or FRAMEWORKS[0], job.manifest)
+        decoded = decode_and_validate(job.framework, job.manifest)
         generation = decoded.dialect.name if decoded.dialect is not None else "unknown generation"
         judged.jobs.append((job.name, generation, spec_digest(job.manifest.get("spec"))))
         problems += [job.with_line(problem) for problem in decoded.all_problems]

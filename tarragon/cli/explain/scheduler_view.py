@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 NODES, PODS, JOBS = "nodes", "pods", "jobs"
-_KIND_NAMES = {**{name: name for name in (NODES, PODS)}, FRAMEWORKS[0].resource.full_name: JOBS}
+_KIND_NAMES = {NODES: NODES, PODS: PODS, **{framework.resource.full_name: JOBS for framework in FRAMEWORKS}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

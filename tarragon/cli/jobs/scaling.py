@@ -11,7 +11,6 @@ from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.manifest.loading import InvalidManifest
 from tarragon.cli.manifest.overrides import set_path
 from tarragon.cli.output.words import joined
-from tarragon.frameworks.tensorflow.fields import LIST_SPELLINGS, SpecField
 from tarragon.job.annotations import (
     ANNOTATIONS,
     BY_RESTART,
@@ -74,10 +73,12 @@ def _with_replicas(job: ClusterJob, read: TrainingJob, before: JsonObject, wish:
         group = read.replica_spec(kind)
         if group is None:
             types = joined([str(group.type) for group in read.replica_specs])
-            raise JobNotEditable(f"{job.name} has no replicas of type {kind!s}", remedy=f"it has {types}")
+            raise JobNotEditable(f"{job.name} has no replicas of type {kind}", remedy=f"it has {types}")
         if group.replicas == number:
             continue
-        after = set_path(_without_scale_field(after), f"{group.field_path}.replicas", number)
+        after = set_path(
+            job.framework.editable_fields.without_scaled_size(after), f"{group.field_path}.replicas", number
+        )
     after = _with_bounds(job, read, after, wish)
     if wish.by_restart and after is not before:
         after = set_path(after, f'{ANNOTATIONS}."{RESIZE_ANNOTATION}"', BY_RESTART)
@@ -85,28 +86,17 @@ def _with_replicas(job: ClusterJob, read: TrainingJob, before: JsonObject, wish:
 
 
 def _with_bounds(job: ClusterJob, read: TrainingJob, before: JsonObject, wish: RequestedSize) -> JsonObject:
-    bounds = {SpecField.MIN_INSTANCES: wish.minimum, SpecField.MAX_INSTANCES: wish.maximum}
-    given = {name: bound for name, bound in bounds.items() if bound is not None}
+    paths = job.framework.editable_fields
+    bounds = {paths.min_replicas: wish.minimum, paths.max_replicas: wish.maximum}
+    given = {path: bound for path, bound in bounds.items() if bound is not None}
     if given and read.elastic_policy is None:
-        raise JobNotEditable(
-            f"{job.name} is not elastic",
-            remedy=f"submit it again with spec.{SpecField.MIN_INSTANCES} and spec.{SpecField.MAX_INSTANCES}",
-        )
+        fields = " and ".join(filter(None, (paths.min_replicas, paths.max_replicas)))
+        remedy = f"submit it again with {fields}" if fields else f"a {job.framework.kind} has a fixed size"
+        raise JobNotEditable(f"{job.name} is not elastic", remedy=remedy)
     after = before
-    for name, bound in given.items():
-        after = set_path(after, f"spec.{name}", bound)
+    for path, bound in given.items():
+        after = set_path(after, path, bound)
     return after
-
-
-def _without_scale_field(manifest: JsonObject) -> JsonObject:
-    """Remove spec.replicas from a job with a list of replicas.
-
-    `kubectl scale` writes it beside the list, and it would take precedence over the number in the list.
-    """
-    spec = manifest["spec"]
-    if not any(name in spec for name in LIST_SPELLINGS) or SpecField.REPLICAS not in spec:
-        return manifest
-    return {**manifest, "spec": {name: value for name, value in spec.items() if name != SpecField.REPLICAS}}
 
 
 def _refused(job: ClusterJob, problems: Sequence[Problem]) -> InvalidManifest:

@@ -7,50 +7,54 @@ from collections.abc import Sequence
 from tarragon.cli.jobs.editing import JobEdit, JobNotEditable, job_has_ended
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.manifest.overrides import set_path
-from tarragon.frameworks.tensorflow.fields import PolicyField, SpecField
 from tarragon.job.phase import Phase
 from tarragon.kube.core import Pod
-from tarragon.kube.meta import JsonObject
+from tarragon.kube.meta import Json, JsonObject
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.objects.desired import is_managed_by_tarragon
 
-_FIELD = f"spec.{SpecField.RUN_POLICY}.{PolicyField.SUSPEND}"
-"""A field of v1 and, as an extension, of the generations with replica lists (2017, 2018); those between have none."""
-
 
 def _suspended(job: ClusterJob, before: JsonObject) -> JsonObject:
-    return before if _is_suspended(before) else _changed(job, before, "suspend", value=True)
+    return before if _is_suspended(job, before) else _changed(job, before, "suspend", value=True)
 
 
 def _resumed(job: ClusterJob, before: JsonObject) -> JsonObject:
-    return _changed(job, before, "resume", value=False) if _is_suspended(before) else before
+    return _changed(job, before, "resume", value=False) if _is_suspended(job, before) else before
 
 
 def _changed(job: ClusterJob, before: JsonObject, verb: str, *, value: bool) -> JsonObject:
+    path = job.framework.editable_fields.suspend
     if job.status.phase.is_final:
         raise job_has_ended(job, verb)
+    if not path:
+        raise JobNotEditable(
+            f"can't {verb} {job.name}: a {job.framework.kind} can't be suspended", remedy="`delete` it"
+        )
     try:
-        after = set_path(before, _FIELD, value)
+        after = set_path(before, path, value)
     except ValueError as error:
         raise JobNotEditable(f"can't {verb} {job.name}", why=str(error)) from error
     decoded = decode_and_validate(job.framework, after)
     if job.dialect is not None and decoded.dialect is not job.dialect:
         # Until the operator has marked the job, its fields determine its generation, and this field would change it.
         raise JobNotEditable(
-            f"can't {verb} {job.name} yet: no operator has processed it, and {_FIELD} would change its generation",
+            f"can't {verb} {job.name} yet: no operator has processed it, and {path} would change its generation",
             remedy="try again when `list` shows its state",
         )
     if value and decoded.job is not None and not decoded.job.run_policy.suspend:
+        conversion = job.framework.conversion
+        convert = f"convert it with `convert --to {conversion.newest}`, or " if conversion is not None else ""
         raise JobNotEditable(
-            f"can't {verb} {job.name}: {decoded.job.dialect} has no {_FIELD}",
-            remedy="convert it with `convert --to kubeflow.org/v1`, or `delete` it",
+            f"can't {verb} {job.name}: {decoded.job.dialect} has no {path}", remedy=f"{convert}`delete` it"
         )
     return after
 
 
-def _is_suspended(manifest: JsonObject) -> bool:
-    policy = (manifest.get("spec") or {}).get(SpecField.RUN_POLICY)
-    return isinstance(policy, dict) and policy.get(PolicyField.SUSPEND) is True
+def _is_suspended(job: ClusterJob, manifest: JsonObject) -> bool:
+    value: Json = manifest
+    for name in job.framework.editable_fields.suspend.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value is True
 
 
 def _has_no_pods(job: ClusterJob, pods: Sequence[Pod]) -> bool:

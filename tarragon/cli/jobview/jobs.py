@@ -15,7 +15,7 @@ from tarragon.cli.output.words import joined
 from tarragon.client.errors import Forbidden, NotFound
 from tarragon.client.port import Selector
 from tarragon.frameworks.plugin import Dialect, Framework
-from tarragon.frameworks.registry import FRAMEWORKS, kinds
+from tarragon.frameworks.registry import DEFAULT_FRAMEWORK, FRAMEWORKS, kinds
 from tarragon.frameworks.unsupported_kinds import RUNS, unsupported_job_kind
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, TrainingJob
 from tarragon.job.phase import Phase
@@ -109,7 +109,7 @@ class ClusterJob:
     @property
     def command_key(self) -> Key:
         """Its key, with the shortest name by which every command finds it: a bare name means the first kind."""
-        name = self.key.name if self.framework is FRAMEWORKS[0] else self.name
+        name = self.key.name if self.framework is DEFAULT_FRAMEWORK else self.name
         return Key(self.key.namespace, name)
 
     @property

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tarragon.frameworks.manifest_metadata import annotations_of, as_manifest, with_annotations
 from tarragon.frameworks.plugin import Dialect, Framework
-from tarragon.frameworks.tensorflow.conversion.metadata import annotations_of, manifest, with_annotations
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.meta import JsonObject
 from tarragon.plan.input.decode_and_validate import decode_and_validate
@@ -25,7 +25,7 @@ def as_new_job(framework: Framework, body: JsonObject, dialect: Dialect | None) 
     """Returns the job as a new manifest of the same API generation, by its apiVersion or by an annotation."""
     if dialect is None or not is_exported(body):
         return body
-    plain = {**manifest(body), "apiVersion": dialect.api_version}
+    plain = {**as_manifest(framework.editable_fields.without_derived_fields(body)), "apiVersion": dialect.api_version}
     if decode_and_validate(framework, plain).dialect is dialect:
         return plain
     return with_annotations(plain, {**annotations_of(plain), GENERATION_ANNOTATION: dialect.name})
@@ -35,7 +35,7 @@ def as_new_object(body: JsonObject) -> JsonObject:
     """Returns the object as a new manifest, without its bound volume and cluster IP: others may use them by now."""
     if not is_exported(body):
         return body
-    annotations, plain = annotations_of(body), manifest(body)
+    annotations, plain = annotations_of(body), as_manifest(body)
     spec = plain.get("spec")
     if isinstance(spec, Mapping):
         volume = {"volumeName"} if _BY_CONTROLLER in annotations else set()

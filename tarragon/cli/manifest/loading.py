@@ -31,12 +31,11 @@ from tarragon.cli.options.settings import NAMESPACE_FORM, GlobalOptions, embedde
 from tarragon.cli.output.words import count, joined
 from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
 from tarragon.frameworks.plugin import Framework
-from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.annotations import IDEMPOTENCY_KEY_ANNOTATION
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from tarragon.kube.meta import CustomObject, JsonObject, Resource
 from tarragon.plan.input.decode_and_validate import DecodedJob, decode_and_validate
-from tarragon.plan.input.manifest import ManifestFile, ManifestObject, only_job, read_manifest
+from tarragon.plan.input.manifest import ManifestFile, ManifestJob, ManifestObject, only_job, read_manifest
 
 _COMPANIONS = {
     resource.kind: resource.with_model(CustomObject)
@@ -110,10 +109,10 @@ class _File:
 
 
 def _loaded(
-    where: ClusterTarget, settings: GlobalOptions, file: _File, document: ManifestObject, changes: Overrides
+    where: ClusterTarget, settings: GlobalOptions, file: _File, document: ManifestJob, changes: Overrides
 ) -> LoadedJob:
     name, documents = file.name, file.documents
-    framework = document.framework or FRAMEWORKS[0]
+    framework = document.framework
     job, notes = apply_overrides(document.manifest, changes)
     decoded = decode_and_validate(framework, job)
     problems = [*decoded.all_problems, *_namespaces(documents, settings)]

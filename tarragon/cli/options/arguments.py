@@ -99,22 +99,23 @@ def folder_mapping(text: str) -> tuple[str, Path]:
 
 def api_generation(text: str) -> str:
     """Parses an API generation for `convert --to`. The version alone is enough if only one group has it."""
-    from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
+    from tarragon.frameworks.registry import convertible_generations
     from tarragon.kube.field_reader import nearest_name
 
-    if text in GENERATIONS:
+    generations = convertible_generations()
+    if text in generations:
         return text
-    found = [name for name in GENERATIONS if name.rpartition("/")[2] == text]
+    found = [name for name in generations if name.rpartition("/")[2] == text]
     if len(found) == 1:
         return found[0]
     if found:
         raise click.BadParameter(f"{text} is ambiguous; use {' or '.join(found)}")
-    similar = nearest_name(text, GENERATIONS)
-    remedy = f"did you mean {similar}?" if similar else f"use one of {', '.join(GENERATIONS)}"
+    similar = nearest_name(text, generations)
+    remedy = f"did you mean {similar}?" if similar else f"use one of {', '.join(generations)}"
     raise click.BadParameter(f"unknown API generation {text}; {remedy}")
 
 
 def complete_generation(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
+    from tarragon.frameworks.registry import convertible_generations
 
-    return [name for name in GENERATIONS if name.startswith(incomplete)]
+    return [name for name in convertible_generations() if name.startswith(incomplete)]

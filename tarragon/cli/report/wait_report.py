@@ -10,7 +10,7 @@ from tarragon.base import quantity
 from tarragon.base.resources import PODS, Resources
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.output.words import count, joined
-from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.frameworks.registry import DEFAULT_FRAMEWORK
 from tarragon.job.phase import Phase
 from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json
@@ -53,7 +53,7 @@ def job_name_of_gang(gang: str, namespace: str) -> str:
     """Returns a gang's name as a command in that namespace accepts it, with the namespace if it is another one."""
     kind, _, key = gang.partition(" ")
     name = key.removeprefix(f"{namespace}/")
-    return name if kind == FRAMEWORKS[0].kind else f"{kind.lower()}/{name}"
+    return name if kind == DEFAULT_FRAMEWORK.kind else f"{kind.lower()}/{name}"
 
 
 def shortage_lines(short: Shortage) -> Iterator[str]:

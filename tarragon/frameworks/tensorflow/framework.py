@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tarragon.frameworks.plugin import Framework
-from tarragon.frameworks.tensorflow import (
-    default_server,
-    mlkube,
-    v1,
-    v1_dragon,
-    v1_flat,
-    v1alpha1,
-    v1alpha2,
-    v1beta1,
-    v1beta2,
-)
+from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework
+from tarragon.frameworks.tensorflow import default_server, mlkube, v1
+from tarragon.frameworks.tensorflow.conversion.convert import convert
+from tarragon.frameworks.tensorflow.conversion.diff_view import normalize_for_diff
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
+from tarragon.frameworks.tensorflow.conversion.metadata import without_derived_id
 from tarragon.frameworks.tensorflow.crd import crd, definition
-from tarragon.frameworks.tensorflow.fields import GROUP, KIND, MAIN_CONTAINER, PORT_NAME
+from tarragon.frameworks.tensorflow.dialects import TFJOB_DIALECTS
+from tarragon.frameworks.tensorflow.fields import GROUP, KIND, MAIN_CONTAINER, PORT_NAME, PolicyField, SpecField
+from tarragon.frameworks.tensorflow.list_replicas import without_scaled_size
+from tarragon.frameworks.tensorflow.log_causes import LOG_CAUSES
 from tarragon.frameworks.tensorflow.replica_types import ROLES, START_ORDER
 from tarragon.frameworks.tensorflow.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES
 from tarragon.frameworks.tensorflow.tf_config import cluster_size
@@ -30,15 +27,7 @@ TFJOBS = Resource(group=GROUP, version="v1", plural="tfjobs", kind=KIND, model=C
 TENSORFLOW = Framework(
     kind=KIND,
     resource=TFJOBS,
-    dialects=(
-        v1_dragon.DIALECT,
-        v1_flat.DIALECT,
-        v1beta2.DIALECT,
-        v1beta1.DIALECT,
-        v1alpha2.DIALECT,
-        v1alpha1.DIALECT,
-        v1.DIALECT,
-    ),
+    dialects=TFJOB_DIALECTS,
     rules=RULES,
     warning_rules=WARNING_RULES,
     unsupported_rules=UNSUPPORTED_RULES,
@@ -50,6 +39,19 @@ TENSORFLOW = Framework(
     roles=ROLES,
     start_order=START_ORDER,
     crd=crd,
+    editable_fields=EditableFields(
+        suspend=f"spec.{SpecField.RUN_POLICY}.{PolicyField.SUSPEND}",
+        min_replicas=f"spec.{SpecField.MIN_INSTANCES}",
+        max_replicas=f"spec.{SpecField.MAX_INSTANCES}",
+        without_scaled_size=without_scaled_size,
+        without_derived_fields=without_derived_id,
+    ),
+    conversion=ApiConversion(
+        generations=tuple(GENERATIONS), newest=v1.NAME, convert=convert, normalize_for_diff=normalize_for_diff
+    ),
+    other_operators=frozenset({"training-operator", "tf-operator"}),
+    metrics_prefix="tf_operator",
+    log_causes=LOG_CAUSES,
 )
 
 MLKUBE = replace(
@@ -61,5 +63,7 @@ MLKUBE = replace(
     dialects=(mlkube.DIALECT,),
     crd=lambda: definition(mlkube.GROUP, mlkube.KIND, (mlkube.VERSION,)),
     is_crd_optional=True,
+    metrics_prefix="",
+    other_operators=frozenset(),
 )
 """The TfJob of 2017, a different kind in a different group, with its own CustomResourceDefinition."""

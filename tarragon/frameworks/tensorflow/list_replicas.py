@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tarragon.frameworks.plugin import Manifest
 from tarragon.frameworks.pod_rules import MAX_PORT
 from tarragon.frameworks.tensorflow import default_server
-from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, LIST_SPELLINGS
+from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, LIST_SPELLINGS, SpecField
 from tarragon.frameworks.tensorflow.replica_types import LIST_TYPES, MASTER, PS, ROLES
 from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy
@@ -29,6 +30,17 @@ _WORDS = {kind.upper(): kind for kind in LIST_TYPES}
 
 def replica_list(spec: FieldReader) -> FieldReader:
     return any_spelling(spec, *LIST_SPELLINGS)
+
+
+def without_scaled_size(manifest: Manifest) -> Manifest:
+    """The job without spec.tfReplicaSpecs beside a list of replicas.
+
+    `kubectl scale` writes it there, and it would take precedence over the number in the list.
+    """
+    spec = manifest["spec"]
+    if not any(name in spec for name in LIST_SPELLINGS) or SpecField.REPLICAS not in spec:
+        return manifest
+    return {**manifest, "spec": {name: value for name, value in spec.items() if name != SpecField.REPLICAS}}
 
 
 def any_spelling(found: FieldReader, *names: str) -> FieldReader:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.codec import parse_time
 from tarragon.kube.core import ENDPOINTS, LEASES, Container
 from tarragon.kube.meta import ObjectMeta, PartialObject, Resource
@@ -26,11 +27,14 @@ TRAINING_OPERATOR = "training-operator"
 TF_OPERATOR = "tf-operator"
 MPI_OPERATOR = "mpi-operator"
 
+_OF_MPI = frozenset({TRAINING_OPERATOR, MPI_OPERATOR})
+"""The operators of MPIJob, until it has a framework that states them."""
+
 _KINDS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        TRAINING_OPERATOR: frozenset({"TFJob", "MPIJob"}),
-        TF_OPERATOR: frozenset({"TFJob"}),
-        MPI_OPERATOR: frozenset({"MPIJob"}),
+        operator: frozenset(framework.kind for framework in FRAMEWORKS if operator in framework.other_operators)
+        | (frozenset({"MPIJob"}) if operator in _OF_MPI else frozenset())
+        for operator in (TRAINING_OPERATOR, TF_OPERATOR, MPI_OPERATOR)
     }
 )
 """The kinds that each operator manages, of those that Tarragon manages."""

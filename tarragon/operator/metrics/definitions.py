@@ -5,9 +5,11 @@ Labels are bounded: kinds, phases, resources and codes, never the name of a job,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.phase import Phase
 from tarragon.plan.lifecycle.start_timeout import MOVED_TOO_OFTEN
 from tarragon.plan.status.creation_failures import NODE_FULL, NODE_UNAVAILABLE, UNSCHEDULABLE
@@ -129,24 +131,37 @@ CACHE_ERRORS = MetricDefinition(
     "tarragon_cache_troubles", "counter", "Failed lists and watches, and undecodable objects", ("resource",)
 )
 
-# The names of tf-operator 1.0, for existing dashboards.
-TF_LEADER = MetricDefinition("tf_operator_is_leader", "gauge", "As tarragon_is_leader")
-TF_PHASE_COUNTERS = {
-    "created": MetricDefinition("tf_operator_jobs_created", "counter", "As tarragon_jobs_created_total, of TFJobs"),
-    "deleted": MetricDefinition("tf_operator_jobs_deleted", "counter", "As tarragon_jobs_deleted_total, of TFJobs"),
-    "succeeded": MetricDefinition(
-        "tf_operator_jobs_successful", "counter", "As tarragon_jobs_succeeded_total, of TFJobs"
-    ),
-    "failed": MetricDefinition("tf_operator_jobs_failed", "counter", "As tarragon_jobs_failed_total, of TFJobs"),
-    "restarted": MetricDefinition(
-        "tf_operator_jobs_restarted", "counter", "As tarragon_jobs_restarted_total, of TFJobs"
-    ),
+_ORIGINAL_NAMES = {
+    "created": "created",
+    "deleted": "deleted",
+    "succeeded": "successful",
+    "failed": "failed",
+    "restarted": "restarted",
 }
+
+
+def _original_counters(kind: str, prefix: str) -> Mapping[str, MetricDefinition]:
+    return {
+        transition: MetricDefinition(
+            f"{prefix}_jobs_{name}", "counter", f"As tarragon_jobs_{transition}_total, of {kind}s"
+        )
+        for transition, name in _ORIGINAL_NAMES.items()
+    }
+
+
+_PREFIXES = {framework.kind: framework.metrics_prefix for framework in FRAMEWORKS if framework.metrics_prefix}
+ORIGINAL_LEADERS = [
+    MetricDefinition(f"{prefix}_is_leader", "gauge", "As tarragon_is_leader") for prefix in _PREFIXES.values()
+]
+"""The names of the original operators (tf-operator 1.0), for existing dashboards."""
+ORIGINAL_PHASE_COUNTERS = {kind: _original_counters(kind, prefix) for kind, prefix in _PREFIXES.items()}
+"""The same by kind and transition."""
 
 DEFINITIONS = (
     *(JOBS, WAITING, QUEUE_TIME, START_TIME, *PHASE_COUNTERS.values()),
     *(RECONCILES, ERRORS, QUEUE_DEPTH, QUEUE_AGE, QUEUE_RETRYING, CYCLES, CYCLE_ERRORS, DECISIONS, REFUSED_DECISIONS),
     *(REFUSED_ADMISSIONS, QUEUES_REFUSED),
     *(CALLS, WATCHES, WATCH_ENDS, WATCH_EVENTS, CACHED_OBJECTS, CACHE_ERRORS),
-    *(LEADER, BUILD, TF_LEADER, *TF_PHASE_COUNTERS.values()),
+    *(LEADER, BUILD, *ORIGINAL_LEADERS),
+    *(definition for counters in ORIGINAL_PHASE_COUNTERS.values() for definition in counters.values()),
 )

@@ -20,12 +20,12 @@ from tarragon.operator.metrics.definitions import (
     DELETED,
     JOBS,
     NEW,
+    ORIGINAL_PHASE_COUNTERS,
     OTHER,
     PHASE_COUNTERS,
     PHASES,
     QUEUE_TIME,
     START_TIME,
-    TF_PHASE_COUNTERS,
     WAIT_CODES,
     WAITING,
 )
@@ -45,7 +45,10 @@ class JobMetrics:
         self._queue_time = histogram(QUEUE_TIME, registry)
         self._start_time = histogram(START_TIME, registry)
         self._transitions = {name: counter(definition, registry) for name, definition in PHASE_COUNTERS.items()}
-        self._tf_transitions = {name: counter(definition, registry) for name, definition in TF_PHASE_COUNTERS.items()}
+        self._original_transitions = {
+            kind: {name: counter(definition, registry) for name, definition in counters.items()}
+            for kind, counters in ORIGINAL_PHASE_COUNTERS.items()
+        }
 
     def attach(self, jobs: Mapping[str, CacheReader[CustomObject]]) -> None:
         """Subscribe to the job caches by kind; must be called before the caches run."""
@@ -90,8 +93,8 @@ class JobMetrics:
         for transition, happened in happened_by_transition.items():
             if happened:
                 self._transitions[transition].labels(kind).inc()
-                if kind == "TFJob":
-                    self._tf_transitions[transition].inc()
+                if kind in self._original_transitions:
+                    self._original_transitions[kind][transition].inc()
 
     def _observe_times(self, kind: str, before: JobStatus, after: JobStatus) -> None:
         """Observe queue and start times. A job that starts again after a restart or resumption is observed again."""

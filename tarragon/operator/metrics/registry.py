@@ -24,6 +24,7 @@ from tarragon.operator.metrics.definitions import (
     DECISIONS,
     ERRORS,
     LEADER,
+    ORIGINAL_LEADERS,
     OTHER,
     QUEUE_AGE,
     QUEUE_DEPTH,
@@ -32,7 +33,6 @@ from tarragon.operator.metrics.definitions import (
     RECONCILES,
     REFUSED_ADMISSIONS,
     REFUSED_DECISIONS,
-    TF_LEADER,
     WAIT_CODES,
     WATCH_ENDS,
     WATCH_EVENTS,
@@ -54,7 +54,7 @@ class Metrics:
         self._queue: WorkQueue[tuple[str, Key]] | None = None
         self._registry = registry = CollectorRegistry()
         gauge(BUILD, registry).labels(version, platform.python_version()).set(1)
-        self._leader_gauges = [gauge(LEADER, registry), gauge(TF_LEADER, registry)]
+        self._leader_gauges = [gauge(definition, registry) for definition in (LEADER, *ORIGINAL_LEADERS)]
         self._reconciles = histogram(RECONCILES, registry)
         self._errors = counter(ERRORS, registry)
         self._rounds = histogram(CYCLES, registry)

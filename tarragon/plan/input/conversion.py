@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Framework, Manifest
-from tarragon.frameworks.registry import FRAMEWORKS, framework_of
-from tarragon.frameworks.tensorflow.conversion.convert import convert
+from tarragon.frameworks.registry import framework_of
 from tarragon.plan.input.decode_and_validate import DecodedJob, decode_and_validate
 
 
@@ -29,8 +28,11 @@ def convert_manifest(framework: Framework, found: Manifest, target: str) -> Conv
     if decoded_source.dialect is None or decoded_source.problems:
         return Conversion(source="", manifest={}, problems=decoded_source.problems)
     source = decoded_source.dialect.name
-    conversion = convert(found, source, target)
-    decoded_target = decode_and_validate(_framework_for(conversion.manifest), conversion.manifest)
+    if framework.conversion is None or target not in framework.conversion.generations:
+        problem = Problem("", f"a {framework.kind} can't be converted to {target}", _generations_of(framework))
+        return Conversion(source=source, manifest={}, problems=[problem])
+    conversion = framework.conversion.convert(found, source, target)
+    decoded_target = decode_and_validate(_framework_of(conversion.manifest, framework), conversion.manifest)
     return Conversion(
         source=source,
         manifest=conversion.manifest,
@@ -44,8 +46,15 @@ def convert_manifest(framework: Framework, found: Manifest, target: str) -> Conv
     )
 
 
-def _framework_for(manifest: Manifest) -> Framework:
-    return framework_of(manifest.get("apiVersion"), manifest.get("kind")) or FRAMEWORKS[0]
+def _generations_of(framework: Framework) -> str:
+    if framework.conversion is None:
+        return f"its only generation is {framework.dialects[-1].name}"
+    return f"its generations are {', '.join(framework.conversion.generations)}"
+
+
+def _framework_of(manifest: Manifest, source: Framework) -> Framework:
+    """The framework of a converted manifest, which may be another kind than its source."""
+    return framework_of(manifest.get("apiVersion"), manifest.get("kind")) or source
 
 
 def _target_faults(decoded_target: DecodedJob, target: str) -> Sequence[Problem]:

@@ -19,10 +19,9 @@ COMPANIONS = ("ConfigMap", "PersistentVolumeClaim", "Secret", "Service", "Servic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestObject:
-    """One object of a manifest file. `framework` is None if the object is not a job."""
+    """One object of a manifest file."""
 
     manifest: Manifest
-    framework: Framework | None
     source: YamlDocument
     path: str = ""
     """The object's path in its YAML document: empty, or that of an item of a List."""
@@ -43,10 +42,17 @@ class ManifestObject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestJob(ManifestObject):
+    """A job of a manifest file."""
+
+    framework: Framework
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFile:
     """The objects of a manifest file; incomplete if there are problems."""
 
-    jobs: Sequence[ManifestObject] = ()
+    jobs: Sequence[ManifestJob] = ()
     companions: Sequence[ManifestObject] = ()
     problems: Sequence[Problem] = ()
 
@@ -59,13 +65,13 @@ def read_manifest(text: str) -> ManifestFile:
         problems.append(Problem("", "the manifest is empty", f"add a {' or a '.join(kinds())}"))
     problems += _duplicates(documents)
     return ManifestFile(
-        jobs=tuple(document for document in documents if document.framework is not None),
-        companions=tuple(document for document in documents if document.framework is None),
+        jobs=tuple(document for document in documents if isinstance(document, ManifestJob)),
+        companions=tuple(document for document in documents if not isinstance(document, ManifestJob)),
         problems=tuple(problems),
     )
 
 
-def only_job(documents: ManifestFile) -> ManifestObject | Problem:
+def only_job(documents: ManifestFile) -> ManifestJob | Problem:
     """Return the only job, for commands that take exactly one, or the problem that there is none or several."""
     match documents.jobs:
         case [job]:
@@ -92,9 +98,10 @@ def _document_of(source: YamlDocument, value: Json, root: str, problems: list[Pr
     if not isinstance(value, dict):
         problems.append(Problem(line, f"must be a Kubernetes object, not {describe_value(value)}"))
         return
-    document = ManifestObject(
-        manifest=value, framework=framework_of(value.get("apiVersion"), value.get("kind")), source=source, path=root
-    )
+    framework = framework_of(value.get("apiVersion"), value.get("kind"))
+    document = ManifestObject(manifest=value, source=source, path=root)
+    if framework is not None:
+        document = ManifestJob(manifest=value, source=source, path=root, framework=framework)
     problems_found = list(_object_problems(document))
     problems += [document.with_line(problem) for problem in problems_found]
     if not problems_found:
@@ -119,7 +126,7 @@ def _object_problems(document: ManifestObject) -> Iterator[Problem]:
     )
     if kind_problem is not None:
         yield kind_problem
-    elif document.framework is None:
+    elif not isinstance(document, ManifestJob):
         yield from _companion_problems(reader)
 
 

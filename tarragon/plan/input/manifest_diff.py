@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Framework, Manifest
-from tarragon.frameworks.tensorflow.conversion.convert import convert
-from tarragon.frameworks.tensorflow.conversion.diff_view import normalized_for_diff
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 
 
@@ -16,8 +14,8 @@ from tarragon.plan.input.decode_and_validate import decode_and_validate
 class ManifestDiff:
     """The live job and the new manifest, both in the generation of the new one but with their own apiVersion.
 
-    `untold` lists what the live job has and the new generation can't express; `live_only_warnings` the warnings that
-    only the live job causes.
+    `inexpressible` lists what the live job has and the new generation can't express; `live_only_warnings` the warnings
+    that only the live job causes.
     """
 
     before: Manifest
@@ -37,20 +35,23 @@ def diff_manifests(framework: Framework, live: Manifest, new: Manifest) -> Manif
     live_decoded, new_decoded = decode_and_validate(framework, live), decode_and_validate(framework, new)
     if live_decoded.dialect is None or new_decoded.dialect is None or live_decoded.problems:
         return None
-    untold: Sequence[Problem] = ()
-    if live_decoded.dialect.name != new_decoded.dialect.name:
-        conversion = convert(live, live_decoded.dialect.name, new_decoded.dialect.name)
+    inexpressible: Sequence[Problem] = ()
+    conversion = framework.conversion
+    if conversion is not None and live_decoded.dialect.name != new_decoded.dialect.name:
+        converted = conversion.convert(live, live_decoded.dialect.name, new_decoded.dialect.name)
         live = {
-            **conversion.manifest,
-            "metadata": {**conversion.manifest["metadata"], "uid": live["metadata"].get("uid", "")},
+            **converted.manifest,
+            "metadata": {**converted.manifest["metadata"], "uid": live["metadata"].get("uid", "")},
         }
-        untold = [loss.problem for loss in conversion.losses]
-    before, after = normalized_for_diff(live, new, new_decoded.dialect.name)
+        inexpressible = [loss.problem for loss in converted.losses]
+    before, after = live, new
+    if conversion is not None:
+        before, after = conversion.normalize_for_diff(live, new, new_decoded.dialect.name)
     return ManifestDiff(
         before={**before, "apiVersion": live_decoded.dialect.api_version},
         after=after,
         live_generation=live_decoded.dialect.name,
         generation=new_decoded.dialect.name,
-        inexpressible=untold,
+        inexpressible=inexpressible,
         live_only_warnings=[doubt for doubt in live_decoded.warnings if doubt not in new_decoded.warnings],
     )

@@ -10,12 +10,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tarragon.frameworks.plugin import Dialect, Manifest
-from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.frameworks.manifest_metadata import annotations_of, with_annotations
+from tarragon.frameworks.plugin import ConversionLoss, ConvertedManifest, Dialect, Manifest
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, ApiGeneration
 from tarragon.frameworks.tensorflow.conversion.json_changes import Change, apply, diff, from_json
-from tarragon.frameworks.tensorflow.conversion.losses import DecodedJob, Loss, find_losses
-from tarragon.frameworks.tensorflow.conversion.metadata import annotations_of, manifest, with_annotations
+from tarragon.frameworks.tensorflow.conversion.losses import DecodedJob, find_losses
+from tarragon.frameworks.tensorflow.conversion.metadata import manifest
 from tarragon.frameworks.tensorflow.conversion.normalized_spec import (
     FIELD_ANNOTATIONS,
     NormalizedSpec,
@@ -23,21 +23,12 @@ from tarragon.frameworks.tensorflow.conversion.normalized_spec import (
     normalize,
 )
 from tarragon.frameworks.tensorflow.conversion.spec_writer import write_spec
+from tarragon.frameworks.tensorflow.dialects import DIALECT_BY_NAME
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER
 from tarragon.job.model import TrainingJob
 from tarragon.job.tensorboard import with_tensorboard
 from tarragon.kube.codec import decode
 from tarragon.kube.meta import Json
-
-DIALECTS = {dialect.name: dialect for framework in FRAMEWORKS for dialect in framework.dialects}
-
-
-@dataclass(frozen=True, slots=True)
-class Converted:
-    """A converted manifest, without the fields that a server fills in, and what was lost."""
-
-    manifest: Manifest
-    losses: Sequence[Loss] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +40,7 @@ class _Extra:
     changes: Sequence[Change]
 
 
-def convert(found: Manifest, source: str, target: str) -> Converted:
+def convert(found: Manifest, source: str, target: str) -> ConvertedManifest:
     """Convert a valid manifest. `source` and `target` are names of dialects, and may be the same."""
     origin, home = GENERATIONS[source], GENERATIONS[target]
     # A server returns objects in the version of the request, so set the one of the generation.
@@ -60,13 +51,13 @@ def convert(found: Manifest, source: str, target: str) -> Converted:
         is_whole = _says_the_same(_plain(former, extra.of, origin).manifest, own)
         if extra.of == home:
             again = former if is_whole else _merged(own, origin, extra)
-            return Converted(again, () if is_whole else _compared(own, origin, again, home))
+            return ConvertedManifest(again, () if is_whole else _compared(own, origin, again, home))
         if is_whole:
             return _plain(former, extra.of, home)
-    return Converted(own) if origin == home else _plain(own, origin, home)
+    return ConvertedManifest(own) if origin == home else _plain(own, origin, home)
 
 
-def _plain(own: Manifest, source: ApiGeneration, target: ApiGeneration) -> Converted:
+def _plain(own: Manifest, source: ApiGeneration, target: ApiGeneration) -> ConvertedManifest:
     before = _keyed(own, source)
     after = _manifest(own, write_spec(before, _meaning(own, source).job, source, target), target)
     found = sorted(diff(_keyed(after, target), before), key=lambda change: list(map(str, change.path)))
@@ -75,7 +66,7 @@ def _plain(own: Manifest, source: ApiGeneration, target: ApiGeneration) -> Conve
     if len(kept) > 1:
         note = json.dumps({"in": target.name, "changes": kept}, ensure_ascii=False)
         after = with_annotations(after, {**annotations_of(after), source.extra_annotation: note})
-    return Converted(after, _compared(own, source, after, target))
+    return ConvertedManifest(after, _compared(own, source, after, target))
 
 
 def _keyed(own: Manifest, generation: ApiGeneration) -> NormalizedSpec:
@@ -89,7 +80,9 @@ def _manifest(own: Manifest, found: NormalizedSpec, generation: ApiGeneration) -
     return with_annotations({**own, **fields}, {**annotations, **found["notes"]})
 
 
-def _compared(before: Manifest, source: ApiGeneration, after: Manifest, target: ApiGeneration) -> Sequence[Loss]:
+def _compared(
+    before: Manifest, source: ApiGeneration, after: Manifest, target: ApiGeneration
+) -> Sequence[ConversionLoss]:
     return tuple(find_losses(_meaning(before, source), _meaning(after, target)))
 
 
@@ -120,7 +113,7 @@ def _says_the_same(one: Manifest, other: Manifest) -> bool:
 
 
 def _meaning(own: Manifest, generation: ApiGeneration) -> DecodedJob:
-    dialect = DIALECTS[generation.name]
+    dialect = DIALECT_BY_NAME[generation.name]
     return DecodedJob(own, _job(own, dialect), dialect)
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from tarragon.frameworks.tensorflow.conversion.convert import DIALECTS
+from tarragon.frameworks.manifest_metadata import annotations_of, with_annotations
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, ApiGeneration
 from tarragon.frameworks.tensorflow.conversion.json_changes import diff
-from tarragon.frameworks.tensorflow.conversion.metadata import annotations_of, manifest, with_annotations
+from tarragon.frameworks.tensorflow.conversion.metadata import manifest
 from tarragon.frameworks.tensorflow.conversion.normalized_spec import CHIEF, NormalizedSpec, denormalize, normalize
+from tarragon.frameworks.tensorflow.dialects import DIALECT_BY_NAME
 from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, PolicyField, SpecField
 from tarragon.job.model import RestartPolicy
 from tarragon.kube.merge_patch import without_nulls
 from tarragon.kube.meta import Json, JsonObject
 
 
-def normalized_for_diff(live: JsonObject, new: JsonObject, name: str) -> tuple[JsonObject, JsonObject]:
+def normalize_for_diff(live: JsonObject, new: JsonObject, name: str) -> tuple[JsonObject, JsonObject]:
     """Both manifests for a diff. If one omits a field that has its default in the other, both omit it."""
     generation = GENERATIONS[name]
     uid = (live.get("metadata") or {}).get("uid", "")
@@ -36,7 +37,7 @@ def _whole(found: JsonObject, spec: NormalizedSpec, generation: ApiGeneration) -
 
 def _filled(found: NormalizedSpec, generation: ApiGeneration, whole: JsonObject, uid: str) -> NormalizedSpec:
     """The spec with all defaults filled in."""
-    dialect = DIALECTS[generation.name]
+    dialect = DIALECT_BY_NAME[generation.name]
     metadata = {**(whole.get("metadata") or {}), "uid": uid}
     job = dialect.decode({**whole, "metadata": metadata}).job
     spec = denormalize(found, generation)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.plugin import Dialect, Manifest
+from tarragon.frameworks.plugin import ConversionLoss, Dialect, Manifest
 from tarragon.frameworks.tensorflow.conversion.failure_semantics import (
     BACKOFF_LIMIT_REMEDY,
     DESCRIPTIONS,
@@ -52,24 +52,13 @@ class DecodedJob:
         return PolicyField.BACKOFF_LIMIT in GENERATIONS[self.name].policies
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """A loss. `topic` is its name in the docs, the path that in the source; the message says what happens instead."""
-
-    topic: str
-    problem: Problem
-
-    def __str__(self) -> str:
-        return str(self.problem)
-
-
 _Finder = Callable[[DecodedJob, DecodedJob], Iterator[Problem]]
 
 
-def find_losses(before: DecodedJob, after: DecodedJob) -> Iterator[Loss]:
+def find_losses(before: DecodedJob, after: DecodedJob) -> Iterator[ConversionLoss]:
     for topic, find in TOPICS.items():
         for problem in find(before, after):
-            yield Loss(topic=topic, problem=problem)
+            yield ConversionLoss(topic=topic, problem=problem)
 
 
 def _chief(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:

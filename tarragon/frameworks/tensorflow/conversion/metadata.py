@@ -1,69 +1,25 @@
-"""Strips a job's metadata to what belongs in a manifest; `kubectl get -o yaml` prints more."""
+"""Turns a live TFJob into a manifest, as for any kind, and without its derived runtime id."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
+from tarragon.frameworks.manifest_metadata import as_manifest
+from tarragon.frameworks.plugin import Manifest
 from tarragon.frameworks.tensorflow.list_decoding import RUNTIME_ID
 from tarragon.frameworks.tensorflow.runtime_id import runtime_id
-from tarragon.job.model import GENERATION_ANNOTATION, MANIFEST_ANNOTATION, RUNTIME_ID_ANNOTATION
-from tarragon.kube.meta import Json, JsonObject
-
-SERVER_FIELDS = frozenset(
-    {
-        "creationTimestamp",
-        "deletionGracePeriodSeconds",
-        "deletionTimestamp",
-        "generation",
-        "managedFields",
-        "ownerReferences",
-        "resourceVersion",
-        "selfLink",
-        "uid",
-    }
-)
-LIVE_ANNOTATIONS = frozenset(
-    {GENERATION_ANNOTATION, LAST_APPLIED_ANNOTATION, MANIFEST_ANNOTATION, RUNTIME_ID_ANNOTATION}
-)
-"""Annotations that belong to the live job and not to its manifest."""
+from tarragon.kube.meta import Json
 
 
-def manifest(found: JsonObject) -> dict[str, Json]:
+def manifest(found: Manifest) -> dict[str, Json]:
     """The job as a user could submit it again."""
-    fields = {name: value for name, value in found.items() if name not in {"status", "metadata"}}
-    metadata = found.get("metadata")
-    if isinstance(fields.get("spec"), Mapping) and isinstance(metadata, Mapping):
-        fields["spec"] = _without_own_id(fields["spec"], metadata)
-    order: dict[str, Json] = {name: fields.pop(name) for name in ("apiVersion", "kind") if name in fields}
-    return {**order, "metadata": _kept(metadata) if isinstance(metadata, Mapping) else {}, **fields}
+    return as_manifest(without_derived_id(found))
 
 
-def annotations_of(found: JsonObject) -> dict[str, str]:
-    metadata = found.get("metadata")
-    said = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    return dict(said) if isinstance(said, Mapping) else {}
-
-
-def with_annotations(found: JsonObject, said: Mapping[str, str]) -> dict[str, Json]:
-    """The object with exactly these annotations; without any, the field is removed."""
-    metadata = {name: value for name, value in (found.get("metadata") or {}).items() if name != "annotations"}
-    return {**found, "metadata": {**metadata, **({"annotations": dict(said)} if said else {})}}
-
-
-def _without_own_id(spec: JsonObject, metadata: JsonObject) -> JsonObject:
-    """The spec without a runtime id that was derived from the uid, because a new job gets its own."""
-    uid = metadata.get("uid")
-    if not isinstance(uid, str) or spec.get(RUNTIME_ID) != runtime_id(uid):
-        return spec
-    return {name: value for name, value in spec.items() if name != RUNTIME_ID}
-
-
-def _kept(metadata: JsonObject) -> dict[str, Json]:
-    kept = {name: value for name, value in metadata.items() if name not in SERVER_FIELDS and value is not None}
-    said = kept.get("annotations")
-    if isinstance(said, Mapping):
-        kept["annotations"] = {name: value for name, value in said.items() if name not in LIVE_ANNOTATIONS}
-        if not kept["annotations"]:
-            del kept["annotations"]
-    return kept
+def without_derived_id(found: Manifest) -> Manifest:
+    """The job without a runtime id that was derived from its uid, because a new job gets its own."""
+    spec, metadata = found.get("spec"), found.get("metadata")
+    uid = metadata.get("uid") if isinstance(metadata, Mapping) else None
+    if not isinstance(spec, Mapping) or not isinstance(uid, str) or spec.get(RUNTIME_ID) != runtime_id(uid):
+        return found
+    return {**found, "spec": {name: value for name, value in spec.items() if name != RUNTIME_ID}}

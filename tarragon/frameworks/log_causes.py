@@ -1,0 +1,22 @@
+"""Probable causes of failures by the lines of a replica's log: what a framework knows about its own errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MISSING_MODULE = r"(?:No module named|module specification for) '?"
+"""The beginning of Python's two messages about a module that is not installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogCause:
+    """A row of a table of causes. The pattern is searched for in each line.
+
+    `cause` and `remedy` may use {name} (the pattern's group), {package} (which has it), {environment} and {install}.
+    `times` is the number of lines that must match: a single refused connection at the start is normal.
+    """
+
+    pattern: str
+    cause: str
+    remedy: str
+    times: int = 1

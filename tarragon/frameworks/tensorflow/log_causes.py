@@ -1,0 +1,39 @@
+"""Errors of TensorFlow programs that users meet, with their remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tarragon.frameworks.log_causes import MISSING_MODULE, LogCause
+
+_REMOVED_IN_TF2 = (
+    "placeholder(?:_with_default)?|(?:Interactive|Monitored|MonitoredTraining)?Session|ConfigProto|GPUOptions|app|flags|"
+    "gfile|logging|layers|get_variable|variable_scope|(?:global|trainable|local)_variables(?:_initializer)?|"
+    "reset_default_graph|get_default_graph|set_random_seed|random_(?:normal|uniform)|truncated_normal|log|assign|"
+    "to_(?:float|int32)|Server|Supervisor|Saver|ChiefSessionCreator|SyncReplicasOptimizer|replica_device_setter|"
+    "get_or_create_global_step|(?:Adam|GradientDescent|Adagrad|Momentum|RMSProp)Optimizer|StopAtStepHook|"
+    "SessionRunHook|softmax_cross_entropy_with_logits_v2"
+)
+
+LOG_CAUSES: Sequence[LogCause] = (
+    LogCause(
+        rf"module 'tensorflow[\w.]*' has no attribute '(?P<name>{_REMOVED_IN_TF2})'",
+        "the script is written for TensorFlow 1; TensorFlow 2 has removed {name}",
+        "replace `import tensorflow as tf` by `import tensorflow.compat.v1 as tf` and `tf.disable_v2_behavior()`",
+    ),
+    LogCause(
+        r"module 'tensorflow[\w.]*' has no attribute 'contrib'|No module named '?tensorflow\.contrib",
+        "the script is written for TensorFlow 1; TensorFlow 2 has removed tf.contrib",
+        "it has no replacement: rewrite that part, or use an environment with TensorFlow 1: --env IMAGE=FOLDER",
+    ),
+    LogCause(
+        MISSING_MODULE + r"(?P<name>tensorflow)\b",
+        "TensorFlow is not installed in {environment}, which ran this replica",
+        "{install} 'tarragon[tensorflow]'; or use an environment that has it: --env IMAGE=FOLDER",
+    ),
+    LogCause(
+        r"No worker known as",
+        "a worker that is not in its TF_CONFIG connected to a parameter server",
+        "submit the job again with the largest number of workers that it may have",
+    ),
+)
