@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench.support.control_plane import load  # noqa: E402
 from tarragon.base.resources import NVIDIA_GPU  # noqa: E402
-from tarragon.frameworks.tensorflow.replica_types import WORKER  # noqa: E402
+from tarragon.frameworks.kubeflow.fields import WORKER  # noqa: E402
 from tarragon.job.model import Replica  # noqa: E402
 from tarragon.scheduling.api.decision import Admit  # noqa: E402
 from tarragon.scheduling.api.snapshot import Demand, NodeState, Snapshot, WaitingGang  # noqa: E402

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS, Resources, add_resources, subtract
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import Admit, Decision, Evict, Resize
 from tarragon.scheduling.api.rules import SchedulingRules

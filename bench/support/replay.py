@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tarragon.base.resources import NVIDIA_GPU
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import Admit
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang

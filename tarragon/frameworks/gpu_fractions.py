@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.pod_rules import WithPath, all_containers
+from tarragon.frameworks.kubeflow.pod_rules import WithPath, all_containers
 from tarragon.job.model import TrainingJob
 from tarragon.kube.field_reader import join_path
 from tarragon.kube.meta import Json, JsonObject

@@ -6,7 +6,8 @@ import datetime as dt
 from collections.abc import Mapping
 
 from tarragon.cli.jobview.progress import Progress, ProgressInput, progress_of
-from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus

@@ -7,7 +7,7 @@ from tarragon.base.escaping import STYLE_ESCAPE
 from tarragon.cli.jobview.progress import Progress
 from tarragon.cli.output.style import colored, uncolored
 from tarragon.cli.report.ending import FinishedJob, exit_table, failure_report, success_report
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import Replica
 from tarragon.job.phase import Phase

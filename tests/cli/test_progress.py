@@ -6,7 +6,8 @@ import pytest
 
 from tarragon.cli.follow.changes import progress_changes, replica_text
 from tarragon.cli.jobview.progress import Progress, newest_pods
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, Blocker, Condition, JobStatus, RestartRecord, WaitReason
 from tarragon.kube.core import ContainerState, Pod, PodSpec, PodStatus

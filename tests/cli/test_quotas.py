@@ -10,8 +10,9 @@ import msgspec
 from tarragon.base.resources import CPU
 from tarragon.cli.explain.quotas import quota_use_by_others
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.registry import FRAMEWORKS
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, JobStatus

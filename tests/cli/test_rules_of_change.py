@@ -14,8 +14,9 @@ from tarragon.cli.jobs.scaling import RequestedSize, scale_edit
 from tarragon.cli.jobs.suspension import RESUME, SUSPEND
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.cli.manifest.loading import InvalidManifest
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.registry import framework_of
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.meta import CustomObject
 from tarragon.plan.input.decode_and_validate import decode_and_validate

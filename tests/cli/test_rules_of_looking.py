@@ -16,7 +16,7 @@ from tarragon.cli.jobs.listing import sort_jobs
 from tarragon.cli.jobview.queueing import job_key, queue_positions
 from tarragon.cli.jobview.rows import HEADER, fit_width, header, job_row
 from tarragon.cli.output.style import STATES
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, JobStatus, RestartRecord

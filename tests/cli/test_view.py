@@ -13,7 +13,8 @@ from tarragon.cli.follow.view import ProgressFrame, progress_rows
 from tarragon.cli.output.screen import LiveRows
 from tarragon.cli.output.style import colored, uncolored, without_colors
 from tarragon.cli.output.terminal import Terminal
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, Blocker, JobStatus, WaitReason

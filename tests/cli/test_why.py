@@ -11,8 +11,8 @@ import pytest
 from tarragon.cli.explain.explanation import explanation_lines
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.cli.jobview.target import CommandPrefix
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.registry import FRAMEWORKS
-from tarragon.frameworks.tensorflow.replica_types import WORKER
 from tarragon.job import conditions
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, AdmissionBackoff, Blocker, Condition, FirstFailure, JobStatus, WaitReason

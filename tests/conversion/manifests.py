@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, ApiGeneration, SpecLayout
-from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES
 
 Manifest = dict[str, Any]
 

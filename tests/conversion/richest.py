@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES
 from tarragon.frameworks.tensorflow.conversion.convert import convert
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, ApiGeneration, SpecLayout
-from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES
 from tests.frameworks.jobs import template
 
 POLICIES: dict[str, Any] = {

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.frameworks.registry import framework_of
 from tarragon.frameworks.tensorflow.conversion.convert import convert
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.conversion.losses import TOPICS
-from tarragon.frameworks.tensorflow.replica_types import MASTER, WORKER
+from tarragon.frameworks.tensorflow.replica_types import MASTER
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy, SuccessPolicy, TrainingJob
 from tarragon.kube.meta import JsonObject
 from tarragon.plan.input.decode_and_validate import decode_and_validate

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, PolicyField
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.conversion.generations import FIELDS, GENERATIONS, SpecLayout
-from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, PolicyField
 from tests.conversion.test_there_and_back import taken
 from tests.frameworks.jobs import template
 

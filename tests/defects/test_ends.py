@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4, ExitClass
 from tarragon.job.model import Replica
 from tarragon.job.status import ReplicaStatus

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.model import Replica
 from tests.defects.scene import admitted, running, state
 from tests.plan.world import World, is_idle, manifest

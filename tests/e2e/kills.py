@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tarragon.client.errors import NotFound, Unavailable
-from tarragon.frameworks.tensorflow.framework import TFJOBS
+from tarragon.frameworks.tensorflow.crd import TFJOBS
 from tarragon.job.status import JobStatus, RestartRecord
 from tarragon.job.status_encoding import decode_status
 from tarragon.kube.meta import CustomObject, Key, Resource

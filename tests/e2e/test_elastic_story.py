@@ -18,7 +18,8 @@ import yaml
 from tarragon.base.clock import SystemClock
 from tarragon.client.http.client import HttpClient
 from tarragon.client.informer.informer import Informer
-from tarragon.frameworks.tensorflow.framework import TENSORFLOW, TFJOBS
+from tarragon.frameworks.tensorflow.crd import TFJOBS
+from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import NODES, PODS
 from tests.cli.manifests import command
 from tests.e2e.test_kills import until

@@ -18,7 +18,8 @@ import pytest
 import yaml
 
 from tarragon.frameworks.plugin import Framework
-from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW, TFJOBS
+from tarragon.frameworks.tensorflow.crd import TFJOBS
+from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.meta import CustomObject, Resource
 from tests.cli.conftest import Going
 from tests.cli.manifests import command, group

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.conditions import ConditionUpdate, set_condition
 from tarragon.job.exit_codes import ExitClass
 from tarragon.job.model import GENERATION_ANNOTATION, CleanPodPolicy, Replica, RestartPolicy

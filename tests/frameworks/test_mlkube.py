@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.tensorflow.replica_types import MASTER, PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import MASTER, PS
 from tarragon.job.model import CleanPodPolicy, Replica
 from tarragon.kube.merge_patch import apply_merge_patch
 from tests.frameworks.jobs import dialect_of, job_of, problems, taken, template, unknown, warnings

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.tensorflow.replica_types import CHIEF, MASTER, PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, MASTER, PS
 from tarragon.job.model import Replica, ReplicaType
 from tests.frameworks.jobs import dialect_of, job_of, tfjob
 

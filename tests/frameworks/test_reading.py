@@ -8,8 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS, WORKER
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS
 from tarragon.job.model import (
     CleanPodPolicy,
     ElasticPolicy,

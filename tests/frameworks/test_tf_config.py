@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tarragon.frameworks.tensorflow.replica_types import CHIEF, EVALUATOR, MASTER, PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, EVALUATOR, MASTER, PS
 from tarragon.job.model import Replica
 from tests.frameworks.jobs import dialect_of, elastic, job_of, tfjob
 

@@ -9,8 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.frameworks.tensorflow.replica_types import MASTER, PS, WORKER
+from tarragon.frameworks.tensorflow.replica_types import MASTER, PS
 from tarragon.job.model import CleanPodPolicy, Replica, RestartPolicy, TrainingJob
 from tarragon.kube.merge_patch import apply_merge_patch
 from tarragon.plan.input.decode_and_validate import decode_and_validate

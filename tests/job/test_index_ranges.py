@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.frameworks.tensorflow.replica_types import PS, ROLES, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS, ROLES
 from tarragon.job.index_ranges import describe_replicas, format_ranges, format_replicas, parse_ranges, parse_replicas
 from tarragon.job.model import Replica
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bench.support.dict_cluster import NODES, PODS, TFJOBS, DictCluster, Json, a_job, a_node, a_pod
 from tarragon.base.clock import FakeClock
 from tarragon.base.resources import NVIDIA_GPU, Resources
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.model import Replica
 from tarragon.kube.core import PRIORITY_CLASSES
 from tarragon.kube.merge_patch import apply_merge_patch

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.base.resources import PODS
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType
 from tarragon.job.status import UNASSIGNED, Admission
 from tarragon.kube.codec import decode, encode, format_time

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tarragon.base.time_arithmetic import MAX_TIME
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.registry import FRAMEWORKS
-from tarragon.frameworks.tensorflow.replica_types import WORKER
 from tarragon.job.model import Replica, TrainingJob
 from tarragon.job.status import Admission, JobStatus, RestartRecord
 from tarragon.kube.codec import decode, encode, format_time

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.model import Replica
 from tarragon.job.status import JobStatus
 from tests.plan.world import World, manifest

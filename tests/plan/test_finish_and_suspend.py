@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.status import ReplicaStatus
 from tests.plan.world import World, manifest
 

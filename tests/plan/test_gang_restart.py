@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION, RETRYABLE_EXIT_CODES_ANNOTATION
 from tarragon.job.model import Replica
 from tarragon.plan.objects.gang_round import MAX_ROUND, ROUND_ANNOTATION

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import datetime as dt
 
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica
 from tarragon.job.status import Admission, WaitReason
 from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler, leave_to_kube_scheduler

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.plan.nodes.capacity import pod_spec
 from tarragon.plan.nodes.pod_index import PodIndex
 from tarragon.plan.nodes.preferences import score_by_nodes, score_by_pods, sum_scores

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
 from tarragon.job.eviction_notice import EVICTION_TIME_ANNOTATION
 from tarragon.job.model import Replica, RestartPolicy

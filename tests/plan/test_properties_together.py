@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION
 from tarragon.job.model import RestartPolicy
 from tarragon.plan.objects.gang_round import ROUND_ANNOTATION

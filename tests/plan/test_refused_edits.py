@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.frameworks.tensorflow.replica_types import ROLES, WORKER
+from tarragon.frameworks.tensorflow.replica_types import ROLES
 from tarragon.job.annotations import RESTART_ANNOTATION
 from tarragon.job.last_valid_spec import JobIdentity, decode_job, encode_job
 from tarragon.job.model import Replica

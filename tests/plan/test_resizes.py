@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.annotations import RESIZE_ANNOTATION, RESTART_ANNOTATION, is_elastic_by_restart
 from tarragon.job.model import Replica
 from tarragon.plan.input.decode_and_validate import decode_and_validate

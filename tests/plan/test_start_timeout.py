@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import pytest
 
 from tarragon.base.time_arithmetic import MAX_TIME
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica
 from tarragon.job.status import Admission, AdmissionBackoff, Blocker, WaitReason
 from tarragon.plan.lifecycle.start_timeout import (

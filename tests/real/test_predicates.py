@@ -25,7 +25,7 @@ from tarragon.base.clock import SystemClock
 from tarragon.base.resources import add_resources, subtract
 from tarragon.client.http.client import HttpClient
 from tarragon.client.port import DeleteOptions
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.kube.core import NAMESPACES, NODES, PODS, Node, Pod
 from tarragon.kube.meta import Key, OwnerIdentity, PartialObjectMetadata, Resource
 from tarragon.plan.nodes.capacity import HOST_PORT_PREFIX, ONE_PORT, node_capacity, pod_request

@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.base.resources import NVIDIA_GPU, Resources, add_resources, fits, subtract
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.decision import Admit, Defer, Evict, GangDecision, RequeueAt, Resize
 from tarragon.scheduling.api.rules import SchedulingRules

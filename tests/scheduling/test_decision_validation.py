@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tarragon.base.resources import NVIDIA_GPU
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, Admit, Decision, Defer, Evict, RequeueAt, Resize
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU, Resources
-from tarragon.frameworks.tensorflow.replica_types import CHIEF, EVALUATOR, PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, EVALUATOR, PS
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,

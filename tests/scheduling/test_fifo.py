@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.base.resources import NVIDIA_GPU, add_resources
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU, NVIDIA_GPU, Resources
-from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.snapshot import Demand, DomainMap, NodeState, RunningGang, TopologyConstraint
 from tarragon.scheduling.placement.fit import Assignment, assign, assign_more, is_feasible

@@ -12,7 +12,7 @@ import pytest
 
 from bench.support.replay import PHILLY, ForecastResult, Replay, coverage, philly, synthetic
 from tarragon.base.resources import NVIDIA_GPU
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import Decision, Defer
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from tarragon.base.resources import NVIDIA_GPU
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import Resize
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from tarragon.base.resources import CPU, NVIDIA_GPU
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.model import Replica
 from tarragon.scheduling.actions.quota_limited import exceeded_quota
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules

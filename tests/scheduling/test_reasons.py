@@ -6,7 +6,8 @@ import datetime as dt
 from collections.abc import Sequence
 
 from tarragon.base.resources import NVIDIA_GPU
-from tarragon.frameworks.tensorflow.replica_types import PS, WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.explain.reasons import explain_wait

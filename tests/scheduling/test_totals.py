@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU, NVIDIA_GPU
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang
 from tarragon.scheduling.cycle.preemption_simulation import AllocationTable, PreemptionSimulation

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tarragon.frameworks.kubeflow.fields import SUSPEND_PATH
+from tarragon.frameworks.kubeflow.verdict import evaluate
 from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework
 from tarragon.frameworks.tensorflow import default_server, mlkube, v1
 from tarragon.frameworks.tensorflow.conversion.convert import convert
 from tarragon.frameworks.tensorflow.conversion.diff_view import normalize_for_diff
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.conversion.metadata import without_derived_id
-from tarragon.frameworks.tensorflow.crd import crd, definition
+from tarragon.frameworks.tensorflow.crd import MLKUBE_TFJOBS, TFJOBS, crd, mlkube_crd
 from tarragon.frameworks.tensorflow.dialects import TFJOB_DIALECTS
-from tarragon.frameworks.tensorflow.fields import GROUP, KIND, MAIN_CONTAINER, PORT_NAME, PolicyField, SpecField
+from tarragon.frameworks.tensorflow.fields import KIND, MAIN_CONTAINER, PORT_NAME, SpecField
 from tarragon.frameworks.tensorflow.list_replicas import without_scaled_size
 from tarragon.frameworks.tensorflow.log_causes import LOG_CAUSES
 from tarragon.frameworks.tensorflow.replica_types import ROLES, START_ORDER
 from tarragon.frameworks.tensorflow.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES
 from tarragon.frameworks.tensorflow.tf_config import cluster_size
-from tarragon.frameworks.tensorflow.verdict import evaluate
-from tarragon.kube.meta import CustomObject, Resource
-
-TFJOBS = Resource(group=GROUP, version="v1", plural="tfjobs", kind=KIND, model=CustomObject)
-
 
 TENSORFLOW = Framework(
     kind=KIND,
@@ -40,7 +37,7 @@ TENSORFLOW = Framework(
     start_order=START_ORDER,
     crd=crd,
     editable_fields=EditableFields(
-        suspend=f"spec.{SpecField.RUN_POLICY}.{PolicyField.SUSPEND}",
+        suspend=SUSPEND_PATH,
         min_replicas=f"spec.{SpecField.MIN_INSTANCES}",
         max_replicas=f"spec.{SpecField.MAX_INSTANCES}",
         without_scaled_size=without_scaled_size,
@@ -57,11 +54,9 @@ TENSORFLOW = Framework(
 MLKUBE = replace(
     TENSORFLOW,
     kind=mlkube.KIND,
-    resource=Resource(
-        group=mlkube.GROUP, version=mlkube.VERSION, plural="tfjobs", kind=mlkube.KIND, model=CustomObject
-    ),
+    resource=MLKUBE_TFJOBS,
     dialects=(mlkube.DIALECT,),
-    crd=lambda: definition(mlkube.GROUP, mlkube.KIND, (mlkube.VERSION,)),
+    crd=mlkube_crd,
     is_crd_optional=True,
     metrics_prefix="",
     other_operators=frozenset(),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, WORKER, PolicyField
+from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS, decode_name, decode_time
+from tarragon.frameworks.kubeflow.run_policy import decode_run_policy
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
 from tarragon.frameworks.tensorflow import default_server, tensorboard_field
-from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, KIND, LIST_SPELLINGS, PolicyField, SpecField
+from tarragon.frameworks.tensorflow.fields import KIND, LIST_SPELLINGS, SpecField
 from tarragon.frameworks.tensorflow.list_replicas import decode_replica_specs, replica_list, with_defaults
-from tarragon.frameworks.tensorflow.map_decoding import TOP_LEVEL_FIELDS, decode_name, decode_run_policy, decode_time
-from tarragon.frameworks.tensorflow.replica_types import MASTER, WORKER
+from tarragon.frameworks.tensorflow.replica_types import MASTER
 from tarragon.frameworks.tensorflow.runtime_id import runtime_id
 from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import (

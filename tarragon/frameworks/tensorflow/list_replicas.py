@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tarragon.frameworks.kubeflow.pod_rules import MAX_PORT
 from tarragon.frameworks.plugin import Manifest
-from tarragon.frameworks.pod_rules import MAX_PORT
 from tarragon.frameworks.tensorflow import default_server
 from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, LIST_SPELLINGS, SpecField
 from tarragon.frameworks.tensorflow.replica_types import LIST_TYPES, MASTER, PS, ROLES

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
+from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, GROUP, WORKER, PolicyField
+from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS, check_metadata, decode_name, decode_time
+from tarragon.frameworks.kubeflow.replica_specs import decode_replica_specs
+from tarragon.frameworks.kubeflow.run_policy import decode_run_policy
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
-from tarragon.frameworks.tensorflow.fields import (
-    ELASTIC_FIELDS,
-    FIELDS_WITHOUT_EFFECT,
-    FLAT_POLICIES,
-    GROUP,
-    KIND,
-    NESTED_ONLY,
-    PolicyField,
-    SpecField,
-)
-from tarragon.frameworks.tensorflow.map_replicas import decode_replica_specs
-from tarragon.frameworks.tensorflow.replica_types import WORKER
-from tarragon.job.annotations import with_supported_values
+from tarragon.frameworks.tensorflow.fields import ELASTIC_FIELDS, FIELDS_WITHOUT_EFFECT, KIND, NESTED_ONLY, SpecField
+from tarragon.frameworks.tensorflow.shape import SHAPE
 from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import (
     CleanPodPolicy,
     ElasticPolicy,
     ReplicaSpec,
-    RunPolicy,
-    SchedulingPolicy,
     SuccessPolicy,
     TrainingJob,
 )
-from tarragon.kube.codec import parse_time
-from tarragon.kube.field_reader import INT32, INT64, CollectedProblems, FieldReader
+from tarragon.kube.field_reader import CollectedProblems, FieldReader
 from tarragon.kube.meta import Key
-from tarragon.kube.pod_validation import validated
-
-T = TypeVar("T")
-
-TOP_LEVEL_FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
-GENERATED_SUFFIX = "xxxxx"
-"""Stands for the suffix that the API server appends to metadata.generateName, so that derived lengths are right."""
-
 
 EFFECTIVE_FIELDS = frozenset({SpecField.REPLICAS, *FLAT_POLICIES, *NESTED_ONLY, *ELASTIC_FIELDS})
 """The fields that have an effect in at least one generation with a map of replicas."""
@@ -78,9 +58,9 @@ def decode(manifest: Manifest, defaults: GenerationFields) -> DecodedManifest:
 
 def _job(root: FieldReader, spec: FieldReader, defaults: GenerationFields) -> TrainingJob:
     metadata = root.field("metadata")
-    _check(metadata)
+    check_metadata(metadata)
     quiet = FieldReader(metadata.value, metadata.path, CollectedProblems())
-    groups = decode_replica_specs(spec.field(SpecField.REPLICAS))
+    groups = decode_replica_specs(spec.field(SpecField.REPLICAS), SHAPE)
     if spec.field(SpecField.DYNAMIC_WORKER).boolean():
         groups = [replace(group, may_fail=group.type == WORKER) for group in groups]
     elastic = _elastic(spec, groups)
@@ -97,80 +77,6 @@ def _job(root: FieldReader, spec: FieldReader, defaults: GenerationFields) -> Tr
         elastic_policy=elastic,
         labels=quiet.field("labels").string_map(),
         annotations=quiet.field("annotations").string_map(),
-    )
-
-
-def _check(metadata: FieldReader) -> None:
-    found = CollectedProblems()
-    validated(FieldReader(metadata.value, metadata.name, found, metadata.parent), "ObjectMeta")
-    metadata.notes.add(replace(found, problems=[with_supported_values(problem) for problem in found.problems]))
-
-
-def decode_name(quiet: FieldReader, metadata: FieldReader) -> str:
-    name = quiet.field("name").string()
-    if name:
-        return name
-    generated = quiet.field("generateName").string()
-    if generated:
-        return generated + GENERATED_SUFFIX
-    if metadata.field("name").is_missing:
-        metadata.field("name").add_problem("is missing", "give the job a name")
-    else:
-        metadata.field("name").add_problem("is empty", "give the job a name")
-    return ""
-
-
-def decode_time(found: FieldReader) -> dt.datetime | None:
-    try:
-        return parse_time(found.string())
-    except (ValueError, OverflowError):
-        return None
-
-
-def decode_run_policy(spec: FieldReader, clean_pods: CleanPodPolicy) -> RunPolicy:
-    """Decode the run policy. `clean_pods` is the default of cleanPodPolicy."""
-    nested = spec.field(SpecField.RUN_POLICY)
-    nested.is_map()
-
-    def limit(name: PolicyField, maximum: int = INT32) -> int | None:
-        return _policy(spec, name, lambda found: found.integer(0, maximum))
-
-    return RunPolicy(
-        clean_pod_policy=_policy(
-            spec, PolicyField.CLEAN_POD_POLICY, lambda found: found.enum(CleanPodPolicy, clean_pods)
-        ),
-        ttl_seconds_after_finished=limit(PolicyField.TTL),
-        active_deadline_seconds=limit(PolicyField.ACTIVE_DEADLINE, INT64),
-        backoff_limit=limit(PolicyField.BACKOFF_LIMIT),
-        suspend=nested.field(PolicyField.SUSPEND).boolean(),
-        managed_by=nested.field(PolicyField.MANAGED_BY).string(),
-        scheduling_policy=_scheduling(nested.field(PolicyField.SCHEDULING)),
-    )
-
-
-def _policy(spec: FieldReader, name: PolicyField, read_value: Callable[[FieldReader], T]) -> T:
-    """Decode a policy from spec or spec.runPolicy. If both have it, runPolicy wins, with a warning."""
-    flat, nested = spec.field(name), spec.field(SpecField.RUN_POLICY).field(name)
-    if flat.is_missing:
-        return read_value(nested)
-    if spec.field(SpecField.RUN_POLICY).is_missing:
-        return read_value(flat)
-    if nested.is_missing:
-        flat.add_warning("should be in spec.runPolicy, but has an effect", f"move it to {nested.path}")
-        return read_value(flat)
-    flat.add_warning(f"has no effect, because {nested.path} overrides it", "remove one of the two")
-    return read_value(nested)
-
-
-def _scheduling(found: FieldReader) -> SchedulingPolicy:
-    found.is_map()
-    found.note_unknown_fields(("minAvailable", "queue", "minResources", "priorityClass", "scheduleTimeoutSeconds"))
-    return SchedulingPolicy(
-        queue=found.field("queue").string(),
-        priority_class=found.field("priorityClass").string(),
-        min_available=found.field("minAvailable").integer(),
-        min_resources=validated(found.field("minResources"), "{quantity") or {},
-        schedule_timeout_seconds=found.field("scheduleTimeoutSeconds").integer(),
     )
 
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from tarragon.frameworks.tensorflow.fields import condition_reason
+from tarragon.frameworks.kubeflow.fields import condition_reason
+from tarragon.frameworks.tensorflow.fields import KIND
 from tarragon.job import conditions
 from tarragon.job.model import CleanPodPolicy, ReplicaSpec, TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus, ReplicaStatus
 from tarragon.kube.meta import Json
 
-reason_of = condition_reason(invalid="InvalidTFJobSpec")
+reason_of = condition_reason(KIND, invalid="InvalidTFJobSpec")
 """The spelling of condition reasons in `status.tarragon.record`."""
 
 _EXPLANATIONS = (

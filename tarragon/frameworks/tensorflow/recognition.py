@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, GROUP
 from tarragon.frameworks.plugin import Manifest
-from tarragon.frameworks.tensorflow.fields import (
-    ELASTIC_FIELDS,
-    FLAT_POLICIES,
-    GROUP,
-    LIST_SPELLINGS,
-    NESTED_ONLY,
-    SpecField,
-)
+from tarragon.frameworks.tensorflow.fields import ELASTIC_FIELDS, LIST_SPELLINGS, NESTED_ONLY, SpecField
 
 LISTS = frozenset(LIST_SPELLINGS)
 V1ALPHA1 = f"{GROUP}/v1alpha1"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.model import Decides, ReplicaRole, ReplicaType
 
 CHIEF = ReplicaType("Chief")
 MASTER = ReplicaType("Master")
 """The older name of the chief."""
 PS = ReplicaType("PS")
-WORKER = ReplicaType("Worker")
 EVALUATOR = ReplicaType("Evaluator")
 
 ROLES: Mapping[ReplicaType, ReplicaRole] = MappingProxyType(

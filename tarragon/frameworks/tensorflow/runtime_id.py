@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.plugin import ObjectNames
-from tarragon.frameworks.tensorflow.replica_types import LIST_TYPES, WORKER
+from tarragon.frameworks.tensorflow.replica_types import LIST_TYPES
 from tarragon.job.model import Replica, TrainingJob
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"

@@ -5,31 +5,33 @@ A required field of v1 would reject status writes of v1alpha1 objects, and a def
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import StrEnum
-
+from tarragon.frameworks.kubeflow.schema import (
+    TEXT,
+    TRUTH,
+    Schema,
+    choice,
+    flat_policies,
+    list_of,
+    nested_policies,
+    open_object,
+    replica_fields,
+    tarragon_status,
+    whole_number,
+)
 from tarragon.frameworks.tensorflow.field_descriptions import describe
-from tarragon.frameworks.tensorflow.fields import PolicyField, SpecField
-from tarragon.job.model import CleanPodPolicy, RestartPolicy, SuccessPolicy
-from tarragon.kube.meta import Json
-
-Schema = dict[str, Json]
-
-PRESERVE_UNKNOWN_FIELDS = "x-kubernetes-preserve-unknown-fields"
-
-TEXT: Schema = {"type": "string"}
-TRUTH: Schema = {"type": "boolean"}
+from tarragon.frameworks.tensorflow.fields import SpecField
+from tarragon.job.model import SuccessPolicy
 
 
 def schema() -> Schema:
     """The schema of the whole object. Each call returns a new value, which the caller may modify."""
-    whole = _open(
+    whole = open_object(
         {
             "apiVersion": dict(TEXT),
             "kind": dict(TEXT),
             "metadata": {"type": "object"},
-            "spec": _open(_spec_fields()),
-            "status": _open({"tarragon": _open(_tarragon_fields())}),
+            "spec": open_object(_spec_fields()),
+            "status": open_object({"tarragon": open_object(tarragon_status())}),
         }
     )
     describe(whole)
@@ -38,80 +40,29 @@ def schema() -> Schema:
 
 def _spec_fields() -> Schema:
     return {
-        SpecField.REPLICAS.value: {"type": "object", "additionalProperties": _open(_replica_fields())},
-        SpecField.LIST.value: _list({**_replica_fields(), "tfPort": _whole(1), "tfReplicaType": dict(TEXT)}),
-        "replica_specs": _list({**_replica_fields(), "tf_port": _whole(1), "tf_replica_type": dict(TEXT)}),
-        SpecField.RUN_POLICY.value: _open(_policies() | _nested_policies()),
-        **_policies(),
-        SpecField.SUCCESS_POLICY.value: _choice(SuccessPolicy),
+        SpecField.REPLICAS.value: {"type": "object", "additionalProperties": open_object(replica_fields())},
+        SpecField.LIST.value: list_of({**replica_fields(), "tfPort": whole_number(1), "tfReplicaType": dict(TEXT)}),
+        "replica_specs": list_of({**replica_fields(), "tf_port": whole_number(1), "tf_replica_type": dict(TEXT)}),
+        SpecField.RUN_POLICY.value: open_object(flat_policies() | nested_policies()),
+        **flat_policies(),
+        SpecField.SUCCESS_POLICY.value: choice(SuccessPolicy),
         SpecField.DYNAMIC_WORKER.value: dict(TRUTH),
-        SpecField.MAX_INSTANCES.value: _whole(1),
-        SpecField.MIN_INSTANCES.value: _whole(1),
+        SpecField.MAX_INSTANCES.value: whole_number(1),
+        SpecField.MIN_INSTANCES.value: whole_number(1),
         "RuntimeId": dict(TEXT),
         "schedulerName": dict(TEXT),
-        "tensorboard": _open(_tensorboard_fields()),
-        "terminationPolicy": _open({"chief": _open({"replicaIndex": _whole(0), "replicaName": dict(TEXT)})}),
+        "tensorboard": open_object(_tensorboard_fields()),
+        "terminationPolicy": open_object(
+            {"chief": open_object({"replicaIndex": whole_number(0), "replicaName": dict(TEXT)})}
+        ),
         "tfImage": dict(TEXT),
     }
 
 
 def _tensorboard_fields() -> Schema:
-    return {"logDir": dict(TEXT), "serviceType": dict(TEXT), "volumeMounts": _list({}), "volumes": _list({})}
-
-
-def _replica_fields() -> Schema:
-    return {"replicas": _whole(0), "restartPolicy": _choice(RestartPolicy), "template": _open({})}
-
-
-def _policies() -> Schema:
     return {
-        PolicyField.CLEAN_POD_POLICY.value: _choice(CleanPodPolicy),
-        PolicyField.TTL.value: _whole(0),
-        PolicyField.ACTIVE_DEADLINE.value: _whole(0, "int64"),
-        PolicyField.BACKOFF_LIMIT.value: _whole(0),
+        "logDir": dict(TEXT),
+        "serviceType": dict(TEXT),
+        "volumeMounts": list_of({}),
+        "volumes": list_of({}),
     }
-
-
-def _nested_policies() -> Schema:
-    scheduling = {
-        "minAvailable": _whole(0),
-        "minResources": {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}},
-        "priorityClass": dict(TEXT),
-        "queue": dict(TEXT),
-        "scheduleTimeoutSeconds": _whole(0),
-    }
-    return {
-        PolicyField.SCHEDULING.value: _open(scheduling),
-        PolicyField.SUSPEND.value: dict(TRUTH),
-        PolicyField.MANAGED_BY.value: dict(TEXT),
-    }
-
-
-def _tarragon_fields() -> Schema:
-    """The fields that printer columns and the scale subresource read. The others are internal."""
-    return {
-        "message": dict(TEXT),
-        "ready": dict(TEXT),
-        "reason": dict(TEXT),
-        "replicas": _whole(0),
-        "restarts": _open({"total": _whole(0)}),
-        "selector": dict(TEXT),
-        "state": dict(TEXT),
-    }
-
-
-def _open(fields: Schema) -> Schema:
-    """An object that keeps unknown fields, so that the operator can report them."""
-    return {"type": "object", PRESERVE_UNKNOWN_FIELDS: True, **({"properties": fields} if fields else {})}
-
-
-def _list(fields: Schema) -> Schema:
-    return {"type": "array", "items": _open(fields)}
-
-
-def _whole(minimum: int, width: str = "int32") -> Schema:
-    return {"type": "integer", "format": width, "minimum": minimum}
-
-
-def _choice(words: Iterable[StrEnum]) -> Schema:
-    return {"type": "string", "enum": [word.value for word in words]}

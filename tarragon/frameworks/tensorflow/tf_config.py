@@ -9,9 +9,10 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.kubeflow.object_names import name
 from tarragon.frameworks.plugin import DiscoveryConfig, GangSize
-from tarragon.frameworks.tensorflow.object_names import name
-from tarragon.frameworks.tensorflow.replica_types import EVALUATOR, PS, WORKER
+from tarragon.frameworks.tensorflow.replica_types import EVALUATOR, PS
 from tarragon.job.annotations import is_elastic_by_restart
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.kube.meta import Json

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from tarragon.frameworks.kubeflow.fields import condition_reason
+from tarragon.frameworks.kubeflow.labels import UP_TO_TRAINING_OPERATOR_1_6
 from tarragon.frameworks.plugin import Dialect
-from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, condition_reason
-from tarragon.frameworks.tensorflow.labels import SINCE_TRAINING_OPERATOR_1_7, UP_TO_TRAINING_OPERATOR_1_6
+from tarragon.frameworks.tensorflow.fields import KIND, MAIN_CONTAINER
+from tarragon.frameworks.tensorflow.labels import SINCE_TRAINING_OPERATOR_1_7
 from tarragon.frameworks.tensorflow.map_decoding import GenerationFields, decoder
-from tarragon.frameworks.tensorflow.object_names import NAMES
 from tarragon.frameworks.tensorflow.recognition import is_nested
+from tarragon.frameworks.tensorflow.shape import NAMES
 from tarragon.frameworks.tensorflow.tf_config import TFConfigOptions, discovery_config
 from tarragon.job import training_operator_status
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
@@ -33,6 +35,6 @@ DIALECT = Dialect(
     worker_selector=SINCE_TRAINING_OPERATOR_1_7.of_workers,
     discovery_config=discovery_config(TFConfigOptions(container=MAIN_CONTAINER, lists_evaluator=True)),
     status_fields=training_operator_status.status_fields,
-    condition_reason=condition_reason(invalid="TFJobFailedValidation"),
+    condition_reason=condition_reason(KIND, invalid="TFJobFailedValidation"),
     exit_codes=SINCE_TRAINING_OPERATOR_1_5,
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tarragon.frameworks.kubeflow.fields import condition_reason
 from tarragon.frameworks.plugin import Dialect
-from tarragon.frameworks.tensorflow.fields import condition_reason
+from tarragon.frameworks.tensorflow.fields import KIND
 from tarragon.frameworks.tensorflow.labels import SINCE_TF_OPERATOR_0_5
 from tarragon.frameworks.tensorflow.map_decoding import GenerationFields, decoder
-from tarragon.frameworks.tensorflow.object_names import NAMES
 from tarragon.frameworks.tensorflow.recognition import is_flat
+from tarragon.frameworks.tensorflow.shape import NAMES
 from tarragon.frameworks.tensorflow.tf_config import EVERY_CONTAINER, TFConfigOptions, discovery_config
 from tarragon.job import training_operator_status
 from tarragon.job.exit_codes import UP_TO_TRAINING_OPERATOR_1_4
@@ -26,6 +27,6 @@ DIALECT = Dialect(
     worker_selector=SINCE_TF_OPERATOR_0_5.of_workers,
     discovery_config=discovery_config(TFConfigOptions(container=EVERY_CONTAINER, lists_evaluator=False)),
     status_fields=training_operator_status.status_fields,
-    condition_reason=condition_reason(invalid="InvalidTFJobSpec"),
+    condition_reason=condition_reason(KIND, invalid="InvalidTFJobSpec"),
     exit_codes=UP_TO_TRAINING_OPERATOR_1_4,
 )

@@ -7,9 +7,9 @@ restarted it; there the first end counts. All other replicas are restarted whene
 
 from __future__ import annotations
 
+from tarragon.frameworks.kubeflow.fields import GROUP
 from tarragon.frameworks.plugin import Dialect
 from tarragon.frameworks.tensorflow import list_decoding, phase_status, runtime_id
-from tarragon.frameworks.tensorflow.fields import GROUP
 from tarragon.frameworks.tensorflow.list_rules import rules
 from tarragon.frameworks.tensorflow.list_tf_config import wire
 from tarragon.frameworks.tensorflow.recognition import is_list_or_v1alpha1

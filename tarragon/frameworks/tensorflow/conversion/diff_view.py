@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from tarragon.frameworks.kubeflow.fields import PolicyField
 from tarragon.frameworks.manifest_metadata import annotations_of, with_annotations
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, ApiGeneration
 from tarragon.frameworks.tensorflow.conversion.json_changes import diff
 from tarragon.frameworks.tensorflow.conversion.metadata import manifest
 from tarragon.frameworks.tensorflow.conversion.normalized_spec import CHIEF, NormalizedSpec, denormalize, normalize
 from tarragon.frameworks.tensorflow.dialects import DIALECT_BY_NAME
-from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, PolicyField, SpecField
+from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, SpecField
 from tarragon.job.model import RestartPolicy
 from tarragon.kube.merge_patch import without_nulls
 from tarragon.kube.meta import Json, JsonObject

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-from tarragon.frameworks.tensorflow.fields import ELASTIC_FIELDS, FLAT_POLICIES, GROUP, KIND, PolicyField, SpecField
+from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, GROUP, PolicyField
+from tarragon.frameworks.tensorflow.fields import ELASTIC_FIELDS, KIND, SpecField
 from tarragon.job.model import CleanPodPolicy
 
 MLKUBE = "mlkube.io"

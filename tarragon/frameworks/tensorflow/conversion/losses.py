@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
+from tarragon.frameworks.kubeflow.fields import WORKER, PolicyField
 from tarragon.frameworks.plugin import ConversionLoss, Dialect, Manifest
 from tarragon.frameworks.tensorflow.conversion.failure_semantics import (
     BACKOFF_LIMIT_REMEDY,
@@ -15,8 +16,8 @@ from tarragon.frameworks.tensorflow.conversion.failure_semantics import (
     uses_exit_codes,
 )
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, PolicyField, SpecField
-from tarragon.frameworks.tensorflow.replica_types import CHIEF, MASTER, WORKER
+from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, SpecField
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, MASTER
 from tarragon.frameworks.tensorflow.tf_config import has_dynamic_workers
 from tarragon.job.annotations import RETRYABLE_EXIT_CODES_ANNOTATION
 from tarragon.job.exit_codes import ExitClass

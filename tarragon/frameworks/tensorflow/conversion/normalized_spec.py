@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES
 from tarragon.frameworks.tensorflow.conversion.generations import ApiGeneration, SpecLayout
-from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, SpecField
+from tarragon.frameworks.tensorflow.fields import SpecField
 from tarragon.frameworks.tensorflow.replica_types import MASTER, ROLES
 from tarragon.job.model import ReplicaType
 from tarragon.job.tensorboard import IMAGE_ANNOTATION, LOG_DIR_ANNOTATION

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, WORKER, PolicyField
 from tarragon.frameworks.tensorflow.conversion.generations import FIELDS, ApiGeneration, SpecLayout
 from tarragon.frameworks.tensorflow.conversion.groups import convert_replicas
 from tarragon.frameworks.tensorflow.conversion.normalized_spec import NormalizedSpec
-from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, PolicyField, SpecField
-from tarragon.frameworks.tensorflow.replica_types import WORKER
+from tarragon.frameworks.tensorflow.fields import SpecField
 from tarragon.job.model import TrainingJob
 from tarragon.job.tensorboard import IMAGE_ANNOTATION, LOG_DIR_ANNOTATION
 from tarragon.kube.meta import Json, JsonObject

@@ -1,11 +1,10 @@
-"""Decodes `spec.tfReplicaSpecs`. Types are compared without case, and templates are validated completely."""
+"""Decodes the map of replica specs. Types are compared without case, and templates are validated completely."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, PORT_NAME
-from tarragon.frameworks.tensorflow.replica_types import ROLES
+from tarragon.frameworks.kubeflow.shape import KindShape
 from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy
 from tarragon.kube.field_reader import FieldReader, suggestion
@@ -15,29 +14,29 @@ from tarragon.kube.pod_validation import main_container, validated
 FIELDS = ("replicas", "restartPolicy", "template")
 
 
-def decode_replica_specs(found: FieldReader) -> Sequence[ReplicaSpec]:
+def decode_replica_specs(found: FieldReader, shape: KindShape) -> Sequence[ReplicaSpec]:
     """Decode all replica groups, in the order of the types."""
     if found.is_missing:
         found.add_problem("is missing", "define the replicas of the job")
     groups: dict[ReplicaType, ReplicaSpec] = {}
     for name, value in found.fields():
-        kind = _type(name)
+        kind = _type(name, shape)
         if kind is None:
-            known = list(map(str, ROLES))
+            known = [str(each) for each in shape.roles]
             value.add_problem("unknown replica type", suggestion(name, known) or f"write one of {', '.join(known)}")
         elif kind in groups:
             value.add_problem(f"is the same replica type as {groups[kind].field_path}", "write each type once")
         else:
-            groups[kind] = _group(kind, value)
-    return [groups[kind] for kind in ROLES if kind in groups]
+            groups[kind] = _group(kind, value, shape)
+    return [groups[kind] for kind in shape.roles if kind in groups]
 
 
-def _type(name: str) -> ReplicaType | None:
+def _type(name: str, shape: KindShape) -> ReplicaType | None:
     """The type of that name, compared without case as in the original operators."""
-    return next((kind for kind in ROLES if kind.lower() == name.lower()), None)
+    return next((kind for kind in shape.roles if kind.lower() == name.lower()), None)
 
 
-def _group(kind: ReplicaType, found: FieldReader) -> ReplicaSpec:
+def _group(kind: ReplicaType, found: FieldReader, shape: KindShape) -> ReplicaSpec:
     template = found.field("template")
     if template.is_missing and (found.is_missing or found.is_map()):
         template.add_problem("is missing", "add a pod template")
@@ -48,20 +47,20 @@ def _group(kind: ReplicaType, found: FieldReader) -> ReplicaSpec:
     valid: JsonObject = validated(template) or {}
     return ReplicaSpec(
         type=kind,
-        role=ROLES[kind],
+        role=shape.roles[kind],
         replicas=1 if replicas is None else replicas,
         restart_policy=policy,
         template=valid,
-        port=_port(valid),
+        port=_port(valid, shape),
         field_path=found.path,
     )
 
 
-def _port(template: JsonObject) -> int:
+def _port(template: JsonObject, shape: KindShape) -> int:
     """The port at which the other replicas reach this one."""
-    container = main_container(template, MAIN_CONTAINER) or {}
-    ports = [each.get("containerPort") for each in container.get("ports", []) if each.get("name") == PORT_NAME]
-    return ports[0] if ports and ports[0] is not None else DEFAULT_PORT
+    container = main_container(template, shape.main_container) or {}
+    ports = [each.get("containerPort") for each in container.get("ports", []) if each.get("name") == shape.port_name]
+    return ports[0] if ports and ports[0] is not None else shape.default_port
 
 
 def _warn_about_pod_policy(found: FieldReader, template: FieldReader, policy: RestartPolicy) -> None:

@@ -1,4 +1,4 @@
-"""Derives the signal of a TFJob from the states of its replicas, by a chain of rules. The first match applies.
+"""Derives the signal of a job from the states of its replicas, by a chain of rules. The first match applies.
 
 The success of the chief takes precedence over failures seen in the same pass. Any permanent failure fails the job.
 """
