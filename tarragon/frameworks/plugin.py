@@ -206,9 +206,12 @@ class Verdict:
     failed_replicas: Sequence[Replica] = field(default=())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Framework:
-    """A kind of job. `resource` is its storage version. The last dialect is the fallback."""
+    """A kind of job. `resource` is its storage version. The last dialect is the fallback.
+
+    There is one value for each kind, compared and hashed by identity.
+    """
 
     kind: str
     resource: Resource[CustomObject]
