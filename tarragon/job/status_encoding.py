@@ -107,7 +107,7 @@ def encode_status(status: JobStatus, summary: StatusSummary) -> dict[str, Json]:
     maps = {
         "finished": format_replicas(status.succeeded_replicas),
         "size": {str(kind): number for kind, number in status.reported_size.items()},
-        "imagePullErrors": {kind.value: error for kind, error in status.image_pull_errors.items()},
+        "imagePullErrors": {str(kind): error for kind, error in status.image_pull_errors.items()},
     }
     fields |= {name: found for name, found in maps.items() if found}
     if status.blocker is not None:
