@@ -15,8 +15,8 @@ from tarragon.client.errors import ApiError, Forbidden, error_from_status, unava
 from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.kube.core import CONFIG_MAPS, PODS
 from tarragon.kube.meta import Key
+from tarragon.operator.informers.create_backoff import is_rejected_by_server
 from tarragon.operator.manager.operator import Operator, OperatorOptions
-from tarragon.operator.queue.create_backoff import is_rejected_by_server
 from tarragon.plan.objects.settings import OperatorSettings
 from tests.operator.stage import TFJOBS, Stage, group, job
 

@@ -9,12 +9,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from tarragon.client.errors import ApiError, NotFound
 from tarragon.client.middleware.instrumented import InstrumentedClient
 from tarragon.client.port import ALL_OBJECTS
+from tarragon.client.workqueue import WorkQueue
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.metrics.definitions import DEFINITIONS, PHASES, MetricDefinition
 from tarragon.operator.metrics.registry import Metrics
-from tarragon.operator.queue.workqueue import WorkQueue
 from tests.operator.stage import TFJOBS, Stage, group
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "metrics.md"

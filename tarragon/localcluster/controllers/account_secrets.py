@@ -18,7 +18,7 @@ from tarragon.client.port import Client, DeleteOptions, Selector
 from tarragon.kube.core import SECRETS, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key, ObjectMeta, PartialObject, PartialObjectMetadata
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 
 TYPE = "kubernetes.io/service-account-token"
 ACCOUNT_NAME = "kubernetes.io/service-account.name"
@@ -43,7 +43,7 @@ class AccountSecretController:
         ours = Selector(field_selector=f"type={TYPE}")
         self._secrets = logged_cache(cluster, SECRETS.with_model(TokenSecret), clock, jitter, ours)
         self._accounts = logged_cache(cluster, SERVICE_ACCOUNTS, clock, jitter)
-        self._worklist: WorkQueue[Key] = WorkQueue(clock, jitter)
+        self._queue: ReconcileQueue[Key] = ReconcileQueue(clock)
         self._secrets.add_event_handler(self._follow_secret)
         self._accounts.add_event_handler(self._follow_account)
 
@@ -54,16 +54,16 @@ class AccountSecretController:
             tasks.create_task(self._accounts.run())
             await self._secrets.wait_for_sync()
             await self._accounts.wait_for_sync()
-            tasks.create_task(self._worklist.run(self._reconcile))
+            tasks.create_task(self._queue.run(self._reconcile))
 
     def _follow_secret(self, key: Key, _old: TokenSecret | None, new: TokenSecret | None) -> None:
         if new is not None:
-            self._worklist.add(key)
+            self._queue.add(key)
 
     def _follow_account(self, key: Key, _old: PartialObjectMetadata | None, _new: PartialObjectMetadata | None) -> None:
         for secret, found in self._secrets.objects.items():
             if secret.namespace == key.namespace and found.metadata.annotations.get(ACCOUNT_NAME) == key.name:
-                self._worklist.add(secret)
+                self._queue.add(secret)
 
     async def _reconcile(self, key: Key) -> None:
         secret = self._secrets.objects.get(key)

@@ -14,7 +14,7 @@ from tarragon.client.port import Client
 from tarragon.kube.core import PERSISTENT_VOLUME_CLAIMS
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 
 
 class ClaimController:
@@ -23,18 +23,18 @@ class ClaimController:
     def __init__(self, cluster: Client, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
         self._claims = logged_cache(cluster, PERSISTENT_VOLUME_CLAIMS.with_model(CustomObject), clock, jitter)
-        self._worklist: WorkQueue[Key] = WorkQueue(clock, jitter)
+        self._queue: ReconcileQueue[Key] = ReconcileQueue(clock)
         self._claims.add_event_handler(self._follow)
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._claims.run())
-            tasks.create_task(self._worklist.run(self._reconcile))
+            tasks.create_task(self._queue.run(self._reconcile))
 
     def _follow(self, key: Key, _old: CustomObject | None, new: CustomObject | None) -> None:
         if new is not None:
-            self._worklist.add(key)
+            self._queue.add(key)
 
     async def _reconcile(self, key: Key) -> None:
         claim = self._claims.objects.get(key)

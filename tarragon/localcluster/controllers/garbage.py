@@ -29,7 +29,7 @@ from tarragon.kube.meta import (
 from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.kinds import kind_of
 from tarragon.localcluster.controllers.ownership import FOREGROUND, ORPHAN, Graph, Owned, Vertex
-from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
@@ -62,7 +62,7 @@ class GarbageCollector:
         self._watches: dict[Resource[Owned], asyncio.Task[None]] = {}
         self._graph = Graph()
         self._gone: OrderedDict[OwnerIdentity, None] = OrderedDict()
-        self._worklist: WorkQueue[str] = WorkQueue(clock, jitter)
+        self._queue: ReconcileQueue[str] = ReconcileQueue(clock)
 
     async def run(self) -> None:
         """Run until cancelled. Call it once: another run needs another collector."""
@@ -76,7 +76,7 @@ class GarbageCollector:
             # Nothing is deleted before all built-in kinds have synced. Custom kinds may lag: absence is verified.
             for cache in caches:
                 await cache.wait_for_sync()
-            tasks.create_task(self._worklist.run(self._reconcile))
+            tasks.create_task(self._queue.run(self._reconcile))
 
     def _watch(self, kind: Resource[Owned], tasks: asyncio.TaskGroup) -> Informer[Owned]:
         cache = logged_cache(self._cluster, kind, self._clock, self._jitter)
@@ -103,7 +103,7 @@ class GarbageCollector:
             return
         vertex = Vertex(kind, new.metadata)
         before = self._graph.put(vertex)
-        self._worklist.add(new.metadata.uid)
+        self._queue.add(new.metadata.uid)
         if vertex.waits_for_dependents and not (before and before.waits_for_dependents):
             self._add_all(self._graph.referencing(new.metadata.uid))
         self._add_waiting_owners(vertex if before is None else before)
@@ -119,13 +119,13 @@ class GarbageCollector:
 
     def _add_all(self, vertices: Iterable[Vertex]) -> None:
         for vertex in vertices:
-            self._worklist.add(vertex.meta.uid)
+            self._queue.add(vertex.meta.uid)
 
     def _add_waiting_owners(self, vertex: Vertex) -> None:
         for reference in vertex.meta.owner_references:
             owner = self._graph.get(reference.uid)
             if owner is not None and owner.waits_for_dependents:
-                self._worklist.add(reference.uid)
+                self._queue.add(reference.uid)
 
     async def _reconcile(self, uid: str) -> None:
         vertex = self._graph.get(uid)

@@ -15,7 +15,7 @@ from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tarragon.kube.meta import CustomObject, Key, PartialObjectMetadata, Resource
 from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.kinds import kind_of
-from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 
 _LOOK_AGAIN_SECONDS = 0.25
 """Until a terminating namespace is looked at again: pods have a grace period, and objects may have finalizers."""
@@ -30,18 +30,18 @@ class NamespaceController:
         self._cluster = cluster
         self._kinds = [kind for kind in kinds if kind.namespaced]
         self._namespaces = logged_cache(cluster, NAMESPACES.with_model(CustomObject), clock, jitter)
-        self._worklist: WorkQueue[Key] = WorkQueue(clock, jitter)
+        self._queue: ReconcileQueue[Key] = ReconcileQueue(clock)
         self._namespaces.add_event_handler(self._follow)
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._namespaces.run())
-            tasks.create_task(self._worklist.run(self._reconcile))
+            tasks.create_task(self._queue.run(self._reconcile))
 
     def _follow(self, key: Key, _old: CustomObject | None, new: CustomObject | None) -> None:
         if new is not None and new.metadata.is_being_deleted:
-            self._worklist.add(key)
+            self._queue.add(key)
 
     async def _reconcile(self, key: Key) -> float | None:
         namespace = self._namespaces.objects.get(key)

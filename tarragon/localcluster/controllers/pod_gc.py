@@ -16,7 +16,7 @@ from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES, PODS, MinimalMeta
 from tarragon.kube.meta import Key, PartialObject, PartialObjectMetadata
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 
 QUARANTINE_SECONDS = 40.0
 """How long a node must be missing: it may be registered again, or the cache of nodes may lag behind that of pods."""
@@ -52,9 +52,9 @@ class PodGarbageCollector:
         self._pods_on = KeyIndex(self._pods, _node_of)
         self._missed: dict[str, float] = {}
         """Since when each node has been missing, in monotonic seconds."""
-        self._worklist: WorkQueue[str] = WorkQueue(clock, jitter)
+        self._queue: ReconcileQueue[str] = ReconcileQueue(clock)
         self._pods.add_event_handler(self._pod_changed)
-        self._nodes.add_event_handler(lambda key, _old, _new: self._worklist.add(key.name))
+        self._nodes.add_event_handler(lambda key, _old, _new: self._queue.add(key.name))
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
@@ -63,11 +63,11 @@ class PodGarbageCollector:
             tasks.create_task(self._nodes.run())
             await self._pods.wait_for_sync()
             await self._nodes.wait_for_sync()
-            tasks.create_task(self._worklist.run(self._reconcile))
+            tasks.create_task(self._queue.run(self._reconcile))
 
     def _pod_changed(self, _: Key, __: Bound | None, new: Bound | None) -> None:
         if new is not None and new.spec.node_name and not self._is_there(new.spec.node_name):
-            self._worklist.add(new.spec.node_name)
+            self._queue.add(new.spec.node_name)
 
     def _is_there(self, node: str) -> bool:
         return Key("", node) in self._nodes.objects

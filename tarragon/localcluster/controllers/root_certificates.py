@@ -12,7 +12,7 @@ from tarragon.client.port import Client, Selector
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key, ObjectMeta, PartialObject, PartialObjectMetadata
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 
 NAME = "kube-root-ca.crt"
 FILE = "ca.crt"
@@ -37,7 +37,7 @@ class RootCertificateController:
         self._namespaces = logged_cache(cluster, NAMESPACES, clock, jitter)
         ours = Selector(field_selector=f"metadata.name={NAME}")
         self._bundles = logged_cache(cluster, CONFIG_MAPS.with_model(_Bundle), clock, jitter, ours)
-        self._worklist: WorkQueue[str] = WorkQueue(clock, jitter)
+        self._queue: ReconcileQueue[str] = ReconcileQueue(clock)
         self._namespaces.add_event_handler(self._follow_namespace)
         self._bundles.add_event_handler(self._follow_bundle)
 
@@ -48,15 +48,15 @@ class RootCertificateController:
             tasks.create_task(self._bundles.run())
             await self._namespaces.wait_for_sync()
             await self._bundles.wait_for_sync()
-            tasks.create_task(self._worklist.run(self._reconcile))
+            tasks.create_task(self._queue.run(self._reconcile))
 
     def _follow_namespace(self, key: Key, old: PartialObjectMetadata | None, new: PartialObjectMetadata | None) -> None:
         if old is None and new is not None:
-            self._worklist.add(key.name)
+            self._queue.add(key.name)
 
     def _follow_bundle(self, key: Key, _old: _Bundle | None, new: _Bundle | None) -> None:
         if new is None or new.data != {FILE: self._authority}:
-            self._worklist.add(key.namespace)
+            self._queue.add(key.namespace)
 
     async def _reconcile(self, name: str) -> None:
         namespace = self._namespaces.objects.get(Key("", name))

@@ -12,7 +12,7 @@ from tarragon.client.port import Client, Selector
 from tarragon.kube.core import NAMESPACES, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key, PartialObjectMetadata
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 
 NAME = "default"
 
@@ -25,7 +25,7 @@ class ServiceAccountController:
         self._namespaces = logged_cache(cluster, NAMESPACES, clock, jitter)
         ours = Selector(field_selector=f"metadata.name={NAME}")
         self._accounts = logged_cache(cluster, SERVICE_ACCOUNTS, clock, jitter, ours)
-        self._worklist: WorkQueue[str] = WorkQueue(clock, jitter)
+        self._queue: ReconcileQueue[str] = ReconcileQueue(clock)
         self._namespaces.add_event_handler(self._follow_namespace)
         self._accounts.add_event_handler(self._follow_account)
 
@@ -36,15 +36,15 @@ class ServiceAccountController:
             tasks.create_task(self._accounts.run())
             await self._namespaces.wait_for_sync()
             await self._accounts.wait_for_sync()
-            tasks.create_task(self._worklist.run(self._reconcile))
+            tasks.create_task(self._queue.run(self._reconcile))
 
     def _follow_namespace(self, key: Key, old: PartialObjectMetadata | None, new: PartialObjectMetadata | None) -> None:
         if old is None and new is not None:
-            self._worklist.add(key.name)
+            self._queue.add(key.name)
 
     def _follow_account(self, key: Key, _old: PartialObjectMetadata | None, new: PartialObjectMetadata | None) -> None:
         if new is None:
-            self._worklist.add(key.namespace)
+            self._queue.add(key.namespace)
 
     async def _reconcile(self, name: str) -> None:
         namespace = self._namespaces.objects.get(Key("", name))

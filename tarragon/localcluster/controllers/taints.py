@@ -16,7 +16,7 @@ from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key, PartialObject
 from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.events import Recorder
-from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 from tarragon.localcluster.fit import tolerates
 
 NO_EXECUTE = "NoExecute"
@@ -65,7 +65,7 @@ class TaintController:
         self._nodes = logged_cache(cluster, NODES, clock, jitter)
         self._pods_on = KeyIndex(self._pods, _node_of)
         self._since: dict[str, float] = {}
-        self._worklist: WorkQueue[Key] = WorkQueue(clock, jitter)
+        self._queue: ReconcileQueue[Key] = ReconcileQueue(clock)
         self._pods.add_event_handler(self._pod_changed)
         self._nodes.add_event_handler(self._node_changed)
 
@@ -74,18 +74,18 @@ class TaintController:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pods.run())
             tasks.create_task(self._nodes.run())
-            tasks.create_task(self._worklist.run(self._reconcile))
+            tasks.create_task(self._queue.run(self._reconcile))
 
     def _pod_changed(self, key: Key, old: Tolerant | None, new: Tolerant | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._since.pop(old.metadata.uid, None)
         if new is not None and any(self._taints(new)):
-            self._worklist.add(key)
+            self._queue.add(key)
 
     def _node_changed(self, key: Key, old: Node | None, new: Node | None) -> None:
         if (old.spec.taints if old is not None else []) != (new.spec.taints if new is not None else []):
             for pod in sorted(self._pods_on.keys(key.name)):
-                self._worklist.add(pod)
+                self._queue.add(pod)
 
     def _taints(self, pod: Tolerant) -> Iterator[Taint]:
         node = self._nodes.objects.get(Key("", pod.spec.node_name))

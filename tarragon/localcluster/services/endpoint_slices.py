@@ -14,7 +14,7 @@ from tarragon.client.port import Client, Selector
 from tarragon.kube.core import ENDPOINTS
 from tarragon.kube.meta import Key, ObjectMeta, PartialObject, PartialObjectMetadata, Resource
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 from tarragon.localcluster.services.endpoints import HEADLESS_LABEL
 
 Json = dict[str, Any]
@@ -44,20 +44,20 @@ class EndpointSliceController:
             cluster, ENDPOINTS.with_model(_Endpoints), clock, jitter, Selector(label_selector=f"!{HEADLESS_LABEL}")
         )
         self._slice_counts: dict[Key, int] = {}
-        self._workqueue: WorkQueue[Key] = WorkQueue(clock, jitter)
+        self._queue: ReconcileQueue[Key] = ReconcileQueue(clock)
         self._endpoints.add_event_handler(self._on_change)
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._endpoints.run())
-            tasks.create_task(self._workqueue.run(self._reconcile))
+            tasks.create_task(self._queue.run(self._reconcile))
 
     def _on_change(self, key: Key, _old: _Endpoints | None, new: _Endpoints | None) -> None:
         if new is None:
             self._slice_counts.pop(key, None)  # the garbage collector deletes the slices
         else:
-            self._workqueue.add(key)
+            self._queue.add(key)
 
     async def _reconcile(self, key: Key) -> None:
         endpoints = self._endpoints.objects.get(key)

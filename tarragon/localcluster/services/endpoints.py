@@ -15,7 +15,7 @@ from tarragon.client.port import Client
 from tarragon.kube.core import ENDPOINTS, PODS, SERVICES, Pod, Service, ServicePort
 from tarragon.kube.meta import Key, ObjectMeta, PartialObject
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 from tarragon.localcluster.services.selector_index import LabelTerm, SelectorIndex, label_terms
 
 LocalPort = Callable[[Key, int], int | None]
@@ -44,7 +44,7 @@ class EndpointsController:
         self._pods_by_label = KeyIndex(
             self._pods, lambda pod: map(_label_key, label_terms(pod.metadata.namespace, pod.metadata.labels))
         )
-        self._workqueue: WorkQueue[Key] = WorkQueue(clock, jitter)
+        self._queue: ReconcileQueue[Key] = ReconcileQueue(clock)
         self._services.add_event_handler(self._on_service)
         self._pods.add_event_handler(self._on_pod)
 
@@ -56,11 +56,11 @@ class EndpointsController:
                 tasks.create_task(cache.run())
             for cache in caches:
                 await cache.wait_for_sync()
-            tasks.create_task(self._workqueue.run(self._reconcile))
+            tasks.create_task(self._queue.run(self._reconcile))
 
     def _on_service(self, key: Key, _old: Service | None, new: Service | None) -> None:
         self._selectors.set(key, new.spec.selector if new is not None else {})
-        self._workqueue.add(key)
+        self._queue.add(key)
 
     def _on_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         before, after = _relevant_state(old), _relevant_state(new)
@@ -68,7 +68,7 @@ class EndpointsController:
             return
         for state in filter(None, (before, after)):
             for service in self._selectors.services_selecting(key.namespace, state[0]):
-                self._workqueue.add(service)
+                self._queue.add(service)
 
     async def _reconcile(self, key: Key) -> None:
         service = self._services.objects.get(key)

@@ -13,7 +13,7 @@ from tarragon.client.port import Client, Selector
 from tarragon.kube.core import ENDPOINTS, SERVICES
 from tarragon.kube.meta import Key, PartialObjectMetadata, Resource
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 
 KEY = Key("default", "kubernetes")
 _PORT = 443
@@ -29,17 +29,17 @@ class KubernetesServiceController:
         selection = Selector(namespace=KEY.namespace, field_selector=f"metadata.name={KEY.name}")
         kinds = (SERVICES.with_model(PartialObjectMetadata), ENDPOINTS)
         self._caches = [logged_cache(cluster, kind, clock, jitter, selection) for kind in kinds]
-        self._workqueue: WorkQueue[str] = WorkQueue(clock, jitter)
+        self._queue: ReconcileQueue[str] = ReconcileQueue(clock)
         for cache in self._caches:
-            cache.add_event_handler(lambda _key, _old, new: None if new else self._workqueue.add(KEY.name))
+            cache.add_event_handler(lambda _key, _old, new: None if new else self._queue.add(KEY.name))
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""
         async with asyncio.TaskGroup() as tasks:
             for cache in self._caches:
                 tasks.create_task(cache.run())
-            self._workqueue.add(KEY.name)
-            tasks.create_task(self._workqueue.run(self._reconcile))
+            self._queue.add(KEY.name)
+            tasks.create_task(self._queue.run(self._reconcile))
 
     async def _reconcile(self, _: str) -> None:
         port = {"name": "https", "port": _PORT, "protocol": "TCP", "targetPort": self._port}

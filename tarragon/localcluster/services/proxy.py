@@ -21,7 +21,7 @@ from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key, ObjectMeta, PartialObject
 from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.events import Recorder
-from tarragon.localcluster.controllers.workqueue import WorkQueue
+from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 from tarragon.localcluster.services.endpoints import HEADLESS_LABEL
 from tarragon.localcluster.services.forwarding import HostPort, TcpForwarder, accepts_connections
 
@@ -65,7 +65,7 @@ class ServiceProxy:
         self._services = logged_cache(cluster, SERVICES.with_model(_Service), clock, jitter, with_address)
         with_cluster_ip = Selector(label_selector=f"!{HEADLESS_LABEL}")
         self._endpoints = logged_cache(cluster, ENDPOINTS.with_model(_Endpoints), clock, jitter, with_cluster_ip)
-        self._workqueue: WorkQueue[Key] = WorkQueue(clock, jitter)
+        self._queue: ReconcileQueue[Key] = ReconcileQueue(clock)
         self._recorder = Recorder(cluster, clock, "service-proxy")
         self._listeners: dict[Key, dict[HostPort, TcpForwarder]] = {}
         self._reported: set[tuple[str, HostPort]] = set()
@@ -80,21 +80,21 @@ class ServiceProxy:
                     tasks.create_task(cache.run())
                 for cache in (self._services, self._endpoints):
                     await cache.wait_for_sync()
-                tasks.create_task(self._workqueue.run(self._reconcile))
+                tasks.create_task(self._queue.run(self._reconcile))
         finally:
             listeners = [listener for each in self._listeners.values() for listener in each.values()]
             await asyncio.gather(*(listener.close() for listener in listeners))
 
     def _on_service(self, key: Key, old: _Service | None, new: _Service | None) -> None:
         if any(each is not None and each.has_address for each in (old, new)):
-            self._workqueue.add(key)
+            self._queue.add(key)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._reported = {report_key for report_key in self._reported if report_key[0] != old.metadata.uid}
 
     def _enqueue(self, key: Key) -> None:
         service = self._services.objects.get(key)
         if key in self._listeners or (service is not None and service.has_address):
-            self._workqueue.add(key)
+            self._queue.add(key)
 
     async def _reconcile(self, key: Key) -> float | None:
         service = self._services.objects.get(key)

@@ -16,7 +16,7 @@ from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.cache_transforms import CachedPod
-from tarragon.operator.queue.create_backoff import is_rejected_by_server
+from tarragon.operator.informers.create_backoff import is_rejected_by_server
 
 JobId = tuple[str, Key]
 

@@ -36,10 +36,10 @@ from tarragon.kube.core import (
 from tarragon.kube.meta import CustomObject, Json, Key, ObjectMeta, OwnerIdentity, Resource
 from tarragon.operator.informers.accepted_admissions import AcceptedAdmissions
 from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod, CachedService
+from tarragon.operator.informers.create_backoff import CreateBackoff
 from tarragon.operator.informers.decode_cache import DecodeCache
 from tarragon.operator.informers.expectations import Expectations, JobId
 from tarragon.operator.informers.pod_usage import nominated_nodes
-from tarragon.operator.queue.create_backoff import CreateBackoff
 from tarragon.plan.nodes.storage import VolumeCache
 from tarragon.plan.objects.podgroup_kinds import POD_GROUP_KINDS, PodGroup
 from tarragon.plan.objects.settings import OperatorSettings

@@ -14,6 +14,7 @@ from tarragon.client.errors import ApiError, Unavailable
 from tarragon.client.leader_election import LeaseLost
 from tarragon.client.middleware.write_through import WriteThroughClient
 from tarragon.client.port import Client
+from tarragon.client.wakeup import WakeupSignal
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.core import Pod, Service
@@ -22,7 +23,6 @@ from tarragon.operator.informers.informers import Informers
 from tarragon.operator.informers.watch_errors import WatchErrorLog
 from tarragon.operator.manager.startup_order import seems_up_to_date
 from tarragon.operator.metrics.meter import Meter, NoMeter
-from tarragon.operator.queue.wakeup import WakeupSignal
 from tarragon.operator.reconciler.apply import ApplyContext
 from tarragon.operator.reconciler.recorder import EventRecorder
 from tarragon.operator.reconciler.watchdog import Watchdog

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tarragon.client.workqueue import WorkQueue
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.informers import Informers
-from tarragon.operator.queue.workqueue import WorkQueue
 
 
 class Meter(Protocol):

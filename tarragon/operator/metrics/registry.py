@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from tarragon.base.clock import Clock
 from tarragon.client.informer.cache_reader import CacheError
 from tarragon.client.middleware.instrumented import CallResult
+from tarragon.client.workqueue import WorkQueue
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.metrics.definitions import (
@@ -40,7 +41,6 @@ from tarragon.operator.metrics.definitions import (
 )
 from tarragon.operator.metrics.instruments import OnScrapeCollector, counter, gauge, gauge_family, histogram
 from tarragon.operator.metrics.job_metrics import JobMetrics
-from tarragon.operator.queue.workqueue import WorkQueue
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 

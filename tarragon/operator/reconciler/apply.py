@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from msgspec import convert
 
 from tarragon.base.clock import Clock
+from tarragon.client.concurrent_writes import run_all
 from tarragon.client.errors import (
     AlreadyExists,
     ApiError,
@@ -21,8 +22,7 @@ from tarragon.client.port import Client, DeleteOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerReference, PartialObjectMetadata, Resource
-from tarragon.operator.queue.concurrent_writes import run_all
-from tarragon.operator.queue.create_backoff import is_rejected_by_server
+from tarragon.operator.informers.create_backoff import is_rejected_by_server
 from tarragon.operator.reconciler.recorder import EventRecorder, Operation, summary_event
 from tarragon.plan.view.actions import NAME_TAKEN, REFUSED, Actions, AnnotatePod, Create, Delete, Patch
 

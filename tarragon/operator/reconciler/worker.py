@@ -10,11 +10,11 @@ from structlog.contextvars import bind_contextvars
 
 from tarragon.client.errors import ApiError, Conflict
 from tarragon.client.leader_election import LeaseLost
+from tarragon.client.wakeup import WakeupSignal
+from tarragon.client.workqueue import WorkQueue
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.metrics.meter import Meter
-from tarragon.operator.queue.wakeup import WakeupSignal
-from tarragon.operator.queue.workqueue import WorkQueue
 from tarragon.operator.reconciler.apply import ApplyContext
 from tarragon.operator.reconciler.reconcile import reconcile
 from tarragon.operator.reconciler.watchdog import MAX_IDLE_SECONDS, Watchdog

@@ -14,6 +14,7 @@ from functools import partial
 import structlog
 
 from tarragon.base.clock import Clock
+from tarragon.client.concurrent_writes import run_all
 from tarragon.client.port import Client
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.status import Admission
@@ -23,7 +24,6 @@ from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId, candidate_from, is_candidate
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.metrics.meter import Meter, NoMeter
-from tarragon.operator.queue.concurrent_writes import run_all
 from tarragon.operator.scheduler import decision_log
 from tarragon.operator.scheduler.admission.maintenance import AdmissionMaintenance, AdmissionUpdate
 from tarragon.operator.scheduler.admission.quota_limited import QuotaLimitUpdates, quota_limit_updates

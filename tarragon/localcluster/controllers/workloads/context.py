@@ -16,9 +16,9 @@ from tarragon.client.port import Client
 from tarragon.kube.meta import Key, OwnerIdentity, Resource
 from tarragon.kube.selectors import label_selector_as_predicate
 from tarragon.localcluster.controllers.caches import logged_cache
+from tarragon.localcluster.controllers.reconcile_queue import Reconcile, ReconcileQueue
 from tarragon.localcluster.controllers.workloads.model import HasMetadata, Owner
 from tarragon.localcluster.controllers.workloads.pods import PODS, Pod
-from tarragon.localcluster.controllers.workqueue import Reconcile, WorkQueue
 
 T = TypeVar("T", bound=Owner)
 U = TypeVar("U")
@@ -66,7 +66,7 @@ class ReconciledCache(Generic[T]):
     def __init__(self, ground: WorkloadContext, resource: Resource[T]) -> None:
         self.resource = resource
         self.cache: Informer[T] = ground.cache(resource)
-        self.workqueue: WorkQueue[Key] = WorkQueue(ground.clock, ground.jitter)
+        self.queue: ReconcileQueue[Key] = ReconcileQueue(ground.clock)
         self.cache.add_event_handler(self._follow)
 
     async def run(self, reconcile: Reconcile[Key]) -> None:
@@ -81,7 +81,7 @@ class ReconciledCache(Generic[T]):
                 log.exception("a workload cannot be looked after", kind=self.resource.kind, key=str(key))
                 return UNEXPECTED_ERROR_SECONDS
 
-        await self.workqueue.run(contained)
+        await self.queue.run(contained)
 
     def follow(self, parts: Informer[V]) -> None:
         """Reconcile an object when a dependent of it changes, or when there is an orphan that it could adopt."""
@@ -97,15 +97,15 @@ class ReconciledCache(Generic[T]):
         return found if found is not None and self.resource.owner_identity(found.metadata) == owner else None
 
     def _follow(self, key: Key, _old: T | None, _new: T | None) -> None:
-        self.workqueue.add(key)
+        self.queue.add(key)
 
     def _follow_part(self, key: Key, old: V | None, new: V | None) -> None:
         for part in (old, new):
             if part is not None and (owner := self.controller_of(part)) is not None:
-                self.workqueue.add(owner.metadata.key)
+                self.queue.add(owner.metadata.key)
         if new is not None and new.metadata.controller_identity is None:
             for candidate in self._selecting(key.namespace, new):
-                self.workqueue.add(candidate)
+                self.queue.add(candidate)
 
     def _selecting(self, namespace: str, part: HasMetadata) -> list[Key]:
         items = self.cache.objects.items()

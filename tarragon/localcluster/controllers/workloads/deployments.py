@@ -77,7 +77,7 @@ class DeploymentController:
                 return
             deployment = self.kept.controller_of(replica_set)
             if deployment is not None:
-                self.kept.workqueue.add(deployment.metadata.key)
+                self.kept.queue.add(deployment.metadata.key)
 
     async def _reconcile(self, key: Key) -> float | None:
         deployment = self.kept.get(key)

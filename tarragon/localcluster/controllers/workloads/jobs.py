@@ -39,7 +39,7 @@ class JobController:
 
     def _follow_pod(self, _key: Key, _old: Pod | None, new: Pod | None) -> None:
         if new is not None and is_tracked(new) and (key := _job_of(new)) is not None:
-            self.kept.workqueue.add(key)
+            self.kept.queue.add(key)
 
     async def _reconcile(self, key: Key) -> float | None:
         job = self.kept.get(key)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.operator.queue.workqueue import INITIAL_BACKOFF, MAX_BACKOFF, MAX_BACKOFF_IF_CHANGED, WorkQueue
+from tarragon.client.workqueue import INITIAL_BACKOFF, MAX_BACKOFF, MAX_BACKOFF_IF_CHANGED, WorkQueue
 
 
 def test_a_key_that_is_added_twice_is_worked_on_once() -> None:

@@ -17,6 +17,7 @@ MAX_BACKOFF_IF_CHANGED = 2.0
 class WorkQueue(Generic[K]):
     """A passive queue: the caller passes the time and sleeps until `next_due`. Times are monotonic seconds."""
 
+    max_backoff: float = MAX_BACKOFF
     _due: dict[K, float] = field(default_factory=dict)
     _order: list[tuple[float, int, K]] = field(default_factory=list)
     _sequence: int = 0
@@ -69,10 +70,10 @@ class WorkQueue(Generic[K]):
         """
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
-        longest = MAX_BACKOFF
+        longest = self.max_backoff
         if self._requeue_at.pop(key, None) is not None:
             # The change may fix the failure, but may also be our own write: retry soon, not at once.
-            longest = MAX_BACKOFF_IF_CHANGED
+            longest = min(longest, MAX_BACKOFF_IF_CHANGED)
         delay = max(at_least, min(longest, INITIAL_BACKOFF * 2.0 ** min(count, 20)))
         self._release(key)
         self.add(key, now + delay)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -10,7 +9,7 @@ import pytest
 
 from tarragon.base.clock import FakeClock
 from tarragon.client.errors import error_from_status
-from tarragon.localcluster.controllers.workqueue import WORKERS, WorkQueue
+from tarragon.localcluster.controllers.reconcile_queue import WORKERS, ReconcileQueue
 from tests.client.scripted import settle
 
 UNAVAILABLE = error_from_status({"code": 503, "reason": "ServiceUnavailable"})
@@ -20,7 +19,7 @@ ASKED_TO_WAIT = error_from_status({"code": 429, "reason": "TooManyRequests", "de
 class Bench:
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.worklist: WorkQueue[str] = WorkQueue(self.clock, random.Random(1))
+        self.queue: ReconcileQueue[str] = ReconcileQueue(self.clock)
         self.processed: list[str] = []
 
     @asynccontextmanager
@@ -29,7 +28,7 @@ class Bench:
             self.processed.append(item)
             return await reconcile(item)
 
-        task = asyncio.create_task(self.worklist.run(recorded))
+        task = asyncio.create_task(self.queue.run(recorded))
         await settle(self.clock)
         yield
         task.cancel()
@@ -47,7 +46,7 @@ async def done(_: str) -> float | None:
 async def test_a_queued_item_is_not_queued_twice() -> None:
     bench = Bench()
     for item in ("a", "b", "a", "a"):
-        bench.worklist.add(item)
+        bench.queue.add(item)
     async with bench.working(done):
         pass
 
@@ -62,10 +61,10 @@ async def test_an_item_added_while_it_is_processed_is_processed_again_but_never_
         await gate.wait()
         return None
 
-    bench.worklist.add("a")
+    bench.queue.add("a")
     async with bench.working(slow):
-        bench.worklist.add("a")
-        bench.worklist.add("a")
+        bench.queue.add("a")
+        bench.queue.add("a")
         await settle(bench.clock)
         assert bench.processed == ["a"]
 
@@ -83,7 +82,7 @@ async def test_different_items_are_processed_concurrently() -> None:
         return None
 
     for number in range(WORKERS + 5):
-        bench.worklist.add(str(number))
+        bench.queue.add(str(number))
     async with bench.working(slow):
         assert len(bench.processed) == WORKERS
 
@@ -96,7 +95,7 @@ async def test_a_failed_item_is_retried_with_growing_backoff() -> None:
         looks.append(bench.clock.monotonic())
         raise UNAVAILABLE
 
-    bench.worklist.add("a")
+    bench.queue.add("a")
     async with bench.working(fails):
         for _ in range(4000):
             await bench.pass_time(0.05)
@@ -116,7 +115,7 @@ async def test_retry_after_of_the_server_is_respected() -> None:
             raise answer
         return None
 
-    bench.worklist.add("a")
+    bench.queue.add("a")
     async with bench.working(once):
         await bench.pass_time(8.9)
         assert bench.processed == ["a"]
@@ -131,7 +130,7 @@ async def test_a_reconciler_can_request_a_requeue_after_a_delay() -> None:
     async def twice(_: str) -> float | None:
         return 5.0 if len(bench.processed) < 2 else None
 
-    bench.worklist.add("a")
+    bench.queue.add("a")
     async with bench.working(twice):
         await bench.pass_time(4.9)
         assert bench.processed == ["a"]
@@ -147,10 +146,10 @@ async def test_a_change_is_processed_before_a_pending_requeue_and_replaces_it() 
     async def hourly(_: str) -> float | None:
         return 3600.0
 
-    bench.worklist.add("a")
+    bench.queue.add("a")
     async with bench.working(hourly):
         await bench.pass_time(1800)
-        bench.worklist.add("a")
+        bench.queue.add("a")
         await settle(bench.clock)
         assert bench.processed == ["a", "a"]
 
@@ -166,7 +165,7 @@ async def test_an_unexpected_exception_of_a_reconciler_is_raised() -> None:
     async def broken(_: str) -> float | None:
         raise ZeroDivisionError
 
-    bench.worklist.add("a")
+    bench.queue.add("a")
     with pytest.raises(ExceptionGroup) as caught:
-        await bench.worklist.run(broken)
+        await bench.queue.run(broken)
     assert caught.group_contains(ZeroDivisionError)
