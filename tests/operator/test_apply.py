@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tarragon.client.errors import ApiError, Conflict, Forbidden, unavailable
+from tarragon.client.event_recorder import EventRecorder
 from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import DEFAULT_DELETE, Client, DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
@@ -14,7 +15,6 @@ from tarragon.kube.core import EVENTS, PODS
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.reconciler.apply import ApplyContext, apply
-from tarragon.operator.reconciler.recorder import EventRecorder
 from tarragon.plan.view.actions import Actions, AnnotatePod, Create, Delete
 from tests.localcluster.controllers.world import PATIENCE
 from tests.operator.stage import TFJOBS, Stage, group, job

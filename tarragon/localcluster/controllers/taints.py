@@ -9,13 +9,13 @@ from contextlib import suppress
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import Conflict, NotFound
+from tarragon.client.event_recorder import EventRecorder
 from tarragon.client.informer.cache_reader import KeyIndex
 from tarragon.client.port import Client, DeleteOptions
 from tarragon.kube.core import NODES, PODS, MinimalMeta, Node, Taint, Toleration
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key, PartialObject
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.events import Recorder
 from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 from tarragon.localcluster.fit import tolerates
 
@@ -60,7 +60,7 @@ class TaintController:
     def __init__(self, cluster: Client, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._recorder = Recorder(cluster, clock, "taint-controller")
+        self._recorder = EventRecorder(cluster, clock, "taint-controller")
         self._pods = logged_cache(cluster, TOLERANT_PODS, clock, jitter)
         self._nodes = logged_cache(cluster, NODES, clock, jitter)
         self._pods_on = KeyIndex(self._pods, _node_of)

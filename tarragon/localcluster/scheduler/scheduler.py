@@ -12,13 +12,13 @@ from msgspec import to_builtins
 from tarragon.base.clock import Clock
 from tarragon.base.resources import Resources, add_resources, subtract
 from tarragon.client.errors import ApiError
+from tarragon.client.event_recorder import EventRecorder
 from tarragon.client.port import Client
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES, PODS, Node, Pod, PodCondition
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.events import Recorder
 from tarragon.localcluster.fit import filter_reasons, node_allocatable, requests_of_pod, unschedulable_message
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -48,7 +48,7 @@ class Scheduler:
         self._cluster = cluster
         self._bind = bind
         self._clock = clock
-        self._recorder = Recorder(cluster, clock, DEFAULT_SCHEDULER)
+        self._recorder = EventRecorder(cluster, clock, DEFAULT_SCHEDULER)
         self._pods = logged_cache(cluster, PODS, clock, jitter)
         self._nodes = logged_cache(cluster, NODES, clock, jitter)
         self._allocations: dict[Key, _Allocation] = {}

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from tarragon.base.clock import Clock
+from tarragon.client.event_recorder import EventRecorder
 from tarragon.client.port import Client, Selector
 from tarragon.kube.core import ENDPOINTS, SERVICES
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key, ObjectMeta, PartialObject
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.controllers.events import Recorder
 from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
 from tarragon.localcluster.services.endpoints import HEADLESS_LABEL
 from tarragon.localcluster.services.forwarding import HostPort, TcpForwarder, accepts_connections
@@ -66,7 +66,7 @@ class ServiceProxy:
         with_cluster_ip = Selector(label_selector=f"!{HEADLESS_LABEL}")
         self._endpoints = logged_cache(cluster, ENDPOINTS.with_model(_Endpoints), clock, jitter, with_cluster_ip)
         self._queue: ReconcileQueue[Key] = ReconcileQueue(clock)
-        self._recorder = Recorder(cluster, clock, "service-proxy")
+        self._recorder = EventRecorder(cluster, clock, "service-proxy")
         self._listeners: dict[Key, dict[HostPort, TcpForwarder]] = {}
         self._reported: set[tuple[str, HostPort]] = set()
         self._services.add_event_handler(self._on_service)

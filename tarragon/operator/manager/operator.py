@@ -11,6 +11,7 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import ApiError, Unavailable
+from tarragon.client.event_recorder import EventRecorder
 from tarragon.client.leader_election import LeaseLost
 from tarragon.client.middleware.write_through import WriteThroughClient
 from tarragon.client.port import Client
@@ -24,7 +25,6 @@ from tarragon.operator.informers.watch_errors import WatchErrorLog
 from tarragon.operator.manager.startup_order import seems_up_to_date
 from tarragon.operator.metrics.meter import Meter, NoMeter
 from tarragon.operator.reconciler.apply import ApplyContext
-from tarragon.operator.reconciler.recorder import EventRecorder
 from tarragon.operator.reconciler.watchdog import Watchdog
 from tarragon.operator.reconciler.worker import UNEXPECTED_ERROR, JobId, Worker
 from tarragon.operator.scheduler.config.publisher import ConfigPublisher

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Literal
 
 from msgspec import convert
 
@@ -18,17 +19,20 @@ from tarragon.client.errors import (
     Forbidden,
     NotFound,
 )
+from tarragon.client.event_recorder import EventRecorder
 from tarragon.client.port import Client, DeleteOptions
 from tarragon.kube.core import PODS
-from tarragon.kube.event import Event, ObjectReference
+from tarragon.kube.event import MESSAGE_LIMIT, Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerReference, PartialObjectMetadata, Resource
 from tarragon.operator.informers.create_backoff import is_rejected_by_server
-from tarragon.operator.reconciler.recorder import EventRecorder, Operation, summary_event
 from tarragon.plan.view.actions import NAME_TAKEN, REFUSED, Actions, AnnotatePod, Create, Delete, Patch
+
+Operation = Literal["Create", "Delete"]
 
 INITIAL_BATCH = 4
 MAX_BATCH = 64
 """Creates start in small batches that double on success (slow start), as a quota that refuses one refuses all."""
+_SUFFIX_LENGTH = len(" and 10000 more")
 
 
 class CreateRefused(Exception):
@@ -259,3 +263,27 @@ def name_conflict(create: Create, error: ApiError) -> Conflict:
             "message": f"{name} already exists; waiting until it is deleted",
         }
     )
+
+
+def summary_event(about: ObjectReference, doing: Operation, kind: str, names: Sequence[str]) -> Event:
+    """One event for all created or deleted objects of a kind; older operators write one event per pod."""
+    kind_name = "Job" if kind == about.kind else kind
+    prefix = f"{doing}d {kind_name.lower()}{'' if len(names) == 1 else 's'}: "
+    return Event(
+        involved_object=about,
+        type="Normal",
+        reason=f"Successful{doing}{kind_name}",
+        message=prefix + _join_up_to_limit(prefix, names),
+    )
+
+
+def _join_up_to_limit(prefix: str, names: Sequence[str]) -> str:
+    room = MESSAGE_LIMIT - len(prefix) - _SUFFIX_LENGTH
+    shown = 0
+    for name in names:
+        room -= len(name) + len(", ")
+        if room < 0:
+            break
+        shown += 1
+    rest = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {rest} more" if rest else "")

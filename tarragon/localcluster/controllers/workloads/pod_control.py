@@ -10,11 +10,11 @@ from typing import Any, Generic, TypeVar
 from msgspec import to_builtins
 
 from tarragon.client.errors import ApiError, Conflict, NotFound
+from tarragon.client.event_recorder import EventRecorder
 from tarragon.client.port import DeleteOptions
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.merge_patch import apply_merge_patch
 from tarragon.kube.meta import OwnerIdentity, OwnerReference, Resource
-from tarragon.localcluster.controllers.events import Recorder
 from tarragon.localcluster.controllers.workloads.context import Expectations, WorkloadContext, selects
 from tarragon.localcluster.controllers.workloads.model import Json, Owner
 from tarragon.localcluster.controllers.workloads.pods import PODS, Pod
@@ -32,7 +32,7 @@ class PodControl(Generic[T]):
         self._ground = ground
         self._cluster = ground.cluster
         self._resource = resource
-        self._recorder = Recorder(ground.cluster, ground.clock, component)
+        self._recorder = EventRecorder(ground.cluster, ground.clock, component)
         self.expectations: Expectations[Pod] = Expectations(ground.pods)
 
     async def claimed(self, owner: T) -> list[Pod]:

@@ -1,18 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tarragon.base.clock import FakeClock
+from tarragon.client.event_recorder import EventRecorder
 from tarragon.client.middleware.instrumented import CallResult, InstrumentedClient
 from tarragon.kube.core import EVENTS
-from tarragon.kube.event import MESSAGE_LIMIT, Event, ObjectReference
+from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key
-from tarragon.operator.reconciler.recorder import EventRecorder, summary_event
 from tests.localcluster.controllers.world import EmbeddedCluster, a_world
-from tests.operator.stage import Stage, group
 
 ABOUT = ObjectReference(api_version="kubeflow.org/v1", kind="TFJob", key=Key("default", "a"), uid="1")
 QUOTA = Event(involved_object=ABOUT, type="Warning", reason="FailedCreatePod", message="exceeded quota")
@@ -69,6 +69,14 @@ async def test_what_happens_again_is_counted_at_one_call_each(world: EmbeddedClu
     assert calls.verbs == ["create", "patch", "patch"]
 
 
+async def test_repetitions_while_an_event_is_written_are_all_counted(world: EmbeddedCluster) -> None:
+    told, calls = recorder(world)
+    await asyncio.gather(*(told.record(QUOTA) for _ in range(5)))
+
+    await world.until(lambda: counts(world) == {"FailedCreatePod": 5})
+    assert calls.verbs == ["create", "patch"]
+
+
 async def test_an_operator_counts_on_from_where_the_one_before_it_was(world: EmbeddedCluster) -> None:
     first, _ = recorder(world)
     await first.record(QUOTA)
@@ -98,42 +106,3 @@ async def test_a_state_that_lasts_is_told_once_by_each_operator_and_never_counte
 
     await world.until(lambda: counts(world) == {"LeftToOtherOperator": 1})
     assert calls.verbs == ["create", "patch"]
-
-
-async def test_a_job_tells_what_was_made_for_it_and_what_was_removed(stage: Stage) -> None:
-    await stage.node("n")
-    stage.start_operator()
-    await stage.submit("a", PS=group(1), Worker=group(2), runPolicy={"cleanPodPolicy": "All"})
-    await stage.until_pods("a-ps-0", "a-worker-0", "a-worker-1")
-    await stage.world.until(
-        lambda: bool(stage.events("SuccessfulCreatePod") and stage.events("SuccessfulCreateService"))
-    )
-
-    assert stage.events("SuccessfulCreatePod") == ["Created pods: a-ps-0, a-worker-0, a-worker-1"]
-    assert stage.events("SuccessfulCreateService") == ["Created services: a-ps-0, a-worker-0, a-worker-1"]
-    await stage.all_run("a-ps-0", "a-worker-0", "a-worker-1")
-    await stage.until_state("a", "Running")
-    await stage.plays("a-worker-0", "Succeeded", 0)
-    await stage.world.until(lambda: len(stage.events("SuccessfulDeletePod")) == 1)
-    assert stage.events("SuccessfulDeletePod") == ["Deleted pods: a-ps-0, a-worker-0, a-worker-1"]
-
-
-def test_one_pod_is_told_as_old_operators_told_it() -> None:
-    event = summary_event(ABOUT, "Create", "Pod", ["a-worker-0"])
-
-    assert (event.type, event.reason, event.message) == ("Normal", "SuccessfulCreatePod", "Created pod: a-worker-0")
-
-
-def test_of_very_many_pods_as_many_are_named_as_fit_and_the_rest_is_counted() -> None:
-    names = [f"a-worker-{number}" for number in range(500)]
-    message = summary_event(ABOUT, "Create", "Pod", names).message
-
-    assert len(message) <= MESSAGE_LIMIT
-    shown = message.removeprefix("Created pods: ").partition(" and ")[0].split(", ")
-    assert shown == names[: len(shown)]
-    assert message.endswith(f" and {500 - len(shown)} more")
-    assert len(shown) > 50
-
-
-def test_a_job_that_was_kept_long_enough_is_told_to_be_deleted() -> None:
-    assert summary_event(ABOUT, "Delete", "TFJob", ["a"]).reason == "SuccessfulDeleteJob"
