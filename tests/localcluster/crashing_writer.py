@@ -29,4 +29,5 @@ async def count(asking: ApiClient, name: str) -> None:
         sys.stdout.flush()
 
 
-asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))

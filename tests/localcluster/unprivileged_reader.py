@@ -22,6 +22,7 @@ async def main(path: Path) -> None:
         reading.close()
 
 
-if os.geteuid() == 0:
-    os.setuid(NOBODY)
-asyncio.run(main(Path(sys.argv[1])))
+if __name__ == "__main__":
+    if os.geteuid() == 0:
+        os.setuid(NOBODY)
+    asyncio.run(main(Path(sys.argv[1])))
