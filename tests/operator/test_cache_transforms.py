@@ -8,9 +8,9 @@ from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.replica_state import PodOutcome, termination_of
 from tarragon.kube.codec import decode, encode
+from tarragon.kube.scheduling.pod_requests import scheduling_request
 from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod, CachedService
 from tarragon.operator.informers.decode_cache import DecodeCache
-from tarragon.plan.nodes.capacity import pod_request
 from tests.operator.stage import group, job
 
 OWNER = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "a", "uid": "u", "controller": True}
@@ -50,7 +50,7 @@ def test_pods_that_run_alike_share_what_they_need_and_who_owns_them() -> None:
     assert one.spec is other.spec
     assert one.metadata.owner_references is other.metadata.owner_references
     assert (one.metadata.name, other.metadata.name) == ("a-worker-0", "a-worker-1")
-    assert pod_request(one.spec)["cpu"] == 2000
+    assert scheduling_request(one.spec)["cpu"] == 2000
     assert one.metadata.labels is other.metadata.labels
     assert one.metadata.labels == {"job": "a"}
 

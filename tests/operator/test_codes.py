@@ -13,7 +13,7 @@ from tarragon.job.model import ReplicaSpec
 from tarragon.kube.core import NODES, PRIORITY_CLASSES
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, OperatorOptions
-from tarragon.plan.nodes.capacity import group_request
+from tarragon.plan.nodes.replica_requests import group_request
 from tarragon.scheduling.api import decision
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tarragon.scheduling.policies import POLICIES

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tarragon.kube.core import Node, PodSpec
-from tarragon.plan.nodes.predicates import infeasible_reason
+from tarragon.plan.nodes.feasibility import infeasible_reason
 from tarragon.plan.objects.placement import REQUIRED, Placement, assigned_node, with_node_affinity
 from tarragon.plan.objects.settings import OperatorSettings
 from tests.plan.world import World, manifest

@@ -3,11 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 from tarragon.frameworks.kubeflow.fields import WORKER
-from tarragon.plan.nodes.capacity import pod_spec
 from tarragon.plan.nodes.pod_index import PodIndex
 from tarragon.plan.nodes.preferences import score_by_nodes, score_by_pods, sum_scores
+from tarragon.plan.nodes.replica_requests import pod_spec
 from tarragon.plan.nodes.topology import NodeTopology, ReplicaTypePods
-from tests.plan.test_capacity import node
+from tests.plan.test_feasibility import node
 from tests.plan.test_topology import FOUR, pod, spread, term
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 
 from tarragon.kube.core import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from tarragon.kube.meta import Key
-from tarragon.plan.nodes.capacity import eligible_nodes
+from tarragon.plan.nodes.feasibility import eligible_nodes
 from tarragon.plan.nodes.storage import VolumeCache, needs_kube_scheduler, volume_topologies
 
 TEMPLATE = {

@@ -9,8 +9,9 @@ from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import ReplicaType
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import OwnerIdentity
-from tarragon.plan.nodes.capacity import eligible_nodes, pod_spec
+from tarragon.plan.nodes.feasibility import eligible_nodes
 from tarragon.plan.nodes.pod_index import PodIndex
+from tarragon.plan.nodes.replica_requests import pod_spec
 from tarragon.plan.nodes.topology import NO_MATCHING_POD, FeasibleNodes, GangConstraints, NodeTopology, ReplicaTypePods
 from tarragon.scheduling.api.snapshot import TopologyConstraint
 

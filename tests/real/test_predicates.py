@@ -28,9 +28,11 @@ from tarragon.client.port import DeleteOptions
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.kube.core import NAMESPACES, NODES, PODS, Node, Pod
 from tarragon.kube.meta import Key, OwnerIdentity, PartialObjectMetadata, Resource
-from tarragon.plan.nodes.capacity import HOST_PORT_PREFIX, ONE_PORT, node_capacity, pod_request
+from tarragon.kube.scheduling.host_ports import HOST_PORT_PREFIX, ONE_PORT
+from tarragon.kube.scheduling.node_resources import node_allocatable
+from tarragon.kube.scheduling.pod_requests import scheduling_request
+from tarragon.plan.nodes.feasibility import infeasible_reason
 from tarragon.plan.nodes.pod_index import PodIndex
-from tarragon.plan.nodes.predicates import infeasible_reason
 from tarragon.plan.nodes.topology import GangConstraints, NodeTopology, ReplicaTypePods
 from tarragon.scheduling.api.snapshot import Demand, NodeState
 from tarragon.scheduling.placement.fit import assign
@@ -70,7 +72,7 @@ def would_we(world: World) -> bool:
     ]
     demand = Demand(
         type=WORKER,
-        resources=pod_request(asking.spec),
+        resources=scheduling_request(asking.spec),
         minimum=1,
         requested=1,
         eligible_nodes=ties.eligible & {world.pinned},
@@ -88,8 +90,8 @@ def as_seen(body: Json, world: World) -> Pod:
 
 def state(node: Node, pods: Iterable[Pod], demand: Demand) -> NodeState:
     ports = {name: ONE_PORT for name in demand.resources if name.startswith(HOST_PORT_PREFIX)}
-    capacity = {**node_capacity(node), **ports}
-    held = add_resources(pod_request(pod.spec) for pod in pods if pod.spec.node_name == node.metadata.name)
+    capacity = {**node_allocatable(node), **ports}
+    held = add_resources(scheduling_request(pod.spec) for pod in pods if pod.spec.node_name == node.metadata.name)
     return NodeState(name=node.metadata.name, capacity=capacity, free=subtract(capacity, held))
 
 
@@ -101,7 +103,7 @@ def without_oversold(world: World) -> World:
         pods = [as_seen(each, world) for each in (*kept, body)]
         running = [pod for pod in pods if not pod.is_finished]
         each = Demand(
-            type=WORKER, resources=pod_request(pods[-1].spec), minimum=1, requested=1, eligible_nodes=frozenset()
+            type=WORKER, resources=scheduling_request(pods[-1].spec), minimum=1, requested=1, eligible_nodes=frozenset()
         )
         after = state(nodes[pods[-1].spec.node_name], running, each).free
         if all(amount >= 0 for amount in after.values()):

@@ -19,9 +19,10 @@ from tarragon.job.model import Replica
 from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import CustomObject, Key
+from tarragon.kube.scheduling.node_resources import node_allocatable
+from tarragon.kube.scheduling.pod_requests import scheduling_request
 from tarragon.operator.informers.candidates import min_and_requested
 from tarragon.operator.informers.decode_cache import DecodeCache
-from tarragon.plan.nodes.capacity import node_capacity, pod_request
 
 
 @dataclass
@@ -89,7 +90,7 @@ class GangRecord:
             for uid in list(self._gangs):
                 self._judge(at, uid)
         else:
-            self._nodes[key.name] = node_capacity(node)
+            self._nodes[key.name] = node_allocatable(node)
 
     def job(self, at: float, framework: Framework, job: CustomObject) -> None:
         uid = job.metadata.uid
@@ -143,7 +144,7 @@ class GangRecord:
 
     def _add(self, held_on: dict[str, dict[Key, Resources]], key: Key, pod: Pod, told: list[str]) -> None:
         node = pod.spec.node_name
-        held_on[node][key] = pod_request(pod.spec)
+        held_on[node][key] = scheduling_request(pod.spec)
         capacity = self._nodes.get(node)
         held = add_resources(held_on[node].values())
         if capacity is not None and not fits(held, capacity):

@@ -648,7 +648,7 @@ def test_sizes_stay_in_bounds_without_flapping_idle_nodes_are_used_and_all_end(
 
 
 # The rows of 4.8 that are not about decisions, and where they are held:
-#  1 what limits, init containers and overhead ask       tests/plan/test_capacity.py
+#  1 what limits, init containers and overhead ask       tests/kube/scheduling
 # 11 the time since which a job queues                    tests/operator/test_queueing.py
 # 12 a waiting job that is deleted                        tests/operator/test_admission.py
 # 13 nothing is lost with the operator                    tests/operator/test_operator.py, test_elastic.py

@@ -34,7 +34,7 @@ from tarragon.client.errors import Forbidden
 from tarragon.client.port import Selector
 from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json
-from tarragon.plan.nodes.capacity import no_eligible_node_message
+from tarragon.plan.nodes.feasibility import no_eligible_node_message
 from tarragon.scheduling.actions.queue_order import in_queue_order
 from tarragon.scheduling.api.decision import WaitCause
 from tarragon.scheduling.api.snapshot import Snapshot

@@ -9,7 +9,7 @@ from tarragon.base.resources import PODS, Resources, add_resources
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.queueing import job_key
 from tarragon.cli.jobview.rows import current_size
-from tarragon.plan.nodes.capacity import template_request
+from tarragon.plan.nodes.replica_requests import template_request
 from tarragon.scheduling.api.decision import QUOTA_EXCEEDED
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 

@@ -18,10 +18,10 @@ from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import SERVICES, Node
 from tarragon.kube.meta import CustomObject, Key, Resource
+from tarragon.kube.scheduling.pod_requests import scheduling_request
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.informers.pod_usage import holds_resources
 from tarragon.operator.scheduler.gang_scheduler import AdmissionConfig, GangScheduler
-from tarragon.plan.nodes.capacity import pod_request
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.api.decision import Decision
 from tarragon.scheduling.api.rules import SchedulingRules
@@ -144,7 +144,7 @@ def _others(world: Informers) -> Mapping[str, Sequence[tuple[str, Resources]]]:
     found: dict[str, list[tuple[str, Resources]]] = {}
     for key, pod in sorted(world.pods.objects.items()):
         if holds_resources(pod) and pod.metadata.controller_identity not in jobs:
-            found.setdefault(pod.spec.node_name, []).append((f"pod {key}", pod_request(pod.spec)))
+            found.setdefault(pod.spec.node_name, []).append((f"pod {key}", scheduling_request(pod.spec)))
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.job.model import ReplicaType
-from tarragon.plan.nodes.capacity import template_request
+from tarragon.plan.nodes.replica_requests import template_request
 
 _WORDS = ("gpu", "tpu", "npu", "mig-", "accelerator")
 

@@ -11,7 +11,7 @@ from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.cli.output.words import count, table
 from tarragon.job.model import ReplicaSpec, TrainingJob
 from tarragon.plan.input.decode_and_validate import decode_and_validate
-from tarragon.plan.nodes.capacity import group_request
+from tarragon.plan.nodes.replica_requests import group_request
 
 _GIB = 2**30
 _HOUR = 3600

@@ -21,7 +21,7 @@ from tarragon.client.port import Client, LogOptions, Selector
 from tarragon.job.log_rendering import render_line
 from tarragon.job.model import CleanPodPolicy, Replica
 from tarragon.kube.core import PODS, Pod
-from tarragon.plan.nodes.capacity import pod_spec
+from tarragon.plan.nodes.replica_requests import pod_spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from tarragon.base.resources import CPU, MEMORY, PODS, Resources
 from tarragon.cli.jobview.gpus import accelerator_count
 from tarragon.kube.core import Node, Pod
-from tarragon.plan.nodes.capacity import node_capacity, pod_request
+from tarragon.kube.scheduling.node_resources import node_allocatable
+from tarragon.kube.scheduling.pod_requests import scheduling_request
 
 _GI = 2**30
 _MI = 2**20
@@ -28,7 +29,7 @@ class NodeRequests:
 
     def _add(self, pod: Pod, sign: int) -> None:
         requested = self.by_node.setdefault(pod.spec.node_name, {})
-        for name, amount in pod_request(pod.spec).items():
+        for name, amount in scheduling_request(pod.spec).items():
             requested[name] = requested.get(name, 0) + sign * amount
 
 
@@ -73,7 +74,7 @@ def node_rows(nodes: Iterable[Node], requests: NodeRequests, usage: Mapping[str,
         NodeRow(
             name=node.metadata.name,
             state=node_state(node),
-            allocatable=node_capacity(node),
+            allocatable=node_allocatable(node),
             requested=requests.by_node.get(node.metadata.name, {}),
             used=usage.get(node.metadata.name, {}),
         )

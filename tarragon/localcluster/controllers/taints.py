@@ -15,9 +15,9 @@ from tarragon.client.port import Client, DeleteOptions
 from tarragon.kube.core import NODES, PODS, MinimalMeta, Node, Taint, Toleration
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key, PartialObject
+from tarragon.kube.scheduling.taints import tolerates
 from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.reconcile_queue import ReconcileQueue
-from tarragon.localcluster.fit import tolerates
 
 NO_EXECUTE = "NoExecute"
 

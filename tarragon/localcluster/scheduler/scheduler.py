@@ -18,8 +18,9 @@ from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES, PODS, Node, Pod, PodCondition
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.pod_requests import scheduling_request
 from tarragon.localcluster.controllers.caches import logged_cache
-from tarragon.localcluster.fit import filter_reasons, node_allocatable, requests_of_pod, unschedulable_message
+from tarragon.localcluster.scheduler.filters import filter_reasons, unschedulable_message
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -40,8 +41,9 @@ class _Allocation:
 class Scheduler:
     """Binds pods one at a time to the first node that fits, by priority and age.
 
-    Node selectors, required node affinity, taints, resources and the number of pods are respected; pod affinity and
-    topology spread constraints are ignored. Pods with another `schedulerName` only count as allocated resources.
+    Node selectors, required node affinity, taints, resources, host ports and the number of pods are respected; pod
+    affinity and topology spread constraints are ignored. Pods with another `schedulerName` only count as allocated
+    resources.
     """
 
     def __init__(self, cluster: Client, bind: Bind, clock: Clock, jitter: random.Random) -> None:
@@ -88,7 +90,7 @@ class Scheduler:
             self._allocate(key, None)
         elif pod.spec.node_name:
             self._pending.pop(key, None)
-            self._allocate(key, _Allocation(pod.spec.node_name, requests_of_pod(pod)))
+            self._allocate(key, _Allocation(pod.spec.node_name, scheduling_request(pod.spec)))
         elif pod.metadata.is_being_deleted or (pod.spec.scheduler_name or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
             self._pending.pop(key, None)
         elif key not in self._allocations:
@@ -127,8 +129,7 @@ class Scheduler:
     async def _schedule(self, key: Key, pod: Pod) -> None:
         reasons: list[str] = []
         for node in self._nodes_in_order():
-            free = subtract(node_allocatable(node), self._allocated.get(node.metadata.name, {}))
-            reasons_here = filter_reasons(pod, node, free)
+            reasons_here = filter_reasons(pod, node, self._allocated.get(node.metadata.name, {}))
             if not reasons_here:
                 await self._bind_pod(key, pod, node.metadata.name)
                 return
@@ -140,7 +141,7 @@ class Scheduler:
 
     async def _bind_pod(self, key: Key, pod: Pod, node: str) -> None:
         del self._pending[key]
-        self._allocate(key, _Allocation(node, requests_of_pod(pod)))
+        self._allocate(key, _Allocation(node, scheduling_request(pod.spec)))
         try:
             await self._bind(pod, node)
         except ApiError:

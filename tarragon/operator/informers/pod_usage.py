@@ -10,7 +10,7 @@ from tarragon.client.informer.cache_reader import CacheReader
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod, PodSpec
 from tarragon.kube.meta import Key
-from tarragon.plan.nodes.capacity import pod_request
+from tarragon.kube.scheduling.pod_requests import scheduling_request
 
 
 class NodeSums:
@@ -96,4 +96,4 @@ def requests_of(pod: Pod) -> Resources:
 @lru_cache(maxsize=4096)
 def _request(spec: bytes) -> Resources:
     """Cached, because most pods share a spec, and summing up the containers would be most of the work."""
-    return pod_request(decode(spec, PodSpec))
+    return scheduling_request(decode(spec, PodSpec))

@@ -11,8 +11,8 @@ from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.job.status import UNASSIGNED, Admission, JobStatus, RestartRecord
 from tarragon.kube.core import Node, Pod, PodSpec, Toleration
 from tarragon.kube.meta import Key
-from tarragon.plan.nodes.capacity import pod_spec
-from tarragon.plan.nodes.predicates import infeasible_reason, unavailable_reason
+from tarragon.plan.nodes.feasibility import infeasible_reason, unavailable_reason
+from tarragon.plan.nodes.replica_requests import pod_spec
 
 DEFAULT_TOLERATION_SECONDS = 300.0
 """Kubernetes' default toleration for a node that is not ready, for pods that do not set tolerationSeconds."""

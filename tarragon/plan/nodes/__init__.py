@@ -1,1 +1,4 @@
-"""Node capacity and the rules for which pods may run on which nodes: predicates, affinity, topology, storage."""
+"""What replicas request and which nodes they may use: feasibility, topology between pods, preferences, storage.
+
+The rules for one pod and one node are in `kube/scheduling`. Begin with `feasibility.py` and `replica_requests.py`.
+"""

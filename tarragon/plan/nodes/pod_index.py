@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from tarragon.kube.affinity import decode_affinity
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
-from tarragon.plan.nodes.affinity_terms import LabelPair, Labels, PodTerm, anti_affinity_terms
+from tarragon.kube.scheduling.affinity import decode_affinity
+from tarragon.kube.scheduling.affinity_terms import LabelPair, Labels, PodTerm, anti_affinity_terms
 
 K = TypeVar("K", bound=Hashable)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from tarragon.kube.affinity import decode_affinity
 from tarragon.kube.core import Node, PodSpec
-from tarragon.plan.nodes.affinity_terms import PodTerm
+from tarragon.kube.scheduling.affinity import decode_affinity
+from tarragon.kube.scheduling.affinity_terms import PodTerm
+from tarragon.kube.scheduling.node_affinity import matches_node_selector_term
+from tarragon.kube.scheduling.taints import untolerated_soft_taints
 from tarragon.plan.nodes.pod_index import PodIndex
-from tarragon.plan.nodes.predicates import matches_node_selector_term, untolerated_soft_taints
 from tarragon.plan.nodes.topology import NodeTopology, ReplicaTypePods
 
 TAINT_WEIGHT, NODE_AFFINITY_WEIGHT, POD_AFFINITY_WEIGHT, SPREAD_WEIGHT = 3, 2, 2, 2
@@ -29,7 +30,9 @@ def score_by_nodes(spec: PodSpec, nodes: Iterable[Node]) -> Scores:
         node.metadata.name: sum(term.weight for term in preferred if matches_node_selector_term(term.preference, node))
         for node in (node_list if preferred else ())
     }
-    taint_scores = {node.metadata.name: -untolerated_soft_taints(spec, node) for node in node_list if node.spec.taints}
+    taint_scores = {
+        node.metadata.name: -untolerated_soft_taints(spec.tolerations, node) for node in node_list if node.spec.taints
+    }
     names = [node.metadata.name for node in node_list]
     return sum_scores(
         [_scaled(names, affinity_scores, NODE_AFFINITY_WEIGHT), _scaled(names, taint_scores, TAINT_WEIGHT)]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from tarragon.base.quantity import parse_milli
 from tarragon.kube.core import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from tarragon.kube.meta import Json, JsonObject, Key
-from tarragon.plan.nodes.affinity_terms import selects_namespaces_by_label
-from tarragon.plan.nodes.predicates import matches_node_selector
+from tarragon.kube.scheduling.affinity_terms import selects_namespaces_by_label
+from tarragon.kube.scheduling.node_affinity import matches_node_selector
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"

@@ -8,19 +8,20 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.kube.affinity import TopologySpreadConstraint
 from tarragon.kube.codec import encode
 from tarragon.kube.core import Node, Pod, PodSpec
 from tarragon.kube.meta import OwnerIdentity
-from tarragon.plan.nodes.affinity_terms import (
+from tarragon.kube.scheduling.affinity import TopologySpreadConstraint
+from tarragon.kube.scheduling.affinity_terms import (
     InterPodConstraints,
     Labels,
     PodTerm,
     TopologySpread,
     inter_pod_constraints,
 )
+from tarragon.kube.scheduling.node_affinity import matches_node_affinity, required_node_affinity
+from tarragon.kube.scheduling.taints import untolerated_taint
 from tarragon.plan.nodes.pod_index import PodIndex
-from tarragon.plan.nodes.predicates import matches_node_selection, required_node_affinity, tolerates_taints
 from tarragon.scheduling.api.snapshot import DomainMap, TopologyConstraint
 
 MAX_CACHED_SPREADS = 4096
@@ -71,8 +72,8 @@ class NodeTopology:
                     for name, domain in self.domains(constraint.topology_key).items()
                     for node in [self.nodes[name]]
                     if all(label in node.metadata.labels for label in labels)
-                    and (not honors_affinity or matches_node_selection(spec, node))
-                    and (not honors_taints or tolerates_taints(spec, node))
+                    and (not honors_affinity or matches_node_affinity(spec, node))
+                    and (not honors_taints or untolerated_taint(spec.tolerations, node) is None)
                 }
             )
         return self._counted[key]

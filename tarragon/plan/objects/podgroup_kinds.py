@@ -14,7 +14,8 @@ from tarragon.base import quantity
 from tarragon.base.resources import PODS, Resources, add_resources
 from tarragon.job.model import Decides, Replica, ReplicaSpec, TrainingJob
 from tarragon.kube.meta import Json, JsonObject, PartialObjectMetadata, Resource
-from tarragon.plan.nodes.capacity import HOST_PORT_PREFIX, group_request
+from tarragon.kube.scheduling.host_ports import HOST_PORT_PREFIX
+from tarragon.plan.nodes.replica_requests import group_request
 
 
 class PodGroup(PartialObjectMetadata, frozen=True):

@@ -184,6 +184,7 @@ class PodSpec(PartialObject, frozen=True):
     enable_service_links: bool = True
     node_selector: dict[str, str] = {}
     overhead: dict[str, str | int | float] = {}
+    resources: ResourceRequirements = ResourceRequirements()
 
     @property
     def grace_seconds(self) -> int:

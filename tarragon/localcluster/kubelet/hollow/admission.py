@@ -9,7 +9,7 @@ import msgspec
 from tarragon.base.resources import Resources, add_resources, subtract
 from tarragon.kube import core
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.fit import requests_of_pod
+from tarragon.kube.scheduling.pod_requests import resource_request
 from tarragon.localcluster.kubelet.hollow.pod import HollowPod
 from tarragon.localcluster.kubelet.pod.admission import rejection
 from tarragon.localcluster.kubelet.pod.status import PodFailure
@@ -52,4 +52,4 @@ def _requests(pod: HollowPod) -> Resources:
 
 @lru_cache(maxsize=4096)
 def _spec_requests(spec: bytes) -> Resources:
-    return requests_of_pod(core.Pod(spec=decode(spec, core.PodSpec)))
+    return resource_request(decode(spec, core.PodSpec))

@@ -55,6 +55,7 @@ class Spec(PartialObject, frozen=True):
     containers: list[Container] = []
     init_containers: list[Container] = []
     overhead: dict[str, str | int | float] = {}
+    resources: ResourceRequirements = _NO_RESOURCES
 
 
 class Running(PartialObject, frozen=True):

@@ -24,7 +24,7 @@ from tarragon.client.port import Client
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
-from tarragon.localcluster.fit import HOST_PORTS, OVERCOMMIT_ANNOTATION
+from tarragon.kube.scheduling.node_resources import HOST_PORTS, OVERCOMMIT_ANNOTATION
 from tarragon.localcluster.kubelet.base.downward import LOOPBACK
 from tarragon.localcluster.kubelet.network.port_claims import registry_folder
 from tarragon.localcluster.kubelet.node import lease

@@ -8,16 +8,16 @@ from tarragon.base.quantity import format_milli
 from tarragon.base.resources import NVIDIA_GPU, Resources, add_resources
 from tarragon.kube import core
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.fit import requests_of_pod
+from tarragon.kube.scheduling.pod_requests import resource_request
 from tarragon.localcluster.kubelet.base.spec import Pod
 from tarragon.localcluster.kubelet.devices.devices import DeviceIds
 from tarragon.localcluster.kubelet.devices.devices import requested_devices as wanted_of
 from tarragon.localcluster.kubelet.pod.status import PodFailure
 
 
-def pod_requests(pod: Pod) -> dict[str, int]:
+def pod_requests(pod: Pod) -> Resources:
     """The pod's resource requests, in thousandths."""
-    return requests_of_pod(decode(encode(pod), core.Pod))
+    return resource_request(decode(encode(pod.spec), core.PodSpec))
 
 
 def rejection(needed: Resources, used: Resources, allocatable: Resources, shared: Collection[str]) -> PodFailure | None:

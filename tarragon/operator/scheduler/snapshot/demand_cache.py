@@ -9,6 +9,7 @@ from tarragon.base.resources import Resources
 from tarragon.job.model import Decides, ReplicaSpec
 from tarragon.kube.core import Node
 from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.host_ports import HOST_PORT_PREFIX
 from tarragon.operator.informers.candidates import Candidate, JobId, max_replicas, min_and_requested
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.scheduler.snapshot.eligibility import ConstraintKey, EligibilityCache, scheduling_traits
@@ -18,8 +19,8 @@ from tarragon.operator.scheduler.snapshot.pod_affinity_index import (
     EligibleNodes,
     PodAffinityIndex,
 )
-from tarragon.plan.nodes.capacity import HOST_PORT_PREFIX, group_request
 from tarragon.plan.nodes.preferences import sum_scores
+from tarragon.plan.nodes.replica_requests import group_request
 from tarragon.plan.nodes.storage import claim_names
 from tarragon.scheduling.api.snapshot import Demand
 

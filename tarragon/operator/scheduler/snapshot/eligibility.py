@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from tarragon.kube.codec import encode
 from tarragon.kube.core import Node, PodSpec
 from tarragon.kube.meta import Json, JsonObject, Key
+from tarragon.kube.scheduling.taints import SOFT_EFFECT
 from tarragon.operator.informers.informers import Informers
-from tarragon.plan.nodes.capacity import eligible_nodes, no_eligible_node_message, pod_spec
-from tarragon.plan.nodes.predicates import SOFT_EFFECT
+from tarragon.plan.nodes.feasibility import eligible_nodes, no_eligible_node_message
 from tarragon.plan.nodes.preferences import Scores, has_preferred_node_affinity, score_by_nodes
+from tarragon.plan.nodes.replica_requests import pod_spec
 from tarragon.plan.nodes.storage import volume_topologies
 
 MAX_CACHED = 512

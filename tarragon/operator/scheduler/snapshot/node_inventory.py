@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tarragon.base.resources import CPU, Resources, add_resources, subtract
+from tarragon.base.resources import Resources, add_resources, subtract
 from tarragon.kube.core import Node
 from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.host_ports import ONE_PORT
+from tarragon.kube.scheduling.node_resources import (
+    HOST_PORTS,
+    OVERCOMMIT_ANNOTATION,
+    node_allocatable,
+    overcommitted_resources,
+)
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.informers.pod_usage import NodeSums, PodUsage
 from tarragon.operator.scheduler.snapshot.reservations import Reservations
-from tarragon.plan.nodes.capacity import ONE_PORT, node_capacity
-from tarragon.plan.nodes.predicates import unavailable_reason
+from tarragon.plan.nodes.feasibility import unavailable_reason
 from tarragon.scheduling.api.snapshot import NodeState
 from tarragon.scheduling.state.inventory import Inventory
 
-OVERCOMMIT_ANNOTATION = "tarragon.dev/overcommit"
-"""Node annotation: resources (`cpu`, `hostPorts`) that may be overcommitted on the node."""
-HOST_PORTS = "hostPorts"
-"""A value of that annotation: host ports never conflict on the node, because each pod gets its own."""
 UNBOUNDED = 10**15
 
 ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
@@ -141,9 +143,9 @@ class NodeInventory:
 
 def capacity_of(node: Node, ports: Collection[str] = ()) -> Resources:
     """The resources that gangs could use if the node were empty."""
-    overcommitted = node.metadata.annotations.get(OVERCOMMIT_ANNOTATION, "").split(",")
-    amounts = {**node_capacity(node), **dict.fromkeys(ports, UNBOUNDED if HOST_PORTS in overcommitted else ONE_PORT)}
-    return {**amounts, CPU: UNBOUNDED} if CPU in overcommitted else amounts
+    overcommitted = overcommitted_resources(node)
+    amounts = {**node_allocatable(node), **dict.fromkeys(ports, UNBOUNDED if HOST_PORTS in overcommitted else ONE_PORT)}
+    return {**amounts, **dict.fromkeys(overcommitted - {HOST_PORTS}, UNBOUNDED)}
 
 
 def topology_of(node: Node, levels: Sequence[Sequence[str]] = TOPOLOGY_LEVELS) -> tuple[str, ...]:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.kube.core import Pod, PodSpec
 from tarragon.kube.meta import Key, ObjectMeta, OwnerReference
+from tarragon.kube.scheduling.affinity_terms import LabelPair, Labels, PodTerm
 from tarragon.operator.informers.candidates import Candidate, JobId
 from tarragon.operator.informers.informers import Informers
-from tarragon.plan.nodes.affinity_terms import LabelPair, Labels, PodTerm
-from tarragon.plan.nodes.capacity import pod_spec
 from tarragon.plan.nodes.pod_index import LabelIndex, PodIndex, is_placed, required_anti_affinity
 from tarragon.plan.nodes.preferences import Scores, score_by_pods
+from tarragon.plan.nodes.replica_requests import pod_spec
 from tarragon.plan.nodes.topology import FeasibleNodes, GangConstraints, NodeTopology, ReplicaTypePods, satisfies_spread
 from tarragon.plan.objects.desired import pod_labels
 

@@ -14,13 +14,14 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.pod_requests import scheduling_request
 from tarragon.operator.informers.candidates import Candidate, JobId, pods_by_replica
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.informers.pod_usage import NodeSums, holds_resources, requests_of
 from tarragon.operator.scheduler.job_errors import JobErrors
 from tarragon.operator.scheduler.snapshot.pod_affinity_index import ExpectedPods, PodAffinityIndex
-from tarragon.plan.nodes.capacity import group_request, pod_request
 from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
+from tarragon.plan.nodes.replica_requests import group_request
 from tarragon.plan.reconcile.adoption import has_unassigned_replicas
 
 PodsOfReplicas = Collection[tuple[Replica, Pod]]
@@ -206,6 +207,6 @@ def _requests_by_type(
         group.type: group_request(group) for group in groups if group.template.get("spec", {}).get("containers")
     }
     from_pods = {
-        replica.type: pod_request(pod.spec) for replica, pod in pods if replica.type in types - templates.keys()
+        replica.type: scheduling_request(pod.spec) for replica, pod in pods if replica.type in types - templates.keys()
     }
     return {**from_pods, **templates}

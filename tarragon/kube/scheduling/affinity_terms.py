@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tarragon.kube.affinity import (
+from tarragon.kube.core import PodSpec
+from tarragon.kube.scheduling.affinity import (
     Affinity,
     LabelSelector,
     PodAffinityTerm,
@@ -13,7 +14,6 @@ from tarragon.kube.affinity import (
     decode_affinity,
     decode_spread_constraints,
 )
-from tarragon.kube.core import PodSpec
 from tarragon.kube.selectors import Predicate
 
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
@@ -70,7 +70,7 @@ class InterPodConstraints:
 
 
 def inter_pod_constraints(spec: PodSpec, namespace: str, labels: Labels) -> InterPodConstraints:
-    """Decode the constraints of a pod of the namespace with the labels, by the rules of Kubernetes 1.32."""
+    """Decode the constraints of a pod of the namespace with the labels, by the rules of Kubernetes 1.37."""
     decoded = decode_affinity(spec.affinity)
     spreadings = [
         _spreading(each, namespace, labels) for each in decode_spread_constraints(spec.topology_spread_constraints)

@@ -1,0 +1,22 @@
+"""The resources that a node offers to pods, and those of them that may be overcommitted."""
+
+from __future__ import annotations
+
+from tarragon.kube.core import Node
+from tarragon.kube.scheduling.pod_requests import amounts, whole_units
+
+OVERCOMMIT_ANNOTATION = "tarragon.dev/overcommit"
+"""Node annotation: comma-separated resources, such as `cpu`, of which pods may request more than the node has."""
+HOST_PORTS = "hostPorts"
+"""A value of that annotation: host ports never conflict on the node, because each pod gets its own."""
+
+
+def node_allocatable(node: Node) -> dict[str, int]:
+    """Return what the node can allocate to pods, in thousandths; its capacity if it reports no allocatable."""
+    return whole_units(amounts(node.status.allocatable or node.status.capacity))
+
+
+def overcommitted_resources(node: Node) -> frozenset[str]:
+    """Return the resources of the node that may be overcommitted, `HOST_PORTS` among them."""
+    names = node.metadata.annotations.get(OVERCOMMIT_ANNOTATION, "").split(",")
+    return frozenset(name.strip() for name in names) - {""}

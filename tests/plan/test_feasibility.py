@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tarragon.kube.core import Node
+from tarragon.plan.nodes.feasibility import eligible_nodes, infeasible_reason
+from tarragon.plan.nodes.replica_requests import pod_spec
+
+
+def node(name: str = "a", *, labels: dict[str, str] | None = None, ready: str = "True", **spec: Any) -> Node:
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "labels": labels or {}},
+            "spec": spec,
+            "status": {"conditions": [{"type": "Ready", "status": ready}], "allocatable": {"cpu": "4", "pods": "110"}},
+        },
+        Node,
+    )
+
+
+def reason(spec: dict[str, Any], found: Node) -> str | None:
+    return infeasible_reason(pod_spec({"spec": spec}), found)
+
+
+def affinity(*expressions: dict[str, Any], fields: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    term = {"matchExpressions": list(expressions), **({"matchFields": fields} if fields else {})}
+    required = {"nodeSelectorTerms": [term]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "found", "why"),
+    [
+        ({}, node(), None),
+        ({}, node(ready="False"), "it is not ready"),
+        ({}, node(ready="Unknown"), "it is not ready"),
+        ({"nodeName": "a"}, node("a"), None),
+        ({"nodeName": "b"}, node("a"), "the pod names another node"),
+        ({"nodeSelector": {"zone": "x"}}, node(labels={"zone": "x"}), None),
+        ({"nodeSelector": {"zone": "x"}}, node(labels={"zone": "y"}), "it has no label zone=x"),
+        ({}, node(unschedulable=True), "its taint node.kubernetes.io/unschedulable is not tolerated"),
+        ({"tolerations": [{"operator": "Exists"}]}, node(unschedulable=True), None),
+        ({}, node(taints=[{"key": "gpu", "effect": "PreferNoSchedule"}]), None),
+        ({}, node(taints=[{"key": "gpu", "effect": "NoSchedule"}]), "its taint gpu is not tolerated"),
+        ({}, node(taints=[{"key": "gpu", "effect": "NoExecute"}]), "its taint gpu is not tolerated"),
+    ],
+)
+def test_a_node_says_why_it_does_not_take_a_pod(spec: dict[str, Any], found: Node, why: str | None) -> None:
+    assert reason(spec, found) == why
+
+
+def test_a_required_affinity_that_fails_is_the_reason() -> None:
+    wanted = affinity({"key": "zone", "operator": "In", "values": ["x"]})
+
+    assert reason(wanted, node(labels={"zone": "x"})) is None
+    assert reason(wanted, node()) == "it does not match the required node affinity"
+
+
+def test_an_affinity_may_name_nodes() -> None:
+    by_name = affinity(fields=[{"key": "metadata.name", "operator": "In", "values": ["b"]}])
+
+    assert eligible_nodes({"spec": by_name}, [node("a"), node("b")]) == {"b"}
+
+
+def test_eligible_are_the_nodes_that_do_not_refuse_once_those_that_are_away_are_back() -> None:
+    nodes = [node("a"), node("b", ready="False"), node("c", unschedulable=True), node("d", labels={"zone": "x"})]
+
+    assert eligible_nodes({}, nodes) == {"a", "b", "c", "d"}
+    assert eligible_nodes({"spec": {"nodeSelector": {"zone": "x"}}}, nodes) == {"d"}
