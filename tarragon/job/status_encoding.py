@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tarragon.base.index_ranges import format_ranges, parse_ranges
 from tarragon.job import training_operator_status
-from tarragon.job.index_ranges import MAX_REPLICAS, format_ranges, format_replicas, parse_ranges, parse_replicas
+from tarragon.job.index_ranges import MAX_REPLICAS, format_replicas, parse_replicas
 from tarragon.job.model import Replica, ReplicaType, parse_replica_type
 from tarragon.job.phase import Phase
 from tarragon.job.restart_encoding import decode_restarts, encode_restarts
@@ -244,7 +245,7 @@ def _read_admission(found: Json) -> Admission:
             Replica(parse_replica_type(kind), index): str(node)
             for kind, placed in found.get("nodes", {}).items()
             for node, text in placed.items()
-            for index in sorted(parse_ranges(text))
+            for index in sorted(parse_ranges(text, MAX_REPLICAS))
         },
         wait=None if wait is None else _read_wait(wait),
         backoff=None

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tarragon.kube.merge_patch import apply_merge_patch
 from tarragon.kube.meta import ObjectMeta
-from tarragon.localcluster.controllers.workloads import indexes, job_plan
-from tarragon.localcluster.controllers.workloads.job_count import INDEX, TRACKING, count
+from tarragon.localcluster.controllers.workloads import job_plan
+from tarragon.localcluster.controllers.workloads.job_count import INDEX, TRACKING, count, parse_indexes
 from tarragon.localcluster.controllers.workloads.model import Job, JobSpec, Json
 from tarragon.localcluster.controllers.workloads.pods import ContainerStatus, Pod, PodStatus, State, Terminated
 
@@ -153,21 +153,12 @@ def test_each_pod_counts_once_and_parallelism_is_never_exceeded(spec: JobSpec, s
     assert int(stage.status.get("failed") or 0) == list(stage.ended.values()).count("failed")
     succeeded = int(stage.status.get("succeeded") or 0)
     if spec.is_indexed:
-        assert len(indexes.parsed(stage.status.get("completedIndexes") or "")) == succeeded
+        assert len(parse_indexes(stage.status.get("completedIndexes") or "")) == succeeded
     else:
         assert succeeded == list(stage.ended.values()).count("succeeded")
     if stage.job.has("Complete"):
         assert succeeded == spec.completions
     assert not any(TRACKING in pod.metadata.finalizers for pod in stage.pods.values())
-
-
-@given(st.sets(st.integers(0, 40)))
-def test_indexes_are_written_and_read_alike(numbers: set[int]) -> None:
-    assert indexes.parsed(indexes.written(numbers)) == numbers
-
-
-def test_consecutive_indexes_are_written_as_a_range() -> None:
-    assert indexes.written([0, 1, 2, 4, 6, 7]) == "0-2,4,6,7"
 
 
 def test_the_pause_doubles_with_each_failure_since_the_last_success() -> None:

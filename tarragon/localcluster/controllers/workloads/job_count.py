@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tarragon.localcluster.controllers.workloads import indexes
+from tarragon.base.index_ranges import format_ranges, parse_ranges
 from tarragon.localcluster.controllers.workloads.job_failure import failure_action
 from tarragon.localcluster.controllers.workloads.model import Job, Json
 from tarragon.localcluster.controllers.workloads.pods import Pod
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
+MAX_INDEXES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class Count:
         return {
             "succeeded": self.succeeded or None,
             "failed": self.failed or None,
-            "completedIndexes": (indexes.written(self.completed) or None) if job.spec.is_indexed else None,
+            "completedIndexes": (_format_indexes(self.completed) or None) if job.spec.is_indexed else None,
             "uncountedTerminatedPods": uncounted,
         }
 
@@ -81,7 +82,7 @@ class _Counting:
         self._job = job
         self._numbers = {field: int(job.status.get(field) or 0) for field in ("succeeded", "failed")}
         self._uids: dict[str, list[str]] = {"succeeded": [], "failed": []}
-        self._known = indexes.parsed(job.status.get("completedIndexes") or "")
+        self._known = parse_indexes(job.status.get("completedIndexes") or "")
         self._completed = set(self._known)
         self._release: list[Pod] = []
 
@@ -139,3 +140,13 @@ def has_failed(job: Job, pod: Pod) -> bool:
     # With no grace period left the kubelet has stopped the pod, and only the finalizer keeps it.
     is_over = job.spec.pod_replacement_policy != "Failed" or not pod.metadata.deletion_grace_period_seconds
     return job.is_finished or (pod.metadata.is_being_deleted and is_over)
+
+
+def parse_indexes(text: str) -> frozenset[int]:
+    """Completion indexes as a Job's status has them."""
+    return parse_ranges(text, MAX_INDEXES)
+
+
+def _format_indexes(indexes: frozenset[int]) -> str:
+    # As in Kubernetes, two consecutive indexes are not a range.
+    return format_ranges(indexes, shortest_range=3)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from tarragon.base.time_arithmetic import add_seconds
 from tarragon.kube.codec import format_time, parse_time
-from tarragon.localcluster.controllers.workloads import indexes
 from tarragon.localcluster.controllers.workloads.conditions import found, with_condition
-from tarragon.localcluster.controllers.workloads.job_count import Count, has_failed, index_of, is_tracked
+from tarragon.localcluster.controllers.workloads.job_count import Count, has_failed, index_of, is_tracked, parse_indexes
 from tarragon.localcluster.controllers.workloads.job_failure import failure_action
 from tarragon.localcluster.controllers.workloads.model import Job, Json
 from tarragon.localcluster.controllers.workloads.pods import Pod
@@ -101,7 +100,7 @@ def _success(job: Job, pods: Sequence[Pod], count: Count) -> Verdict | None:
 
 def _rule_that_holds(job: Job, count: Count) -> int | None:
     for number, rule in enumerate((job.spec.success_policy or {}).get("rules") or ()):
-        wanted = indexes.parsed(rule["succeededIndexes"]) if rule.get("succeededIndexes") else None
+        wanted = parse_indexes(rule["succeededIndexes"]) if rule.get("succeededIndexes") else None
         done = count.completed if wanted is None else count.completed & wanted
         enough = rule.get("succeededCount") or (len(wanted) if wanted is not None else job.spec.completions or 0)
         if len(done) >= enough:
