@@ -35,10 +35,10 @@ from tarragon.kube.core import (
 )
 from tarragon.kube.meta import CustomObject, Json, Key, ObjectMeta, OwnerIdentity, Resource
 from tarragon.operator.informers.accepted_admissions import AcceptedAdmissions
+from tarragon.operator.informers.assumed_pods import AssumedPods, JobId
 from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod, CachedService
 from tarragon.operator.informers.create_backoff import CreateBackoff
 from tarragon.operator.informers.decode_cache import DecodeCache
-from tarragon.operator.informers.expectations import Expectations, JobId
 from tarragon.operator.informers.pod_usage import nominated_nodes
 from tarragon.plan.nodes.storage import VolumeCache
 from tarragon.plan.objects.podgroup_kinds import POD_GROUP_KINDS, PodGroup
@@ -117,7 +117,7 @@ class Informers:
         writable: list[CacheReader[Json]] = [*self.jobs.values(), self.pods, self.services, *self.pod_groups]
         self._writable = {cache.resource.full_name: cache for cache in writable}
         self.settings = settings
-        self.expectations = Expectations(self.pods, clock)
+        self.assumed_pods = AssumedPods(self.pods, clock)
         self.create_backoff = CreateBackoff()
         self.accepted_admissions = AcceptedAdmissions()
         self.decode_cache = DecodeCache(self.frameworks)
@@ -199,7 +199,7 @@ class Informers:
 
     def expect_create(self, kind: str, body: Mapping[str, object]) -> AbstractContextManager[None]:
         """Context for a create request; `kind` is the resource's full name."""
-        return self.expectations.expect_create(body) if kind == self.pods.resource.full_name else nullcontext()
+        return self.assumed_pods.assume(body) if kind == self.pods.resource.full_name else nullcontext()
 
     def store_written(self, kind: str, found: bytes) -> None:
         """Store the object that the server returned from a write; `kind` is the resource's full name."""

@@ -174,8 +174,8 @@ class Operator:
         for groups in self._informers.pod_groups:
             groups.add_event_handler(self._owned_changed)
         self._informers.accepted_admissions.subscribe(lambda job: self._enqueue(job, 0.0))
-        # An expired expectation releases resources.
-        self._informers.expectations.subscribe(lambda _job: self._wakeup.set())
+        # An assumed pod that expired releases resources.
+        self._informers.assumed_pods.subscribe(lambda _job: self._wakeup.set())
         for cache in (self._informers.nodes, *self._informers.cluster_wide_caches):
             cache.add_event_handler(lambda _key, _old, _new: self._wakeup.set())
         # If nodes cannot be read for too long, placement is left to kube-scheduler.

@@ -104,7 +104,7 @@ class GangScheduler:
     async def run_cycle(self) -> float | None:
         """Run one cycle. Returns the seconds until the next one is due if nothing changes, or None."""
         await self._read_changes()
-        self._informers.expectations.drop_expired()
+        self._informers.assumed_pods.drop_expired()
         may_place = self._may_place()
         now = self._clock.now()
         writes = self._verifier.verify_all(now) if may_place else []
@@ -169,7 +169,7 @@ class GangScheduler:
         now = self._clock.now()
         for at in (*([] if again is None else [again]), *self._maintenance.deadlines(now)):
             yield max(0.0, (at - now).total_seconds())
-        for pause in (self._writer.retry_after, self._informers.expectations.seconds_to_next_expiry):
+        for pause in (self._writer.retry_after, self._informers.assumed_pods.seconds_to_next_expiry):
             if pause is not None:
                 yield pause
 

@@ -90,7 +90,7 @@ class PendingAdmissions:
 
     def _is_accepted(self, candidate: Candidate, admission: Admission, accepted: AcceptedAdmission | None) -> bool:
         if accepted is None:
-            pods = [*self._informers.pods_of(candidate.object), *self._informers.expectations.pods_of(candidate.id)]
+            pods = [*self._informers.pods_of(candidate.object), *self._informers.assumed_pods.pods_of(candidate.id)]
             return any(True for _ in pods_by_replica(candidate, pods))
         return accepted.covers(admission, candidate.status.succeeded_replicas)
 

@@ -46,7 +46,7 @@ class Reservations:
         self._releasing_by_job: dict[JobId, list[Amounts]] = {}
         self._changed: set[JobId] = set()
         informers.pods.add_event_handler(self._pod_changed)
-        informers.expectations.subscribe(self._changed.add)
+        informers.assumed_pods.subscribe(self._changed.add)
 
     def job_changed(self, job: JobId) -> None:
         self._changed.add(job)
@@ -56,7 +56,7 @@ class Reservations:
         if (
             job not in self._held_by_job
             and job not in self._releasing_by_job
-            and not self._informers.expectations.pods_of(job)
+            and not self._informers.assumed_pods.pods_of(job)
         ):
             self._changed.discard(job)
 
@@ -81,29 +81,29 @@ class Reservations:
         for candidate, admission in found:
             assigned = _nodes(candidate)
             nodes = {replica: node for replica, node in admission.nodes.items() if assigned.get(replica) != node}
-            pods = self._pods(candidate, self._informers.expectations.pods_of(candidate.id)) if nodes else []
+            pods = self._pods(candidate, self._informers.assumed_pods.pods_of(candidate.id)) if nodes else []
             for node, amounts in _reserved_by(candidate, nodes, pods):
                 more.add(node, amounts)
         return more
 
     def _recompute(self, job: JobId, candidate: Candidate | None) -> None:
-        expected = self._informers.expectations.pods_of(job)
-        held = [_amounts(pod) for pod in expected if holds_resources(pod)]
-        releasing = [_amounts(pod) for pod in expected if holds_resources(pod) and not _belongs_to(candidate, pod)]
+        assumed = self._informers.assumed_pods.pods_of(job)
+        held = [_amounts(pod) for pod in assumed if holds_resources(pod)]
+        releasing = [_amounts(pod) for pod in assumed if holds_resources(pod) and not _belongs_to(candidate, pod)]
         without_pod: dict[Replica, str] = {}
         if candidate is not None:
-            pods = self._pods(candidate, expected)
+            pods = self._pods(candidate, assumed)
             held += _reserved_by(candidate, _nodes(candidate), pods)
             releasing += _released_by(candidate, pods)
             without_pod.update(_without_pod(candidate, _nodes(candidate), self._pods(candidate, ())))
         self._pod_affinity.expect_pods(
-            job, ExpectedPods(candidate=candidate, assignments=without_pod, requested_pods=expected)
+            job, ExpectedPods(candidate=candidate, assignments=without_pod, requested_pods=assumed)
         )
         _update(self._held_by_job, self.held, job, held)
         _update(self._releasing_by_job, self.releasing, job, releasing)
 
-    def _pods(self, candidate: Candidate, expected: Sequence[Pod]) -> PodsOfReplicas:
-        ours = [pod for pod in expected if _belongs_to(candidate, pod)]
+    def _pods(self, candidate: Candidate, assumed: Sequence[Pod]) -> PodsOfReplicas:
+        ours = [pod for pod in assumed if _belongs_to(candidate, pod)]
         return list(pods_by_replica(candidate, [*self._informers.pods_of(candidate.object), *ours]))
 
     def _pod_changed(self, _: Key, old: Pod | None, new: Pod | None) -> None:

@@ -17,7 +17,7 @@ from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import Client
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.informers.expectations import EXPECTATION_SECONDS
+from tarragon.operator.informers.assumed_pods import ASSUMED_SECONDS
 from tarragon.operator.manager.operator import CYCLE_DELAY, Operator, OperatorOptions
 from tarragon.operator.scheduler.gang_scheduler import GangScheduler
 from tarragon.scheduling.policies import POLICIES
@@ -138,11 +138,11 @@ def test_a_pod_that_has_come_before_its_request_failed_is_not_waited_for() -> No
     shelves.put(NODES, a_node("n"))
     shelves.put(TFJOBS, a_job("a", workers=1))
     pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "n")
-    with capture_logs() as lines, suppress(Unavailable), world.expectations.expect_create(pod):
+    with capture_logs() as lines, suppress(Unavailable), world.assumed_pods.assume(pod):
         shelves.put(PODS, pod)
         raise unavailable("the connection was lost")
 
-    assert not world.expectations.pods_of(("TFJob", Key("default", "a")))
+    assert not world.assumed_pods.pods_of(("TFJob", Key("default", "a")))
     assert not lines
 
 
@@ -154,10 +154,10 @@ def test_that_pods_may_still_come_is_told_once_a_job_and_that_one_has_not_of_eac
     job = shelves.objects[TFJOBS.plural, Key("default", "a")]
     with capture_logs() as lines:
         for replica in ("worker-0", "worker-1"):
-            with suppress(Unavailable), world.expectations.expect_create(a_pod(job, replica, "n")):
+            with suppress(Unavailable), world.assumed_pods.assume(a_pod(job, replica, "n")):
                 raise unavailable("the connection was lost")
-        clock.advance(EXPECTATION_SECONDS)
-        world.expectations.drop_expired()
+        clock.advance(ASSUMED_SECONDS)
+        world.assumed_pods.drop_expired()
 
     told = [(line["event"].partition(":")[0], line["pod"], line["node"]) for line in lines]
     assert told == [
@@ -173,10 +173,10 @@ def test_that_there_is_a_pod_which_is_not_shown_yet_is_an_answer() -> None:
     world = shelves.new_informers()
     shelves.put(TFJOBS, a_job("a", workers=1))
     pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "n")
-    with capture_logs() as lines, suppress(AlreadyExists), world.expectations.expect_create(pod):
+    with capture_logs() as lines, suppress(AlreadyExists), world.assumed_pods.assume(pod):
         raise error_from_status({"code": 409, "reason": "AlreadyExists", "message": "a-worker-0 is there"})
 
-    assert world.expectations.pods_of(("TFJob", Key("default", "a"))), "its place is kept"
+    assert world.assumed_pods.pods_of(("TFJob", Key("default", "a"))), "its place is kept"
     assert not lines
 
 
@@ -190,11 +190,11 @@ async def test_who_places_nothing_any_more_does_not_wait_for_ever_for_a_pod_that
     shelves.put(TFJOBS, a_job("a", workers=1))
     pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "n")
     shelves.remove(TFJOBS, Key("default", "a"))
-    with suppress(Unavailable), world.expectations.expect_create(pod):
+    with suppress(Unavailable), world.assumed_pods.assume(pod):
         raise unavailable("the connection was lost")
 
-    assert await admitter.run_cycle() == EXPECTATION_SECONDS
-    clock.advance(EXPECTATION_SECONDS)
+    assert await admitter.run_cycle() == ASSUMED_SECONDS
+    clock.advance(ASSUMED_SECONDS)
     assert await admitter.run_cycle() is None
 
 
@@ -206,18 +206,18 @@ def test_a_pod_that_is_refused_now_may_still_come_of_a_request_before() -> None:
     shelves.put(TFJOBS, a_job("a", workers=1))
     pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "n")
     name = "TFJob", Key("default", "a")
-    with suppress(Unavailable), world.expectations.expect_create(pod):
+    with suppress(Unavailable), world.assumed_pods.assume(pod):
         raise unavailable("the connection was lost")
     for _ in range(3):
-        clock.advance(EXPECTATION_SECONDS / 4)
-        with suppress(ApiError), world.expectations.expect_create(pod):
+        clock.advance(ASSUMED_SECONDS / 4)
+        with suppress(ApiError), world.assumed_pods.assume(pod):
             raise error_from_status({"code": 403, "message": "exceeded quota: pods"})
 
-    world.expectations.drop_expired()
-    assert world.expectations.pods_of(name)
-    clock.advance(EXPECTATION_SECONDS / 4)
-    world.expectations.drop_expired()
-    assert not world.expectations.pods_of(name)
+    world.assumed_pods.drop_expired()
+    assert world.assumed_pods.pods_of(name)
+    clock.advance(ASSUMED_SECONDS / 4)
+    world.assumed_pods.drop_expired()
+    assert not world.assumed_pods.pods_of(name)
 
 
 def test_of_a_pod_that_kube_scheduler_places_no_place_is_kept() -> None:
@@ -225,10 +225,10 @@ def test_of_a_pod_that_kube_scheduler_places_no_place_is_kept() -> None:
     world = shelves.new_informers()
     shelves.put(TFJOBS, a_job("a", workers=1))
     pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "")
-    with capture_logs() as lines, suppress(Unavailable), world.expectations.expect_create(pod):
+    with capture_logs() as lines, suppress(Unavailable), world.assumed_pods.assume(pod):
         raise unavailable("the connection was lost")
 
-    assert not world.expectations.pods_of(("TFJob", Key("default", "a")))
+    assert not world.assumed_pods.pods_of(("TFJob", Key("default", "a")))
     assert not lines
 
 
@@ -244,7 +244,7 @@ async def test_a_pod_of_which_the_server_has_said_nothing_for_a_minute_does_not_
     await cluster.failed.wait()
     await stage.world.clock.sleep(5 * CYCLE_DELAY)
     assert "b-worker-0" not in stage.pods()
-    clock.jump(EXPECTATION_SECONDS + 1)
+    clock.jump(ASSUMED_SECONDS + 1)
     await stage.until_pods("a-worker-0", "b-worker-0")
 
 
@@ -259,7 +259,7 @@ async def test_nor_does_one_of_a_job_that_is_gone_though_nothing_else_happens(st
     cluster.let_through.set()
     await cluster.failed.wait()
     await stage.world.clock.sleep(5 * CYCLE_DELAY)
-    clock.jump(EXPECTATION_SECONDS + 1)
+    clock.jump(ASSUMED_SECONDS + 1)
     await stage.until_pods("b-worker-0")
 
 

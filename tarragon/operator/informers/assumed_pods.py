@@ -1,4 +1,8 @@
-"""Expectations: pods whose creation was requested and not refused, but that the cache does not show yet."""
+"""Assumed pods: their creation was requested and not refused, but the cache does not show them yet.
+
+Like kube-scheduler's, they hold their resources until they appear or expire. A controller's expectations are another
+thing: those say when a cache is current enough to decide on, and know nothing of resources.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from tarragon.operator.informers.create_backoff import is_rejected_by_server
 
 JobId = tuple[str, Key]
 
-EXPECTATION_SECONDS = 60.0
+ASSUMED_SECONDS = 60.0
 """Seconds for which a pod may still appear after an inconclusive answer: kube-apiserver's default request timeout."""
 
 log = structlog.get_logger(__name__)
@@ -35,15 +39,15 @@ class _Request:
     before: str
     """The uid of the pod that had this name at the time of the request; empty if there was none."""
     until: float | None = None
-    """When the expectation expires, in the clock's monotonic seconds; None while the request is in flight."""
+    """When it expires, in the clock's monotonic seconds; None while the request is in flight."""
 
     @property
     def place(self) -> PodOnNode:
         return self.pod.metadata.key, self.pod.spec.node_name
 
 
-class Expectations:
-    """Expected pods by job, which is found by the owner reference. An expectation ends when the cache shows the pod."""
+class AssumedPods:
+    """Assumed pods by job, which is found by the owner reference. A pod is assumed until the cache shows it."""
 
     def __init__(self, pods: CacheReader[Pod], clock: Clock) -> None:
         self._pods = pods
@@ -53,15 +57,15 @@ class Expectations:
         pods.add_event_handler(self._pod_changed)
 
     def pods_of(self, job: JobId) -> Sequence[Pod]:
-        """The job's expected pods, as they were requested."""
+        """The job's assumed pods, as they were requested."""
         return [request.pod for request in self._requests.get(job, {}).values()]
 
     def subscribe(self, handler: Callable[[JobId], None]) -> None:
-        """Call `handler` when a job's expectations are added or removed, or get an expiry time."""
+        """Call `handler` when a job's assumed pods are added or removed, or get an expiry time."""
         self._handlers.append(handler)
 
     @contextmanager
-    def expect_create(self, body: Mapping[str, object]) -> Iterator[None]:
+    def assume(self, body: Mapping[str, object]) -> Iterator[None]:
         """Context for a create request of a pod. A pod without a node is ignored: it holds no resources until bound."""
         pod = decode(encode(body), CachedPod)
         job = _job_of(pod) if pod.spec.node_name else None
@@ -83,7 +87,7 @@ class Expectations:
                 self._log_inconclusive(job, request)
             raise
         finally:
-            request.until = self._clock.monotonic() + EXPECTATION_SECONDS
+            request.until = self._clock.monotonic() + ASSUMED_SECONDS
             if not is_refused:
                 self._expiry_known(job, request)
             elif earlier is None:
@@ -94,7 +98,7 @@ class Expectations:
                 self._expiry_known(job, request)
 
     def drop_expired(self) -> None:
-        """Drop expired expectations."""
+        """Drop the pods that did not appear in time."""
         now = self._clock.monotonic()
         expired = [(job, request) for job, request in self._all() if request.until is not None and request.until <= now]
         for job, request in expired:
@@ -103,7 +107,7 @@ class Expectations:
 
     @property
     def seconds_to_next_expiry(self) -> float | None:
-        """Seconds until the next expectation expires; None if none does."""
+        """Seconds until the next assumed pod expires; None if none does."""
         ends = [request.until for _, request in self._all() if request.until is not None]
         return max(0.0, min(ends) - self._clock.monotonic()) if ends else None
 
@@ -131,12 +135,12 @@ class Expectations:
             fields = _log_fields(job, request)
             log.warning(
                 "no answer: the pod may still appear; its resources stay reserved",
-                seconds=EXPECTATION_SECONDS,
+                seconds=ASSUMED_SECONDS,
                 **fields,
             )
 
     def _expiry_known(self, job: JobId, request: _Request) -> None:
-        """Notify the handlers that the expectation has an expiry time; no other event may follow."""
+        """Notify the handlers that the assumed pod has an expiry time; no other event may follow."""
         if self._requests.get(job, {}).get(request.place) is request:
             self._changed(job)
 
