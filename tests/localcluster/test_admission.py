@@ -86,6 +86,23 @@ async def test_a_pod_must_say_what_a_quota_counts(asking: ApiClient) -> None:
         await asking.create(PODS, pod("a"))
 
 
+async def test_a_quota_counts_the_resources_of_a_pod_as_a_whole(asking: ApiClient) -> None:
+    await asking.create(QUOTAS, quota(hard={"requests.cpu": "4", "limits.memory": "4Gi"}))
+
+    await asking.create(PODS, pod("a", resources={"requests": {"cpu": "3"}, "limits": {"memory": "2Gi"}}))
+
+    assert await used(asking) == {"requests.cpu": "3", "limits.memory": "2Gi"}
+
+
+async def test_a_quota_counts_overhead_only_for_limits_that_the_pod_has(asking: ApiClient) -> None:
+    await asking.create(QUOTAS, quota(hard={"limits.cpu": "4", "limits.memory": "4Gi"}))
+
+    overhead = {"cpu": "1", "memory": "1Gi"}
+    await asking.create(PODS, wanting("a", {}, {"memory": "2Gi", "cpu": "0"}, overhead=overhead))
+
+    assert await used(asking) == {"limits.cpu": "0", "limits.memory": "3Gi"}
+
+
 async def test_a_pod_that_has_ended_makes_room(asking: ApiClient) -> None:
     await asking.create(QUOTAS, quota(hard={"pods": "1", "requests.nvidia.com/gpu": "2"}))
     await asking.create(PODS, wanting("a", {"nvidia.com/gpu": "2"}, {"nvidia.com/gpu": "2"}))

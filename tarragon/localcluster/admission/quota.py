@@ -16,6 +16,7 @@ from tarragon.localcluster.admission.usage import (
     Usage,
     amounts,
     containers,
+    has_pod_level_resources,
     one_line,
     plus,
     quantities,
@@ -116,7 +117,7 @@ class Quotas:
             return
         wanted = [name for name in COMPUTE if name in ((quota.get("spec") or {}).get("hard") or {})]
         pod = decode(change.state.body, dict) if wanted else {}
-        if not wanted or not _is_in_scope(quota, pod):
+        if not wanted or has_pod_level_resources(pod) or not _is_in_scope(quota, pod):
             return
         missing = {name: _containers_without(pod, name) for name in sorted(wanted)}
         unset = [f"{name} for: {','.join(lacking)}" for name, lacking in missing.items() if lacking]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from tarragon.base import quantity
 from tarragon.base.quantity import parse_milli
+from tarragon.kube.core import PodSpec
+from tarragon.kube.scheduling.pod_requests import pod_limits, pod_requests
 from tarragon.localcluster.schema.quantities import canonical
 
 Usage = dict[str, int]
@@ -63,21 +67,10 @@ def containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
 
 
-def totals(pod: Mapping[str, Any], which: str) -> Usage:
-    """The `requests` or `limits` of a pod: the sum of its containers, or the largest init container if more."""
-    spec = pod.get("spec") or {}
-    whole = _sum(amounts(one, which) for one in spec.get("containers") or ())
-    running: Usage = {}
-    for one in spec.get("initContainers") or ():
-        own = amounts(one, which)
-        if one.get("restartPolicy") == "Always":  # a sidecar runs beside all that follow
-            running = plus(running, own)
-            whole = plus(whole, own)
-            own = {}
-        peak = plus(running, own)
-        whole = {name: max(whole.get(name, 0), peak.get(name, 0)) for name in {**whole, **peak}}
-    overhead = {name: parse_milli(value) for name, value in (spec.get("overhead") or {}).items()}
-    return plus(whole, overhead) if overhead else whole
+def has_pod_level_resources(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod has resources of its own, so that its containers need none."""
+    resources = (pod.get("spec") or {}).get("resources") or {}
+    return bool(resources.get("requests") or resources.get("limits"))
 
 
 def amounts(container: Mapping[str, Any], which: str) -> Usage:
@@ -89,11 +82,12 @@ def _of_pod(pod: Mapping[str, Any]) -> Usage:
     if is_finished(pod):
         return {}
     used = {"pods": ONE}
-    for name, amount in totals(pod, "requests").items():
+    spec = msgspec.convert(pod.get("spec") or {}, PodSpec)
+    for name, amount in pod_requests(spec).items():
         used[f"requests.{name}"] = amount
         if name in _PLAIN or name.startswith("hugepages-"):
             used[name] = amount
-    for name, amount in totals(pod, "limits").items():
+    for name, amount in pod_limits(spec).items():
         used[f"limits.{name}"] = amount
     return used
 
@@ -119,13 +113,6 @@ def _of_claim(claim: Mapping[str, Any]) -> Usage:
         prefix = f"{name}.storageclass.storage.k8s.io/"
         used |= {f"{prefix}requests.storage": storage, f"{prefix}persistentvolumeclaims": ONE}
     return used
-
-
-def _sum(parts: Iterable[Usage]) -> Usage:
-    whole: Usage = {}
-    for part in parts:
-        whole = plus(whole, part)
-    return whole
 
 
 def _text(name: str, amount: int) -> str:
