@@ -21,9 +21,12 @@ class Problem:
     path: str
     message: str
     remedy: str = ""
+    line: int | None = None
+    """The line of the manifest file, if there is one."""
 
     def __str__(self) -> str:
-        text = f"{self.path}: {self.message}" if self.path else self.message
+        where = [f"line {self.line}"] if self.line is not None else []
+        text = ": ".join([*where, *filter(None, [self.path]), self.message])
         return f"{text}; {self.remedy}" if self.remedy else text
 
 

@@ -46,7 +46,7 @@ class _FaultyError(Exception):
 
     def __init__(self, line: int, message: str, remedy: str = "") -> None:
         super().__init__(message)
-        self.problem = Problem(f"line {line}", message, remedy)
+        self.problem = Problem("", message, remedy, line=line)
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ def read_yaml(text: str) -> tuple[list[YamlDocument], list[Problem]]:
             if document.value is not None:
                 documents.append(document)  # noqa: PERF401 - documents before a fault are kept
     except _FaultyError as fault:
-        problems.append(_template(fault.problem.path) if "{{" in text else fault.problem)
+        problems.append(_template(fault.problem.line) if "{{" in text else fault.problem)
     except yaml.MarkedYAMLError as error:
         problems.append(_syntax(error, text))
     except (yaml.YAMLError, ValueError) as error:
@@ -158,7 +158,7 @@ class _Builder:
             raise _FaultyError(line, "a key is missing before the colon")
         if key in top.key_lines:
             first = top.key_lines[key]
-            self._problems.append(Problem(f"line {line}", f"duplicate key {key}, first used in line {first}"))
+            self._problems.append(Problem("", f"duplicate key {key}, first used in line {first}", line=line))
         top.key_lines[key] = line
         top.key = key
         top.merges = top.merges or (key == MERGE and event.implicit[0])
@@ -207,17 +207,16 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> Problem:
     number = mark.line + 1 if mark is not None else 1
     lines = text.splitlines()
     line = lines[number - 1] if number <= len(lines) else ""
-    where = f"line {number}"
     if "\t" in line[: len(line) - len(line.lstrip())]:
-        return Problem(where, "begins with a tab", "YAML must be indented with spaces")
+        return Problem("", "begins with a tab", "YAML must be indented with spaces", line=number)
     if "{{" in text:
-        return _template(where)
+        return _template(number)
     message = error.problem or "syntax error"
-    return Problem(where, f"invalid YAML: {message}", _remedy(message))
+    return Problem("", f"invalid YAML: {message}", _remedy(message), line=number)
 
 
-def _template(where: str) -> Problem:
-    return Problem(where, "invalid YAML; it looks like a Helm template", "render it first: helm template")
+def _template(line: int | None) -> Problem:
+    return Problem("", "invalid YAML; it looks like a Helm template", "render it first: helm template", line=line)
 
 
 def _remedy(message: str) -> str:
@@ -234,5 +233,5 @@ def _unreadable(error: Exception, text: str) -> Problem:
     position = getattr(error, "position", None)
     if isinstance(position, int):
         line = text.count("\n", 0, position) + 1
-        return Problem(f"line {line}", "has a character that YAML does not allow", "is it a binary file?")
+        return Problem("", "has a character that YAML does not allow", "is it a binary file?", line=line)
     return Problem("", "invalid YAML", "is it a binary file?")

@@ -59,7 +59,9 @@ def rows(shown: View, place: PageState | None = None, frame: Frame = SMALL) -> l
 
 
 def replica(index: int, **facts: Any) -> ReplicaRow:
-    row = ReplicaRow(name=f"worker-{index}", type="worker", state="Running", restarts=0, node="local")
+    row = ReplicaRow(
+        name=f"worker-{index}", type="worker", state="Running", state_text="Running", restarts=0, node="local"
+    )
     return replace(row, **facts)
 
 
@@ -85,7 +87,9 @@ def test_names_of_asia_are_cut_by_the_columns_that_they_take() -> None:
 
 
 def test_colours_change_nothing_but_colours() -> None:
-    shown = view([job("a"), job("b")], replicas=[replica(0), replica(1, state="Failed, exit code 1")])
+    shown = view(
+        [job("a"), job("b")], replicas=[replica(0), replica(1, state="Failed", state_text="Failed, exit code 1")]
+    )
     place = PageState(job=shown.entries[1].key)
 
     assert [without_colors(row) for row in render_page(shown, place, SMALL, colored)] == [

@@ -115,7 +115,7 @@ def test_a_problem_of_the_job_is_placed_in_its_line() -> None:
     (job,) = read_manifest(text).jobs
 
     def line(path: str) -> str:
-        return job.with_line(Problem(path, "")).path.partition(":")[0]
+        return f"line {job.with_line(Problem(path, '')).line}"
 
     assert line("spec.tfReplicaSpecs.Worker.replicas") == "line 12"
     assert line("spec.tfReplicaSpecs.Worker.template.spec.containers[0].image") == "line 16"

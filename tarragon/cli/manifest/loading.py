@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -194,13 +193,9 @@ def read_documents(name: str) -> ManifestFile:
 
 def invalid_manifest(name: str, problems: Sequence[Problem]) -> InvalidManifest:
     """Returns the error for these problems, sorted by line; problems without a line come last."""
-    messages = sorted((escaped_line(str(problem)) for problem in problems), key=_line)
+    ordered = sorted(problems, key=lambda problem: math.inf if problem.line is None else problem.line)
+    messages = [escaped_line(str(problem)) for problem in ordered]
     return InvalidManifest(f"{display_name(name)}: {count(len(problems), 'problem')}", why="\n".join(messages))
-
-
-def _line(message: str) -> float:
-    found = re.match(r"line (\d+)\b", message)
-    return int(found[1]) if found else math.inf
 
 
 def apply_overrides(job: JsonObject, changes: Overrides) -> tuple[JsonObject, list[str]]:

@@ -86,9 +86,10 @@ def _cells(each: JobRow, view: View, frame: Frame, columns: Sequence[Column]) ->
 def render_replicas(view: View, place: PageState, frame: Frame, paint: Paint, room: int) -> list[str]:
     title = f"REPLICA ({len(view.replicas)})" if len(view.replicas) > room else "REPLICA"
     types = {row.name: row.type for row in view.replicas}
+    states = {row.state_text: row.state for row in view.replicas}
     columns = [
         Column(title, min_width=12, color=lambda name: REPLICA_TYPES.get(types.get(name, ""), "")),
-        Column("STATE", min_width=9, color=lambda words: _state_color(words.partition(",")[0])),
+        Column("STATE", min_width=9, color=lambda text: _state_color(states.get(text, ""))),
         Column("RESTARTS"),
         Column("NODE", max_width=24),
     ]
@@ -99,7 +100,7 @@ def render_replicas(view: View, place: PageState, frame: Frame, paint: Paint, ro
         TableRow(
             [
                 row.name,
-                row.state,
+                row.state_text,
                 str(row.restarts),
                 row.node or "-",
                 *((row.cpu, row.memory) if is_measured else ()),

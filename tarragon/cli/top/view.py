@@ -27,6 +27,8 @@ class ReplicaRow:
     name: str
     type: str
     state: str
+    state_text: str
+    """The state with the exit code and the reason."""
     restarts: int
     node: str
     cpu: str = "-"

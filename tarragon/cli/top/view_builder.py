@@ -124,7 +124,8 @@ class ViewBuilder:
             yield ReplicaRow(
                 name=member.name,
                 type=member.replica.type.lower(),
-                state=replica_text(_without_restarts(member)),
+                state=member.state,
+                state_text=replica_text(_without_restarts(member)),
                 restarts=member.restarts,
                 node=member.node,
                 cpu=format_cpu(used[CPU]) if CPU in used else "-",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Framework, Manifest
@@ -34,11 +34,8 @@ class ManifestObject:
         return f"{self.manifest.get('kind')} {fields.get('name') or fields.get('generateName') or '(without a name)'}"
 
     def with_line(self, problem: Problem) -> Problem:
-        """Return the problem with the line that it concerns: `line 12: spec.…`."""
-        line = self.source.line_of(".".join(filter(None, (self.path, problem.path))))
-        return Problem(
-            f"line {line}: {problem.path}" if problem.path else f"line {line}", problem.message, problem.remedy
-        )
+        """Return the problem with the line that it concerns."""
+        return replace(problem, line=self.source.line_of(".".join(filter(None, (self.path, problem.path)))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +91,9 @@ def _documents_of(source: YamlDocument, problems: list[Problem]) -> Iterator[Man
 
 
 def _document_of(source: YamlDocument, value: Json, root: str, problems: list[Problem]) -> Iterator[ManifestObject]:
-    line = f"line {source.line_of(root)}"
     if not isinstance(value, dict):
-        problems.append(Problem(line, f"must be a Kubernetes object, not {describe_value(value)}"))
+        message = f"must be a Kubernetes object, not {describe_value(value)}"
+        problems.append(Problem("", message, line=source.line_of(root)))
         return
     framework = framework_of(value.get("apiVersion"), value.get("kind"))
     document = ManifestObject(manifest=value, source=source, path=root)
