@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tarragon.kube.name_validation import label_value, qualified
+
 Predicate = Callable[[Mapping[str, str]], bool]
 
 _SYMBOL = re.compile(r"==|!=|[=!><(),]")
@@ -14,12 +16,6 @@ _SPACE = re.compile(r"\s*")
 _END = ""
 """The end-of-input token. No other token is empty."""
 _OPERATORS = frozenset({"in", "notin", "=", "==", "!=", ">", "<"})
-
-_LONGEST = 63
-_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LETTERS = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric one"
-_TOO_LONG = f"must be no more than {_LONGEST} characters"
 
 _FIELD = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.?)|[,=]", re.DOTALL)
@@ -208,26 +204,14 @@ def _integer(text: str) -> int | None:
 
 
 def _key(text: str) -> str:
-    prefix, slash, name = text.rpartition("/")
-    if slash and not _PREFIX.fullmatch(prefix):
-        why = "prefix part must be a lowercase RFC 1123 subdomain"
-    elif len(name) > _LONGEST:
-        why = f"name part {_TOO_LONG}"
-    elif not _NAME.fullmatch(name):
-        why = f"name part {_LETTERS}"
-    else:
-        return text
-    raise ValueError(f'invalid label key "{text}": {why}')
+    if why := qualified(text):
+        raise ValueError(f'invalid label key "{text}": {why}')
+    return text
 
 
 def _check_value(key: str, value: str) -> None:
-    if len(value) > _LONGEST:
-        why = _TOO_LONG
-    elif value and not _NAME.fullmatch(value):
-        why = f"a valid label {_LETTERS}"
-    else:
-        return
-    raise ValueError(f'invalid label value: "{value}": at key: "{key}": {why}')
+    if why := label_value(value):
+        raise ValueError(f'invalid label value: "{value}": at key: "{key}": {why}')
 
 
 def _unescaped(match: re.Match[str]) -> str:

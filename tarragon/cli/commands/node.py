@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import random
-import re
 import signal
 import socket
 import sys
@@ -26,13 +25,13 @@ from tarragon.cli.options.gathering import option_group
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home
 from tarragon.cli.targets.cluster_options import ClusterFlags, access, cluster_options
 from tarragon.cli.targets.embedded_nodes import NodeFlag, node_settings, parse_amount
+from tarragon.kube import name_validation
 
 if TYPE_CHECKING:
     from tarragon.client.http.config import ClusterConfig
     from tarragon.localcluster.kubelet.node.node import NodeSettings
     from tarragon.localcluster.kubelet.remote.remote_node import NodeEndpoint
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -218,7 +217,7 @@ def command(
 
 
 def _valid_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if name_validation.subdomain(name):
         raise click.BadParameter(
             f"{name!r} is not a valid node name: use lower-case letters, digits, - and .", param_hint="--name"
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -14,6 +13,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from tarragon.cli.output.terminal import ColorChoice, Terminal, current_terminal
+from tarragon.kube import name_validation
 
 if TYPE_CHECKING:
     from tarragon.localcluster.home.home import Home
@@ -24,7 +24,6 @@ GLOBAL_OPTIONS_HELP = (
     "variables set options too (TARRAGON_NAMESPACE=ml tarragon list); `tarragon config` saves defaults."
 )
 NAMESPACE_FORM = "lowercase letters, digits and '-', at most 63 characters"
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _COLORS: Mapping[str, ColorChoice] = MappingProxyType({"auto": "auto", "always": "always", "never": "never"})
 
 
@@ -185,7 +184,7 @@ _COMPLETED = MappingProxyType({"--context": _contexts, "--kubeconfig": _files, "
 
 def is_namespace(name: str) -> bool:
     """Whether it is a valid name of a namespace."""
-    return _LABEL.fullmatch(name) is not None
+    return not name_validation.label(name)
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None:

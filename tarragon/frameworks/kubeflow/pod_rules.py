@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -12,11 +11,9 @@ from tarragon.frameworks.plugin import Rule
 from tarragon.job.model import ReplicaSpec, TrainingJob
 from tarragon.kube.field_reader import join_path
 from tarragon.kube.meta import JsonObject
-from tarragon.kube.name_validation import dns_label_error
+from tarragon.kube.name_validation import PORT_NAME_MAX_LENGTH, dns_label_error, port_name
 
 MAX_PORT = 65535
-MAX_PORT_NAME_LENGTH = 15
-_PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 
 WithPath = tuple[str, JsonObject]
 """A part of a manifest with its path."""
@@ -77,8 +74,8 @@ def _port_faults(path: str, port: JsonObject, times: Counter[str | None]) -> Ite
         yield Problem(f"{path}.containerPort", f"must be from 1 to {MAX_PORT}, not {number}")
     if name is None:
         return
-    if len(name) > MAX_PORT_NAME_LENGTH or not _PORT_NAME.fullmatch(name):
-        limit = f"at most {MAX_PORT_NAME_LENGTH} lower-case letters, digits and single dashes"
+    if port_name(name):
+        limit = f"at most {PORT_NAME_MAX_LENGTH} lower-case letters, digits and single dashes"
         yield Problem(f"{path}.name", f'must be {limit}, not "{name}"')
     if times[name] > 1:
         yield Problem(f"{path}.name", f"duplicate port name {name}")

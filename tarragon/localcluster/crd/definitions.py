@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tarragon.kube import name_validation
 from tarragon.localcluster.kinds.resource import CUSTOM_VERBS, PrinterColumn, ScalePaths, ServedKind
-from tarragon.localcluster.schema import names
 from tarragon.localcluster.schema.field_errors import (
     FieldError,
     duplicate,
@@ -61,7 +61,7 @@ def validate(definition: Mapping[str, Any]) -> Iterator[FieldError]:
         yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
     if not group:
         yield required("spec.group")
-    elif problem := names.subdomain(group):
+    elif problem := name_validation.subdomain(group):
         yield invalid_value("spec.group", group, problem)
     if spec.get("scope") not in {"Namespaced", "Cluster"}:
         yield unsupported("spec.scope", spec.get("scope", ""), ("Cluster", "Namespaced"))
@@ -200,12 +200,12 @@ def _name_faults(naming: Mapping[str, Any]) -> Iterator[FieldError]:
         is_cased = field in {"kind", "listKind"}
         if not name:
             yield required(f"spec.names.{field}")
-        elif problem := names.label_1035(name.lower() if is_cased else name):
+        elif problem := name_validation.label_1035(name.lower() if is_cased else name):
             prefix = "may have mixed case, but should otherwise match: " if is_cased else ""
             yield invalid_value(f"spec.names.{field}", name, f"{prefix}{problem}")
     for field in ("shortNames", "categories"):
         for index, name in enumerate(naming.get(field) or ()):
-            if problem := names.label_1035(name):
+            if problem := name_validation.label_1035(name):
                 yield invalid_value(f"spec.names.{field}[{index}]", name, problem)
 
 
@@ -219,7 +219,7 @@ def _version_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     for index, version in enumerate(versions):
         base = f"spec.versions[{index}]"
         name = version.get("name", "")
-        if problem := names.label_1035(name):
+        if problem := name_validation.label_1035(name):
             yield invalid_value(f"{base}.name", name, problem)
         if name in found[:index]:
             yield duplicate(f"{base}.name", name)

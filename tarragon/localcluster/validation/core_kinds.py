@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tarragon.base.quantity import parse_milli
-from tarragon.localcluster.schema import names
+from tarragon.kube import name_validation
 from tarragon.localcluster.schema.field_errors import (
     FieldError,
     duplicate,
@@ -170,7 +170,7 @@ def node_faults(node: Mapping[str, Any]) -> Iterator[FieldError]:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate((node.get("spec") or {}).get("taints") or ()):
         path = f"spec.taints[{index}]"
-        if words := names.qualified(taint.get("key", "")):
+        if words := name_validation.qualified(taint.get("key", "")):
             yield invalid_value(f"{path}.key", taint.get("key", ""), words)
         if taint.get("effect") not in {"NoSchedule", "PreferNoSchedule", "NoExecute"}:
             yield unsupported(
@@ -189,7 +189,7 @@ def _label_namespace(namespace: Json) -> None:
 
 def _key_faults(path: str, data: Mapping[str, str]) -> Iterator[FieldError]:
     for key in data:
-        if words := names.config_key(key):
+        if words := name_validation.config_key(key):
             yield invalid_value(f"{path}[{key}]", key, words)
 
 

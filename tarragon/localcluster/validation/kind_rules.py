@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tarragon.kube import name_validation
 from tarragon.localcluster.crd import definitions
 from tarragon.localcluster.kinds.resource import ServedKind
-from tarragon.localcluster.schema import names
 from tarragon.localcluster.schema.field_errors import FieldError
 from tarragon.localcluster.validation import core_kinds, events, jobs, pods, rbac, services, workloads
 
@@ -40,7 +40,7 @@ class KindRules:
     object; `returns_deleted`: a delete returns the object instead of a Status.
     """
 
-    name_fault: Callable[[str], str] = names.subdomain
+    name_fault: Callable[[str], str] = name_validation.subdomain
     prepare_create: Callable[[Json], None] = _nothing
     prepare_update: Callable[[Json, Mapping[str, Any]], None] = _no_change
     faults: Callable[[Mapping[str, Any]], Iterable[FieldError]] = _no_faults
@@ -55,7 +55,7 @@ class KindRules:
 
 _PLAIN = KindRules()
 _CUSTOM = KindRules(has_generation=True, requires_resource_version=True)
-_ROLE = KindRules(name_fault=names.path_segment, creates_on_update=True, faults=rbac.role_faults)
+_ROLE = KindRules(name_fault=name_validation.path_segment, creates_on_update=True, faults=rbac.role_faults)
 _BINDING = replace(
     _ROLE,
     prepare_create=rbac.prepare_binding,
@@ -114,7 +114,7 @@ _BUILT_IN: Mapping[str, KindRules] = {
         faults=core_kinds.lease_faults, requires_resource_version=True, creates_on_update=True
     ),
     "namespaces": KindRules(
-        name_fault=names.label,
+        name_fault=name_validation.label,
         prepare_create=core_kinds.prepare_namespace,
         prepare_update=core_kinds.update_namespace,
         returns_deleted=True,
@@ -152,7 +152,7 @@ _BUILT_IN: Mapping[str, KindRules] = {
     ),
     "serviceaccounts": KindRules(returns_deleted=True),
     "services": KindRules(
-        name_fault=names.label_1035,
+        name_fault=name_validation.label_1035,
         prepare_create=services.prepare_service,
         prepare_update=services.default_service,
         faults=services.service_faults,

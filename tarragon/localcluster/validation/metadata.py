@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tarragon.localcluster.schema import names
+from tarragon.kube import name_validation
 from tarragon.localcluster.schema.field_errors import FieldError, forbidden_value, invalid_value, required
 
 Json = dict[str, Any]
@@ -23,14 +23,14 @@ def metadata_faults(metadata: Mapping[str, Any], name_fault: Callable[[str], str
     elif words := name_fault(name):
         yield invalid_value("metadata.name", name, words)
     for key, value in (metadata.get("labels") or {}).items():
-        if words := names.qualified(key):
+        if words := name_validation.qualified(key):
             yield invalid_value("metadata.labels", key, words)
-        if words := names.label_value(value):
+        if words := name_validation.label_value(value):
             yield invalid_value("metadata.labels", value, words)
     yield from _annotation_faults(metadata.get("annotations") or {})
     yield from _owner_faults(metadata.get("ownerReferences") or ())
     for index, finalizer in enumerate(metadata.get("finalizers") or ()):
-        if words := names.qualified(finalizer):
+        if words := name_validation.qualified(finalizer):
             yield invalid_value(f"metadata.finalizers[{index}]", finalizer, words)
 
 
@@ -75,7 +75,7 @@ def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fi
 
 def _annotation_faults(annotations: Mapping[str, str]) -> Iterator[FieldError]:
     for key in annotations:
-        if words := names.qualified(key.lower()):
+        if words := name_validation.qualified(key.lower()):
             yield invalid_value("metadata.annotations", key, words)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > _MAX_ANNOTATION_BYTES:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tarragon.kube import name_validation
 from tarragon.kube.selectors import label_selector_as_predicate
-from tarragon.localcluster.schema import names
 from tarragon.localcluster.schema.field_errors import FieldError, invalid_value, required, unsupported
 from tarragon.localcluster.validation import pods
 
@@ -35,9 +35,9 @@ def template_faults(path: str, template: Mapping[str, Any], policies: Sequence[s
     """Faults of a pod template. `policies` are the restart policies that the kind allows."""
     labels = (template.get("metadata") or {}).get("labels") or {}
     for key, value in labels.items():
-        if words := names.qualified(key):
+        if words := name_validation.qualified(key):
             yield invalid_value(f"{path}.metadata.labels", key, words)
-        if words := names.label_value(value):
+        if words := name_validation.label_value(value):
             yield invalid_value(f"{path}.metadata.labels", value, words)
     for fault in pods.faults(template):
         yield fault.under(path)
@@ -59,7 +59,7 @@ def selector_faults(path: str, selector: Mapping[str, Any] | None) -> Iterator[F
             yield invalid_value(f"{place}.operator", operator, "not a valid selector operator")
         elif operator in {"In", "NotIn"} and not values:
             yield required(f"{place}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-        if words := names.qualified(expression.get("key", "")):
+        if words := name_validation.qualified(expression.get("key", "")):
             yield invalid_value(f"{place}.key", expression.get("key", ""), words)
 
 

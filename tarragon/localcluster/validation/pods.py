@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tarragon.base.quantity import parse_milli
+from tarragon.kube import name_validation
 from tarragon.localcluster.kinds.go_types import decode_in_place, go_type_of
-from tarragon.localcluster.schema import names
 from tarragon.localcluster.schema.field_errors import (
     FieldError,
     duplicate,
@@ -187,7 +187,7 @@ def _name_faults(path: str, found: list[str]) -> Iterator[FieldError]:
     for index, name in enumerate(found):
         if not name:
             yield required(f"{path}[{index}].name")
-        elif words := names.label(name):
+        elif words := name_validation.label(name):
             yield invalid_value(f"{path}[{index}].name", name, words)
         elif name in seen:
             yield duplicate(f"{path}[{index}].name", name)
@@ -205,7 +205,7 @@ def _port_faults(path: str, ports: list[Json] | tuple[()]) -> Iterator[FieldErro
     taken: set[str] = set()
     for index, port in enumerate(ports):
         name = port.get("name") or ""
-        if messages := names.port_name(name) if name else []:
+        if messages := name_validation.port_name(name) if name else []:
             yield from (invalid_value(f"{path}[{index}].name", name, message) for message in messages)
         elif name and name in taken:
             yield duplicate(f"{path}[{index}].name", name)
@@ -225,7 +225,7 @@ def _env_faults(path: str, variables: list[Json] | tuple[()]) -> Iterator[FieldE
         name = variable.get("name")
         if not name:
             yield required(f"{path}[{index}].name")
-        elif words := names.env_name(name):
+        elif words := name_validation.env_name(name):
             yield invalid_value(f"{path}[{index}].name", name, words)
         source = variable.get("valueFrom")
         if source is None:
@@ -266,15 +266,15 @@ def _spec_value_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
 
 def _name_value_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     for field in ("hostname", "subdomain"):
-        if spec.get(field) and (words := names.label(spec[field])):
+        if spec.get(field) and (words := name_validation.label(spec[field])):
             yield invalid_value(f"spec.{field}", spec[field], words)
     for field in ("nodeName", "serviceAccountName", "priorityClassName"):
-        if spec.get(field) and (words := names.subdomain(spec[field])):
+        if spec.get(field) and (words := name_validation.subdomain(spec[field])):
             yield invalid_value(f"spec.{field}", spec[field], words)
     for key, value in (spec.get("nodeSelector") or {}).items():
-        if words := names.qualified(key):
+        if words := name_validation.qualified(key):
             yield invalid_value("spec.nodeSelector", key, words)
-        if words := names.label_value(value):
+        if words := name_validation.label_value(value):
             yield invalid_value("spec.nodeSelector", value, words)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tarragon.localcluster.schema import names
+from tarragon.kube import name_validation
 from tarragon.localcluster.schema.field_errors import FieldError, forbidden_value, invalid_value, required, unsupported
 
 Json = dict[str, Any]
@@ -115,7 +115,7 @@ def _sleep_faults(path: str, hook: Mapping[str, Any], grace: int) -> Iterator[Fi
 
 def _port_faults(path: str, port: int | str) -> Iterator[FieldError]:
     if isinstance(port, str):
-        yield from (invalid_value(path, port, words) for words in names.port_name(port))
+        yield from (invalid_value(path, port, words) for words in name_validation.port_name(port))
     elif not 0 < port <= _LARGEST_PORT:
         yield invalid_value(path, port, f"must be between 1 and {_LARGEST_PORT}, inclusive")
 

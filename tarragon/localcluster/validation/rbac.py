@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tarragon.localcluster.schema import names
+from tarragon.kube import name_validation
 from tarragon.localcluster.schema.field_errors import FieldError, invalid_value, quoted, required, unsupported
 
 Json = dict[str, Any]
@@ -105,7 +105,7 @@ def _reference_faults(reference: Mapping[str, Any], kinds: tuple[str, ...]) -> I
         yield unsupported("roleRef.kind", reference.get("kind", ""), kinds)
     if not reference.get("name"):
         yield required("roleRef.name")
-    elif words := names.path_segment(reference["name"]):
+    elif words := name_validation.path_segment(reference["name"]):
         yield invalid_value("roleRef.name", reference["name"], words)
 
 
@@ -117,7 +117,7 @@ def _subject_faults(path: str, subject: Mapping[str, Any], *, is_namespaced: boo
         yield unsupported(f"{path}.kind", kind, _SUBJECTS)
         return
     if kind == "ServiceAccount":
-        if name and (words := names.subdomain(name)):
+        if name and (words := name_validation.subdomain(name)):
             yield invalid_value(f"{path}.name", name, words)
         if group:
             yield unsupported(f"{path}.apiGroup", group, ("",))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tarragon.base.quantity import parse_milli
-from tarragon.localcluster.schema import names
+from tarragon.kube import name_validation
 from tarragon.localcluster.schema.field_errors import FieldError, invalid_value, required
 
 _NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -35,7 +35,7 @@ def _is_overcommittable(name: str) -> bool:
 
 
 def _name_faults(path: str, name: str) -> Iterator[FieldError]:
-    if words := names.qualified(name):
+    if words := name_validation.qualified(name):
         yield invalid_value(path, name, words)
     elif "/" not in name and name not in _NATIVE and not name.startswith("hugepages-"):
         yield invalid_value(path, name, "must be a standard resource type or fully qualified")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tarragon.localcluster.schema import names
+from tarragon.kube import name_validation
 from tarragon.localcluster.schema.field_errors import FieldError, duplicate, invalid_value, required, unsupported
 
 Json = dict[str, Any]
@@ -106,12 +106,12 @@ def _service_port_faults(path: str, port: Mapping[str, Any], *, is_alone: bool) 
     if not port.get("name"):
         if not is_alone:
             yield required(f"{path}.name")
-    elif words := names.label(port["name"]):
+    elif words := name_validation.label(port["name"]):
         yield invalid_value(f"{path}.name", port["name"], words)
     for field in ("port", "targetPort"):
         number = port.get(field, 0)
         if isinstance(number, str):
-            yield from (invalid_value(f"{path}.{field}", number, words) for words in names.port_name(number))
+            yield from (invalid_value(f"{path}.{field}", number, words) for words in name_validation.port_name(number))
         elif not 0 < number <= _LARGEST_PORT:
             yield invalid_value(f"{path}.{field}", number, f"must be between 1 and {_LARGEST_PORT}, inclusive")
     if port["protocol"] not in _PROTOCOLS:
@@ -120,7 +120,7 @@ def _service_port_faults(path: str, port: Mapping[str, Any], *, is_alone: bool) 
 
 def _selector_faults(selector: Mapping[str, str]) -> Iterator[FieldError]:
     for key, value in selector.items():
-        for text, words in ((key, names.qualified(key)), (value, names.label_value(value))):
+        for text, words in ((key, name_validation.qualified(key)), (value, name_validation.label_value(value))):
             if words:
                 yield invalid_value("spec.selector", text, words)
 

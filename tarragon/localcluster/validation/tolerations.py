@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tarragon.localcluster.schema import names
+from tarragon.kube import name_validation
 from tarragon.localcluster.schema.field_errors import FieldError, invalid_value, unsupported
 
 Json = dict[str, Any]
@@ -34,7 +34,7 @@ def add_default_tolerations(spec: Json) -> None:
 def faults(path: str, tolerations: Sequence[Json]) -> Iterator[FieldError]:
     for index, one in enumerate(tolerations):
         place, key, operator = f"{path}[{index}]", one.get("key") or "", one.get("operator") or ""
-        if key and (words := names.qualified(key)):
+        if key and (words := name_validation.qualified(key)):
             yield invalid_value(f"{place}.key", key, words)
         if not key and operator != "Exists":
             words = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'

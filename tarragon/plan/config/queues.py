@@ -8,7 +8,6 @@ namespaces:
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from difflib import get_close_matches
 
 from tarragon.base import quantity
 from tarragon.base.errors import Problem
+from tarragon.kube import name_validation
 from tarragon.kube.meta import Json
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 
@@ -23,7 +23,6 @@ FAIR, PREEMPT, NAMESPACES = "fair", "preempt", "namespaces"
 WEIGHT, QUOTA = "weight", "quota"
 
 _MAX_WEIGHT = sys.float_info.max
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +57,7 @@ def _queues(value: Json, problems: list[Problem]) -> dict[str, QueueRules]:
 
 def _queue(name: str, value: Json, problems: list[Problem]) -> QueueRules:
     path = f"{NAMESPACES}.{name}"
-    if not _NAMESPACE.fullmatch(name):
+    if name_validation.label(name):
         problems.append(
             Problem(path, f"{name!r} is not a valid namespace name", "use lower-case letters, digits and -")
         )
