@@ -42,6 +42,17 @@ def parse_replica_type(name: object) -> ReplicaType:
     return ReplicaType(str(name))
 
 
+def gang_name(kind: str, key: Key) -> str:
+    """The name of a job's gang, also in messages. It contains the kind, because two kinds may use one name."""
+    return f"{kind} {key}"
+
+
+def parse_gang_name(name: str) -> tuple[str, Key]:
+    """The kind and the key of the gang's job."""
+    kind, _, key = name.partition(" ")
+    return kind, Key(*key.split("/", 1))
+
+
 class Decides(Enum):
     """Whether replica 0 of a type decides the result of its job."""
 

@@ -277,7 +277,7 @@ def _read_size(found: Json) -> dict[ReplicaType, int]:
 
 
 def _read_image_pull_errors(found: Json) -> dict[ReplicaType, str]:
-    return {ReplicaType(kind): str(error) for kind, error in found.items()}
+    return {parse_replica_type(kind): str(error) for kind, error in found.items()}
 
 
 def _read_obstacle(found: Json) -> Blocker:

@@ -32,6 +32,7 @@ from tarragon.cli.report.wait_report import (
 )
 from tarragon.client.errors import Forbidden
 from tarragon.client.port import Selector
+from tarragon.job.model import gang_name
 from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json
 from tarragon.plan.nodes.feasibility import no_eligible_node_message
@@ -191,12 +192,12 @@ def _with_shortage(
 ) -> QueueStatus:
     """Add the jobs ahead in scheduling order, the shortage and the expected start, if the snapshot has the gang."""
     standing = replace(standing, forbidden=[*seen.forbidden, *([SHARES] if config.hides_shares else [])])
-    snapshot, name = seen.snapshot, gang_name(standing.job)
+    snapshot, name = seen.snapshot, _gang_of(standing.job)
     if snapshot is None or all(gang.name != name for gang in snapshot.waiting):
         return standing
     order = {each.gang.name: place for place, each in enumerate(in_queue_order(SchedulingCycle(snapshot, Memory())))}
-    ahead = [job for job in queued if order.get(gang_name(job), len(order)) < order[name]]
-    ahead.sort(key=lambda job: order[gang_name(job)])
+    ahead = [job for job in queued if order.get(_gang_of(job), len(order)) < order[name]]
+    ahead.sort(key=lambda job: order[_gang_of(job)])
     return replace(
         standing,
         ahead=ahead,
@@ -205,19 +206,18 @@ def _with_shortage(
     )
 
 
-def gang_name(job: ClusterJob) -> str:
-    """Return the name of the job's gang in a snapshot."""
-    return f"{job.framework.kind} {job.key}"
+def _gang_of(job: ClusterJob) -> str:
+    return gang_name(job.framework.kind, job.key)
 
 
 def _short(job: ClusterJob, seen: SchedulerView, snapshot: Snapshot) -> Shortage:
     """Collect the resources that the gang lacks on each node, and the gangs and pods that hold them."""
     namespace = job.key.namespace
-    found = explain_wait(gang_name(job), snapshot)
+    found = explain_wait(_gang_of(job), snapshot)
     refused = ""
     group = job.job.replica_spec(found.type) if job.job is not None else None
     if found.ineligible_nodes and group is not None:
-        demands = next(gang for gang in snapshot.waiting if gang.name == gang_name(job)).demands
+        demands = next(gang for gang in snapshot.waiting if gang.name == _gang_of(job)).demands
         eligible = frozenset().union(*(demand.eligible_nodes for demand in demands if demand.type == found.type))
         refused = no_eligible_node_message(
             group.template, [node for node in seen.nodes if node.metadata.name not in eligible]
@@ -250,7 +250,7 @@ def _described(job: ClusterJob, namespace: str) -> str:
     number = sum(current_size(job).values())
     gpus = accelerators_of_job(job, current_size(job))
     sizes = [count(number, "replica"), *([count(gpus, "GPU")] if gpus else [])]
-    return f"{job_name_of_gang(gang_name(job), namespace)} ({', '.join(sizes)})"
+    return f"{job_name_of_gang(_gang_of(job), namespace)} ({', '.join(sizes)})"
 
 
 def _as_fields(job: ClusterJob) -> Json:

@@ -15,6 +15,7 @@ from tarragon.cli.jobview.target import ClusterReader
 from tarragon.client.errors import ApiError, Conflict, Forbidden, NotFound
 from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector, WatchEvent
 from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.job.model import gang_name
 from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import SERVICES, Node
 from tarragon.kube.meta import CustomObject, Key, Resource
@@ -153,7 +154,7 @@ def _outlook(world: Informers, clock: Clock) -> RunTimeModel:
     lives: list[tuple[float, RunTime]] = []
     kinds: dict[str, Sequence[Hashable]] = {}
     for framework, found in world.all_jobs():
-        keys = kinds[f"{framework.kind} {found.metadata.key}"] = similarity_keys(found)
+        keys = kinds[gang_name(framework.kind, found.metadata.key)] = similarity_keys(found)
         status = decode_status(found.status)
         admission = status.admission
         started = (admission.admitted_at if admission is not None else None) or status.start_time

@@ -11,6 +11,7 @@ from tarragon.base.resources import PODS, Resources
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.output.words import count, joined
 from tarragon.frameworks.registry import DEFAULT_FRAMEWORK
+from tarragon.job.model import parse_gang_name
 from tarragon.job.phase import Phase
 from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json
@@ -51,8 +52,8 @@ def other_scheduler_line(job: ClusterJob) -> str:
 
 def job_name_of_gang(gang: str, namespace: str) -> str:
     """Returns a gang's name as a command in that namespace accepts it, with the namespace if it is another one."""
-    kind, _, key = gang.partition(" ")
-    name = key.removeprefix(f"{namespace}/")
+    kind, key = parse_gang_name(gang)
+    name = key.name if key.namespace == namespace else str(key)
     return name if kind == DEFAULT_FRAMEWORK.kind else f"{kind.lower()}/{name}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Dialect, Framework
-from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaSpec, TrainingJob
+from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaSpec, TrainingJob, gang_name
 from tarragon.job.status import Admission, JobStatus, WaitReason
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
@@ -40,8 +40,8 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """The job's name in snapshots and messages. It contains the kind, because two kinds may use one name."""
-        return f"{self.framework.kind} {self.job.key}"
+        """The name of the job's gang."""
+        return gang_name(self.framework.kind, self.job.key)
 
     @property
     def admission(self) -> Admission | None:
