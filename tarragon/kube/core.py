@@ -89,6 +89,9 @@ class ContainerStatus(PartialObject, frozen=True):
     container_id: str = msgspec.field(default="", name="containerID")
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
+    resources: ResourceRequirements | None = None
+    """What the container runs with, which differs from the spec during an in-place resize."""
+    allocated_resources: dict[str, str | int | float] | None = None
 
 
 class PodCondition(PartialObject, frozen=True):
@@ -109,6 +112,8 @@ class PodStatus(PartialObject, frozen=True):
     conditions: list[PodCondition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, str | int | float] | None = None
 
 
 class Pod(PartialObject, frozen=True):

@@ -8,9 +8,10 @@ from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.replica_state import PodOutcome, termination_of
 from tarragon.kube.codec import decode, encode
-from tarragon.kube.scheduling.pod_requests import scheduling_request
+from tarragon.kube.scheduling.pod_requests import reports_resources, scheduling_request
 from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod, CachedService
 from tarragon.operator.informers.decode_cache import DecodeCache
+from tarragon.operator.informers.pod_usage import requests_of
 from tests.operator.stage import group, job
 
 OWNER = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "a", "uid": "u", "controller": True}
@@ -120,3 +121,16 @@ def test_jobs_that_are_over_are_not_remembered() -> None:
     assert readings.decoded("TFJob", over) is not first
     assert readings.decoded("TFJob", over) is not readings.decoded("TFJob", over)
     assert readings.decoded("TFJob", going) == first
+
+
+def test_resources_in_the_status_of_a_pod_are_kept_only_while_they_differ_from_its_spec() -> None:
+    def status(cpu: str) -> dict[str, Any]:
+        amounts = {"cpu": cpu}
+        return {"name": "tensorflow", "resources": {"requests": amounts}, "allocatedResources": amounts}
+
+    settled = pod("a-worker-0", containerStatuses=[status("2")])
+    shrinking = pod("a-worker-0", containerStatuses=[status("4")])
+
+    assert not reports_resources(settled.status)
+    assert requests_of(settled)["cpu"] == 2000
+    assert requests_of(shrinking)["cpu"] == 4000

@@ -13,6 +13,7 @@ import pytest
 from tarragon.base.clock import SystemClock
 from tarragon.client.http.client import HttpClient
 from tarragon.kube.core import NAMESPACES, NODES, PODS
+from tarragon.kube.meta import Key
 from tests.kube.scheduling.kubernetes_cases import NODES as NODE_CASES
 from tests.kube.scheduling.kubernetes_cases import REQUESTS, NodeCase, RequestCase, container
 from tests.real.scene import connect
@@ -38,6 +39,7 @@ class Question:
     accepts: bool
     allocatable: Mapping[str, str]
     others: Sequence[Json] = ()
+    status_of_others: Json | None = None
     labels: Mapping[str, str] | None = None
     node_spec: Json | None = None
 
@@ -107,6 +109,7 @@ def about_node(key: str, case: NodeCase) -> Question:
         accepts=case.accepts,
         allocatable={"cpu": "8", "memory": "8Gi", "pods": "3"},
         others=case.others,
+        status_of_others=case.status_of_others,
         labels=case.labels,
         node_spec={"taints": list(case.taints), **({"unschedulable": True} if case.unschedulable else {})},
     )
@@ -121,12 +124,28 @@ async def test_kube_scheduler_decides_every_case_as_written(tmp_path: Path) -> N
             await http.create(NAMESPACES.with_model(dict), {"metadata": {"name": NAMESPACE}})
             await asyncio.gather(*(http.create(NODES.with_model(dict), each.node) for each in several))
             await asyncio.gather(*(http.create(PODS.with_model(dict), body) for each in several for body in each.bound))
+            await asyncio.gather(*(reported(http, each) for each in several))
             await asyncio.gather(*(http.create(PODS.with_model(dict), each.asking) for each in several))
             differing = await settled(http, several)
     finally:
         plane.stop()
 
     assert differing == []
+
+
+async def reported(http: HttpClient, question: Question) -> None:
+    """Write the status of the other pods. `pod` numbers the containers, so that their names are as in the spec."""
+    if not question.status_of_others:
+        return
+    status = dict(question.status_of_others)
+    states = {"ready": True, "restartCount": 0, "image": "i", "imageID": ""}
+    containers = status.get("containerStatuses", [])
+    status["containerStatuses"] = [
+        {**each, **states, "name": f"containers-{number}"} for number, each in enumerate(containers)
+    ]
+    for body in question.bound:
+        key = Key(NAMESPACE, body["metadata"]["name"])
+        await http.patch(PODS.with_model(dict), key, {"status": status}, subresource="status")
 
 
 async def settled(http: HttpClient, several: Sequence[Question]) -> list[str]:

@@ -145,7 +145,7 @@ def _others(world: Informers) -> Mapping[str, Sequence[tuple[str, Resources]]]:
     found: dict[str, list[tuple[str, Resources]]] = {}
     for key, pod in sorted(world.pods.objects.items()):
         if holds_resources(pod) and pod.metadata.controller_identity not in jobs:
-            found.setdefault(pod.spec.node_name, []).append((f"pod {key}", scheduling_request(pod.spec)))
+            found.setdefault(pod.spec.node_name, []).append((f"pod {key}", scheduling_request(pod.spec, pod.status)))
     return found
 
 

@@ -29,7 +29,7 @@ class NodeRequests:
 
     def _add(self, pod: Pod, sign: int) -> None:
         requested = self.by_node.setdefault(pod.spec.node_name, {})
-        for name, amount in scheduling_request(pod.spec).items():
+        for name, amount in scheduling_request(pod.spec, pod.status).items():
             requested[name] = requested.get(name, 0) + sign * amount
 
 

@@ -1,6 +1,6 @@
 """The resources that a pod requests, in thousandths, as Kubernetes counts them for scheduling, admission and quotas.
 
-The rules are those of `k8s.io/component-helpers/resource` 1.37, without in-place resizes and resource claims.
+The rules are those of `k8s.io/component-helpers/resource` 1.37, without resource claims.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from functools import lru_cache
 
 from tarragon.base.quantity import parse_milli
 from tarragon.base.resources import CPU, MEMORY, PODS, Resources, add_resources, maximum
-from tarragon.kube.core import Container, PodSpec
+from tarragon.kube.core import Container, ContainerStatus, PodSpec, PodStatus
 from tarragon.kube.scheduling.host_ports import host_ports
 
 ONE_POD = {PODS: 1000}
+NOT_STARTED = PodStatus()
 SIDECAR = "Always"
 """The restart policy of an init container that keeps running beside the later containers."""
 
@@ -23,27 +24,36 @@ _OVERCOMMITTABLE = frozenset({CPU, MEMORY})
 _HUGE_PAGES = "hugepages-"
 
 
-def scheduling_request(spec: PodSpec) -> Resources:
+def scheduling_request(spec: PodSpec, status: PodStatus = NOT_STARTED) -> Resources:
     """Return what the pod takes from its node: whole units of resources, one of the node's pods, and host ports."""
-    return {**resource_request(spec), **host_ports(spec)}
+    return {**resource_request(spec, status), **host_ports(spec)}
 
 
-def resource_request(spec: PodSpec) -> Resources:
+def resource_request(spec: PodSpec, status: PodStatus = NOT_STARTED) -> Resources:
     """Return what the pod takes from its node, without host ports."""
-    return {**whole_units(pod_requests(spec)), **ONE_POD}
+    return {**whole_units(pod_requests(spec, status)), **ONE_POD}
 
 
-def pod_requests(spec: PodSpec) -> dict[str, int]:
+def pod_requests(spec: PodSpec, status: PodStatus = NOT_STARTED) -> dict[str, int]:
     """Return the effective requests of the pod, with overhead.
 
     Defaults are filled in as the API server does: a missing request is the limit; a pod-level limit is the pod-level
-    request unless a container requests the resource. Pod-level requests replace those of the containers.
+    request unless a container requests the resource. Pod-level requests replace those of the containers. During an
+    in-place resize, a pod holds the largest of what its spec requests and what its status reports.
     """
-    requests = _peak(spec, _container_requests)
+    requests = _aggregated(spec, status)
     limits = _pod_level(spec.resources.limits)
     defaulted = {name: amount for name, amount in limits.items() if name not in requests or _is_huge_pages(name)}
-    effective = {**requests, **defaulted, **_pod_level(spec.resources.requests)}
+    effective = {**requests, **defaulted, **_pod_level_requests(spec, status)}
     return add_resources([effective, amounts(spec.overhead)])
+
+
+def reports_resources(status: PodStatus) -> bool:
+    """Whether the status has resources, which may differ from those of the spec."""
+    return bool(status.allocated_resources or status.resources) or any(
+        each.allocated_resources is not None or each.resources is not None
+        for each in (*status.container_statuses, *status.init_container_statuses)
+    )
 
 
 def pod_limits(spec: PodSpec) -> dict[str, int]:
@@ -77,6 +87,43 @@ def _peak(spec: PodSpec, of_container: Callable[[Container], Resources]) -> dict
             sidecars = add_resources([sidecars, needed])
     running = add_resources([sidecars, *map(of_container, spec.containers)])
     return maximum(running, initializing)
+
+
+def _aggregated(spec: PodSpec, status: PodStatus) -> dict[str, int]:
+    """Return the requests of all containers. The status counts, too, where it reports resources."""
+    requested = _peak(spec, _container_requests)
+    if not reports_resources(status):
+        return requested
+    is_infeasible = _is_resize_infeasible(status)
+    statuses = {each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}
+
+    def unreported(container: Container) -> Resources:
+        return {} if is_infeasible else _container_requests(container)
+
+    def allocated(container: Container) -> Resources:
+        found = statuses.get(container.name, ContainerStatus()).allocated_resources
+        return unreported(container) if found is None else amounts(found)
+
+    def actuated(container: Container) -> Resources:
+        found = statuses.get(container.name, ContainerStatus()).resources
+        return amounts(found.requests) if found is not None and found.requests else allocated(container)
+
+    reported = maximum(_peak(spec, allocated), _peak(spec, actuated))
+    return reported if is_infeasible else maximum(requested, reported)
+
+
+def _pod_level_requests(spec: PodSpec, status: PodStatus) -> dict[str, int]:
+    requested = _pod_level(spec.resources.requests)
+    if not requested or status.resources is None:
+        return requested
+    reported = maximum(_pod_level(status.resources.requests), _pod_level(status.allocated_resources or {}))
+    return reported if _is_resize_infeasible(status) else maximum(requested, reported)
+
+
+def _is_resize_infeasible(status: PodStatus) -> bool:
+    """Whether the node can't grant the resize that the spec requests, so that it does not count."""
+    pending = next((each for each in status.conditions if each.type == "PodResizePending"), None)
+    return pending is not None and pending.reason == "Infeasible"
 
 
 def _container_requests(container: Container) -> Resources:

@@ -90,7 +90,7 @@ class Scheduler:
             self._allocate(key, None)
         elif pod.spec.node_name:
             self._pending.pop(key, None)
-            self._allocate(key, _Allocation(pod.spec.node_name, scheduling_request(pod.spec)))
+            self._allocate(key, _Allocation(pod.spec.node_name, scheduling_request(pod.spec, pod.status)))
         elif pod.metadata.is_being_deleted or (pod.spec.scheduler_name or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
             self._pending.pop(key, None)
         elif key not in self._allocations:

@@ -6,6 +6,7 @@ scenarios of tests/plan use the same transforms.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from sys import intern
 
@@ -24,12 +25,15 @@ from tarragon.kube.core import (
     PodCondition,
     PodSpec,
     PodStatus,
+    ResourceRequirements,
     Service,
     ServiceSpec,
 )
 from tarragon.kube.meta import RAW_NULL, CustomObject, Json, ObjectMeta, OwnerReference
 from tarragon.plan.objects.gang_round import ROUND_ANNOTATION
 from tarragon.plan.objects.placement import REQUIRED
+
+Amounts = dict[str, str | int | float]
 
 _INDEX_LABELS = frozenset({"training.kubeflow.org/replica-index", "replica-index", "tf-replica-index", "task_index"})
 """Labels that differ between Tarragon's pods of one replica type. They are dropped, so that the rest can be shared."""
@@ -56,7 +60,7 @@ class CachedPod(Pod, frozen=True):
     def __post_init__(self) -> None:
         force_setattr(self, "metadata", _metadata(self.metadata, _labels(self.metadata)))
         force_setattr(self, "spec", _pod_spec(encode(_strip_spec(self.spec))))
-        force_setattr(self, "status", _pod_status(self.status))
+        force_setattr(self, "status", _pod_status(self.status, self.spec))
 
 
 class CachedService(Service, frozen=True):
@@ -154,15 +158,20 @@ def _pod_spec(encoded: bytes) -> PodSpec:
     return decode(encoded, PodSpec)
 
 
-def _pod_status(status: PodStatus) -> PodStatus:
+def _pod_status(status: PodStatus, spec: PodSpec) -> PodStatus:
+    requests = {each.name: each.resources.requests for each in (*spec.containers, *spec.init_containers)}
+    is_pod_level = bool(spec.resources.requests)
     return PodStatus(
         phase=intern(status.phase),
         reason=status.reason,
         message=status.message,
         nominated_node_name=intern(status.nominated_node_name),
         conditions=[condition for condition in status.conditions if _is_relevant(condition)] or _NO_CONDITIONS,
-        container_statuses=[_container_status(each) for each in status.container_statuses] or _NO_STATUSES,
-        init_container_statuses=[_container_status(each) for each in status.init_container_statuses] or _NO_STATUSES,
+        container_statuses=[_container_status(each, requests) for each in status.container_statuses] or _NO_STATUSES,
+        init_container_statuses=[_container_status(each, requests) for each in status.init_container_statuses]
+        or _NO_STATUSES,
+        resources=status.resources if is_pod_level else None,
+        allocated_resources=status.allocated_resources if is_pod_level else None,
     )
 
 
@@ -170,7 +179,10 @@ def _is_relevant(condition: PodCondition) -> bool:
     return condition.status != "True" or condition.type not in _HEALTHY_CONDITIONS
 
 
-def _container_status(status: ContainerStatus) -> ContainerStatus:
+def _container_status(status: ContainerStatus, requests: Mapping[str, Amounts]) -> ContainerStatus:
+    """The status, without resources that are those of the spec: they differ only during an in-place resize."""
+    requested = requests.get(status.name, {})
+    reported = status.resources.requests if status.resources is not None else requested
     return ContainerStatus(
         name=intern(status.name),
         ready=status.ready,
@@ -179,4 +191,6 @@ def _container_status(status: ContainerStatus) -> ContainerStatus:
         image_id=intern(status.image_id),
         state=_RUNNING if status.state.running is not None and status.ready else status.state,
         last_state=status.last_state if status.last_state.terminated is not None else _NO_LAST_STATE,
+        resources=ResourceRequirements(requests=reported) if reported != requested else None,
+        allocated_resources=status.allocated_resources if status.allocated_resources != requested else None,
     )

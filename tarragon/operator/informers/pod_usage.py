@@ -10,7 +10,7 @@ from tarragon.client.informer.cache_reader import CacheReader
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod, PodSpec
 from tarragon.kube.meta import Key
-from tarragon.kube.scheduling.pod_requests import scheduling_request
+from tarragon.kube.scheduling.pod_requests import reports_resources, scheduling_request
 
 
 class NodeSums:
@@ -90,6 +90,8 @@ def nominated_nodes(pod: Pod) -> Iterator[str]:
 
 def requests_of(pod: Pod) -> Resources:
     """The pod's resource requests, in thousandths."""
+    if reports_resources(pod.status):
+        return scheduling_request(pod.spec, pod.status)
     return _request(encode(pod.spec))
 
 

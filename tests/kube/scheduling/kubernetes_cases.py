@@ -14,7 +14,7 @@ Json = dict[str, Any]
 GI = 2**30
 GPU = "nvidia.com/gpu"
 HUGE = "hugepages-2Mi"
-SIDECARS, POD_LEVEL_RESOURCES, ROUNDED_SUMS = 29, 34, 37
+SIDECARS, RESIZES, POD_LEVEL_RESOURCES, POD_LEVEL_RESIZES, ROUNDED_SUMS = 29, 33, 34, 37, 37
 """The minor versions of Kubernetes that have these by default; of the last one, the first that was seen to have it."""
 
 
@@ -47,6 +47,7 @@ class NodeCase:
     unschedulable: bool = False
     others: Sequence[Json] = ()
     """The specs of pods on the node."""
+    status_of_others: Json = field(default_factory=dict)
     since: int = 0
     is_valid: bool = True
 
@@ -192,6 +193,13 @@ def wants(key: str, operator: str, *values: str) -> Json:
 
 def on_port(number: int, protocol: str = "TCP", **more: Any) -> Json:
     return {"containers": [container(ports=[{"containerPort": 80, "hostPort": number, "protocol": protocol}])], **more}
+
+
+def resize(*, allocated: str, actuated: str, pending: str) -> Json:
+    """The status of a pod with one container that is being resized."""
+    status = {"name": "c", "resources": {"requests": {"cpu": actuated}}, "allocatedResources": {"cpu": allocated}}
+    condition = {"type": "PodResizePending", "status": "True", "reason": pending}
+    return {"containerStatuses": [status], "conditions": [condition] if pending else []}
 
 
 def tolerates(**toleration: Any) -> Json:
@@ -376,6 +384,31 @@ NODES = [
         others=[{"containers": [container({"cpu": 1})], "resources": {"requests": {"cpu": 6}}}],
         accepts=False,
         since=POD_LEVEL_RESOURCES,
+    ),
+    *(
+        NodeCase(
+            name=f"beside a pod {case}",
+            spec={"containers": [container({"cpu": 4})]},
+            others=[{"containers": [container({"cpu": requested})]}],
+            status_of_others=resize(allocated=allocated, actuated=actuated, pending=pending),
+            accepts=accepts,
+            since=RESIZES,
+        )
+        for case, requested, allocated, actuated, pending, accepts in [
+            ("that was resized", "4", "4", "4", "", True),
+            ("whose smaller size is not allocated", "2", "6", "6", "", False),
+            ("whose smaller size is not actuated", "2", "2", "6", "", False),
+            ("whose larger size is deferred", "6", "2", "2", "Deferred", False),
+            ("whose larger size is infeasible", "6", "2", "2", "Infeasible", True),
+        ]
+    ),
+    NodeCase(
+        name="beside a pod whose smaller size of the whole pod is not allocated",
+        spec={"containers": [container({"cpu": 4})]},
+        others=[{"containers": [container({"cpu": 1})], "resources": {"requests": {"cpu": "2"}}}],
+        status_of_others={"resources": {"requests": {"cpu": "6"}}, "allocatedResources": {"cpu": "6"}},
+        accepts=False,
+        since=POD_LEVEL_RESIZES,
     ),
     NodeCase(
         name="no more than its pods",

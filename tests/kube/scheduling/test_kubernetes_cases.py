@@ -21,10 +21,9 @@ from tests.kube.scheduling.kubernetes_cases import NODES, REQUESTS, NodeCase, Re
 Json = dict[str, Any]
 
 
-def pod(spec: Json) -> Pod:
-    return msgspec.convert(
-        {"metadata": {"name": "p"}, "spec": {"containers": [container()], **spec}}, Pod, strict=False
-    )
+def pod(spec: Json, status: Json | None = None) -> Pod:
+    body = {"metadata": {"name": "p"}, "spec": {"containers": [container()], **spec}, "status": status or {}}
+    return msgspec.convert(body, Pod, strict=False)
 
 
 def node(case: NodeCase) -> Node:
@@ -43,7 +42,7 @@ def node(case: NodeCase) -> Node:
 
 
 def used_by(others: Sequence[Pod]) -> Mapping[str, int]:
-    return add_resources(scheduling_request(other.spec) for other in others)
+    return add_resources(scheduling_request(other.spec, other.status) for other in others)
 
 
 def embedded_accepts(asking: Pod, target: Node, others: Sequence[Pod]) -> bool:
@@ -69,4 +68,6 @@ def test_a_pod_requests_what_kubernetes_counts(case: RequestCase) -> None:
 def test_a_node_accepts_the_pods_that_kube_scheduler_puts_there(
     case: NodeCase, accepts: Callable[[Pod, Node, Sequence[Pod]], bool]
 ) -> None:
-    assert accepts(pod(case.spec), node(case), [pod(other) for other in case.others]) is case.accepts
+    others = [pod(other, case.status_of_others) for other in case.others]
+
+    assert accepts(pod(case.spec), node(case), others) is case.accepts
