@@ -85,6 +85,21 @@ async def test_a_bug_in_one_step_for_one_job_stops_no_other_and_is_told_once(
     assert "admitted" in two.admission("bad")
 
 
+@pytest.mark.parametrize("step", STEPS)
+async def test_two_jobs_that_bring_a_bug_to_light_are_each_set_aside(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = Two()
+    two.shelves.put(TFJOBS, a_job("bad-too", workers=3))
+    breaks_for_three(monkeypatch, STEPS[step])
+    with capture_logs():
+        for _ in range(2):
+            await two.admitter.run_cycle()
+
+    assert "admitted" in two.admission("good")
+    assert {two.admission(name)["wait"]["code"] for name in ("bad", "bad-too")} == {SCHEDULER_ERROR}
+
+
 async def test_a_bug_in_writing_of_one_job_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     two = Two()
     breaks_for_three(monkeypatch, "tarragon.operator.scheduler.admission.writer.encode_admission")
