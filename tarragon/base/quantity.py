@@ -27,9 +27,14 @@ _SUFFIXES = {
     "Pi": Fraction(2**50),
     "Ei": Fraction(2**60),
 }
+_DECIMAL_SUFFIXES = dict(zip(range(-9, 19, 3), ("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), strict=True))
+_BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_NANO = 10**9
+_KIBI = 1024
 # The number of digits is limited, because evaluating a huge exponent would exhaust the memory.
 _FORM = re.compile(
-    r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?:[eE]([+-]?\d{1,3})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)"
+    r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?:[eE]([+-]?\d{1,3})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)",
+    re.ASCII,
 )
 
 
@@ -39,14 +44,19 @@ def parse_milli(text: str | float) -> int:
 
     Raises ValueError for anything that kube-apiserver would reject as a quantity.
     """
+    value, _, _ = _parse(text)
+    scaled = value * 1000
+    return -((-scaled.numerator) // scaled.denominator)
+
+
+def _parse(text: str | float) -> tuple[Fraction, str, str]:
+    """The value, the exponent and the suffix, which are empty if there is none."""
     match = _FORM.fullmatch(str(text).strip())
     if match is None:
         raise ValueError(f"{text!r} is not a quantity; write for example 500m, 2, 8Gi")
-    number, exponent, suffix = match.groups()
-    value = Fraction(number if not number.endswith(".") else number[:-1])
-    value *= Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
-    scaled = value * 1000
-    return -((-scaled.numerator) // scaled.denominator)
+    number, exponent, suffix = match.groups(default="")
+    value = Fraction(number.removesuffix("."))
+    return value * (Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix]), exponent, suffix
 
 
 def format_milli(milli_units: int) -> str:
@@ -56,8 +66,50 @@ def format_milli(milli_units: int) -> str:
     if milli_units % 1000:
         return f"{milli_units}m"
     whole = milli_units // 1000
-    for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
+    for suffix in reversed(_BINARY_SUFFIXES[1:]):
         unit = _SUFFIXES[suffix].numerator
         if whole and whole % unit == 0:
             return f"{whole // unit}{suffix}"
     return str(whole)
+
+
+@lru_cache(maxsize=4096)
+def canonical(text: str) -> str:
+    """The quantity as a Go server writes it: `0.5` becomes `500m`, `2048Mi` becomes `2Gi`.
+
+    That is a whole number with the largest suffix of its system. Fractions below a billionth are rounded up. Raises
+    ValueError for text that is not a quantity.
+    """
+    value, exponent, suffix = _parse(text)
+    value = _rounded_to_nano(value)
+    if suffix.endswith("i") and abs(value) >= _KIBI and value.denominator == 1:
+        return _binary(value.numerator)
+    mantissa, power = _mantissa(value)
+    if exponent:
+        return f"{mantissa}e{power}" if power else str(mantissa)
+    return f"{mantissa}{_DECIMAL_SUFFIXES[power]}"
+
+
+def _rounded_to_nano(value: Fraction) -> Fraction:
+    scaled = abs(value) * _NANO
+    up = -(-scaled.numerator // scaled.denominator)
+    return Fraction(up if value >= 0 else -up, _NANO)
+
+
+def _binary(value: int) -> str:
+    power = 0
+    while value % _KIBI == 0 and power < len(_BINARY_SUFFIXES) - 1:
+        value //= _KIBI
+        power += 1
+    return f"{value}{_BINARY_SUFFIXES[power]}"
+
+
+def _mantissa(value: Fraction) -> tuple[int, int]:
+    """The value as a whole number times a power of 1000, which is as large as the suffixes allow."""
+    power, mantissa = -9, int(value * _NANO)
+    if not mantissa:
+        return 0, 0
+    while mantissa % 1000 == 0 and power < max(_DECIMAL_SUFFIXES):
+        mantissa //= 1000
+        power += 3
+    return mantissa, power

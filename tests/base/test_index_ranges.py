@@ -20,7 +20,7 @@ def test_what_is_written_is_read_again(found: frozenset[int], shortest: int) -> 
     assert parse_ranges(format_ranges(found, shortest_range=shortest), 1000) == found
 
 
-@pytest.mark.parametrize("text", ["x", "1-", "-1", "1--2", "1;2", "0x1", "1-2-3", "99999999999", "0-1000"])
+@pytest.mark.parametrize("text", ["x", "1-", "-1", "1--2", "1;2", "0x1", "1-2-3", "99999999999", "0-1000", "\u0661"])
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not an index range|more than"):
         parse_ranges(text, 1000)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +35,9 @@ def test_what_is_finer_than_a_thousandth_rounds_up_as_kubernetes_does(text: str,
     assert quantity.parse_milli(text) == milli
 
 
-@pytest.mark.parametrize("text", ["", "four", "1 Gi", "1gi", "1e", "0x10", "1e9999999", "NaN", "1_000", "--1"])
+@pytest.mark.parametrize(
+    "text", ["", "four", "1 Gi", "1gi", "1e", "0x10", "1e9999999", "NaN", "1_000", "--1", "\u0661"]
+)
 def test_what_is_no_quantity_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="write for example 500m, 2, 8Gi"):
         quantity.parse_milli(text)
@@ -42,3 +46,31 @@ def test_what_is_no_quantity_is_refused_with_an_example(text: str) -> None:
 @given(st.integers(min_value=0, max_value=2**80))
 def test_what_is_written_reads_back_the_same(milli: int) -> None:
     assert quantity.parse_milli(quantity.format_milli(milli)) == milli
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("0.5", "500m"),
+        ("2048Mi", "2Gi"),
+        ("1000m", "1"),
+        ("1000k", "1M"),
+        ("1023Ki", "1023Ki"),
+        ("0.5Ki", "512"),
+        ("1e3", "1e3"),
+        ("12e4", "120e3"),
+        ("-0", "0"),
+        ("0Gi", "0"),
+        ("1.5Gi", "1536Mi"),
+        (" 007 ", "7"),
+    ],
+)
+def test_a_quantity_is_written_as_a_kube_apiserver_writes_it(text: str, written: str) -> None:
+    assert quantity.canonical(text) == written
+
+
+@given(st.decimals(-(2**70), 2**70, places=3), st.sampled_from(["", "m", "k", "E", "Ki", "Ei"]))
+def test_the_canonical_spelling_is_the_same_amount(number: Decimal, suffix: str) -> None:
+    written = quantity.canonical(f"{number:f}{suffix}")
+    assert quantity.parse_milli(written) == quantity.parse_milli(f"{number:f}{suffix}")
+    assert quantity.canonical(written) == written

@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 
 from tarragon.base import quantity
-from tarragon.base.quantity import parse_milli
+from tarragon.base.quantity import canonical, parse_milli
 from tarragon.kube.core import PodSpec
 from tarragon.kube.scheduling.pod_requests import pod_limits, pod_requests
-from tarragon.localcluster.schema.quantities import canonical
 
 Usage = dict[str, int]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal
 
+from tarragon.base.quantity import canonical
 from tarragon.kube.codec import parse_time
 from tarragon.localcluster.kinds.openapi import OBJECT_META, REFERENCE, built_in_names, built_in_schemas
-from tarragon.localcluster.schema.quantities import canonical
 
 Kind = Literal["object", "map", "array", "string", "integer", "number", "boolean", "any", "special"]
 
