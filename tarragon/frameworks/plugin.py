@@ -1,6 +1,7 @@
 """The plug-in interface: `Framework` describes a kind of job, `Dialect` one generation of its API.
 
-To add a framework, add a folder and a line in the catalog. To add a generation, add a module with one Dialect.
+To add a framework, add a folder and an entry in `registry.py`; tests/frameworks/toy is the smallest one. To add a
+generation, add a module with one Dialect.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from tarragon.frameworks.kubeflow.decoding import Generation, decode_job
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, GROUP, WORKER, PolicyField
-from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS, check_metadata, decode_name, decode_time
-from tarragon.frameworks.kubeflow.replica_specs import decode_replica_specs
-from tarragon.frameworks.kubeflow.run_policy import decode_run_policy
+from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
 from tarragon.frameworks.tensorflow.fields import ELASTIC_FIELDS, FIELDS_WITHOUT_EFFECT, KIND, NESTED_ONLY, SpecField
 from tarragon.frameworks.tensorflow.shape import SHAPE
@@ -21,7 +20,6 @@ from tarragon.job.model import (
     TrainingJob,
 )
 from tarragon.kube.field_reader import CollectedProblems, FieldReader
-from tarragon.kube.meta import Key
 
 EFFECTIVE_FIELDS = frozenset({SpecField.REPLICAS, *FLAT_POLICIES, *NESTED_ONLY, *ELASTIC_FIELDS})
 """The fields that have an effect in at least one generation with a map of replicas."""
@@ -57,26 +55,16 @@ def decode(manifest: Manifest, defaults: GenerationFields) -> DecodedManifest:
 
 
 def _job(root: FieldReader, spec: FieldReader, defaults: GenerationFields) -> TrainingJob:
-    metadata = root.field("metadata")
-    check_metadata(metadata)
-    quiet = FieldReader(metadata.value, metadata.path, CollectedProblems())
-    groups = decode_replica_specs(spec.field(SpecField.REPLICAS), SHAPE)
-    if spec.field(SpecField.DYNAMIC_WORKER).boolean():
-        groups = [replace(group, may_fail=group.type == WORKER) for group in groups]
+    generation = Generation(name=defaults.generation, api_version=defaults.api_version, clean_pods=defaults.clean_pods)
+    job = decode_job(root, spec, SHAPE, generation)
+    tolerates_failures = spec.field(SpecField.DYNAMIC_WORKER).boolean()
+    groups = [replace(group, may_fail=tolerates_failures and group.type == WORKER) for group in job.replica_specs]
     elastic = _elastic(spec, groups)
-    return TrainingJob(
-        kind=KIND,
-        api_version=defaults.api_version,
-        dialect=defaults.generation,
-        key=Key(quiet.field("namespace").string(), decode_name(quiet, metadata)),
-        uid=quiet.field("uid").string(),
-        creation_time=decode_time(quiet.field("creationTimestamp")),
+    return replace(
+        job,
         replica_specs=tuple(_clamped(group, elastic, spec.notes) for group in groups),
-        run_policy=decode_run_policy(spec, defaults.clean_pods),
         success_policy=spec.field(SpecField.SUCCESS_POLICY).enum(SuccessPolicy, SuccessPolicy.WORKER_ZERO),
         elastic_policy=elastic,
-        labels=quiet.field("labels").string_map(),
-        annotations=quiet.field("annotations").string_map(),
     )
 
 
