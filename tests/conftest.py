@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 OLDEST_KUBECTL = 27
 NEWEST_KUBECTL = ROOT / ".tools" / "bin" / "kubectl-1.36"
 REAL = ("cluster", "real")
-API_TESTS = frozenset({"access", "cluster", "contract", "controllers", "helm"})
+API_TESTS = frozenset({"auth", "client", "contract", "controllers", "helm"})
 SHARED_CLUSTERS = frozenset(
     {
         "streams",
