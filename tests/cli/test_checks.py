@@ -11,7 +11,7 @@ import pytest
 
 from tarragon.cli.checks.crds import compare_crd, missing_crd
 from tarragon.cli.checks.nodes import check_nodes
-from tarragon.cli.checks.operators import OperatorTraces, check_operators
+from tarragon.cli.checks.operators import check_operators
 from tarragon.cli.checks.permissions import operator_findings, operator_questions, user_findings, user_questions
 from tarragon.cli.output.finding import Finding, finding_lines
 from tarragon.cli.output.style import uncolored
@@ -49,6 +49,9 @@ def stored() -> dict[str, Any]:
     definition["spec"]["preserveUnknownFields"] = False
     definition["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
     return definition
+
+
+NO_OTHERS = ClusterState()
 
 
 def renewed(seconds_ago: float, holder: str = "tarragon-1_a", namespace: str = "tarragon-system") -> Lease:
@@ -166,7 +169,7 @@ def test_what_the_operator_lacks_is_told_with_its_reason() -> None:
 
 
 def test_an_operator_is_at_work_when_its_lease_is_fresh() -> None:
-    first, others = check_operators(OperatorTraces(leases=[renewed(4000, "old", "elsewhere"), renewed(2.0)]), NOW)
+    first, others = check_operators([renewed(4000, "old", "elsewhere"), renewed(2.0)], NO_OTHERS, NOW)
 
     text = "tarragon-1_a is running: it renewed the Lease in tarragon-system 2.0 s ago"
     assert first == Finding("ok", "operator", text)
@@ -174,15 +177,15 @@ def test_an_operator_is_at_work_when_its_lease_is_fresh() -> None:
 
 
 def test_clocks_that_differ_by_seconds_are_no_reason_for_alarm() -> None:
-    first, _ = check_operators(OperatorTraces(leases=[renewed(-20.0)]), NOW)
+    first, _ = check_operators([renewed(-20.0)], NO_OTHERS, NOW)
 
     assert first.level == "ok"
 
 
 def test_with_no_operator_at_work_no_job_gets_anywhere() -> None:
-    never, _ = check_operators(OperatorTraces(leases=[]), NOW)
-    gone, _ = check_operators(OperatorTraces(leases=[renewed(300.0)]), NOW)
-    given_back, _ = check_operators(OperatorTraces(leases=[renewed(1.0, holder="")]), NOW)
+    never, _ = check_operators([], NO_OTHERS, NOW)
+    gone, _ = check_operators([renewed(300.0)], NO_OTHERS, NOW)
+    given_back, _ = check_operators([renewed(1.0, holder="")], NO_OTHERS, NOW)
 
     assert {never.level, gone.level, given_back.level} == {"error"}
     assert "its Lease does not exist" in never.text
@@ -191,14 +194,14 @@ def test_with_no_operator_at_work_no_job_gets_anywhere() -> None:
 
 
 def test_two_leases_are_told_as_they_may_be_two_leaders() -> None:
-    first, _ = check_operators(OperatorTraces(leases=[renewed(2.0), renewed(3.0, "other", "elsewhere")]), NOW)
+    first, _ = check_operators([renewed(2.0), renewed(3.0, "other", "elsewhere")], NO_OTHERS, NOW)
 
     assert first.level == "warning"
     assert first.text.endswith("2.0 s ago; so did other in elsewhere")
 
 
 def test_another_training_operator_is_named_and_keeps_the_jobs_itself() -> None:
-    first, rival = check_operators(OperatorTraces(leases=[], rivals=ClusterState(leases=[training_operator()])), NOW)
+    first, rival = check_operators([], ClusterState(leases=[training_operator()]), NOW)
 
     assert first.level == "ok"
     assert rival.level == "warning"
@@ -206,7 +209,7 @@ def test_another_training_operator_is_named_and_keeps_the_jobs_itself() -> None:
 
 
 def test_what_may_not_be_looked_at_is_not_said_to_be_absent() -> None:
-    first, others = check_operators(OperatorTraces(leases=None, forbidden=["Deployments"]), NOW)
+    first, others = check_operators(None, ClusterState(unreadable={"Deployments": "forbidden"}), NOW)
 
     assert (first.level, others.level) == ("ok", "ok")
     assert "you may not read Leases" in first.text

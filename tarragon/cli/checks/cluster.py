@@ -15,7 +15,7 @@ import msgspec
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.checks import crds, features, nodes
-from tarragon.cli.checks.operators import OperatorTraces, check_operators
+from tarragon.cli.checks.operators import check_operators
 from tarragon.cli.checks.permissions import (
     Answers,
     operator_findings,
@@ -33,7 +33,7 @@ from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.codec import decode
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, STORAGE_CLASSES
 from tarragon.kube.meta import Json, Key, Resource
-from tarragon.operator.coexistence.detection import DEPLOYMENTS, ENDPOINTS_LOCKS, LEASE_LOCKS, LOCKS, ClusterState
+from tarragon.operator.coexistence.listing import list_operators
 from tarragon.operator.rbac import LEASE_NAME, PermissionQuestion
 
 if TYPE_CHECKING:
@@ -172,22 +172,8 @@ class _Probe:
         }
 
     async def at_work(self) -> Sequence[Finding]:
-        return list(check_operators(await self._operator_traces(), self.clock.now()))
-
-    async def _operator_traces(self) -> OperatorTraces:
-        """Fetch Leases and Endpoints by name, since a large cluster has many, and all Deployments."""
-        own_leases, leases, endpoints, deployments = await asyncio.gather(
-            self._leases(),
-            self._named(LEASE_LOCKS),
-            self._named(ENDPOINTS_LOCKS),
-            self._all(DEPLOYMENTS, ""),
-        )
-        listings = (("Leases", leases), ("Endpoints", endpoints), ("Deployments", deployments))
-        return OperatorTraces(
-            leases=own_leases,
-            rivals=ClusterState(leases=leases or (), endpoints=endpoints or (), deployments=deployments or ()),
-            forbidden=[what for what, found in listings if found is None],
-        )
+        own_leases, others = await asyncio.gather(self._leases(), list_operators(self.cluster))
+        return list(check_operators(own_leases, others, self.clock.now()))
 
     async def _leases(self) -> Sequence[Lease] | None:
         """Return Tarragon's Leases in all namespaces, or in the usual namespace if listing all is forbidden."""
@@ -200,11 +186,6 @@ class _Probe:
             except NotFound:
                 return None
         return None
-
-    async def _named(self, resource: Resource[T]) -> Sequence[T] | None:
-        found = await asyncio.gather(*(self._all(resource, f"metadata.name={name}") for name in sorted(LOCKS)))
-        allowed = [listing for listing in found if listing is not None]
-        return [each for listing in allowed for each in listing] if len(allowed) == len(found) else None
 
     async def _all(self, resource: Resource[T], fields: str) -> Sequence[T] | None:
         """List a resource in all namespaces; None if that is forbidden."""

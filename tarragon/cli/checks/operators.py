@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from tarragon.cli.output.finding import Finding
 from tarragon.cli.output.words import duration_text, joined
@@ -16,38 +15,27 @@ _INSTALL = "install it with kubectl apply -k deploy, or run `tarragon operator` 
 _TWO_LEADERS = "if they manage the same namespaces, both are leaders: stop one, or share a Lease with --lease-namespace"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorTraces:
-    """The traces of operators in a cluster.
+def check_operators(leases: Sequence[Lease] | None, others: ClusterState, now: dt.datetime) -> Iterator[Finding]:
+    """Report Tarragon's operator and the others. A Lease renewed within a minute is fresh: clocks may differ.
 
-    `leases` are Tarragon's, None if this user may not read them. `unseen` names the other resources it may not list.
+    `leases` are Tarragon's, None if this user may not read them.
     """
-
-    leases: Sequence[Lease] | None
-    rivals: ClusterState = field(default_factory=ClusterState)
-    forbidden: Sequence[str] = ()
-
-
-def check_operators(seen: OperatorTraces, now: dt.datetime) -> Iterator[Finding]:
-    """Report Tarragon's operator and the others. A Lease renewed within a minute is fresh: clocks may differ."""
-    found = detect_operators(seen.rivals, ClusterState(), now)
-    yield _own_operator(seen, now, has_rival=bool(found))
+    found = detect_operators(others, ClusterState(), now)
+    yield _own_operator(leases, now, has_rival=bool(found))
     for rival in found:
         text = f"{rival} is running: Tarragon's operator leaves {' and '.join(sorted(rival.kinds))} to it"
         remedy = f"scale it to 0 to let Tarragon manage them: kubectl get deployments -A | grep {rival.program}"
         yield Finding("warning", "others", text, remedy)
     if not found:
-        unseen = f"; you may not list {', '.join(seen.forbidden)}" if seen.forbidden else ""
+        unseen = f"; you may not list {', '.join(others.unreadable)}" if others.unreadable else ""
         yield Finding("ok", "others", f"no other training operator found{unseen}")
 
 
-def _own_operator(seen: OperatorTraces, now: dt.datetime, *, has_rival: bool) -> Finding:
-    if seen.leases is None:
+def _own_operator(leases: Sequence[Lease] | None, now: dt.datetime, *, has_rival: bool) -> Finding:
+    if leases is None:
         return Finding("ok", "operator", "unknown whether it is running: you may not read Leases")
     fresh = [
-        (lease, since)
-        for lease in seen.leases
-        if (since := _seconds_since_renewal(lease, now)) is not None and lease.holder
+        (lease, since) for lease in leases if (since := _seconds_since_renewal(lease, now)) is not None and lease.holder
     ]
     active = [(lease, since) for lease, since in fresh if abs(since) < LOCK_EXPIRY_SECONDS]
     if active:
@@ -66,7 +54,7 @@ def _own_operator(seen: OperatorTraces, now: dt.datetime, *, has_rival: bool) ->
             f"the last one, {lease.holder}, renewed its Lease in {lease.metadata.namespace} {duration_text(since)} ago"
         )
         return Finding("error", "operator", f"not running: {last}", f"kubectl -n {lease.metadata.namespace} get pods")
-    last = "the last one released its Lease" if seen.leases else "its Lease does not exist"
+    last = "the last one released its Lease" if leases else "its Lease does not exist"
     return Finding("error", "operator", f"not running: {last}", _INSTALL)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
 
@@ -131,6 +131,8 @@ class ClusterState:
     leases: Sequence[LeaderElectionLock] = ()
     endpoints: Sequence[LeaderElectionLock] = ()
     deployments: Sequence[OperatorDeployment] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Why objects could not be listed, by the plural of their kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

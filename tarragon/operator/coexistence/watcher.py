@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.client.errors import ApiError, Forbidden, NotFound
-from tarragon.client.port import ALL_OBJECTS, Client, Selector
-from tarragon.kube.meta import Resource
-from tarragon.operator.coexistence.detection import (
-    DEPLOYMENTS,
-    ENDPOINTS_LOCKS,
-    LEASE_LOCKS,
-    LOCKS,
-    ClusterState,
-    LeaderElectionLock,
-    detect_operators,
-    operators_by_kind,
-)
+from tarragon.client.errors import ApiError
+from tarragon.client.port import Client
+from tarragon.operator.coexistence.detection import ClusterState, detect_operators, operators_by_kind
+from tarragon.operator.coexistence.listing import list_operators
 
 CHECK_SECONDS = 60.0
 RETRY_SECONDS = 5.0
 """Seconds until a failed initial check is retried."""
 
-T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
@@ -56,10 +44,11 @@ class CoexistenceWatcher:
     async def _check(self) -> bool:
         """Check once. Returns False, and changes nothing, if a request failed."""
         try:
-            found = await self._find()
+            found = await list_operators(self._cluster)
         except ApiError as error:
             log.warning("cannot check for other operators", error=str(error))
             return False
+        self._report_unreadable(found)
         seen = detect_operators(found, self._previous, self._clock.now())
         self._previous = found
         operators = operators_by_kind(seen)
@@ -68,24 +57,8 @@ class CoexistenceWatcher:
             self._on_change(operators)
         return True
 
-    async def _find(self) -> ClusterState:
-        leases, endpoints, deployments = await asyncio.gather(
-            self._locks(LEASE_LOCKS), self._locks(ENDPOINTS_LOCKS), self._list(DEPLOYMENTS, ALL_OBJECTS)
-        )
-        return ClusterState(leases=leases, endpoints=endpoints, deployments=deployments)
-
-    async def _locks(self, resource: Resource[LeaderElectionLock]) -> Sequence[LeaderElectionLock]:
-        """List locks by name, because every node has a Lease and every service has Endpoints."""
-        locks_by_name = await asyncio.gather(
-            *(self._list(resource, Selector(field_selector=f"metadata.name={name}")) for name in LOCKS)
-        )
-        return [lock for locks in locks_by_name for lock in locks]
-
-    async def _list(self, resource: Resource[T], selection: Selector) -> Sequence[T]:
-        try:
-            return (await self._cluster.list(resource, selection)).items
-        except (Forbidden, NotFound) as error:
-            if resource.plural not in self._unreadable:
-                self._unreadable.add(resource.plural)
-                log.warning("cannot detect other operators by this kind", kind=resource.kind, error=str(error))
-            return []
+    def _report_unreadable(self, found: ClusterState) -> None:
+        for kind, error in found.unreadable.items():
+            if kind not in self._unreadable:
+                self._unreadable.add(kind)
+                log.warning("cannot detect other operators by this kind", kind=kind, error=error)

@@ -1,0 +1,60 @@
+"""Lists what other training operators leave in a cluster, for the operator and for `tarragon check`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tarragon.client.errors import Forbidden, NotFound
+from tarragon.client.port import ALL_OBJECTS, Client, Selector
+from tarragon.kube.meta import Resource
+from tarragon.operator.coexistence.detection import (
+    DEPLOYMENTS,
+    ENDPOINTS_LOCKS,
+    LEASE_LOCKS,
+    LOCKS,
+    ClusterState,
+    LeaderElectionLock,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing(Generic[T]):
+    items: Sequence[T] = ()
+    error: str = ""
+
+
+async def list_operators(cluster: Client) -> ClusterState:
+    """List locks and Deployments. Kinds that may not be listed are noted; other errors are raised."""
+    leases, endpoints, deployments = await asyncio.gather(
+        _locks(cluster, LEASE_LOCKS), _locks(cluster, ENDPOINTS_LOCKS), _list(cluster, DEPLOYMENTS, ALL_OBJECTS)
+    )
+    errors = {"Leases": leases.error, "Endpoints": endpoints.error, "Deployments": deployments.error}
+    return ClusterState(
+        leases=leases.items,
+        endpoints=endpoints.items,
+        deployments=deployments.items,
+        unreadable={kind: error for kind, error in errors.items() if error},
+    )
+
+
+async def _locks(cluster: Client, resource: Resource[LeaderElectionLock]) -> _Listing[LeaderElectionLock]:
+    """List locks by name, because every node has a Lease and every service has Endpoints."""
+    several = await asyncio.gather(
+        *(_list(cluster, resource, Selector(field_selector=f"metadata.name={name}")) for name in sorted(LOCKS))
+    )
+    return _Listing(
+        [lock for listing in several for lock in listing.items],
+        next((listing.error for listing in several if listing.error), ""),
+    )
+
+
+async def _list(cluster: Client, resource: Resource[T], selection: Selector) -> _Listing[T]:
+    try:
+        return _Listing((await cluster.list(resource, selection)).items)
+    except (Forbidden, NotFound) as error:
+        return _Listing(error=str(error))
