@@ -263,7 +263,7 @@ class Ground:
 
     async def _forget(self, pod: str) -> None:
         with contextlib.suppress(NotFound):
-            await self.delete(PODS, pod, grace_seconds=0)
+            await self.delete(PODS, pod, grace_period_seconds=0)
 
     async def _until_served(self) -> None:
         async with asyncio.timeout(PATIENCE):
