@@ -79,8 +79,10 @@ def kubectl_fault() -> str | None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         return f"kubectl is not on PATH; any from 1.{OLDEST_KUBECTL} on will do"
-    told = subprocess.run([kubectl, "version", "--client", "-o", "json"], capture_output=True, check=False, timeout=60)
-    minor = int(json.loads(told.stdout)["clientVersion"]["minor"].rstrip("+"))
+    version = subprocess.run(
+        [kubectl, "version", "--client", "-o", "json"], capture_output=True, check=False, timeout=60
+    )
+    minor = int(json.loads(version.stdout)["clientVersion"]["minor"].rstrip("+"))
     if minor < OLDEST_KUBECTL:
         return f"{kubectl} is version 1.{minor}; the embedded API wants 1.{OLDEST_KUBECTL} or newer"
     return None
@@ -96,9 +98,9 @@ def helm_fault() -> str | None:
     helm = helm_program()
     if helm is None:
         return "helm 3 is not here: `make helm` builds it (with go), or any on PATH will do"
-    told = subprocess.run([helm, "version", "--short"], capture_output=True, text=True, check=False, timeout=60)
-    if not told.stdout.startswith("v3."):
-        return f"{helm} is {told.stdout.strip() or 'of no version'}; the tests want helm 3: `make helm` builds it"
+    version = subprocess.run([helm, "version", "--short"], capture_output=True, text=True, check=False, timeout=60)
+    if not version.stdout.startswith("v3."):
+        return f"{helm} is {version.stdout.strip() or 'of no version'}; the tests want helm 3: `make helm` builds it"
     return None
 
 
@@ -245,5 +247,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     }
     if any(counts.values()):
         bad = counts["failed"] + counts["error"]
-        told = f"real cluster: {counts['passed']} passed, {counts['skipped']} skipped"
-        terminalreporter.write_line(told + (f", {bad} failed" if bad else ""))
+        summary = f"real cluster: {counts['passed']} passed, {counts['skipped']} skipped"
+        terminalreporter.write_line(summary + (f", {bad} failed" if bad else ""))

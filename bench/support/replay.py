@@ -93,8 +93,8 @@ class Replay:
                 if event_count % self.every == 0:
                     self._ask(now, event_count)
         return [
-            ForecastResult(job=name, at=at, forecast=told, started=started[name])
-            for name, at, told in self._asked
+            ForecastResult(job=name, at=at, forecast=forecast, started=started[name])
+            for name, at, forecast in self._asked
             if name in started
         ]
 

@@ -7,17 +7,12 @@ import asyncio
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.commands.submit import submit_job
-from tarragon.cli.follow.attending import FollowSession
-from tarragon.cli.follow.verdict import report_outcome
-from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.jobs.running import run_attached, submit_job
 from tarragon.cli.manifest.dry_run_options import dry_run_options, print_dry_run, require_dry_run
 from tarragon.cli.manifest.file_command import FileCommand, file_argument, overrides_of
-from tarragon.cli.manifest.loading import LoadedJob, load
+from tarragon.cli.manifest.loading import load
 from tarragon.cli.options.arguments import duration
 from tarragon.cli.options.settings import GlobalOptions
-from tarragon.cli.output.style import painter
-from tarragon.cli.output.terminal import Terminal
 from tarragon.cli.targets.completion import complete_file
 from tarragon.cli.targets.next_commands import WHILE_RUNNING, next_commands
 from tarragon.cli.targets.resolving import resolve_target
@@ -64,14 +59,3 @@ def command(
     click.echo(job.name)
     click.echo("\n".join(next_commands(where.command_prefix, job.command_key, WHILE_RUNNING)), err=True)
     return 0
-
-
-async def run_attached(
-    where: ClusterTarget, terminal: Terminal, loaded: LoadedJob, limit: float | None, *, is_once: bool = False
-) -> int:
-    """Submit and follow the job, and return the exit code. With `is_once`, a job that already exists is followed."""
-    clock = SystemClock()
-    job = await submit_job(where, loaded, clock, is_once=is_once)
-    attendance = FollowSession(job, where, terminal, clock)
-    how = await attendance.run(limit)
-    return report_outcome(attendance, how, limit, painter(colors=terminal.colors_out))

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 
 import click
 
-from tarragon.base.clock import Clock, SystemClock
-from tarragon.cli.jobview.jobs import ClusterJob
+from tarragon.base.clock import SystemClock
+from tarragon.cli.jobs.running import run_attached, submit_job
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.dry_run_options import dry_run_options, print_dry_run, require_dry_run
 from tarragon.cli.manifest.file_command import FileCommand, file_argument, overrides_of
 from tarragon.cli.manifest.loading import LoadedJob, load_all
-from tarragon.cli.manifest.submission import Submitter
 from tarragon.cli.options.arguments import duration
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.targets.completion import complete_file
@@ -80,8 +79,6 @@ def command(
     confirm_large_jobs(where, loaded, confirm_above, is_agreed=yes)
     clock = SystemClock()
     if reads:
-        from tarragon.cli.commands.run import run_attached
-
         return asyncio.run(run_attached(where, settings.terminal(), loaded[0], limit, is_once=True))
     jobs = [asyncio.run(submit_job(where, each, clock, is_once=True)) for each in loaded]
     for job in jobs:
@@ -110,16 +107,3 @@ def confirm_large_jobs(where: ClusterTarget, loaded: Sequence[LoadedJob], most_g
         click.echo(line, err=True)
     if not is_agreed and sys.stdin.isatty() and sys.stderr.isatty():
         click.confirm(f"Submit this to {where.name}?", abort=True, err=True)
-
-
-async def submit_job(where: ClusterTarget, loaded: LoadedJob, clock: Clock, *, is_once: bool = False) -> ClusterJob:
-    """Submit the job and the objects it needs, print notes on stderr, and return the job as stored."""
-
-    def note(text: str) -> None:
-        click.echo(text, err=True)
-
-    for text in loaded.notes:
-        note(text)
-    async with where.writing(clock) as cluster:
-        submission = Submitter(cluster, where, clock, note)
-        return await (submission.submit_unless_unchanged(loaded) if is_once else submission.submit(loaded))

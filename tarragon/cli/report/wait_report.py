@@ -130,15 +130,15 @@ def _scarce(node: NodeShortage, found: WaitExplanation) -> Mapping[str, int]:
     return node.lacking or {name: amount for name, amount in found.resources.items() if amount > 0 and name != PODS}
 
 
-def start_estimate_line(told: Forecast | NoForecast, now: dt.datetime) -> str:
+def start_estimate_line(estimate: Forecast | NoForecast, now: dt.datetime) -> str:
     """Returns the sentence about the start time, in the time zone of `now`."""
-    if isinstance(told, NoForecast):
-        return f"its start time can't be estimated: {told.reason}"
-    likely = f", most likely {_clock(told.likely, now)}" if told.likely is not None else ""
-    basis = f"(from {count(told.sample_size, 'finished job')})"
-    if told.latest is None:
-        return f"probably starts after {_clock(told.earliest, now)}{likely}; latest time unknown {basis}"
-    return f"probably starts {_clock(told.earliest, now)} to {_clock(told.latest, now)}{likely} {basis}"
+    if isinstance(estimate, NoForecast):
+        return f"its start time can't be estimated: {estimate.reason}"
+    likely = f", most likely {_clock(estimate.likely, now)}" if estimate.likely is not None else ""
+    basis = f"(from {count(estimate.sample_size, 'finished job')})"
+    if estimate.latest is None:
+        return f"probably starts after {_clock(estimate.earliest, now)}{likely}; latest time unknown {basis}"
+    return f"probably starts {_clock(estimate.earliest, now)} to {_clock(estimate.latest, now)}{likely} {basis}"
 
 
 def _clock(at: dt.datetime, now: dt.datetime) -> str:
@@ -146,11 +146,11 @@ def _clock(at: dt.datetime, now: dt.datetime) -> str:
     return f"{local:%H:%M}" if local.date() == now.date() else f"{local:%b %d %H:%M}"
 
 
-def start_estimate_fields(told: Forecast | NoForecast) -> Json:
-    if isinstance(told, NoForecast):
-        return {"unknown": told.reason}
-    marks = {"earliest": told.earliest, "likely": told.likely, "latest": told.latest}
-    return {**{name: format_time(at) for name, at in marks.items() if at is not None}, "from": told.sample_size}
+def start_estimate_fields(estimate: Forecast | NoForecast) -> Json:
+    if isinstance(estimate, NoForecast):
+        return {"unknown": estimate.reason}
+    marks = {"earliest": estimate.earliest, "likely": estimate.likely, "latest": estimate.latest}
+    return {**{name: format_time(at) for name, at in marks.items() if at is not None}, "from": estimate.sample_size}
 
 
 def shortage_fields(short: Shortage) -> Json:

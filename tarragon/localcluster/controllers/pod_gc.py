@@ -92,14 +92,14 @@ class PodGarbageCollector:
         status: dict[str, Any] = pod.get("status") or {}
         if status.get("phase") not in {"Succeeded", "Failed"}:
             others = [each for each in status.get("conditions") or [] if each.get("type") != "DisruptionTarget"]
-            told = {
+            condition = {
                 "type": "DisruptionTarget",
                 "status": "True",
                 "reason": "DeletionByPodGC",
                 "message": "PodGC: node no longer exists",
                 "lastTransitionTime": format_time(self._clock.now()),
             }
-            patch = {"metadata": {"uid": uid}, "status": {"phase": "Failed", "conditions": [*others, told]}}
+            patch = {"metadata": {"uid": uid}, "status": {"phase": "Failed", "conditions": [*others, condition]}}
             await self._cluster.patch(PODS.with_model(PartialObjectMetadata), key, patch, subresource="status")
         await self._cluster.delete(PODS, key, DeleteOptions(uid=uid, grace_period_seconds=0))
 

@@ -44,12 +44,12 @@ def selector_text(selector: Mapping[str, Any] | None) -> str:
     """A metav1.LabelSelector as kubectl writes it."""
     if selector is None:
         return NONE
-    told = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    parts = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or ():
         key, values = expression["key"], ",".join(sorted(expression.get("values") or ()))
         forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
-        told.append((key, forms.get(expression["operator"], f"!{key}")))
-    return ",".join(one for _, one in sorted(told)) or NONE
+        parts.append((key, forms.get(expression["operator"], f"!{key}")))
+    return ",".join(one for _, one in sorted(parts)) or NONE
 
 
 def _job_status(job: Object, _: dt.datetime) -> str:

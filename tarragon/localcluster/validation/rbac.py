@@ -57,8 +57,8 @@ def binding_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Ite
     if new.get("roleRef") != old.get("roleRef"):
         reference = new.get("roleRef") or {}
         fields = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
-        told = ", ".join(f"{shown_as}:{quoted(reference.get(field, ''))}" for shown_as, field in fields)
-        yield _invalid("roleRef", f"rbac.RoleRef{{{told}}}", "cannot change roleRef")
+        described = ", ".join(f"{shown_as}:{quoted(reference.get(field, ''))}" for shown_as, field in fields)
+        yield _invalid("roleRef", f"rbac.RoleRef{{{described}}}", "cannot change roleRef")
 
 
 def _rule_faults(path: str, rule: Mapping[str, Any], *, is_namespaced: bool) -> Iterator[FieldError]:

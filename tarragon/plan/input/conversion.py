@@ -63,7 +63,7 @@ def _target_faults(decoded_target: DecodedJob, target: str) -> Sequence[Problem]
     return [
         Problem(
             "",
-            f"it can't be told from a job of {decoded_target.dialect.name}",
+            f"it can't be distinguished from a job of {decoded_target.dialect.name}",
             f"use {decoded_target.dialect.name} as the target",
         )
     ]

@@ -19,7 +19,7 @@ from tarragon.localcluster.kubelet.resources.limits import (
     memory_warnings,
     pod_limits,
 )
-from tarragon.localcluster.kubelet.resources.sampler import UsageReading
+from tarragon.localcluster.kubelet.resources.usage_reading import UsageReading
 from tests.localcluster.kubelet.builders import container_json, pod
 from tests.localcluster.kubelet.world import Json, World
 

@@ -12,11 +12,11 @@ import pytest
 from tarragon.base.clock import FakeClock, SystemClock
 from tarragon.localcluster.kubelet.resources.sampler import (
     FIRST_WINDOW_SECONDS,
-    UsageReading,
     UsageSample,
     UsageSampler,
     read_processes,
 )
+from tarragon.localcluster.kubelet.resources.usage_reading import UsageReading
 from tests.localcluster.kubelet.waiting import eventually
 from tests.localcluster.kubelet.world import Json, World
 

@@ -50,9 +50,11 @@ class Plan:
 def verdict(job: Job, pods: Sequence[Pod], count: Count, now: dt.datetime) -> Verdict | None:
     """How the Job finishes, or None while it runs. A verdict that a condition has recorded is final."""
     for kind in (_FAILING, _SUCCEEDING):
-        told = job.condition(kind)
-        if told is not None:
-            return Verdict(fails=kind == _FAILING, reason=told.get("reason", ""), message=told.get("message", ""))
+        recorded = job.condition(kind)
+        if recorded is not None:
+            return Verdict(
+                fails=kind == _FAILING, reason=recorded.get("reason", ""), message=recorded.get("message", "")
+            )
     return _failure(job, pods, count, now) or _success(job, pods, count)
 
 

@@ -133,11 +133,11 @@ def _with_index(spec: Json) -> Json:
     """Add the completion index to the environment of each container that does not set the variable itself."""
     variable = {"name": _INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}}
 
-    def told(container: Json) -> Json:
+    def with_variable(container: Json) -> Json:
         known = container.get("env") or []
         if any(each.get("name") == _INDEX_VARIABLE for each in known):
             return container
         return {**container, "env": [*known, variable]}
 
     fields = [field for field in ("initContainers", "containers") if spec.get(field)]
-    return {**spec, **{field: [told(each) for each in spec[field]] for field in fields}}
+    return {**spec, **{field: [with_variable(each) for each in spec[field]] for field in fields}}

@@ -179,8 +179,12 @@ def _shared_out(family: Rollout, active: Sequence[ReplicaSet]) -> list[Resize]:
 
 
 def _part(replica_set: ReplicaSet, allowed: int, family: Rollout) -> int:
-    told = replica_set.metadata.annotations.get(MAX_REPLICAS, "")
-    before = int(told) if told.isdigit() and int(told) else int(family.deployment.status.get("replicas") or 0) or 1
+    annotated = replica_set.metadata.annotations.get(MAX_REPLICAS, "")
+    before = (
+        int(annotated)
+        if annotated.isdigit() and int(annotated)
+        else int(family.deployment.status.get("replicas") or 0) or 1
+    )
     return round(replica_set.spec.replicas * allowed / before) - replica_set.spec.replicas
 
 

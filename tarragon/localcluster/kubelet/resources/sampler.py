@@ -13,23 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tarragon.base.clock import Clock
+from tarragon.localcluster.kubelet.resources.usage_reading import UsageReading
 
 SHORTEST_WINDOW, LONGEST_WINDOW = 5.0, 60.0
 FIRST_WINDOW_SECONDS = 0.5
 
 RunFolders = Mapping[str, Path]
 """The run folders of containers, by any key."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageReading:
-    """A reading of one container: `cpu` in seconds since it started, `memory` in bytes.
-
-    Pages shared by several processes count once on Linux, and once for each process elsewhere.
-    """
-
-    cpu: float
-    memory: int
 
 
 ReadUsage = Callable[[RunFolders], Mapping[str, UsageReading]]

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from tarragon.localcluster.kubelet.base.processes import start_time
-from tarragon.localcluster.kubelet.resources.sampler import UsageReading
+from tarragon.localcluster.kubelet.resources.usage_reading import UsageReading
 from tarragon.localcluster.kubelet.shim.shim_client import state_of
 
 
