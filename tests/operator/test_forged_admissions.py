@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from tarragon.base.resources import CPU
@@ -219,3 +220,21 @@ async def test_a_restart_takes_nothing_from_a_job_whose_pods_are_there(stage: St
     }
     assert stage.admission("runs") == before
     assert condition(stage, "runs", "AdmissionRefused") is None
+
+
+@pytest.mark.parametrize("beside", [{}, {"Worker": {"n": "0"}}], ids=["alone", "beside workers"])
+async def test_a_claim_for_a_replica_type_that_the_job_does_not_have_holds_nothing(
+    stage: Stage, beside: Mapping[str, Mapping[str, str]]
+) -> None:
+    await stage.node("n", cpu="8")
+    starts(stage)
+    await wait_behind(stage, "forged", cpu="16")
+    nodes = {"Clown": {"n": "0-3"}, **beside}
+    sizes = {"Clown": 4, **dict.fromkeys(beside, 1)}
+
+    await forge(stage, "forged", {"queued": LONG_AGO, "admitted": LONG_AGO, "size": sizes, "nodes": nodes})
+    await stage.submit("honest", Worker=group(1, cpu="8"))
+
+    await stage.until_pods("honest-worker-0")
+    await stage.world.until(lambda: "wait" in stage.admission("forged"))
+    assert not any(name.startswith("forged") for name in stage.made())
