@@ -243,7 +243,7 @@ def _folder(access: ClusterConfig, name: str) -> Path:
 
 async def _serve(access: ClusterConfig, node: NodeSettings, place: NodeEndpoint) -> None:
     from tarragon.client.http.client import HttpClient
-    from tarragon.client.http.user_agent import user_agent
+    from tarragon.client.http.config import user_agent
     from tarragon.localcluster.kubelet.remote.remote_node import RemoteNode
 
     def ready(port: int) -> None:
@@ -281,7 +281,7 @@ async def _serve_hollow(
     access: ClusterConfig, names: Sequence[str], amounts: Mapping[str, int], seconds: float | None
 ) -> None:
     from tarragon.client.http.client import HttpClient
-    from tarragon.client.http.user_agent import user_agent
+    from tarragon.client.http.config import user_agent
     from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
 
     settings = HollowSettings(names=names, seconds=seconds)

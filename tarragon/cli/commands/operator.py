@@ -130,7 +130,7 @@ def command(
     Several operators can run for one cluster: one is the leader, the others stand by. An operator that loses its
     Lease ends with exit code 1. Runs in a pod, or on any machine with a kubeconfig.
     """
-    from tarragon.client.http.user_agent import user_agent
+    from tarragon.client.http.config import user_agent
     from tarragon.operator.manager.process import serve
     from tarragon.operator.manager.settings import ProcessSettings
 

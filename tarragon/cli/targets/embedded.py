@@ -132,8 +132,8 @@ class EmbeddedTarget:
 def embedded_client(place: Home, url: str) -> HttpClient:
     """Returns a client of the embedded cluster that serves at that URL."""
     from tarragon.client.http.client import HttpClient
+    from tarragon.client.http.config import user_agent
     from tarragon.client.http.transport import RestConfig
-    from tarragon.client.http.user_agent import user_agent
 
     server = RestConfig(url=url, ca_data=place.ca.read_bytes(), token=place.read_token(), user_agent=user_agent("cli"))
     return HttpClient(server, random.Random())

@@ -20,8 +20,9 @@ from yarl import URL
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
+from tarragon.client.backoff import retry_delay
 from tarragon.client.errors import ApiError, Unreachable, unavailable, unreachable
-from tarragon.client.http import retries, sockets
+from tarragon.client.http import sockets
 from tarragon.client.http.credentials import ClientIdentity, Credentials, StaticCredentials, authorization
 from tarragon.client.http.error_decoding import error_from_response
 from tarragon.client.http.tls import TlsContextCache
@@ -134,7 +135,7 @@ class Transport:
             try:
                 return await attempt(request)
             except ApiError as error:
-                pause = retries.retry_delay(request.method, error, number, self._dice)
+                pause = retry_delay(request.method, error, number, self._dice)
                 if pause is None or self._closed:
                     raise
             await self._clock.sleep(pause)
