@@ -1,11 +1,15 @@
 """Reads YAML as kubectl does, with the line of every value. Rejects YAML bombs, duplicate keys and unknown tags.
 
-It processes the parser's events with an explicit stack, so that deep nesting can't exhaust Python's.
+It processes the parser's events with an explicit stack, so that deep nesting can't exhaust Python's. Scalars follow the
+YAML 1.1 rules of Kubernetes' tools, which differ from PyYAML's: `1e3` is a number, `12:30` and dates are strings, and
+`yes` and `off` are booleans.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +19,6 @@ from tarragon.base.errors import Problem
 from tarragon.kube.field_reader import join_path
 from tarragon.kube.json_depth import MAX_MANIFEST_DEPTH
 from tarragon.kube.meta import Json
-from tarragon.kube.yamlscalars import UnknownTagError, resolve_scalar
 
 MAX_TEXT_LENGTH = 8 * 2**20
 """The maximum length in characters: several times the 1.5 MB that etcd accepts for an object."""
@@ -24,6 +27,16 @@ MAX_VALUES = 200_000
 
 MERGE = "<<"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_PREFIX = "tag:yaml.org,2002:"
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLEANS = {
+    spelled: word in {"true", "yes", "on"}
+    for word in ("true", "false", "yes", "no", "on", "off")
+    for spelled in (word, word.capitalize(), word.upper())
+}
+_DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,39})")
+_OTHER_BASE = re.compile(r"[-+]?0(?:b[01_]{1,128}|x[0-9a-fA-F_]{1,32}|o?[0-7_]{1,42})")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]{1,40}|[0-9]{1,40}(?:\.[0-9]{0,40})?)(?:[eE][-+]?[0-9]{1,4})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +158,8 @@ class _Builder:
             self._key(event, line)
             return
         try:
-            value = resolve_scalar(event.value, event.tag, is_plain=event.implicit[0])
-        except UnknownTagError as error:
+            value = _resolve_scalar(event.value, event.tag, is_plain=event.implicit[0])
+        except _UnknownTagError as error:
             raise _FaultyError(line, str(error), "remove it") from error
         self._put(value, 1, line, event.anchor)
 
@@ -235,3 +248,51 @@ def _unreadable(error: Exception, text: str) -> Problem:
         line = text.count("\n", 0, position) + 1
         return Problem("", "has a character that YAML does not allow", "is it a binary file?", line=line)
     return Problem("", "invalid YAML", "is it a binary file?")
+
+
+class _UnknownTagError(ValueError):
+    """A tag for which JSON has no value."""
+
+
+def _resolve_scalar(text: str, tag: str | None, *, is_plain: bool) -> Json:
+    """The value of a scalar. Quoted text is a string, plain text is resolved, and a tag overrides both."""
+    if tag is None or tag == "!":
+        return _resolved(text) if is_plain and tag is None else text
+    convert = _TAGS.get(tag.removeprefix(_PREFIX))
+    if convert is None:
+        raise _UnknownTagError(f"unsupported tag {tag}")
+    return convert(text)
+
+
+def _resolved(text: str) -> Json:
+    if text in _NULLS:
+        return None
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
+    if _DECIMAL.fullmatch(text):
+        return int(text.replace("_", ""))
+    if _OTHER_BASE.fullmatch(text):
+        return _of_other_base(text.replace("_", ""))
+    if _FLOAT.fullmatch(text):
+        number = float(text)
+        return number if math.isfinite(number) and not text.lstrip("+-").isdigit() else text
+    return text
+
+
+def _of_other_base(text: str) -> Json:
+    sign = -1 if text.startswith("-") else 1
+    digits = text.lstrip("+-")
+    base = {"b": 2, "x": 16}.get(digits[1:2], 8)
+    try:
+        return sign * int(digits[2:] if digits[1:2] in {"b", "x", "o"} else digits, base)
+    except ValueError:
+        return text
+
+
+_TAGS: Mapping[str, Callable[[str], Json]] = {
+    "str": str,
+    "int": _resolved,
+    "float": _resolved,
+    "bool": _resolved,
+    "null": _resolved,
+}

@@ -11,7 +11,6 @@ from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.log_lines import terminal_text
 from tarragon.cli.top.command_runner import command_arguments, run_command
 from tarragon.cli.top.events import event_lines
-from tarragon.cli.top.help import HELP_LINES
 from tarragon.cli.top.job_rows import JobRow
 from tarragon.cli.top.page_state import Action, PageState, Panel
 from tarragon.cli.top.pager import Pager
@@ -26,6 +25,29 @@ LOG_TAIL_LINES = "500"
 AddLines = Callable[[Sequence[str]], None]
 LineSource = Callable[[AddLines], Awaitable[None]]
 """Passes lines to its argument as they arrive, and returns after the last."""
+_HELP_LINES: Sequence[str] = (
+    "Jobs are at the top, below them the replicas of the selected job, then the",
+    "nodes. Everything is updated live.",
+    "",
+    "  ↑ ↓ or k j             select                   PgUp PgDn Home End or g G",
+    "  Tab, ← →               jobs, replicas, nodes    Esc returns to the jobs",
+    "  Enter or l             logs of the selected job, or of the selected replica",
+    "  e                      events",
+    "  d                      describe",
+    "  w                      why it waits, does not start, or failed",
+    "  /                      filter by name, state and reason",
+    "  s, r                   sort by age, name, state, restarts, GPUs; reverse",
+    "  n                      toggle all namespaces",
+    "  p                      suspend or resume (asks first)",
+    "  x                      delete (asks first)",
+    "  Ctrl-L                 redraw                   Ctrl-Z  stop; `fg` returns",
+    "  q or Ctrl-C            quit",
+    "",
+    "QUEUE is the position in the queue, among the jobs shown; RST: restarts.",
+    "PROGRESS OR REASON: why the job waits or failed; else the latest epochs, steps,",
+    "losses and accuracies in the log of its chief, or of its first replica.",
+    "PODS, GPUS, CPU and MEMORY of nodes: requested/allocatable; used, if measured.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +161,7 @@ class Dialogs:
         return source
 
     async def _help(self, add: AddLines) -> None:
-        add(HELP_LINES)
+        add(_HELP_LINES)
 
     def _run(self, question: Confirmation) -> None:
         async def do() -> None:

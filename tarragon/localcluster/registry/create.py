@@ -8,7 +8,7 @@ from typing import Any
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import Json, RequestTarget, WriteOptions, WriteResult
-from tarragon.localcluster.apply.managed_fields.admission_changes import added_by_admission, copy_before_admission
+from tarragon.localcluster.apply.managed_fields.reset_fields import added_by_admission, copy_before_admission
 from tarragon.localcluster.kinds.resource import ServedKind
 from tarragon.localcluster.registry.custom_kinds import DEFINITIONS, CustomKindController
 from tarragon.localcluster.registry.service_allocator import ServiceAllocator

@@ -22,7 +22,7 @@ from tarragon.localcluster.schema.field_errors import (
     required,
     unsupported,
 )
-from tarragon.localcluster.validation import probes, resources, tolerations, volumes
+from tarragon.localcluster.validation import probes, tolerations, volumes
 
 Json = dict[str, Any]
 
@@ -37,6 +37,8 @@ _CHANGEABLE_FIELDS = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+_NATIVE_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
+_MILLI = 1000
 
 
 def prepare_create(pod: Json) -> None:
@@ -165,7 +167,7 @@ def _container_faults(path: str, containers: list[Json], volume_names: set[str])
         yield from _port_faults(f"{place}.ports", container.get("ports") or ())
         yield from _env_faults(f"{place}.env", container.get("env") or ())
         yield from _mount_faults(f"{place}.volumeMounts", container.get("volumeMounts") or (), volume_names)
-        yield from resources.faults(f"{place}.resources", container["resources"])
+        yield from _resource_faults(f"{place}.resources", container["resources"])
 
 
 def _handler_faults(
@@ -338,3 +340,39 @@ def _compute_amounts(amounts: Mapping[str, Any] | None) -> dict[str, int]:
         for name, amount in (amounts or {}).items()
         if name in {"cpu", "memory"} and parse_milli(amount)
     }
+
+
+def _resource_faults(path: str, resources: Mapping[str, Any]) -> Iterator[FieldError]:
+    limits: Mapping[str, Any] = resources.get("limits") or {}
+    requests: Mapping[str, Any] = resources.get("requests") or {}
+    for field, amounts in (("limits", limits), ("requests", requests)):
+        for name, amount in amounts.items():
+            yield from _resource_name_faults(f"{path}.{field}[{name}]", name)
+            yield from _resource_amount_faults(f"{path}.{field}[{name}]", name, amount)
+    for name, amount in requests.items():
+        if name in limits and _is_overcommittable(name) and parse_milli(amount) > parse_milli(limits[name]):
+            yield invalid_value(f"{path}.requests", amount, f"must be less than or equal to {name} limit")
+        elif name in limits and not _is_overcommittable(name) and parse_milli(amount) != parse_milli(limits[name]):
+            yield invalid_value(f"{path}.requests", amount, f"must be equal to {name} limit")
+        elif name not in limits and not _is_overcommittable(name):
+            yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+
+
+def _is_overcommittable(name: str) -> bool:
+    """Whether requests may be lower than limits. Devices and huge pages cannot be overcommitted."""
+    return name in _NATIVE_RESOURCES
+
+
+def _resource_name_faults(path: str, name: str) -> Iterator[FieldError]:
+    if words := name_validation.qualified(name):
+        yield invalid_value(path, name, words)
+    elif "/" not in name and name not in _NATIVE_RESOURCES and not name.startswith("hugepages-"):
+        yield invalid_value(path, name, "must be a standard resource type or fully qualified")
+        yield invalid_value(path, name, "must be a standard resource for containers")
+
+
+def _resource_amount_faults(path: str, name: str, amount: Any) -> Iterator[FieldError]:
+    if parse_milli(amount) < 0:
+        yield invalid_value(path, amount, "must be greater than or equal to 0")
+    if "/" in name and parse_milli(amount) % _MILLI:
+        yield invalid_value(path, amount, "must be an integer")

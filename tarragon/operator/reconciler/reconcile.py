@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import structlog
 
-from tarragon.kube.meta import Key
+from tarragon.client.errors import Conflict
+from tarragon.client.middleware.delegating import DelegatingClient
+from tarragon.client.port import Client
+from tarragon.kube.meta import Json, Key, Resource
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.reconciler.apply import ApplyContext, CreateRefused, apply
-from tarragon.operator.reconciler.superseded_guard import SupersededGuard
 from tarragon.plan.reconcile.decide import decide
 from tarragon.plan.view.actions import Actions
 
 log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 
 async def reconcile(context: ApplyContext, informers: Informers, kind: str, key: Key) -> dt.datetime | None:
@@ -29,7 +34,7 @@ async def reconcile(context: ApplyContext, informers: Informers, kind: str, key:
     framework = informers.frameworks[kind]
     step = decide(framework, observed, context.clock.now())
     try:
-        cluster = SupersededGuard(context.cluster, partial(informers.has_same_assignments, kind, observed.object))
+        cluster = _SupersededGuard(context.cluster, partial(informers.has_same_assignments, kind, observed.object))
         refused_names = await apply(replace(context, cluster=cluster), framework.resource, observed.object, step)
     except CreateRefused as refused:
         log.info("create refused", error=str(refused))
@@ -52,3 +57,19 @@ def _log_step(step: Actions) -> None:
             deletes=len(step.deletes),
             news=[f"{event.reason}: {event.message}" for event in step.events],
         )
+
+
+class _SupersededGuard(DelegatingClient):
+    """A create raises Conflict once `stands` says that the state the step was decided on has changed."""
+
+    def __init__(self, cluster: Client, stands: Callable[[], bool]) -> None:
+        super().__init__(cluster)
+        self._stands = stands
+
+    async def create(self, resource: Resource[T], body: Mapping[str, Json]) -> T:
+        if not self._stands():
+            message = f"{resource.plural} {body['metadata']['name']} was not created: the job has changed"
+            raise Conflict(
+                {"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": message}
+            )
+        return await super().create(resource, body)

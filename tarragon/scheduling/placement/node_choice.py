@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isqrt
 
 import numpy as np
 
 from tarragon.scheduling.api.snapshot import Demand
-from tarragon.scheduling.placement.node_subset import choose_rooms, min_nodes
 from tarragon.scheduling.state.inventory import ScoreArray
 from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.node_requests import Amounts, Mask
@@ -19,6 +19,8 @@ _MAX_SCORES = 8
 
 RowShare = tuple[int, int]
 """A row, and the number of replicas that it gets."""
+_MAX_STEPS = 3000
+"""The bound on work. Larger choices start with the roomiest nodes and optimize only the last ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +53,7 @@ def choose_rows(demand: Demand, count: int, ledger: NodeLedger, home: Sequence[i
     takes[list(home)] = False
     rows = takes.nonzero()[0]
     rooms = _Rooms(rows, np.minimum(room[rows], count), len(room))
-    nodes = min_nodes(rooms.histogram(), count)
+    nodes = _min_nodes(rooms.histogram(), count)
     if not nodes:
         return []
     if demand.node_scores:
@@ -62,8 +64,8 @@ def choose_rows(demand: Demand, count: int, ledger: NodeLedger, home: Sequence[i
     for mask in _regions(rooms, count, nodes, (ledger, home)):
         rooms_there = rooms if mask is None else rooms.some(mask)
         histogram = rooms_there.histogram()
-        if min_nodes(histogram, count) == nodes:
-            return _shares(choose_rooms(histogram, count, nodes), count, rooms_there, ledger.free_scores())
+        if _min_nodes(histogram, count) == nodes:
+            return _shares(_choose_rooms(histogram, count, nodes), count, rooms_there, ledger.free_scores())
     return []
 
 
@@ -72,7 +74,7 @@ def _preferred(rooms: _Rooms, count: int, nodes: int, liking: Amounts) -> _Rooms
     liked = liking[rooms.rows]
     for least in np.unique(liked)[::-1][:_MAX_SCORES]:
         preferred = rooms.some(liked >= least)
-        if min_nodes(preferred.histogram(), count) == nodes:
+        if _min_nodes(preferred.histogram(), count) == nodes:
             return preferred
     return rooms
 
@@ -142,3 +144,60 @@ def _sharing(domains: Amounts, home: Sequence[int], rows: Amounts) -> Mask:
     near[domains[list(home)]] = True
     near[-1] = False
     return near[domains[rows]]
+
+
+def _min_nodes(nodes_with: Sequence[int], count: int) -> int | None:
+    """The least number of nodes for `count` replicas; `nodes_with[room]` nodes take `room` replicas each. None if all
+    are too few.
+    """
+    used = 0
+    for room in range(len(nodes_with) - 1, 0, -1):
+        there = nodes_with[room]
+        if there * room >= count:
+            return used + -(-count // room)
+        used += there
+        count -= there * room
+    return None
+
+
+def _choose_rooms(nodes_with: Sequence[int], count: int, nodes: int) -> list[int]:
+    """Choose the rooms of this many nodes, roomiest first, that take `count` with the least left over.
+
+    Of equal choices, the one with the fewest very roomy nodes: a later gang may need these. `nodes` must be the result
+    of `_min_nodes`.
+    """
+    left = list(nodes_with)
+    found: list[int] = []
+    weighed = max(2, isqrt(2 * _MAX_STEPS // sum(1 for there in left if there)))
+    while nodes - len(found) > weighed:
+        room = max(room for room, there in enumerate(left) if there)
+        taken = min(left[room], nodes - len(found) - weighed)
+        left[room] -= taken
+        found += [room] * taken
+    return found + _choose_exactly(left, count - sum(found), nodes - len(found))
+
+
+def _choose_exactly(nodes_with: Sequence[int], count: int, nodes: int) -> list[int]:
+    """Compute the reachable sums for each number of nodes, as bits of an integer, then trace back from the roomiest."""
+    rooms = [room for room in range(1, len(nodes_with)) if nodes_with[room]]
+    useful = (1 << (count + rooms[-1])) - 1
+    sums = [1] + [0] * nodes
+    before: list[list[int]] = []
+    for room in rooms:
+        before.append(sums)
+        sums = sums.copy()
+        for taken in range(1, min(nodes_with[room], nodes) + 1):
+            for others in range(nodes - taken + 1):
+                sums[others + taken] |= (before[-1][others] << (room * taken)) & useful
+    enough = sums[nodes] >> count
+    return _trace_back(rooms, before, count + (enough & -enough).bit_length() - 1, nodes)
+
+
+def _trace_back(rooms: Sequence[int], before: Sequence[Sequence[int]], total: int, nodes: int) -> list[int]:
+    """Trace the rooms back, using as few roomy nodes as possible."""
+    found: list[int] = []
+    for room, sums in zip(reversed(rooms), reversed(before), strict=True):
+        while not sums[nodes] >> total & 1:
+            found.append(room)
+            nodes, total = nodes - 1, total - room
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.conversion.generations import ApiGeneration
 from tarragon.frameworks.tensorflow.conversion.normalized_spec import CHIEF, NormalizedSpec, type_of
-from tarragon.frameworks.tensorflow.conversion.server import standard_server
+from tarragon.frameworks.tensorflow.default_server import SCRIPT, VOLUME, script
 from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, PORT_NAME
 from tarragon.frameworks.tensorflow.replica_types import MASTER, PS
 from tarragon.job.model import ReplicaSpec, RestartPolicy, TrainingJob
@@ -15,6 +15,19 @@ from tarragon.kube.meta import Json, JsonObject
 
 _TRANSLATED = frozenset({"word", "words", "template", "tfPort", "IsDefaultPS", "restartPolicy"})
 _TYPES_OF_A_LIST = {CHIEF: MASTER, "ps": PS, "worker": WORKER}
+_SERVER_ARGUMENTS = f"""\
+import json, os, sys
+config = json.loads(os.environ["TF_CONFIG"])
+groups = sorted(config["cluster"].items())
+cluster = ",".join("%s|%s" % (kind, ";".join(hosts)) for kind, hosts in groups)
+task = config["task"]
+program = sys.argv.pop()
+sys.argv[1:] = ["--cluster_spec", cluster, "--job_name", task["type"], "--task_id", str(task["index"])]
+exec(compile(program, "{SCRIPT}", "exec"))
+"""
+"""The default server gets its cluster from the command line, all other containers from TF_CONFIG."""
+
+_SERVER_COMMAND = ("sh", "-c", 'exec "$(command -v python || command -v python3)" "$@"', "python", "-c")
 
 
 def convert_replicas(
@@ -50,7 +63,7 @@ def _replicas(fields: JsonObject, group: ReplicaSpec) -> dict[str, Json]:
 
 def _into_map(role: str, fields: JsonObject, group: ReplicaSpec, job: TrainingJob) -> dict[str, Json]:
     """Convert to a map, where pods get their restartPolicy from the group and not from the template."""
-    template = standard_server(group) if group.runs_provided_program else fields.get("template", {})
+    template = _standard_server(group) if group.runs_provided_program else fields.get("template", {})
     template = _with_pod_spec(template, lambda spec: {n: v for n, v in spec.items() if n != "restartPolicy"})
     if group.port != _named_port(template):
         template = _with_port(template, group.port)
@@ -111,3 +124,25 @@ def _container_with_port(container: JsonObject, number: int) -> dict[str, Json]:
 
 def _with_pod_spec(template: JsonObject, change: Callable[[JsonObject], Mapping[str, Json]]) -> dict[str, Json]:
     return {**template, "spec": dict(change(template.get("spec", {})))}
+
+
+def _standard_server(group: ReplicaSpec) -> dict[str, Json]:
+    """The template that the dialect created, with nothing that the operator would have to add."""
+    spec = group.template.get("spec", {})
+    containers = [
+        _with_server(each) if each.get("name") == MAIN_CONTAINER else each for each in spec.get("containers", [])
+    ]
+    volumes = [each for each in spec.get("volumes", []) if each.get("name") != VOLUME]
+    rest = {name: value for name, value in spec.items() if name != "volumes"}
+    own = {**rest, "containers": containers, **({"volumes": volumes} if volumes else {})}
+    return {**group.template, "spec": own}
+
+
+def _with_server(container: JsonObject) -> dict[str, Json]:
+    mounts = [mount for mount in container.get("volumeMounts", []) if mount.get("name") != VOLUME]
+    rest = {name: value for name, value in container.items() if name != "volumeMounts"}
+    return {
+        **rest,
+        "command": [*_SERVER_COMMAND, _SERVER_ARGUMENTS, script()],
+        **({"volumeMounts": mounts} if mounts else {}),
+    }

@@ -16,11 +16,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Self
 
@@ -29,9 +30,9 @@ import msgspec
 from tarragon.base.errors import TarragonError
 from tarragon.localcluster.kubelet.base.descriptors import PipeReader, PipeWriter, wait_readable
 from tarragon.localcluster.kubelet.base.files import read_json
+from tarragon.localcluster.kubelet.base.processes import LINUX
 from tarragon.localcluster.kubelet.network.address_translation import localize_paths
 from tarragon.localcluster.kubelet.shim import exec_server
-from tarragon.localcluster.kubelet.streaming.tar import keep_member_names
 
 KILLED_EXIT_CODE = 137
 """The exit code of a command whose container has ended."""
@@ -40,6 +41,7 @@ OUTPUT_BYTES = 10 * 1024
 MAX_FOLDER_BYTES = 90
 """The longest folder, in bytes, in the address of a socket, which is limited to 108 on Linux and 104 on macOS."""
 _REMEDY = "containers started by an earlier version of Tarragon do not support exec and attach; restart the pod"
+_SPECIAL_IN_PATTERNS = re.compile(r"[][\\.*^$|]")
 
 
 class CannotConnect(TarragonError):
@@ -185,7 +187,7 @@ def localize_command(run: Path, words: Sequence[str]) -> list[str]:
     """The words of a command with the container's paths replaced by local ones, as in the container's own command."""
     spec = read_json(run / "spec.json", _Spec) or _Spec()
     places = {path: Path(place) for path, place in spec.places.items()}
-    return keep_member_names(words, [localize_paths(word, places) for word in words], places)
+    return _keep_member_names(words, [localize_paths(word, places) for word in words], places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,3 +304,23 @@ def short_path(folder: Path) -> Iterator[Path]:
         link = Path(temporary, "f")
         link.symlink_to(folder)
         yield link
+
+
+def _keep_member_names(original: Sequence[str], translated: Sequence[str], places: Mapping[str, Path]) -> list[str]:
+    """The translated words of a command; a tar of translated paths gets options that rename its members.
+
+    kubectl rejects an archive without the path that it asked for.
+    """
+    if PurePosixPath(original[0] if original else "").name != "tar" or list(original) == list(translated):
+        return list(translated)
+    used = {path: place for path, place in places.items() if any(path in word for word in original[1:])}
+    options = [option for path, place in used.items() for option in _rename_options(path, place)]
+    return [translated[0], *translated[1:], *options]
+
+
+def _rename_options(path: str, place: Path) -> list[str]:
+    """Options of GNU tar, or of BSD tar on macOS. Targets of symbolic links are not renamed."""
+    local, original = _SPECIAL_IN_PATTERNS.sub(r"\\\g<0>", str(place).strip("/")), path.strip("/").replace("&", r"\&")
+    if LINUX:
+        return [f"--transform=flags=rhS;s|^/*{local}|{original}|"]
+    return ["-s", f"|^/*{local}|{original}|RhS"]
