@@ -76,12 +76,12 @@ def _metadata(job: Json, kind: str, index: int, labels: dict[str, str]) -> Json:
 def _pod(job: Json, kind: str, index: int, labels: dict[str, str]) -> Json:
     group = job["spec"]["tfReplicaSpecs"][kind]
     template = group["template"]
-    told = {"name": "TF_CONFIG", "value": _tf_config(job, kind, index)}
+    variable = {"name": "TF_CONFIG", "value": _tf_config(job, kind, index)}
     metadata = _metadata(job, kind, index, labels)
     if "annotations" in template.get("metadata", {}):
         metadata["annotations"] = template["metadata"]["annotations"]
     containers = [
-        {**container, "env": [*container.get("env", []), told], "ports": [*container.get("ports", []), PORT]}
+        {**container, "env": [*container.get("env", []), variable], "ports": [*container.get("ports", []), PORT]}
         for container in template["spec"]["containers"]
     ]
     spec = {**template["spec"], "containers": containers, "restartPolicy": group.get("restartPolicy", "Never")}

@@ -170,16 +170,18 @@ def test_describe_tells_both_addresses_the_folders_and_the_events(shell: Shell) 
     going = shell.start("run", shell.file("job.yaml", training))
     going.until("[worker-0]")
 
-    while "TFJobRunning" not in (told := shell("describe", "digits").out):
+    while "TFJobRunning" not in (description := shell("describe", "digits").out):
         assert going.is_going
 
-    found = re.search(r"worker-0 +Running +- +0 +local +(digits-worker-0\.default\.svc:2222) +(127\.0\.0\.1:\d+)", told)
+    found = re.search(
+        r"worker-0 +Running +- +0 +local +(digits-worker-0\.default\.svc:2222) +(127\.0\.0\.1:\d+)", description
+    )
     assert found is not None
     assert found[2] in shell("logs", "digits", "--type", "worker").out
-    folder = re.search(r"logs of worker-0 +(\S+)", told)
+    folder = re.search(r"logs of worker-0 +(\S+)", description)
     assert folder is not None
     assert Path(folder[1]).is_dir()
-    assert re.search(r"Normal +TFJobRunning +tfjob/digits", told)
+    assert re.search(r"Normal +TFJobRunning +tfjob/digits", description)
     going.signal(signal.SIGINT)
     going.ended()
 
@@ -188,12 +190,12 @@ def test_describe_still_knows_the_replicas_that_were_cleaned_up_with_their_job(s
     training = job("digits", PS=group(python(UP)), Worker=group(python(ONCE_UP)))
     shell("run", shell.file("job.yaml", training))
 
-    told = shell("describe", "digits").out
+    output = shell("describe", "digits").out
 
-    folder = re.search(r"logs of ps-0 +(\S+)", told)
+    folder = re.search(r"logs of ps-0 +(\S+)", output)
     assert folder is not None
     assert Path(folder[1]).is_dir()
-    assert re.search(r"Started +pod/digits-ps-0", told)
+    assert re.search(r"Started +pod/digits-ps-0", output)
 
 
 def test_describe_says_what_goes_on_after_the_end_and_how_it_is_ended(shell: Shell) -> None:
@@ -201,10 +203,10 @@ def test_describe_says_what_goes_on_after_the_end_and_how_it_is_ended(shell: She
     training["spec"]["runPolicy"] = {"cleanPodPolicy": "None"}
     shell("run", shell.file("job.yaml", json.dumps(training)))
 
-    told = shell("describe", "digits").out
+    output = shell("describe", "digits").out
 
-    assert "  still running: ps-0; with cleanPodPolicy None they hold memory until the job is deleted:" in told
-    assert re.search(r"^    \S.* delete digits$", told, re.MULTILINE)
+    assert "  still running: ps-0; with cleanPodPolicy None they hold memory until the job is deleted:" in output
+    assert re.search(r"^    \S.* delete digits$", output, re.MULTILINE)
 
 
 def test_logs_choose_replicas_lines_and_times(shell: Shell) -> None:
@@ -398,10 +400,10 @@ def test_down_ends_what_a_killed_cluster_has_left(shell: Shell) -> None:
 
 
 def test_the_version_says_on_what_it_runs(shell: Shell) -> None:
-    told = json.loads(shell("version", "-o", "json").out)
+    document = json.loads(shell("version", "-o", "json").out)
 
-    assert told["executable"] == sys.executable
-    assert shell("version").out.startswith(f"tarragon {told['version']}, Python ")
+    assert document["executable"] == sys.executable
+    assert shell("version").out.startswith(f"tarragon {document['version']}, Python ")
 
 
 def test_a_container_that_fails_before_the_main_one_is_heard(shell: Shell) -> None:

@@ -45,7 +45,7 @@ def documents(ended: Ended) -> list[Any]:
 def generation(shell: Shell, name: str) -> str:
     """Of a job without problems, but for shares of GPUs, which are not supported yet in any generation."""
     (judged,) = json.loads(shell("validate", name, "-o", "json").out)["files"]
-    assert [told for told in judged["problems"] if "fractions of GPUs are not supported yet" not in told] == []
+    assert [problem for problem in judged["problems"] if "fractions of GPUs are not supported yet" not in problem] == []
     return str(judged["jobs"][0]["generation"])
 
 

@@ -121,12 +121,12 @@ def test_submit_and_its_trial_by_the_server_warn_and_what_is_in_file_is_there(sh
     again = shell("submit", file)
 
     for ended in (tried, submitted):
-        told = [line for line in ended.err.splitlines() if " not found in " in line]
+        lines = [line for line in ended.err.splitlines() if " not found in " in line]
         assert ended.code == 0
         path = f"{AT}.volumes[0].persistentVolumeClaim.claimName"
         claim = f"{path}: PersistentVolumeClaim data not found in namespace default"
-        assert told[1] == f"warning: {claim}; {WAITS}"
-        kinds = [line.partition(" not found in ")[0].rpartition(": ")[2] for line in told]
+        assert lines[1] == f"warning: {claim}; {WAITS}"
+        kinds = [line.partition(" not found in ")[0].rpartition(": ")[2] for line in lines]
         assert kinds == [
             "ServiceAccount robot",
             "PersistentVolumeClaim data",

@@ -42,9 +42,9 @@ def test_a_success_is_one_line_with_its_time_and_numbers() -> None:
 
 
 def test_a_job_that_said_nothing_and_was_quick_is_doubted() -> None:
-    told = list(success_report(ending(finished(0, until=1.1)), uncolored))
+    lines = list(success_report(ending(finished(0, until=1.1)), uncolored))
 
-    assert told[1] == "warning: worker-0 ended after 0.1 s with no output; did it train?"
+    assert lines[1] == "warning: worker-0 ended after 0.1 s with no output; did it train?"
 
 
 def test_a_job_that_was_silent_for_long_is_trusted() -> None:
@@ -63,13 +63,13 @@ def test_a_failure_names_the_first_replica_its_code_its_last_lines_and_the_usual
     status = JobStatus(phase=Phase.FAILED, completion_time=at(10))
     lines = [f"line {number}" for number in range(30)] + ["ModuleNotFoundError: No module named 'pandas'"]
 
-    told = list(failure_report(ending(progress(pods, status=status, wished=TWO), {worker(1): lines}), uncolored))
+    report = list(failure_report(ending(progress(pods, status=status, wished=TWO), {worker(1): lines}), uncolored))
 
-    assert told[0] == "Failed  digits after 14.2 s"
-    assert told[2].startswith("worker-1 failed first: exit code 1, permanent: an error in the program")
-    assert told[3] == "  │ line 11"
-    assert "Probably: the module pandas is not installed in /envs/tf, which ran this replica" in "\n".join(told)
-    assert told[-2:] == [
+    assert report[0] == "Failed  digits after 14.2 s"
+    assert report[2].startswith("worker-1 failed first: exit code 1, permanent: an error in the program")
+    assert report[3] == "  │ line 11"
+    assert "Probably: the module pandas is not installed in /envs/tf, which ran this replica" in "\n".join(report)
+    assert report[-2:] == [
         "worker-0   Failed   1      0          8.0 s",
         "worker-1   Failed   1      0          2.0 s",
     ]
@@ -78,10 +78,10 @@ def test_a_failure_names_the_first_replica_its_code_its_last_lines_and_the_usual
 def test_the_status_knows_better_who_was_first_than_the_pods_that_are_left() -> None:
     gone = FirstFailure(replica=worker(1), exit_code=137, reason="OOMKilled", message="Killed", at=at(1))
 
-    told = list(failure_report(replace(ending(finished(1)), first_failure=gone), uncolored))
+    lines = list(failure_report(replace(ending(finished(1)), first_failure=gone), uncolored))
 
-    assert "worker-1 failed first: killed (SIGKILL, 137), out of memory" in "\n".join(told)
-    assert "  │ Killed" in told
+    assert "worker-1 failed first: killed (SIGKILL, 137), out of memory" in "\n".join(lines)
+    assert "  │ Killed" in lines
 
 
 def test_a_job_that_failed_without_a_replica_tells_the_words_of_its_condition() -> None:
@@ -114,10 +114,10 @@ def test_hundreds_of_replicas_that_ended_alike_share_a_row() -> None:
 def test_the_last_lines_are_shown_as_a_terminal_would_leave_them() -> None:
     lines = {worker(0): ["1/60\r7/60\x1b[K\r", "\x1b[31mlost\x1b[0m"]}
 
-    told = list(failure_report(ending(finished(1), lines), uncolored))
+    report = list(failure_report(ending(finished(1), lines), uncolored))
     with_style = list(failure_report(ending(finished(1), lines), colored))
 
-    assert [line for line in told if "│" in line] == ["  │ 7/60", "  │ lost"]
+    assert [line for line in report if "│" in line] == ["  │ 7/60", "  │ lost"]
     assert f"{STYLE_ESCAPE}[31mlost{STYLE_ESCAPE}[0m" in "\n".join(with_style)
 
 
@@ -134,6 +134,6 @@ def test_a_replica_that_cannot_start_is_shown_with_the_reason_and_not_as_startin
 
 
 def test_who_was_killed_is_not_said_to_have_failed_with_a_code() -> None:
-    told = list(failure_report(ending(finished(137), {worker(0): ["step 7 of 60"]}), uncolored))
+    lines = list(failure_report(ending(finished(137), {worker(0): ["step 7 of 60"]}), uncolored))
 
-    assert told[2].startswith("worker-0 failed: killed (SIGKILL, 137), retryable: ended by SIGKILL: ")
+    assert lines[2].startswith("worker-0 failed: killed (SIGKILL, 137), retryable: ended by SIGKILL: ")

@@ -65,9 +65,9 @@ def test_events_of_a_pod_that_is_there_are_the_jobs_if_it_controls_the_pod(
     }
     pod = msgspec.convert({"metadata": metadata}, Pod)
 
-    told = list(events_of_job([event("digits-ps-0")], digits(), [pod]))
+    events = list(events_of_job([event("digits-ps-0")], digits(), [pod]))
 
-    assert bool(told) is is_told
+    assert bool(events) is is_told
 
 
 def test_events_are_told_oldest_first_and_within_a_second_as_they_were_written() -> None:

@@ -71,7 +71,7 @@ def test_a_fault_is_told_with_its_line(shell: Shell, before: str, after: str, li
     assert ended.code == 2
     assert ended.out == ""
     assert ended.err.startswith("Error: job.yaml: ")
-    assert any(told.strip().startswith(line) for told in ended.err.splitlines()), ended.err
+    assert any(text.strip().startswith(line) for text in ended.err.splitlines()), ended.err
 
 
 def test_all_faults_are_told_at_once(shell: Shell) -> None:
@@ -183,7 +183,7 @@ def test_a_url_of_nobody_says_so(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--set", "spec.tfReplicaSpecs.Worker.replicas=-1"), "spec.tfReplicaSpecs.Worker.replicas: must be 0 or more"),
         (("--set", "spec.tfReplicaSpecs.Worker.replics=1"), "did you mean replicas?"),
@@ -194,12 +194,12 @@ def test_a_url_of_nobody_says_so(shell: Shell) -> None:
     ],
 )
 def test_what_the_command_line_changes_is_checked_with_the_file(
-    shell: Shell, words: tuple[str, ...], told: str
+    shell: Shell, words: tuple[str, ...], message: str
 ) -> None:
     ended = shell("run", shell.file("job.yaml", JOB), *words)
 
     assert ended.code == 2
-    assert told in ended.err
+    assert message in ended.err
     assert not (shell.home / "state.db").exists()
 
 

@@ -66,14 +66,14 @@ class Logs:
         name = pod["metadata"]["name"]
         runs = self.runs.setdefault(name, [[]])
         number = len(runs) - (2 if options.previous else 1)
-        told = 0
+        sent = 0
         while True:
             while options.follow and (name, number) in self.held:
                 await self._changed.wait()
-            for line in runs[number][told:]:
-                told += 1
+            for line in runs[number][sent:]:
+                sent += 1
                 yield line
-                if self.breaks and told == 1:
+                if self.breaks and sent == 1:
                     self.breaks -= 1
                     self.refusal = self.refusal_after_breaks
                     raise unavailable("the connection broke")
@@ -157,7 +157,7 @@ class Watcher:
         return asyncio.create_task(self.follower.follow(self.line))  # type: ignore[arg-type]
 
     @property
-    def told(self) -> list[str]:
+    def progress_lines(self) -> list[str]:
         """As Plain would print it."""
         befores: list[Progress | None] = [None, *self.seen]
         return [
@@ -166,7 +166,7 @@ class Watcher:
 
     async def until(self, *lines: str) -> None:
         async with asyncio.timeout(PATIENCE):
-            while not set(lines) <= {*self.lines, *self.told}:
+            while not set(lines) <= {*self.lines, *self.progress_lines}:
                 self._news.clear()
                 await self._news.wait()
 
@@ -227,7 +227,7 @@ async def test_a_job_is_followed_from_its_first_pod_to_its_end(stage: Stage, log
     await watching.end()
 
     assert watching.follower.progress.state == "Succeeded"
-    assert "Succeeded" in watching.told
+    assert "Succeeded" in watching.progress_lines
     assert sorted(watching.lines) == [
         "[worker-0] done: accuracy=0.95",
         "[worker-0] step 1",
@@ -345,8 +345,8 @@ async def test_a_run_that_the_next_one_has_answered_for_is_heard_all_the_same(st
         run, ["2026-11-21T12:00:00.000000001Z first try"]
     )  # as `run` reads it from the disk
 
-    told = ["second try", "first try", "third line", "last line"]
-    assert watching.lines == [f"[worker-0] {line}" for line in told]
+    expected = ["second try", "first try", "third line", "last line"]
+    assert watching.lines == [f"[worker-0] {line}" for line in expected]
     watching.task.cancel()
 
 
@@ -371,8 +371,8 @@ async def test_the_last_words_of_a_run_are_heard_before_the_first_of_the_next(st
     logs.wake()
     await watching.until("[worker-0] three")
 
-    told = [line for line in watching.lines if line.startswith("[worker-0]")]
-    assert told == ["[worker-0] one", "[worker-0] two", "[worker-0] three"]
+    log_lines = [line for line in watching.lines if line.startswith("[worker-0]")]
+    assert log_lines == ["[worker-0] one", "[worker-0] two", "[worker-0] three"]
     watching.task.cancel()
 
 
@@ -527,17 +527,17 @@ async def test_a_job_that_loses_its_places_is_followed_until_it_has_new_ones_and
     await stage.plays("high-worker-0", "Succeeded", 0)
     await stage.until_pods("high-worker-0", "low-worker-0")
     await stage.all_run("low-worker-0")
-    told = ""
+    printed = ""
 
     def is_told() -> bool:
-        nonlocal told
-        told += capsys.readouterr().err
-        return told.endswith("tfjob/low is now Running.\n")
+        nonlocal printed
+        printed += capsys.readouterr().err
+        return printed.endswith("tfjob/low is now Running.\n")
 
     await eventually(is_told)
     await stage.plays("low-worker-0", "Succeeded", 0)
 
     await seen.end()
     assert (await waits).exit_code == 0
-    assert seen.told[-1] == "Succeeded"
-    assert f"tfjob/low is Running: {lost} again\n" in told
+    assert seen.progress_lines[-1] == "Succeeded"
+    assert f"tfjob/low is Running: {lost} again\n" in printed

@@ -22,10 +22,10 @@ OWN = "registry.example.com/team/digits:7"
 
 
 def warnings(command: Sequence[str], image: str = PUBLIC, machine: LocalMachine = MACHINE) -> list[str]:
-    return told({"image": image, "command": list(command)}, machine)
+    return messages({"image": image, "command": list(command)}, machine)
 
 
-def told(fields: Mapping[str, Any], machine: LocalMachine = MACHINE) -> list[str]:
+def messages(fields: Mapping[str, Any], machine: LocalMachine = MACHINE) -> list[str]:
     container = {"name": "tensorflow", "image": PUBLIC, **fields}
     template = {"spec": {"containers": [container]}}
     return [
@@ -90,9 +90,9 @@ def test_what_is_mounted_is_brought() -> None:
     absolute = {"command": ["python", "/home/me/digits/train.py"]}
     relative = {"command": ["python", "train.py"]}
 
-    assert told({**absolute, "volumeMounts": [{"name": "code", "mountPath": "/home/me/digits/"}]}) == []
-    assert told({**relative, "volumeMounts": [{"name": "code", "mountPath": "/code"}], "workingDir": "/code"}) == []
-    assert len(told({**relative, "workingDir": "/elsewhere"})) == 1
+    assert messages({**absolute, "volumeMounts": [{"name": "code", "mountPath": "/home/me/digits/"}]}) == []
+    assert messages({**relative, "volumeMounts": [{"name": "code", "mountPath": "/code"}], "workingDir": "/code"}) == []
+    assert len(messages({**relative, "workingDir": "/elsewhere"})) == 1
 
 
 def test_the_home_of_root_is_in_every_image() -> None:
@@ -116,4 +116,4 @@ def test_a_file_is_told_once_with_where_it_is_named_and_what_to_do() -> None:
 
 @pytest.mark.parametrize("broken", [{"command": 5}, {"command": [5]}, {"volumeMounts": [5]}, {"args": None}])
 def test_a_broken_container_is_not_our_business(broken: dict[str, Any]) -> None:
-    assert told(broken) == []
+    assert messages(broken) == []

@@ -134,11 +134,11 @@ def test_a_misspelled_option_is_told_the_nearest(shell: Shell) -> None:
 
 
 def test_every_flag_has_a_variable(shell: Shell) -> None:
-    told = replace(shell, variables={"TARRAGON_CONTEXT": "prod", "KUBECONFIG": "none"})("list")
+    result = replace(shell, variables={"TARRAGON_CONTEXT": "prod", "KUBECONFIG": "none"})("list")
     as_json = replace(shell, variables={"TARRAGON_VERSION_OUTPUT": "json"})("version")
 
-    assert told.code == 1
-    assert "no cluster is configured" in told.err
+    assert result.code == 1
+    assert "no cluster is configured" in result.err
     assert as_json.out.startswith("{")
 
 
@@ -240,10 +240,10 @@ def test_the_file_is_named_by_an_option_too_as_kubectl_has_it(shell: Shell, name
 
 
 def test_the_help_of_run_tells_every_exit_code_and_an_option_as_a_variable_that_works(shell: Shell) -> None:
-    told = " ".join(shell("run", "--help").out.split())
+    page = " ".join(shell("run", "--help").out.split())
 
     for code in (0, 1, 2, 100, 101, 103, 104, 130, 141):
-        assert re.search(rf"[ ,]{code} [a-z]", told), code
-    assert "TARRAGON_NAMESPACE=ml tarragon list" in told
+        assert re.search(rf"[ ,]{code} [a-z]", page), code
+    assert "TARRAGON_NAMESPACE=ml tarragon list" in page
     named = replace(shell, variables={"TARRAGON_NAMESPACE": "ml"})
     assert "in namespace ml" in named("get", "digits").err

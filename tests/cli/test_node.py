@@ -17,7 +17,7 @@ from tools.controlplane import ControlPlane
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--name", "Worker_1"], "'Worker_1' is not a valid node name"),
         (["--taint", "gpu"], "'gpu' is not a taint; use KEY=VALUE:EFFECT"),
@@ -29,11 +29,11 @@ from tools.controlplane import ControlPlane
         (["--address", "here"], "'here' does not appear to be an IPv4 or IPv6 address"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_words(shell: Shell, words: list[str], told: str) -> None:
+def test_what_makes_no_sense_is_refused_with_words(shell: Shell, words: list[str], message: str) -> None:
     ended = shell("node", "--kubeconfig", shell.file("config", CONFIG), *words)
 
     assert ended.code == 2
-    assert told in ended.err
+    assert message in ended.err
 
 
 CONFIG = json.dumps(

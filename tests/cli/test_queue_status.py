@@ -105,10 +105,10 @@ async def test_it_is_told_who_is_ahead_who_holds_what_and_what_would_help(tmp_pa
     async with a_stage(tmp_path) as stage:
         await busy(stage)
         third = await standing(stage, "third")
-        told = list(third.lines(NOON))
+        lines = list(third.lines(NOON))
 
     assert third.position_text == ", at position 2 of 2"
-    assert told == [
+    assert lines == [
         "  ahead of it: second (2 replicas, 2 GPUs)",
         "  node a has no room: 0 of 2 nvidia.com/gpu free; held by first (2 nvidia.com/gpu)",
         (
@@ -129,8 +129,8 @@ async def test_by_what_the_operator_decides_is_told_where_that_is_not_the_defaul
         await busy(stage, policy=POLICIES["fifo"], rules=lambda: rules)
         third = await standing(stage, "third")
 
-    told = "  the operator is configured with the policy fifo, no preemption and --aged 600"
-    assert next(third.lines(NOON)) == told
+    line = "  the operator is configured with the policy fifo, no preemption and --aged 600"
+    assert next(third.lines(NOON)) == line
     assert third.fields()["operator"] == {
         "policy": "fifo",
         "aged": 600,
@@ -145,17 +145,21 @@ async def test_by_what_the_operator_decides_is_told_where_that_is_not_the_defaul
 async def test_of_an_operator_that_says_nothing_the_defaults_are_assumed_and_that_is_told(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
         await busy(stage)
-        client, told = stage.world.client, []
+        client, first_lines = stage.world.client, []
         for change in ({"policy": "lottery"}, {"policy": None}):
             await client.patch(CONFIG_MAPS, Key("default", RULES_CONFIG_MAP), {"data": change})
-            told.append(next((await standing(stage, "third")).lines(NOON)))
+            first_lines.append(next((await standing(stage, "third")).lines(NOON)))
         await client.delete(CONFIG_MAPS, Key("default", RULES_CONFIG_MAP))
         third = await standing(stage, "third")
-        told.append(next(third.lines(NOON)))
+        first_lines.append(next(third.lines(NOON)))
 
     words = "  assuming the default policy and rules of an operator: "
     version = f"{words}the one published in default is from an incompatible version"
-    assert told == [version, version, f"{words}it has published none that you may read; older versions publish none"]
+    assert first_lines == [
+        version,
+        version,
+        f"{words}it has published none that you may read; older versions publish none",
+    ]
     assert third.fields()["operator"]["assumed"] is True
 
 
@@ -206,7 +210,7 @@ async def test_of_a_job_that_a_quota_keeps_small_it_is_told_which_and_who_else_h
         await stage.world.until(lambda: "QueueQuotaExceeded" in str(stage.job("elastic").get("status")))
         eyes = Eyes(stage.world.client, {"tfjobs.kubeflow.org": True, "nodes": False, "pods": False})
         job = await find_job(eyes, "elastic", "default")
-        told = await queue_status(eyes, job, stage.world.clock)
+        status = await queue_status(eyes, job, stage.world.clock)
         await stage.world.until(lambda: "NotGrown" in str(stage.job("elastic").get("status")))
         found = list(
             explanation_lines(await find_job(eyes, "elastic", "default"), NOON, CommandPrefix("tarragon", "default"))
@@ -215,9 +219,9 @@ async def test_of_a_job_that_a_quota_keeps_small_it_is_told_which_and_who_else_h
     small = "2 of 4 worker replicas are scheduled: the quota of default is 3 nvidia.com/gpu"
     assert found[0].endswith(f"QueueQuotaExceeded: {small}")
     assert found[1:] == ["  it started with worker 2 (4 requested)"]
-    assert list(told.lines(NOON)) == ["  other jobs use the quota of default: other (1 nvidia.com/gpu)"]
+    assert list(status.lines(NOON)) == ["  other jobs use the quota of default: other (1 nvidia.com/gpu)"]
     held = [{"name": "other", "holds": {GPU: "1"}}]
-    assert told.fields() == {"quota": {"namespace": "default", "heldBy": held}}
+    assert status.fields() == {"quota": {"namespace": "default", "heldBy": held}}
 
 
 async def test_the_start_is_foretold_by_the_quota_of_the_namespace(tmp_path: Path) -> None:
@@ -282,10 +286,10 @@ async def test_whoever_may_see_jobs_only_is_told_what_could_not_be_looked_at(tmp
         await busy(stage)
         hidden = {"nodes": False, "pods": True, "tfjobs.kubeflow.org": True}
         third = await standing(stage, "third", hidden)
-        told = list(third.lines(NOON))
+        lines = list(third.lines(NOON))
 
     assert third.position_text == ", at position 2 of 2 that you may see"
-    assert told == [
+    assert lines == [
         "  ahead of it: second (2 replicas, 2 GPUs)",
         (
             "  not considered, because you may not list: jobs in other namespaces (the jobs ahead), "
@@ -298,9 +302,9 @@ async def test_whoever_may_see_jobs_only_is_told_what_could_not_be_looked_at(tmp
 async def test_whoever_may_see_a_single_job_is_told_of_that(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
         await busy(stage)
-        told = list((await standing(stage, "third", {"tfjobs.kubeflow.org": False})).lines(NOON))
+        lines = list((await standing(stage, "third", {"tfjobs.kubeflow.org": False})).lines(NOON))
 
-    assert told == ["  not considered, because you may not list: jobs in other namespaces (the jobs ahead)"]
+    assert lines == ["  not considered, because you may not list: jobs in other namespaces (the jobs ahead)"]
 
 
 async def test_a_selector_that_leaves_nodes_out_and_a_cordon_are_told(tmp_path: Path) -> None:
@@ -344,13 +348,13 @@ async def test_when_it_starts_is_told_from_the_jobs_that_have_ended(tmp_path: Pa
         await stage.world.until(lambda: "train-6-worker-0" in stage.pods())
         await stage.submit("train-7", Worker=group(1, **{GPU: "1"}))
         await waits(stage, "train-7")
-        told = (await standing(stage, "train-7")).expected_start
+        forecast = (await standing(stage, "train-7")).expected_start
 
-    assert isinstance(told, Forecast)
-    assert told.sample_size == 6
-    assert told.likely is not None
+    assert isinstance(forecast, Forecast)
+    assert forecast.sample_size == 6
+    assert forecast.likely is not None
     began = dt.datetime.fromisoformat(stage.admission("train-6")["admitted"])
-    assert 55 <= (told.likely - began).total_seconds() <= 65
+    assert 55 <= (forecast.likely - began).total_seconds() <= 65
 
 
 @pytest.mark.parametrize(
@@ -368,10 +372,10 @@ async def test_when_it_starts_is_told_from_the_jobs_that_have_ended(tmp_path: Pa
 def test_the_start_is_told_in_words(minutes: tuple[int, int | None, int | None], words: str) -> None:
     earliest, likely, latest = (None if each is None else NOON + dt.timedelta(minutes=each) for each in minutes)
     assert earliest is not None
-    told = Forecast(earliest=earliest, likely=likely, latest=latest, sample_size=37)
+    forecast = Forecast(earliest=earliest, likely=likely, latest=latest, sample_size=37)
 
-    assert start_estimate_line(told, NOON) == words
-    assert start_estimate_fields(told)["from"] == 37
+    assert start_estimate_line(forecast, NOON) == words
+    assert start_estimate_fields(forecast)["from"] == 37
 
 
 def test_what_is_not_known_is_not_made_up() -> None:

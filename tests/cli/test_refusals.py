@@ -35,19 +35,19 @@ def test_a_missing_permission_is_told_with_who_may_not_do_what_where(where: Kube
     )
     everywhere = 'nodes is forbidden: User "bob" cannot list resource "nodes" in API group "" at the cluster scope'
 
-    told = where.translated(refusal(403, message))
+    error = where.translated(refusal(403, message))
 
-    assert told.summary == f"bob may not list tfjobs in namespace research on {NAME}"
-    assert "--context prod check` shows what you may do" in told.remedy
+    assert error.summary == f"bob may not list tfjobs in namespace research on {NAME}"
+    assert "--context prod check` shows what you may do" in error.remedy
     assert where.translated(refusal(403, everywhere)).summary == f"bob may not list nodes in all namespaces on {NAME}"
 
 
 def test_a_quota_has_its_own_words(where: KubeconfigTarget) -> None:
     message = 'tfjobs.kubeflow.org "digits" is forbidden: exceeded quota: jobs, requested: 1, used: 5, limited: 5'
 
-    told = where.translated(refusal(403, message))
+    error = where.translated(refusal(403, message))
 
-    assert (told.summary, told.cause) == (f"{NAME} rejected the request", message)
+    assert (error.summary, error.cause) == (f"{NAME} rejected the request", message)
 
 
 def test_who_is_not_known_should_log_in_again(where: KubeconfigTarget) -> None:
@@ -55,9 +55,9 @@ def test_who_is_not_known_should_log_in_again(where: KubeconfigTarget) -> None:
 
 
 def test_a_login_program_that_fails_has_said_itself_what_to_do(where: KubeconfigTarget) -> None:
-    told = where.translated(CredentialsError("aws was not found", why="it is not on PATH", remedy="install it"))
+    error = where.translated(CredentialsError("aws was not found", why="it is not on PATH", remedy="install it"))
 
-    assert (told.summary, told.cause, told.remedy) == ("aws was not found", "it is not on PATH", "install it")
+    assert (error.summary, error.cause, error.remedy) == ("aws was not found", "it is not on PATH", "install it")
 
 
 def test_a_kind_an_object_and_a_namespace_that_are_not_there_are_three_things(where: KubeconfigTarget) -> None:

@@ -30,10 +30,10 @@ def test_a_subresource_is_spelled_as_kubectl_spells_it() -> None:
         question: question.permission.resource != "tfjobs/status" for question in operator_questions("tarragon-system")
     }
 
-    told = [finding.text for finding in operator_findings(answers)]
+    texts = [finding.text for finding in operator_findings(answers)]
 
-    assert told
-    assert all(" tfjobs.kubeflow.org/status, " in text or "mlkube.io/status" in text for text in told)
+    assert texts
+    assert all(" tfjobs.kubeflow.org/status, " in text or "mlkube.io/status" in text for text in texts)
 
 
 def test_rule_17_gang_schedulers_are_seen_by_their_groups() -> None:

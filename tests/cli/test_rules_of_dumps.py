@@ -47,9 +47,9 @@ def given_away(value: str, data: bytes) -> list[bytes]:
 @pytest.mark.parametrize("value", PLANTED)
 def test_rule_18_what_is_known_is_found_in_every_encoding(value: str) -> None:
     redactor = Redactor([value])
-    told = b"\n".join(b"before " + form + b" behind" for form, _ in encodings(value)).decode()
+    text = b"\n".join(b"before " + form + b" behind" for form, _ in encodings(value)).decode()
 
-    found = redactor.redact_text(told).encode()
+    found = redactor.redact_text(text).encode()
 
     assert given_away(value, found) == []
     assert found.count(b"before ") == found.count(b" behind") == len(list(encodings(value)))

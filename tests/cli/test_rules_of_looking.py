@@ -65,12 +65,12 @@ def test_rule_11_why_tells_the_code_what_is_in_the_way_and_the_place_in_the_queu
         shell("submit", shell.file(f"{name}.yaml", whole))
         shell("wait", name, "--for", "running" if name == "first" else "waiting", "--timeout", "60s")
 
-    told = shell("why", "third")
+    result = shell("why", "third")
     shell("down")
 
-    first, *below = told.out.splitlines()
+    first, *below = result.out.splitlines()
     assert first == "third is Waiting: BehindOthers: a job ahead of it in the queue waits for resources"
-    assert any(re.fullmatch(r"  in the queue for .+, at position 2 of 2", line) for line in below), told.out
+    assert any(re.fullmatch(r"  in the queue for .+, at position 2 of 2", line) for line in below), result.out
 
 
 @contextmanager

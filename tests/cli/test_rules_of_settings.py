@@ -81,7 +81,7 @@ def test_rule_15_the_origin_of_each_value_is_shown(shell: Shell) -> None:
     named = replace(shell, variables={"TARRAGON_NAMESPACE": "vision"})
 
     rows = [line.split() for line in named("config", "view", "--show-origin").out.splitlines()]
-    told = json.loads(named("config", "view", "-o", "json").out)
+    document = json.loads(named("config", "view", "-o", "json").out)
 
     assert rows == [
         ["KEY", "VALUE", "ORIGIN"],
@@ -89,7 +89,7 @@ def test_rule_15_the_origin_of_each_value_is_shown(shell: Shell) -> None:
         ["run.timeout", "2h", str(path)],
         ["run.set", "a=1", str(path)],
     ]
-    assert (told["apiVersion"], told["kind"]) == ("cli.tarragon.dev/v1", "Config")
+    assert (document["apiVersion"], document["kind"]) == ("cli.tarragon.dev/v1", "Config")
     assert shell("config", "path").out == f"{path}\n"
     assert "color" in shell("config", "view", "--all").out
 
@@ -119,7 +119,7 @@ def test_what_can_not_be_set_is_told_with_the_nearest_name(shell: Shell) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("list: {outptu: wide}\n", "did you mean list.output?"),
         ("lst: {output: wide}\n", "did you mean list.output?"),
@@ -132,13 +132,13 @@ def test_what_can_not_be_set_is_told_with_the_nearest_name(shell: Shell) -> None
         ("namespace: {a: {b: c}}\n", "invalid value for namespace.a"),
     ],
 )
-def test_a_bad_file_is_told_in_words_and_keeps_nobody_from_help(shell: Shell, text: str, told: str) -> None:
+def test_a_bad_file_is_told_in_words_and_keeps_nobody_from_help(shell: Shell, text: str, message: str) -> None:
     configured(shell, text)
 
     ended = shell("list")
 
     assert ended.code == 2
-    assert told in ended.err
+    assert message in ended.err
     assert "Traceback" not in ended.err
     assert shell("list", "--help").code == 0
     assert shell("config", "path").code == 0

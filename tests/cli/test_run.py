@@ -261,9 +261,9 @@ def test_whoever_is_told_to_end_leaves_the_job_alone(shell: Shell, number: signa
     ended, waited = going.ended(), waiting.ended()
 
     assert (ended.code, waited.code) == (code, code)
-    for told in (ended.err, waited.err):
-        assert f"Detached from tfjob/digits: it continues in default on local ({shell.home})." in told
-        assert "logs digits --follow" in told
+    for output in (ended.err, waited.err):
+        assert f"Detached from tfjob/digits: it continues in default on local ({shell.home})." in output
+        assert "logs digits --follow" in output
     assert shell("get", "digits").out.splitlines()[1].split()[1] == "Running"
 
 

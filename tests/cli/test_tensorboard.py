@@ -67,9 +67,9 @@ def test_a_pod_of_its_name_that_another_object_controls_is_not_the_jobs() -> Non
 def test_one_that_crashes_shows_its_state_its_last_words_and_what_to_do() -> None:
     ended = ContainerState(terminated=ContainerStateTerminated(exit_code=1, reason="Error", message=MISSING))
 
-    told = list(tensorboard_problems(a_job(), [a_board(waiting("CrashLoopBackOff", "back-off 10s"), ended)], PIPX))
+    problems = list(tensorboard_problems(a_job(), [a_board(waiting("CrashLoopBackOff", "back-off 10s"), ended)], PIPX))
 
-    assert told == [
+    assert problems == [
         "is not running: pod digits-tensorboard is CrashLoopBackOff: back-off 10s; it ended with exit code 1",
         "  │ /opt/bin/python: Error while finding module specification for 'tensorboard.main'",
         "  │ No module named 'tensorboard'",
@@ -95,6 +95,6 @@ def test_describe_shows_beside_the_address_why_nothing_answers_there(shell: Shel
     }
     shell("run", shell.file("job.yaml", json.dumps(job)), "--env", "nobody/bare:1=bare")
 
-    told = (shell("describe", "digits").out for _ in range(100))
+    descriptions = (shell("describe", "digits").out for _ in range(100))
 
-    assert any("Probably: TensorBoard is not installed in nobody/bare:1" in each for each in told)
+    assert any("Probably: TensorBoard is not installed in nobody/bare:1" in each for each in descriptions)

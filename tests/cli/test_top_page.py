@@ -120,7 +120,7 @@ def test_how_far_a_training_is_stands_beside_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "progress"),
     [
         ("INFO:tensorflow:loss = 0.31, step = 100 (0.9 sec)", "step 100  loss 0.31"),
         ("Epoch 3/10", "epoch 3/10"),
@@ -130,8 +130,8 @@ def test_how_far_a_training_is_stands_beside_it() -> None:
         ("version 2.3.1", ""),
     ],
 )
-def test_the_numbers_of_a_line_are_how_far_a_training_is(line: str, told: str) -> None:
-    assert training_progress([line]) == told
+def test_the_numbers_of_a_line_are_how_far_a_training_is(line: str, progress: str) -> None:
+    assert training_progress([line]) == progress
 
 
 def test_the_newest_line_with_numbers_counts() -> None:

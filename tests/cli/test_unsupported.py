@@ -54,7 +54,7 @@ def test_converting_it_warns_and_keeps_it(shell: Shell) -> None:
     ended = shell("convert", "-f", str(KUBESHARE), "--to", "kubeflow.org/v1-flat")
 
     assert ended.code == 0
-    assert [line for line in ended.err.splitlines() if WORDS in line] == [f"warning: {told}" for told in PROBLEMS]
+    assert [line for line in ended.err.splitlines() if WORDS in line] == [f"warning: {problem}" for problem in PROBLEMS]
     template = yaml.safe_load(ended.out)["spec"]["tfReplicaSpecs"]["Worker"]["template"]
     assert template["metadata"]["annotations"]["kubeshare/gpu_request"] == "0.5"
 

@@ -97,9 +97,9 @@ def test_a_job_with_a_list_that_kubectl_has_scaled_says_which_number_counts() ->
         raw_spec=msgspec.Raw(json.dumps(scaled["spec"])),
     )
 
-    told = list(explanation_lines(read_job(FRAMEWORKS[0], found), at(90), PROMPT))
+    lines = list(explanation_lines(read_job(FRAMEWORKS[0], found), at(90), PROMPT))
 
-    assert told[1].startswith("  warning: spec.tfReplicaSpecs.Worker.replicas: is 3, set by `kubectl scale`")
+    assert lines[1].startswith("  warning: spec.tfReplicaSpecs.Worker.replicas: is 3, set by `kubectl scale`")
 
 
 def test_one_that_has_not_grown_says_why() -> None:
@@ -154,22 +154,24 @@ def test_of_a_suspended_one_it_is_said_how_it_goes_on() -> None:
 def test_a_failure_is_told_with_its_last_lines_and_what_usually_helps() -> None:
     lines = "step 1\nModuleNotFoundError: No module named 'sklearn'"
     first = FirstFailure(replica=worker(1), exit_code=1, reason="Error", message=lines, at=BEGIN)
-    told = why(JobStatus(phase=Phase.FAILED, first_failure=first))
+    reasons = why(JobStatus(phase=Phase.FAILED, first_failure=first))
 
-    assert told[0] == "digits is Failed: Error: worker-1: exit code 1: ModuleNotFoundError: No module named 'sklearn'"
-    assert "exit code 1, permanent: an error in the program" in told[1]
-    assert told[2:4] == ["  │ step 1", "  │ ModuleNotFoundError: No module named 'sklearn'"]
-    assert told[4].startswith("  Probably: the module sklearn is not installed")
+    assert (
+        reasons[0] == "digits is Failed: Error: worker-1: exit code 1: ModuleNotFoundError: No module named 'sklearn'"
+    )
+    assert "exit code 1, permanent: an error in the program" in reasons[1]
+    assert reasons[2:4] == ["  │ step 1", "  │ ModuleNotFoundError: No module named 'sklearn'"]
+    assert reasons[4].startswith("  Probably: the module sklearn is not installed")
 
 
 def test_it_is_told_when_the_cluster_is_not_there_any_more(shell: Shell) -> None:
     failing = worker_job("digits", "import sys; sys.exit('no data in /data')")
     assert shell("run", shell.file("job.yaml", failing)).code == 100
     shell("down")
-    told = shell("why", "digits")
+    result = shell("why", "digits")
 
-    assert told.code == 0
-    assert told.out.startswith("digits is Failed: Error: worker-0: exit code 1: no data in /data\n")
+    assert result.code == 0
+    assert result.out.startswith("digits is Failed: Error: worker-0: exit code 1: no data in /data\n")
     assert shell("why", "digit").code == 102
 
 
@@ -188,12 +190,12 @@ def test_what_a_killed_replica_said_last_is_no_cause_and_it_is_told_why_nothing_
     spec = msgspec.Raw(json.dumps({"tfReplicaSpecs": {"Worker": group(1)}}))
     found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata, raw_spec=spec)
     status = JobStatus(phase=Phase.FAILED, first_failure=first)
-    told = list(explanation_lines(replace(read_job(FRAMEWORKS[0], found), status=status), at(90), PROMPT))
+    explanation = list(explanation_lines(replace(read_job(FRAMEWORKS[0], found), status=status), at(90), PROMPT))
 
-    assert told[0] == "digits is Failed: Error: worker-0: exit code 137 (killed: SIGKILL; often out of memory)"
-    assert "killed (SIGKILL, 137), retryable" in told[1]
-    assert told[2].startswith("  It was not restarted because its restartPolicy is Never")
-    assert told[3:5] == ["  │ step 0 loss 0.9", "  │ step 1 loss 0.5"]
+    assert explanation[0] == "digits is Failed: Error: worker-0: exit code 137 (killed: SIGKILL; often out of memory)"
+    assert "killed (SIGKILL, 137), retryable" in explanation[1]
+    assert explanation[2].startswith("  It was not restarted because its restartPolicy is Never")
+    assert explanation[3:5] == ["  │ step 0 loss 0.9", "  │ step 1 loss 0.5"]
 
 
 @pytest.mark.parametrize(

@@ -218,9 +218,9 @@ async def test_no_error_tells_the_token_or_the_password_of_a_proxy(trouble: str)
             with pytest.raises(ApiError) as caught:
                 await http.get(PODS, KEY)
 
-    told = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(caught.value.status)
+    output = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(caught.value.status)
     chained = caught.value.__cause__
-    assert SECRET not in told + (str(chained) if chained else "")
+    assert SECRET not in output + (str(chained) if chained else "")
 
 
 async def test_a_proxy_that_refuses_or_is_not_there_is_named() -> None:

@@ -61,17 +61,17 @@ async def world(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
 
 
 async def test_what_happens_again_is_counted_at_one_call_each(world: EmbeddedCluster) -> None:
-    told, calls = recorder(world)
+    events, calls = recorder(world)
     for _ in range(3):
-        await told.record(QUOTA)
+        await events.record(QUOTA)
 
     await world.until(lambda: counts(world) == {"FailedCreatePod": 3})
     assert calls.verbs == ["create", "patch", "patch"]
 
 
 async def test_repetitions_while_an_event_is_written_are_all_counted(world: EmbeddedCluster) -> None:
-    told, calls = recorder(world)
-    await asyncio.gather(*(told.record(QUOTA) for _ in range(5)))
+    events, calls = recorder(world)
+    await asyncio.gather(*(events.record(QUOTA) for _ in range(5)))
 
     await world.until(lambda: counts(world) == {"FailedCreatePod": 5})
     assert calls.verbs == ["create", "patch"]
@@ -89,11 +89,11 @@ async def test_an_operator_counts_on_from_where_the_one_before_it_was(world: Emb
 
 
 async def test_an_event_that_the_server_has_forgotten_is_told_anew(world: EmbeddedCluster) -> None:
-    told, _ = recorder(world)
-    await told.record(QUOTA)
+    events, _ = recorder(world)
+    await events.record(QUOTA)
     (what,) = [what for what in world.objects if what.startswith("events/")]
     await world.delete(EVENTS, what.rpartition("/")[2])
-    await told.record(QUOTA)
+    await events.record(QUOTA)
 
     await world.until(lambda: counts(world) == {"FailedCreatePod": 1})
 

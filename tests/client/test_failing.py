@@ -60,19 +60,19 @@ async def test_a_server_that_answers_does_not_fail(scene: Scene) -> None:
 
 
 async def test_that_it_answers_again_is_told_once_and_after_how_long(scene: Scene) -> None:
-    told: list[CacheRecovery] = []
-    scene.cache.on_recovery(told.append)
+    recoveries: list[CacheRecovery] = []
+    scene.cache.on_recovery(recoveries.append)
     scene.server.fail_list(SILENT)
     scene.server.fail_list(SILENT)
     await scene.begin()
     await scene.pass_time()
-    assert told == []
+    assert recoveries == []
 
     await scene.pass_time()
     scene.server.put("a", 1)
     await scene.pass_time()
 
-    assert [str(each) for each in told] == ["things.example.org: the server responds again after 60.0 s"]
+    assert [str(each) for each in recoveries] == ["things.example.org: the server responds again after 60.0 s"]
 
 
 async def test_since_when_it_fails_is_known_and_forgotten_when_it_answers(scene: Scene) -> None:
@@ -113,8 +113,8 @@ async def test_a_refusal_after_silence_is_a_refusal(scene: Scene) -> None:
 async def test_a_watch_that_is_forbidden_lists_anew_and_tells_what_went_meanwhile(scene: Scene) -> None:
     scene.server.put("a", 1)
     await scene.begin()
-    told: list[tuple[Key, bool]] = []
-    scene.cache.add_event_handler(lambda key, _old, new: told.append((key, new is not None)))
+    recoveries: list[tuple[Key, bool]] = []
+    scene.cache.add_event_handler(lambda key, _old, new: recoveries.append((key, new is not None)))
     scene.server.fail_list(FORBIDDEN)
     scene.server.cut_now(FORBIDDEN)
     await settle(scene.clock)
@@ -124,4 +124,4 @@ async def test_a_watch_that_is_forbidden_lists_anew_and_tells_what_went_meanwhil
     assert scene.error is Forbidden
     await scene.pass_time()
     assert scene.error is None
-    assert told == [(Key("default", "a"), True), (Key("default", "a"), False)]
+    assert recoveries == [(Key("default", "a"), True), (Key("default", "a"), False)]

@@ -22,7 +22,7 @@ A = Key("default", "a")
 
 
 class Scene:
-    """A cache that runs against a scripted server; `told` is what a subscriber heard, by value."""
+    """A cache that runs against a scripted server; `seen_changes` is what a subscriber heard, by value."""
 
     def __init__(self, selection: Selector = ALL_OBJECTS) -> None:
         self.server = ScriptedCluster()
@@ -35,7 +35,7 @@ class Scene:
         self.cache.on_error(self.troubles.append)
 
     @property
-    def told(self) -> Told:
+    def seen_changes(self) -> Told:
         return [(key.name, _value(old), _value(new)) for key, old, new in self.changes]
 
     @asynccontextmanager
@@ -66,7 +66,7 @@ async def test_what_is_there_and_what_comes_is_told_once() -> None:
         scene.server.remove("a")
         await settle(scene.clock)
 
-    assert scene.told == [("a", None, 1), ("a", 1, 2), ("b", None, 7), ("a", 2, None)]
+    assert scene.seen_changes == [("a", None, 1), ("a", 1, 2), ("b", None, 7), ("a", 2, None)]
     assert list(scene.cache.objects) == [Key("default", "b")]
 
 
@@ -76,7 +76,7 @@ async def test_synced_returns_when_the_first_list_is_taken_in_and_not_before() -
     scene.server.fail_list(error(503, "ServiceUnavailable"))
     waiting = asyncio.create_task(scene.cache.wait_for_sync())
     async with scene.running():
-        assert scene.told == []
+        assert scene.seen_changes == []
         assert not waiting.done()
 
         await scene.pass_time(1)
@@ -96,7 +96,7 @@ async def test_a_watch_that_ends_cleanly_goes_on_at_the_last_version_without_a_l
         await settle(scene.clock)
 
     assert scene.server.calls == [("list", ""), ("watch", "100"), ("watch", "101")]
-    assert scene.told == [("a", None, 1), ("a", 1, 2)]
+    assert scene.seen_changes == [("a", None, 1), ("a", 1, 2)]
 
 
 async def test_a_bookmark_moves_the_version_on() -> None:
@@ -137,7 +137,7 @@ async def test_after_an_expired_version_deletes_made_meanwhile_are_told(in_strea
         await scene.pass_time(1)
         await scene.pass_time(2)
 
-    assert scene.told[3:] == [("a", 1, None), ("b", 1, 2)]
+    assert scene.seen_changes[3:] == [("a", 1, None), ("b", 1, 2)]
     assert {key.name for key in scene.cache.objects} == {"b", "c"}
 
 
@@ -151,7 +151,7 @@ async def test_an_object_replaced_while_nobody_looked_is_told_as_gone_and_as_new
         scene.server.put("a", 9)
         await scene.pass_time(1)
 
-    assert scene.told == [("a", None, 1), ("a", 1, None), ("a", None, 9)]
+    assert scene.seen_changes == [("a", None, 1), ("a", 1, None), ("a", None, 9)]
 
 
 async def test_a_broken_connection_loses_and_repeats_nothing() -> None:
@@ -163,7 +163,7 @@ async def test_a_broken_connection_loses_and_repeats_nothing() -> None:
         scene.server.put("a", 2)
         await scene.pass_time(1)
 
-    assert scene.told == [("a", None, 1), ("a", 1, 2)]
+    assert scene.seen_changes == [("a", None, 1), ("a", 1, 2)]
     assert [call for call, _ in scene.server.calls] == ["list", "watch", "watch"]
 
 
@@ -207,7 +207,7 @@ async def test_a_kind_that_is_not_there_yet_is_waited_for() -> None:
         for _ in range(50):
             await scene.pass_time(2)
 
-        assert scene.told == [("a", None, 1)]
+        assert scene.seen_changes == [("a", None, 1)]
         assert max(trouble.retry_after for trouble in scene.troubles) <= 5
 
 
@@ -221,7 +221,7 @@ async def test_one_object_that_cannot_be_read_does_not_stop_the_world() -> None:
         scene.server.put("a", 5)
         await settle(scene.clock)
 
-    assert scene.told == [("b", None, 1), ("c", None, 1), ("a", None, 5)]
+    assert scene.seen_changes == [("b", None, 1), ("c", None, 1), ("a", None, 5)]
     assert [str(trouble.key) for trouble in scene.troubles] == ["default/a", "default/b"]
     assert "things.example.org default/a can't be decoded" in str(scene.troubles[0])
     assert len(scene.server.calls) == 2
@@ -236,7 +236,7 @@ async def test_an_unreadable_object_that_replaced_a_readable_one_takes_it_away()
         scene.server.remove("a")
         await settle(scene.clock)
 
-    assert scene.told == [("a", None, 1), ("a", 1, None)]
+    assert scene.seen_changes == [("a", None, 1), ("a", 1, None)]
 
 
 async def test_a_handler_that_raises_ends_the_run_and_closes_the_watch() -> None:
@@ -424,11 +424,11 @@ async def test_a_watch_that_does_not_bring_what_the_server_has_answered_is_begun
         scene.cache.apply_write(scene.server.answer("a"))
         await scene.pass_time(0)
         await scene.pass_time(MAX_WATCH_LAG_SECONDS - 1)
-        assert scene.told == [("a", None, 1), ("a", 1, 2)]
+        assert scene.seen_changes == [("a", None, 1), ("a", 1, 2)]
 
         await scene.pass_time(2)
 
-        assert scene.told == [("a", None, 1), ("a", 1, 2), ("b", None, 2)]
+        assert scene.seen_changes == [("a", None, 1), ("a", 1, 2), ("b", None, 2)]
         assert [call for call, _ in scene.server.calls] == ["list", "watch", "watch"]
 
 
@@ -440,7 +440,7 @@ async def test_a_watch_that_brings_what_was_answered_goes_on_however_long_others
             scene.cache.apply_write(scene.server.answer("a"))
             await scene.pass_time(MAX_WATCH_LAG_SECONDS / 3)
 
-        assert scene.told[-1] == ("a", 28, 29)
+        assert scene.seen_changes[-1] == ("a", 28, 29)
         assert [call for call, _ in scene.server.calls] == ["list", "watch"]
 
 
@@ -449,13 +449,13 @@ async def test_what_the_server_has_answered_is_held_at_once_and_told_once() -> N
     async with scene.running():
         scene.server.put("a", 1)
         scene.cache.apply_write(scene.server.answer("a"))
-        assert scene.told == [("a", None, 1)]
+        assert scene.seen_changes == [("a", None, 1)]
         scene.server.put("a", 2)
         scene.server.put("a", 3)
         scene.cache.apply_write(scene.server.answer("a"))
         await settle(scene.clock)
 
-    assert scene.told == [("a", None, 1), ("a", 1, 3)]
+    assert scene.seen_changes == [("a", None, 1), ("a", 1, 3)]
 
 
 async def test_the_end_of_an_object_is_no_news_of_the_one_that_was_made_after_it() -> None:
@@ -469,7 +469,7 @@ async def test_the_end_of_an_object_is_no_news_of_the_one_that_was_made_after_it
         scene.server.remove("a")
         await settle(scene.clock)
 
-    assert scene.told == [("a", None, 1), ("a", 1, None), ("a", None, 2), ("a", 2, None)]
+    assert scene.seen_changes == [("a", None, 1), ("a", 1, None), ("a", None, 2), ("a", 2, None)]
 
 
 async def test_an_answer_that_comes_after_the_watch_changes_nothing() -> None:
@@ -481,7 +481,7 @@ async def test_an_answer_that_comes_after_the_watch_changes_nothing() -> None:
         await settle(scene.clock)
         scene.cache.apply_write(answer)
 
-    assert scene.told == [("a", None, 1), ("a", 1, None)]
+    assert scene.seen_changes == [("a", None, 1), ("a", 1, None)]
 
 
 async def test_a_cache_of_what_selectors_choose_learns_nothing() -> None:
@@ -491,7 +491,7 @@ async def test_a_cache_of_what_selectors_choose_learns_nothing() -> None:
         scene.server.put("a", 1)
         scene.cache.apply_write(scene.server.answer("a"))
 
-    assert scene.told == []
+    assert scene.seen_changes == []
 
 
 async def test_what_a_server_does_not_know_any_more_after_its_storage_was_put_back_is_let_go_of() -> None:
@@ -505,7 +505,7 @@ async def test_what_a_server_does_not_know_any_more_after_its_storage_was_put_ba
         for _ in range(4):
             await scene.pass_time(MAX_WATCH_LAG_SECONDS)
 
-    assert scene.told == [("a", None, 1), ("a", 1, None)]
+    assert scene.seen_changes == [("a", None, 1), ("a", 1, None)]
     assert [call for call, _ in scene.server.calls] == ["list", "watch", "watch", "list", "watch"]
 
 
@@ -518,5 +518,5 @@ async def test_an_object_without_a_readable_name_is_reported_and_hides_no_other(
         scene.server.put("b", 2)
         await settle(scene.clock)
 
-        assert scene.told == [("a", None, 1), ("b", None, 2)]
+        assert scene.seen_changes == [("a", None, 1), ("b", None, 2)]
         assert ["can't be decoded and is ignored" in str(trouble) for trouble in scene.troubles] == [True, True]

@@ -76,8 +76,8 @@ def a_file(dice: random.Random, number: int) -> dict[str, Any]:
 def kubectls_view(paths: list[Path], home: Path) -> dict[str, Any]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": os.pathsep.join(map(str, paths))}
     words = ["kubectl", "config", "view", "--raw", "-o", "json"]
-    told = subprocess.run(words, env=environment, capture_output=True, check=True, timeout=60)
-    found: dict[str, Any] = json.loads(told.stdout)
+    result = subprocess.run(words, env=environment, capture_output=True, check=True, timeout=60)
+    found: dict[str, Any] = json.loads(result.stdout)
     return found
 
 

@@ -301,7 +301,7 @@ class Follower:
 
     def __init__(self, http: HttpClient, resource: Resource[Json], where: str) -> None:
         self.cache = Informer(http, resource, CLOCK, Selector(where), jitter=random.Random(1))
-        self.told: list[tuple[str, str]] = []
+        self.seen_changes: list[tuple[str, str]] = []
         self.troubles: list[CacheError] = []
         self.cache.add_event_handler(self._hear)
         self.cache.on_error(self.troubles.append)
@@ -309,7 +309,7 @@ class Follower:
     def _hear(self, key: Key, old: Json | None, new: Json | None) -> None:
         if not key.name.startswith("kube-root"):
             what = "new" if old is None else "changed" if new is not None else "gone"
-            self.told.append((what, key.name))
+            self.seen_changes.append((what, key.name))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -368,12 +368,12 @@ async def test_changes_under_a_connection_that_died_without_a_word_are_told_once
         follower = Follower(http, MAPS, where)
         async with follower.running():
             await make(admin, where, "e")
-            await until(lambda: len(follower.told) == 4)  # the watch is open
+            await until(lambda: len(follower.seen_changes) == 4)  # the watch is open
             proxy.lose_connections()
             await change_and_remove(admin, where)
-            await until(lambda: len(follower.told) == 9)
+            await until(lambda: len(follower.seen_changes) == 9)
 
-    assert sorted(follower.told[4:]) == TOLD_OF_THAT
+    assert sorted(follower.seen_changes[4:]) == TOLD_OF_THAT
 
 
 async def test_calls_over_connections_that_died_without_a_word_fail_in_time_and_the_next_ones_work(
@@ -402,16 +402,16 @@ async def test_a_restart_of_the_api_server_that_forgets_its_history_hides_no_cha
         follower = Follower(http, MAPS, "default")
         async with follower.running():
             await make(admin, "default", "e")
-            await until(lambda: len(follower.told) == 4)  # the watch is open
+            await until(lambda: len(follower.seen_changes) == 4)  # the watch is open
             proxy.lose_connections()
             await change_and_remove(admin, "default")
             own_control_plane.kill(API_SERVER)
             own_control_plane.restart(API_SERVER)
-            await until(lambda: len(follower.told) >= 9)
+            await until(lambda: len(follower.seen_changes) >= 9)
             await make(admin, "default", "z")
-            await until(lambda: ("new", "z") in follower.told)
+            await until(lambda: ("new", "z") in follower.seen_changes)
 
-    assert sorted(follower.told[4:]) == sorted([*TOLD_OF_THAT, ("new", "z")])
+    assert sorted(follower.seen_changes[4:]) == sorted([*TOLD_OF_THAT, ("new", "z")])
     assert any(isinstance(trouble.error, ResourceExpired) for trouble in follower.troubles)
 
 
@@ -423,14 +423,14 @@ async def test_a_restart_of_the_api_server_under_a_watch_repeats_nothing(own_con
         follower = Follower(http, MAPS, "default")
         async with follower.running():
             await make(http, "default", "e")
-            await until(lambda: len(follower.told) == 4)  # the watch is open
+            await until(lambda: len(follower.seen_changes) == 4)  # the watch is open
             own_control_plane.kill(API_SERVER)
             await until(lambda: bool(follower.troubles))
             own_control_plane.restart(API_SERVER)
             await change_and_remove(http, "default")
-            await until(lambda: len(follower.told) >= 9)
+            await until(lambda: len(follower.seen_changes) >= 9)
 
-    assert sorted(follower.told[4:]) == TOLD_OF_THAT
+    assert sorted(follower.seen_changes[4:]) == TOLD_OF_THAT
 
 
 async def test_compaction_of_etcd_under_a_watch_hides_no_change(
@@ -450,15 +450,15 @@ async def test_compaction_of_etcd_under_a_watch_hides_no_change(
         follower = Follower(http, EVENTS.with_model(dict), where)
         async with follower.running():
             await admin.create(EVENTS, an_event(where, "c"))
-            await until(lambda: len(follower.told) == 3)  # the watch is open
+            await until(lambda: len(follower.seen_changes) == 3)  # the watch is open
             proxy.lose_connections()
             await admin.delete(EVENTS, Key(where, "b"))
             await admin.create(EVENTS, an_event(where, "d"))
             control_plane.compact()
-            await until(lambda: len(follower.told) >= 5)
+            await until(lambda: len(follower.seen_changes) >= 5)
 
-    assert sorted(follower.told[:3]) == [("new", "a"), ("new", "b"), ("new", "c")]
-    assert follower.told[3:] == [("gone", "b"), ("new", "d")]
+    assert sorted(follower.seen_changes[:3]) == [("new", "a"), ("new", "b"), ("new", "c")]
+    assert follower.seen_changes[3:] == [("gone", "b"), ("new", "d")]
     assert any(isinstance(trouble.error, ResourceExpired) for trouble in follower.troubles)
 
 

@@ -16,6 +16,6 @@ def test_a_client_certificate_where_nothing_can_be_written_is_refused_in_words(
     """As in a container with a root that is read-only."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
 
-    with pytest.raises(CredentialsError, match="the client certificate can't be used") as told:
+    with pytest.raises(CredentialsError, match="the client certificate can't be used") as caught:
         TlsContextCache(b"", checks_nothing=False).context_for(ClientIdentity("", b"certificate", b"key"))
-    assert "no writable directory for temporary files" in told.value.cause
+    assert "no writable directory for temporary files" in caught.value.cause

@@ -35,11 +35,11 @@ async def test_caches_of_client_go_see_all_that_happens(kubeconfig: Path, stream
     kubectl = (str(NEWEST_KUBECTL), f"--kubeconfig={kubeconfig}")
     await ran(*kubectl, "create", "namespace", namespace)
 
-    told = json.loads(await ran(str(INFORMER), str(kubeconfig), namespace, KUBE_FEATURE_WatchListClient=streamed))
+    document = json.loads(await ran(str(INFORMER), str(kubeconfig), namespace, KUBE_FEATURE_WatchListClient=streamed))
 
-    assert told["unsynced"] is None
-    assert told["kinds"] > 20
-    assert told["seen"] == ["added one ", "added two ", "updated one v", "deleted two "]
-    assert told["metadata"] == ["one"]
-    assert told["columns"] == ["Name", "Data", "Age"]
+    assert document["unsynced"] is None
+    assert document["kinds"] > 20
+    assert document["seen"] == ["added one ", "added two ", "updated one v", "deleted two "]
+    assert document["metadata"] == ["one"]
+    assert document["columns"] == ["Name", "Data", "Age"]
     await ran(*kubectl, "delete", "namespace", namespace, "--wait=false")

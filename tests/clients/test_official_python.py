@@ -99,14 +99,14 @@ def a_watch_sees_what_happens(api: Any, namespace: str) -> None:
     stream = watch.Watch().stream(
         core.list_namespaced_config_map, namespace, resource_version=since, label_selector="app=x", timeout_seconds=5
     )
-    told = []
+    events = []
     with closing(stream):
         for event in stream:
-            told.append((event["type"], event["object"].data))
-            if len(told) == 3:
+            events.append((event["type"], event["object"].data))
+            if len(events) == 3:
                 break
 
-    assert told == [("ADDED", None), ("MODIFIED", {"x": "y"}), ("DELETED", {"x": "y"})]
+    assert events == [("ADDED", None), ("MODIFIED", {"x": "y"}), ("DELETED", {"x": "y"})]
 
 
 def a_kind_of_its_own_through_the_dynamic_client(api: Any, namespace: str) -> None:

@@ -95,9 +95,9 @@ async def test_a_watch_of_one_group_sees_what_comes_through_the_other(cluster: C
     async with watching(cluster, NEW, ours, since) as seen:
         await cluster.create(OLD, old_event(namespace, "a"))
         await cluster.patch(OLD, Key(namespace, "a"), {"count": 3})
-        told = [await seen.next() for _ in range(2)]
+        events = [await seen.next() for _ in range(2)]
 
-    assert [(kind, event["deprecatedCount"]) for kind, event in told] == [("ADDED", 2), ("MODIFIED", 3)]
+    assert [(kind, event["deprecatedCount"]) for kind, event in events] == [("ADDED", 2), ("MODIFIED", 3)]
 
 
 async def test_what_is_deleted_in_one_group_is_gone_from_both(cluster: Client, namespace: str) -> None:

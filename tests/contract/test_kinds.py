@@ -200,8 +200,8 @@ async def test_a_custom_object_that_breaks_its_schema_is_invalid(
     with pytest.raises(Invalid) as caught:
         await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas="two", mode="odd"))
 
-    told = {cause["field"]: cause["message"] for cause in caught.value.causes if cause["field"].startswith("spec")}
-    assert told == {
+    messages = {cause["field"]: cause["message"] for cause in caught.value.causes if cause["field"].startswith("spec")}
+    assert messages == {
         "spec.replicas": 'Invalid value: "string": spec.replicas in body must be of type integer: "string"',
         "spec.mode": 'Unsupported value: "odd": supported values: "fast", "slow"',
     }
@@ -212,10 +212,10 @@ async def test_only_the_spec_moves_the_generation(cluster: Client, namespace: st
     await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas=1))
 
     labelled = await cluster.patch(gadgets, key, {"metadata": {"labels": {"a": "b"}}})
-    told = await cluster.patch(gadgets, key, {"status": {"replicas": 1}}, subresource="status")
+    found = await cluster.patch(gadgets, key, {"status": {"replicas": 1}}, subresource="status")
     grown = await cluster.patch(gadgets, key, {"spec": {"replicas": 2}})
 
-    assert [one["metadata"]["generation"] for one in (labelled, told, grown)] == [1, 1, 2]
+    assert [one["metadata"]["generation"] for one in (labelled, found, grown)] == [1, 1, 2]
 
 
 async def test_a_custom_status_is_written_apart(cluster: Client, namespace: str, gadgets: Gadgets) -> None:
@@ -224,13 +224,13 @@ async def test_a_custom_status_is_written_apart(cluster: Client, namespace: str,
     everything = {"metadata": {"labels": {"a": "b"}}, "spec": {"replicas": 7}, "status": {"replicas": 3, "note": "x"}}
 
     born = await cluster.get(gadgets, key)
-    told = await cluster.patch(gadgets, key, everything, subresource="status")
+    found = await cluster.patch(gadgets, key, everything, subresource="status")
     changed = await cluster.patch(gadgets, key, {"spec": {"replicas": 2}, "status": {"replicas": 5}})
 
     assert "status" not in born
-    assert told["status"] == {"replicas": 3, "note": "x"}
-    assert told["spec"]["replicas"] == 1
-    assert "labels" not in told["metadata"]
+    assert found["status"] == {"replicas": 3, "note": "x"}
+    assert found["spec"]["replicas"] == 1
+    assert "labels" not in found["metadata"]
     assert (changed["spec"]["replicas"], changed["status"]["replicas"]) == (2, 3)
 
 
@@ -270,8 +270,8 @@ async def test_what_a_scale_points_to_must_be_a_number_on_every_write(
     with pytest.raises(Invalid) as caught:
         await cluster.patch(gadgets, Key(namespace, "a"), patch, subresource="status")
 
-    told = [(cause["field"], cause["message"]) for cause in caught.value.causes]
-    assert told == [(".status.replicas", f"Invalid value: {message}")]
+    causes = [(cause["field"], cause["message"]) for cause in caught.value.causes]
+    assert causes == [(".status.replicas", f"Invalid value: {message}")]
 
 
 async def test_an_object_is_read_in_every_served_version(cluster: Client, namespace: str, gadgets: Gadgets) -> None:

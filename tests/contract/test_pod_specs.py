@@ -45,8 +45,8 @@ async def test_quantities_come_back_in_their_one_spelling(cluster: Client, names
 
     made = await cluster.create(WHOLE_PODS, pod(namespace, "a", schedulerName="nobody", volumes=volumes))
 
-    told = [volume["emptyDir"]["sizeLimit"] for volume in made["spec"]["volumes"] if "emptyDir" in volume]
-    assert dict(zip(SPELLINGS, told, strict=True)) == SPELLINGS
+    limits = [volume["emptyDir"]["sizeLimit"] for volume in made["spec"]["volumes"] if "emptyDir" in volume]
+    assert dict(zip(SPELLINGS, limits, strict=True)) == SPELLINGS
 
 
 @pytest.mark.parametrize("text", ["", "abc", "1 Gi", "1GiB", "--1", "1e", "1.2.3", "0x10", True, [], {}])

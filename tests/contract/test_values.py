@@ -78,10 +78,10 @@ async def test_a_line_of_a_watch_may_be_as_long_as_an_object(cluster: Client, na
     async with watching(cluster, WHOLE_CONFIG_MAPS, Selector(namespace, label_selector="of=me"), since) as seen:
         for name in "abc":
             await cluster.create(CONFIG_MAPS, config_map(namespace, name, labels={"of": "me"}, x=long))
-        told = [(await seen.next())[1] for _ in range(3)]
+        values = [(await seen.next())[1] for _ in range(3)]
 
-    assert [one["metadata"]["name"] for one in told] == ["a", "b", "c"]
-    assert all(one["data"] == {"x": long} for one in told)
+    assert [one["metadata"]["name"] for one in values] == ["a", "b", "c"]
+    assert all(one["data"] == {"x": long} for one in values)
 
 
 async def test_a_list_is_of_one_moment_while_things_come_and_go(cluster: Client, namespace: str) -> None:
@@ -199,10 +199,10 @@ async def test_an_ending_object_can_still_be_changed_and_cannot_be_made_to_stay(
     key = Key(namespace, "a")
     await cluster.delete(gadgets, key)
 
-    told = await cluster.patch(gadgets, key, {"status": {"replicas": 1}}, subresource="status")
+    found = await cluster.patch(gadgets, key, {"status": {"replicas": 1}}, subresource="status")
     revived = await cluster.patch(gadgets, key, {"metadata": {"deletionTimestamp": None, "labels": {"a": "b"}}})
 
-    assert told["status"] == {"replicas": 1}
+    assert found["status"] == {"replicas": 1}
     assert revived["metadata"]["deletionTimestamp"]
     assert revived["metadata"]["labels"] == {"a": "b"}
 

@@ -133,10 +133,10 @@ async def test_many_watches_see_the_same(cluster: Client, namespace: str) -> Non
     for number in range(10):
         await cluster.create(CONFIG_MAPS, config_map(namespace, f"c{number}", labels={"of": "me"}))
         await cluster.delete(CONFIG_MAPS, Key(namespace, f"c{number}"))
-    told = await asyncio.gather(*followers)
+    histories = await asyncio.gather(*followers)
 
-    assert all(one == told[0] for one in told)
-    assert [kind for kind, _ in told[0]] == ["ADDED", "DELETED"] * 10
+    assert all(one == histories[0] for one in histories)
+    assert [kind for kind, _ in histories[0]] == ["ADDED", "DELETED"] * 10
 
 
 async def test_a_watch_with_a_bad_selector_is_a_bad_request(cluster: Client, namespace: str) -> None:

@@ -29,7 +29,7 @@ def running(
     return world
 
 
-def told(world: World, reason: str) -> list[str]:
+def event_messages(world: World, reason: str) -> list[str]:
     """The messages of the events of that reason."""
     return [event.message for event in world.events if event.reason == reason]
 

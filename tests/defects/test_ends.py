@@ -9,7 +9,7 @@ from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4, ExitClass
 from tarragon.job.model import Replica
 from tarragon.job.status import ReplicaStatus
-from tests.defects.scene import running, state, told
+from tests.defects.scene import event_messages, running, state
 from tests.plan.world import World, manifest
 
 
@@ -259,5 +259,5 @@ def test_nothing_is_told_again_at_each_look() -> None:
             world.settle()
             world.pass_time(300)
 
-    assert len(told(suspended, "TFJobSuspended")) == 1
-    assert len(told(failing, "TFJobRestarting")) == 1
+    assert len(event_messages(suspended, "TFJobSuspended")) == 1
+    assert len(event_messages(failing, "TFJobRestarting")) == 1

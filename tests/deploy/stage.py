@@ -197,13 +197,13 @@ class Stage:
         try:
             async with self.patience():
                 while not claim():
-                    assert not [one for one in self._operators if one.has_died], self.told()
+                    assert not [one for one in self._operators if one.has_died], self.diagnostics()
                     self._changed.clear()
                     # Some claims are about logs and files, which nobody watches.
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._changed.wait(), 0.2)
         except TimeoutError:
-            raise AssertionError(self.told()) from None
+            raise AssertionError(self.diagnostics()) from None
 
     async def until_state(self, name: str, state: str, namespace: str = "default") -> None:
         await self.until(lambda: self.state(name, namespace) == state)
@@ -212,12 +212,12 @@ class Stage:
         """By an event about the job of that name."""
         async with self.patience():
             while True:
-                told = [
+                counts = [
                     event.get("count") or 1
                     for event in (await self.http.list(WHOLE_EVENTS)).items
                     if event["involvedObject"]["name"] == name and event["reason"] == reason
                 ]
-                if sum(told) >= times:
+                if sum(counts) >= times:
                     return
                 await self.clock.sleep(0.2)
 
@@ -231,7 +231,7 @@ class Stage:
         """What the audit log has of one identity."""
         return [event for event in self.plane.audit_events() if event["user"]["username"] == user]
 
-    def told(self) -> str:
+    def diagnostics(self) -> str:
         jobs = {str(key): json.dumps(found.status) for key, found in self.jobs.objects.items()}
         pods = {str(key): (pod.status.phase, pod.spec.node_name) for key, pod in self.pods.objects.items()}
         logs = "\n".join(f"---\n{one.log.read_text()[-4000:]}" for one in self._operators)

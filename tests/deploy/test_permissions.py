@@ -39,9 +39,9 @@ def test_a_lease_that_is_there_may_be_touched_by_its_name_only() -> None:
 
 
 def test_config_maps_that_are_there_are_read_and_changed_by_their_names_only() -> None:
-    [told] = [each for each in permissions() if each.resource == "configmaps" and "create" not in each.verbs]
+    [permission] = [each for each in permissions() if each.resource == "configmaps" and "create" not in each.verbs]
 
-    assert (told.scope, told.verbs, told.names) == (
+    assert (permission.scope, permission.verbs, permission.names) == (
         Scope.OPERATOR_NAMESPACE_IF_CLUSTER_WIDE,
         ("get", "patch"),
         (RULES_CONFIG_MAP, SHARES_CONFIG_MAP),

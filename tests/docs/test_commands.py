@@ -46,6 +46,6 @@ def test_a_command_that_is_run_elsewhere_stands_there_word_for_word(command: str
 
 
 def test_no_command_is_said_to_be_run_elsewhere_that_no_page_has() -> None:
-    told: set[str] = {command.text for page in pages() for command in commands_of(page)}
+    commands: set[str] = {command.text for page in pages() for command in commands_of(page)}
 
-    assert set(ELSEWHERE) - told == set()
+    assert set(ELSEWHERE) - commands == set()

@@ -71,8 +71,8 @@ class Scene:
         made, restarted = self.watcher.added(self.job), self.watcher.restarted(self.job)
         for replica in made:
             record = said.setdefault(replica, RestartRecord())
-            assert made[replica] == 1 + record.pod_restarts, (replica, record, self.watcher.told)
-            assert restarted[replica] == record.container_restarts, (replica, record, self.watcher.told)
+            assert made[replica] == 1 + record.pod_restarts, (replica, record, self.watcher.pod_events)
+            assert restarted[replica] == record.container_restarts, (replica, record, self.watcher.pod_events)
         assert said.keys() == made.keys()
         return said
 

@@ -91,7 +91,7 @@ class Story:
         record_caches(self.record, clock, jobs={TENSORFLOW: self.jobs}, pods=self._pods, nodes=self._nodes)
 
     @asynccontextmanager
-    async def told(self) -> AsyncIterator[None]:
+    async def running_caches(self) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(cache.run()) for cache in (self._nodes, self.jobs, self._pods)]
         try:
             yield
@@ -133,7 +133,7 @@ async def a_cluster_of_four(user: User) -> AsyncIterator[Story]:
     up.until("ready")
     async with a_client(user.home) as http:
         story = Story(user, http)
-        async with story.told():
+        async with story.running_caches():
             yield story
     up.signal(signal.SIGTERM)
     assert up.ended().code == 0
@@ -197,9 +197,9 @@ async def test_trainings_that_shrink_and_grow_have_done_every_step_in_the_end(
         listing.signal(signal.SIGINT)
         rows = listing.ended().out
 
-    told = [f"{seen.before} -> {seen.small} -> {seen.again}", seen.why_big_waits, seen.why_small, rows]
+    summary = [f"{seen.before} -> {seen.small} -> {seen.again}", seen.why_big_waits, seen.why_small, rows]
     with capsys.disabled():
-        print("", *told, *report(story.record), sep="\n")  # noqa: T201 - the figures are what somebody runs this for
+        print("", *summary, *report(story.record), sep="\n")  # noqa: T201 - the figures are what somebody runs this for
     assert_told_truly(story, seen)
     for end in ends:
         assert_every_step_is_somebodys(end)
@@ -217,10 +217,10 @@ def assert_told_truly(story: Story, seen: Scenes) -> None:
     assert story.record.oversold == []
 
 
-def assert_every_step_is_somebodys(told: str) -> None:
+def assert_every_step_is_somebodys(log: str) -> None:
     """The sum of what the workers did is what the model has been through."""
-    done = re.search(r"done: steps=(\d+)", told)
-    shares = re.search(r"steps by worker: (.*)", told)
+    done = re.search(r"done: steps=(\d+)", log)
+    shares = re.search(r"steps by worker: (.*)", log)
     assert done
     assert shares
     assert sum(int(each.rpartition(":")[2]) for each in shares[1].split()) == int(done[1]) >= STEPS

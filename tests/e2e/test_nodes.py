@@ -38,9 +38,9 @@ def cluster_of(user: User, *nodes: str) -> Iterator[None]:
 
 def kubectl(user: User, *words: str) -> str:
     flags = ("--kubeconfig", str(user.home / "kubeconfig"))
-    told = subprocess.run(["kubectl", *flags, *words], capture_output=True, text=True, timeout=60, check=False)
-    assert told.returncode == 0, told.stderr
-    return told.stdout
+    result = subprocess.run(["kubectl", *flags, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def job(user: User, *, gpus: int = 0, selector: str = "") -> str:

@@ -15,7 +15,7 @@ from tests.e2e.user import User, eventually
 pytestmark = [pytest.mark.kubectl, pytest.mark.timeout(180)]
 
 
-def told(user: User, name: str, word: str) -> str:
+def listed_row(user: User, name: str, word: str) -> str:
     """The row of `list`, once that word stands in it."""
 
     def row() -> str | None:
@@ -34,7 +34,7 @@ def test_what_is_missing_stands_on_the_job_and_once_it_is_there_the_job_runs(use
     wanting = command("sh", "-c", "echo rate $RATE", envFrom=[{"configMapRef": {"name": "settings"}}])
     submit(user, "digits", by_all_workers(job("digits", Worker=group(wanting, 2))))
 
-    assert 'all 2 workers: configmap "settings" not found' in told(user, "digits", "CreateContainerConfigError")
+    assert 'all 2 workers: configmap "settings" not found' in listed_row(user, "digits", "CreateContainerConfigError")
     assert 'CreateContainerConfigError: all 2 workers: configmap "settings"' in user("describe", "digits").out
     settings: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
     environment = {**os.environ, "KUBECONFIG": user("kubeconfig").out.strip()}
@@ -42,7 +42,7 @@ def test_what_is_missing_stands_on_the_job_and_once_it_is_there_the_job_runs(use
     subprocess.run(["kubectl", "create", "-f", "-"], input=body, env=environment, text=True, check=True)
     assert user("wait", "digits").code == 0
     assert "[worker-1] rate 0.1" in user("logs", "digits").out
-    assert told(user, "digits", "Succeeded").split()[7:] == []
+    assert listed_row(user, "digits", "Succeeded").split()[7:] == []
 
 
 def test_a_claim_that_is_not_there_is_named(user: User) -> None:
@@ -50,8 +50,9 @@ def test_a_claim_that_is_not_there_is_named(user: User) -> None:
     mounted = python("pass", volumeMounts=[{"name": "data", "mountPath": "/data"}])
     submit(user, "digits", job("digits", Worker=group(mounted, 1, volumes)))
 
-    assert 'worker-0: MountVolume.SetUp failed for volume "data" : persistentvolumeclaim "gone" not found' in told(
-        user, "digits", "PodNotPrepared"
+    assert (
+        'worker-0: MountVolume.SetUp failed for volume "data" : persistentvolumeclaim "gone" not found'
+        in listed_row(user, "digits", "PodNotPrepared")
     )
 
 
@@ -59,8 +60,8 @@ def test_a_loop_of_failures_is_told_with_its_exit_code_and_its_last_line(user: U
     failing = {**group(python("import sys; sys.exit('no data in /data')")), "restartPolicy": "OnFailure"}
     submit(user, "digits", job("digits", Worker=failing))
 
-    assert "worker-0: exit code 1" in told(user, "digits", "CrashLoopBackOff")
-    assert "no data in /data" in told(user, "digits", "CrashLoopBackOff")
+    assert "worker-0: exit code 1" in listed_row(user, "digits", "CrashLoopBackOff")
+    assert "no data in /data" in listed_row(user, "digits", "CrashLoopBackOff")
 
 
 def test_the_last_words_of_a_failed_init_container_outlive_its_pod(user: User) -> None:

@@ -87,9 +87,9 @@ def test_a_parameter_server_that_fails_again_and_again_is_told_while_the_job_run
     waits = group(python("import time; time.sleep(60)"))
     stranger("submit", stranger.file("loop.json", job("loop", PS=loop, Worker=waits)))
 
-    told = eventually(lambda: found if "CrashLoopBackOff" in (found := row(stranger, "loop")) else "")
+    listed = eventually(lambda: found if "CrashLoopBackOff" in (found := row(stranger, "loop")) else "")
 
-    assert "ps-0: exit code 1" in told
+    assert "ps-0: exit code 1" in listed
     assert "port 2222 is taken" in stranger("why", "loop").out.splitlines()[0]
     assert "[ps-0] port 2222 is taken" in stranger("logs", "loop").out
 

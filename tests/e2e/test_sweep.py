@@ -114,9 +114,9 @@ def accuracies(user: User) -> dict[str, float]:
     # It serves before it has read all that is there.
     runs = eventually(lambda: found if (found := asked(port, "runs")) and len(found) == len(RUNS) else None)
     scalars = "plugin/scalars/scalars?tag=accuracy&run="
-    told = {run: eventually(partial(asked, port, f"{scalars}{run}")) for run in runs}
+    scalars_of = {run: eventually(partial(asked, port, f"{scalars}{run}")) for run in runs}
     kubectl(user, "delete", "pod", "board")
-    return {run: values[-1][2] for run, values in told.items()}
+    return {run: values[-1][2] for run, values in scalars_of.items()}
 
 
 def asked(port: int, path: str) -> Any:

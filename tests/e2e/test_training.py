@@ -45,14 +45,14 @@ def evaluate(folder: str) -> Sequence[str]:
 def learned(user: User, ended: Ended, name: str, leader: str) -> str:
     """The example has learned, says so last, and its checkpoint is as good as it says. The folder of that."""
     assert ended.code == 0, ended.out + ended.err
-    told = only(rf"Succeeded  digits-{name} in .*  accuracy (\d\.\d+)(  .*)?", ended.out.splitlines())
+    accuracy = only(rf"Succeeded  digits-{name} in .*  accuracy (\d\.\d+)(  .*)?", ended.out.splitlines())
     begun = "checkpoints and TensorBoard files: "
     *_, folder = (line.removeprefix(begun) for line in log_of(leader, ended) if line.startswith(begun))
     done = only(r"done: (steps=(\d+) loss=\d\.\d+ accuracy=(\d\.\d+))", log_of(leader, ended))
     evaluated = only("evaluated: (.+)", evaluate(folder))
 
-    assert float(told[1]) >= 0.95
-    assert told[1] == done[3]
+    assert float(accuracy[1]) >= 0.95
+    assert accuracy[1] == done[3]
     assert evaluated[1] == done[1]
     assert folder.startswith(str(user.home))
     assert "data: scikit-learn's digits" in log_of(leader, ended)

@@ -77,9 +77,9 @@ def test_a_folder_outside_of_the_volume_is_refused_and_the_job_says_so(user: Use
     text = job("outside", Worker=group(container, 2, [{"name": "v", "emptyDir": {}}]))
     assert user("submit", user.file("job.yaml", text)).code == 0
 
-    told = eventually(lambda: ("CreateContainerConfigError" in (row := user("list").out) and row) or None)
-    assert "all 2 workers: failed to prepare subPath" in told
-    assert "'../elsewhere' must be a path within the volume" in told
+    listed = eventually(lambda: ("CreateContainerConfigError" in (row := user("list").out) and row) or None)
+    assert "all 2 workers: failed to prepare subPath" in listed
+    assert "'../elsewhere' must be a path within the volume" in listed
 
 
 def test_who_asks_for_an_accelerator_finds_its_library_and_its_variable(user: User) -> None:

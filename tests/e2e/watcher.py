@@ -45,7 +45,7 @@ class Watcher:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self.told: list[tuple[str, str, str]] = []
+        self.pod_events: list[tuple[str, str, str]] = []
         """Type, name and uid of every event."""
         self.of: dict[str, tuple[str, str]] = {}
         """The job and the replica, as `worker-0`, of every pod that a job owns, by uid."""
@@ -69,7 +69,7 @@ class Watcher:
 
     def added(self, job: str) -> Mapping[str, int]:
         """How often a pod was made, by replica as `worker-0`; no pod was told of twice."""
-        made = [uid for kind, _, uid in self.told if kind == "ADDED" and self.replica(job, uid)]
+        made = [uid for kind, _, uid in self.pod_events if kind == "ADDED" and self.replica(job, uid)]
         assert len(made) == len(set(made)), "a pod was told of twice"
         return Counter(self.replica(job, uid) for uid in made)
 
@@ -97,7 +97,7 @@ class Watcher:
             await asyncio.sleep(0.05)  # noqa: TID251 - a server that was killed tells nobody when the next one is there
 
     def _note(self, kind: str, pod: Any) -> None:
-        self.told.append((kind, pod.metadata.name, pod.metadata.uid))
+        self.pod_events.append((kind, pod.metadata.name, pod.metadata.uid))
         owner, replica = pod.metadata.controller, REPLICA.search(pod.metadata.name)
         if owner is not None and replica:
             self.of[pod.metadata.uid] = (owner.name, f"{replica[1]}-{replica[2]}")

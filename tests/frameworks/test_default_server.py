@@ -46,7 +46,7 @@ def free_ports(count: int) -> Sequence[int]:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (
             ("--cluster_spec", "ps", "--job_name", "ps"),
@@ -69,9 +69,9 @@ def free_ports(count: int) -> Sequence[int]:
     ],
 )
 def test_arguments_that_make_no_sense_are_told_before_tensorflow_is_loaded(
-    script: Path, words: Sequence[str], told: str
+    script: Path, words: Sequence[str], message: str
 ) -> None:
-    assert refused(script, *words) == told
+    assert refused(script, *words) == message
 
 
 def test_it_runs_on_python_2_too(script: Path) -> None:

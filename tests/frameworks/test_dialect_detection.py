@@ -149,7 +149,7 @@ def test_a_v1alpha1_without_any_replicas_is_told_of_its_own_list(spec: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("api_version", "kind", "told"),
+    ("api_version", "kind", "message"),
     [
         ("kubeflow.org/v1", "TFJob", "None"),
         ("v1", "ConfigMap", "None"),
@@ -174,5 +174,5 @@ def test_a_v1alpha1_without_any_replicas_is_told_of_its_own_list(spec: Any) -> N
         (3, "TFJob", "apiVersion: TFJob has no apiVersion 3; write kubeflow.org/v1"),
     ],
 )
-def test_a_misspelled_kind_or_version_gets_the_right_spelling(api_version: str, kind: str, told: str) -> None:
-    assert str(misspelled_kind(api_version, kind)) == told
+def test_a_misspelled_kind_or_version_gets_the_right_spelling(api_version: str, kind: str, message: str) -> None:
+    assert str(misspelled_kind(api_version, kind)) == message

@@ -92,8 +92,8 @@ def test_a_policy_that_came_later_is_told_as_unknown_and_where_it_is_known() -> 
     assert unknown(of(ALPHA, backoffLimit=3)) == [
         "spec.backoffLimit: unknown field; kubeflow.org/v1alpha2 does not have it: submit the job as kubeflow.org/v1"
     ]
-    (told,) = unknown(of(BETA_1, activeDeadlineSeconds=3))
-    assert told.startswith("spec.activeDeadlineSeconds: unknown field; kubeflow.org/v1beta1 does not have it")
+    (problems,) = unknown(of(BETA_1, activeDeadlineSeconds=3))
+    assert problems.startswith("spec.activeDeadlineSeconds: unknown field; kubeflow.org/v1beta1 does not have it")
     assert unknown(of(BETA_2, activeDeadlineSeconds=3, backoffLimit=3)) == []
 
 
@@ -108,9 +108,9 @@ def test_what_v1_brought_has_no_effect_in_a_job_that_is_marked_as_older(generati
 
     assert (job.run_policy.clean_pod_policy, job.run_policy.suspend) == (CleanPodPolicy.RUNNING, False)
     assert (job.success_policy, any(group.may_fail for group in job.replica_specs)) == ("", False)
-    told = {problem.partition(":")[0]: problem.partition("; ")[2] for problem in unknown(manifest)}
+    problems = {problem.partition(":")[0]: problem.partition("; ")[2] for problem in unknown(manifest)}
     known = "activeDeadlineSeconds, backoffLimit, " if generation == BETA_2 else ""
-    assert told == {
+    assert problems == {
         "spec.runPolicy": f"kubeflow.org/{version} has these policies directly in spec: "
         + ", ".join(sorted(filter(None, f"{known}cleanPodPolicy, ttlSecondsAfterFinished".split(", ")))),
         **{
@@ -203,20 +203,20 @@ def test_tf_config_names_the_hosts_as_the_time_did(generation: str, domain: str)
 def test_a_replica_without_others_was_told_about_itself_until_tf_operator_0_7(
     generation: str, *, is_told: bool
 ) -> None:
-    told = tf_config(of(generation), WORKER_0)
+    config = tf_config(of(generation), WORKER_0)
 
-    assert (told is not None) == is_told
-    assert told is None or json.loads(told)["cluster"].keys() == {"worker"}
+    assert (config is not None) == is_told
+    assert config is None or json.loads(config)["cluster"].keys() == {"worker"}
 
 
 @pytest.mark.parametrize("generation", OLD)
 def test_another_port_of_that_name_is_the_one_that_others_are_told(generation: str) -> None:
     ports = [{"name": "other", "containerPort": 1}, {"name": "tfjob-port", "containerPort": 3333}]
 
-    told = tf_config(of(generation, {"Worker": {"template": template(ports=ports)}}), WORKER_0)
+    config = tf_config(of(generation, {"Worker": {"template": template(ports=ports)}}), WORKER_0)
 
-    assert told is not None
-    assert ':3333"' in told
+    assert config is not None
+    assert ':3333"' in config
 
 
 @pytest.mark.parametrize("generation", [*OLD, FLAT])

@@ -35,7 +35,7 @@ KEYS = (
 SWITCH = "DRAGON_KUBESHARE"
 
 
-def told(manifest: Json) -> list[str]:
+def problem_texts(manifest: Json) -> list[str]:
     return [str(problem) for problem in read(manifest).unsupported_features]
 
 
@@ -49,7 +49,7 @@ def test_a_mark_on_a_job_is_refused(field: str, key: str) -> None:
     job = tfjob()
     job["metadata"][field] = {key: "1", "team": "vision"}
 
-    assert told(job) == [at(f"metadata.{field}", key)]
+    assert problem_texts(job) == [at(f"metadata.{field}", key)]
 
 
 @pytest.mark.parametrize("key", [*KEYS, SWITCH])
@@ -57,7 +57,7 @@ def test_a_mark_on_a_job_is_refused(field: str, key: str) -> None:
 def test_a_mark_on_a_pod_template_is_refused(field: str, key: str) -> None:
     job = tfjob({"PS": 1, "Worker": {"template": {"metadata": {field: {key: "1"}}, **template()}}})
 
-    assert told(job) == [at(f"{WORKER}.metadata.{field}", key)]
+    assert problem_texts(job) == [at(f"{WORKER}.metadata.{field}", key)]
 
 
 @pytest.mark.parametrize("kind", ["limits", "requests"])
@@ -65,7 +65,7 @@ def test_a_mark_on_a_pod_template_is_refused(field: str, key: str) -> None:
 def test_a_resource_of_that_name_is_refused_once_whatever_its_amount(kind: str, amount: str) -> None:
     job = tfjob({"Worker": {"template": template(resources={kind: {"kubeshare/gpu": amount}})}})
 
-    assert told(job) == [at(f"{IN_CONTAINER}.resources.{kind}", "kubeshare/gpu")]
+    assert problem_texts(job) == [at(f"{IN_CONTAINER}.resources.{kind}", "kubeshare/gpu")]
     assert [problem.message for problem in read(job).all_problems] == ["fractions of GPUs are not supported yet"]
 
 
@@ -77,7 +77,7 @@ def test_the_switch_of_dragon_in_the_environment_of_a_container_is_refused(kind:
     pod["spec"][kind] = [*pod["spec"].get(kind, []), marked]
     index = len(pod["spec"][kind]) - 1
 
-    assert told(tfjob({"Worker": {"template": pod}})) == [f"{WORKER}.spec.{kind}[{index}].env[1]: {WORDS}"]
+    assert problem_texts(tfjob({"Worker": {"template": pod}})) == [f"{WORKER}.spec.{kind}[{index}].env[1]: {WORDS}"]
 
 
 @pytest.mark.parametrize("value", ["false", "False", ""])
@@ -85,7 +85,7 @@ def test_a_switch_that_is_off_asks_for_nothing(value: str) -> None:
     job = tfjob({"Worker": {"template": template(env=[{"name": SWITCH, "value": value}, {"name": SWITCH + "_X"}])}})
     job["metadata"]["annotations"] = {SWITCH: value}
 
-    assert told(job) == []
+    assert problem_texts(job) == []
 
 
 @pytest.mark.parametrize("key", ["kubeshare", "mykubeshare/gpu_request", "kubeshare.example.org/x", "gpu_request"])
@@ -93,7 +93,7 @@ def test_what_only_resembles_such_a_mark_is_left_alone(key: str) -> None:
     job = tfjob({"Worker": {"template": {"metadata": {"labels": {key: "1"}}, **template()}}})
     job["metadata"] |= {"annotations": {key: "1"}, "labels": {key: "1"}}
 
-    assert (told(job), read(job).problems) == ([], ())
+    assert (problem_texts(job), read(job).problems) == ([], ())
 
 
 def test_a_number_without_quotes_is_told_as_a_share_not_as_a_slip() -> None:
@@ -110,7 +110,7 @@ def test_a_list_of_replicas_is_looked_through_as_well(version: tuple[str, str]) 
     marked = {"metadata": {"annotations": {"kubeshare/gpu_request": "0.5"}}, **template()}
     job = {**listed(item("MASTER", template=marked)), "apiVersion": version[0], "kind": version[1]}
 
-    assert told(job) == [at("spec.replicaSpecs[0].template.metadata.annotations", "kubeshare/gpu_request")]
+    assert problem_texts(job) == [at("spec.replicaSpecs[0].template.metadata.annotations", "kubeshare/gpu_request")]
 
 
 Place = tuple[Sequence[str | int], str]

@@ -229,9 +229,9 @@ WRONG_SHAPES: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("manifest", "told"), WRONG_SHAPES, ids=[told[0][:60] for _, told in WRONG_SHAPES])
-def test_a_wrong_shape_is_told_with_its_path_and_a_remedy(manifest: dict[str, Any], told: list[str]) -> None:
-    assert problems(manifest) == told
+@pytest.mark.parametrize(("manifest", "messages"), WRONG_SHAPES, ids=[messages[0][:60] for _, messages in WRONG_SHAPES])
+def test_a_wrong_shape_is_told_with_its_path_and_a_remedy(manifest: dict[str, Any], messages: list[str]) -> None:
+    assert problems(manifest) == messages
 
 
 def test_all_faults_are_told_at_once() -> None:
@@ -241,7 +241,7 @@ def test_all_faults_are_told_at_once() -> None:
         runPolicy={"backoffLimit": -1},
     )
 
-    assert [told.partition(":")[0] for told in problems(job)] == [
+    assert [problem.partition(":")[0] for problem in problems(job)] == [
         "spec.tfReplicaSpecs.Worker.replicas",
         "spec.tfReplicaSpecs.Worker.template.spec.containers[0].image",
         "spec.tfReplicaSpecs.PS.replicas",
@@ -271,9 +271,11 @@ UNKNOWN_FIELDS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("manifest", "told"), UNKNOWN_FIELDS, ids=[told for _, told in UNKNOWN_FIELDS])
-def test_an_unknown_field_gets_the_nearest_name_and_does_not_stop_the_job(manifest: dict[str, Any], told: str) -> None:
-    assert unknown(manifest) == [told]
+@pytest.mark.parametrize(("manifest", "message"), UNKNOWN_FIELDS, ids=[message for _, message in UNKNOWN_FIELDS])
+def test_an_unknown_field_gets_the_nearest_name_and_does_not_stop_the_job(
+    manifest: dict[str, Any], message: str
+) -> None:
+    assert unknown(manifest) == [message]
     assert problems(manifest) == []
 
 
@@ -284,7 +286,7 @@ def test_fields_of_older_generations_are_told_to_have_no_effect() -> None:
 
 
 @pytest.mark.parametrize(
-    ("container", "told"),
+    ("container", "message"),
     [
         ({"env": [{"name": "A", "value": 3}]}, 'env[0].value: must be text, not 3; write it in quotes: "3"'),
         ({"env": [{"name": "A", "value": True}]}, 'env[0].value: must be text, not true; write it in quotes: "true"'),
@@ -309,10 +311,10 @@ def test_fields_of_older_generations_are_told_to_have_no_effect() -> None:
          'securityContext.privileged: must be true or false, not the text "no"'),
     ],
 )  # fmt: skip
-def test_a_template_is_checked_to_its_last_field(container: dict[str, Any], told: str) -> None:
+def test_a_template_is_checked_to_its_last_field(container: dict[str, Any], message: str) -> None:
     job = tfjob({"Worker": worker(template=template(**container))})
 
-    assert problems(job) == [f"{WORKER_PATH}.template.spec.containers[0].{told}"]
+    assert problems(job) == [f"{WORKER_PATH}.template.spec.containers[0].{message}"]
 
 
 def test_a_job_with_a_generated_name_is_judged_by_what_the_name_will_be() -> None:

@@ -137,9 +137,9 @@ FAULTS: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("manifest", "told"), FAULTS, ids=[told[0][:70] for _, told in FAULTS])
-def test_what_makes_no_sense_is_told_with_a_remedy(manifest: dict[str, Any], told: list[str]) -> None:
-    assert problems(manifest) == told
+@pytest.mark.parametrize(("manifest", "messages"), FAULTS, ids=[messages[0][:70] for _, messages in FAULTS])
+def test_what_makes_no_sense_is_told_with_a_remedy(manifest: dict[str, Any], messages: list[str]) -> None:
+    assert problems(manifest) == messages
 
 
 def test_the_longest_derived_name_must_fit() -> None:
@@ -183,10 +183,10 @@ def test_half_a_surrogate_pair_is_a_problem_of_its_field(where: str) -> None:
         case _:
             container["args"] = ["a", "\ud83d\ud83d\ude00"]
 
-    (told,) = problems(job)
-    assert "half a surrogate pair" in told
-    assert encode(told)
-    assert told.startswith(
+    (found,) = problems(job)
+    assert "half a surrogate pair" in found
+    assert encode(found)
+    assert found.startswith(
         {
             "name": "metadata.name: ",
             "value": "spec.tfReplicaSpecs.Worker.template.spec.containers[0].image: ",
@@ -197,11 +197,11 @@ def test_half_a_surrogate_pair_is_a_problem_of_its_field(where: str) -> None:
 
 
 def test_a_tf_config_that_linux_would_refuse_is_told_before_anything_starts() -> None:
-    (told,) = problems(tfjob({"Worker": 6000}))
+    (found,) = problems(tfjob({"Worker": 6000}))
 
-    assert told.startswith("spec.tfReplicaSpecs: gives a TF_CONFIG of ")
-    assert "more than the 131061 that Linux allows" in told
-    assert told.endswith("use fewer replicas, a shorter name, or enableDynamicWorker")
+    assert found.startswith("spec.tfReplicaSpecs: gives a TF_CONFIG of ")
+    assert "more than the 131061 that Linux allows" in found
+    assert found.endswith("use fewer replicas, a shorter name, or enableDynamicWorker")
     assert problems(tfjob({"Worker": 6000}, enableDynamicWorker=True)) == []
 
 

@@ -25,9 +25,9 @@ def cluster(manifest: dict[str, Any], replica: Replica) -> dict[str, Any]:
 
 
 def test_g1_a_worker_is_told_the_whole_cluster_and_its_own_place() -> None:
-    told = tf_config(tfjob({"PS": 2, "Worker": 3}), Replica(WORKER, 1))
+    config = tf_config(tfjob({"PS": 2, "Worker": 3}), Replica(WORKER, 1))
 
-    assert told == (
+    assert config == (
         '{"cluster":{"ps":["dist-ps-0.n1.svc:2222","dist-ps-1.n1.svc:2222"],'
         '"worker":["dist-worker-0.n1.svc:2222","dist-worker-1.n1.svc:2222","dist-worker-2.n1.svc:2222"]},'
         '"task":{"type":"worker","index":1},"environment":"cloud"}'
@@ -35,10 +35,10 @@ def test_g1_a_worker_is_told_the_whole_cluster_and_its_own_place() -> None:
 
 
 def test_g2_the_cluster_domain_is_appended_to_every_host() -> None:
-    told = tf_config(tfjob({"PS": 2, "Worker": 3}), Replica(WORKER, 1), "cluster.local")
+    config = tf_config(tfjob({"PS": 2, "Worker": 3}), Replica(WORKER, 1), "cluster.local")
 
-    assert told is not None
-    assert '"dist-ps-0.n1.svc.cluster.local:2222"' in told
+    assert config is not None
+    assert '"dist-ps-0.n1.svc.cluster.local:2222"' in config
 
 
 def test_g3_a_job_of_one_replica_is_told_nothing() -> None:
@@ -57,15 +57,15 @@ def test_an_elastic_job_is_told_even_when_it_starts_with_a_single_worker() -> No
 
 
 def test_g5_a_sparse_server_is_told_itself_only() -> None:
-    told = tf_config(tfjob({"PS": 2, "Worker": 3}, enableDynamicWorker=True), Replica(PS, 0))
+    config = tf_config(tfjob({"PS": 2, "Worker": 3}, enableDynamicWorker=True), Replica(PS, 0))
 
-    assert told == '{"cluster":{"worker":{},"ps":["dist-ps-0.n1.svc:2222"]},"task":{"type":"ps","index":0}}'
+    assert config == '{"cluster":{"worker":{},"ps":["dist-ps-0.n1.svc:2222"]},"task":{"type":"ps","index":0}}'
 
 
 def test_g6_a_sparse_worker_is_told_itself_and_the_servers() -> None:
-    told = tf_config(tfjob({"PS": 2, "Worker": 3}, enableDynamicWorker=True), Replica(WORKER, 2))
+    config = tf_config(tfjob({"PS": 2, "Worker": 3}, enableDynamicWorker=True), Replica(WORKER, 2))
 
-    assert told == (
+    assert config == (
         '{"cluster":{"worker":{"2":"dist-worker-2.n1.svc:2222"},'
         '"ps":["dist-ps-0.n1.svc:2222","dist-ps-1.n1.svc:2222"]},"task":{"type":"worker","index":2}}'
     )
@@ -102,10 +102,10 @@ def test_the_nested_generation_lists_the_evaluator_and_the_flat_one_does_not() -
 
 
 def test_a_flat_evaluator_beside_one_worker_is_told_its_task() -> None:
-    told = tf_config(tfjob({"Worker": 1, "Evaluator": 1}, cleanPodPolicy="All"), Replica(EVALUATOR, 0))
+    config = tf_config(tfjob({"Worker": 1, "Evaluator": 1}, cleanPodPolicy="All"), Replica(EVALUATOR, 0))
 
-    assert told is not None
-    assert json.loads(told)["task"] == {"type": "evaluator", "index": 0}
+    assert config is not None
+    assert json.loads(config)["task"] == {"type": "evaluator", "index": 0}
 
 
 def test_each_type_is_reached_by_its_own_port() -> None:
@@ -119,8 +119,8 @@ def test_each_type_is_reached_by_its_own_port() -> None:
 
 
 def test_master_stays_master_and_the_keys_are_sorted() -> None:
-    told = tf_config(tfjob({"Worker": 1, "Master": 1, "PS": 1}), Replica(MASTER, 0))
+    config = tf_config(tfjob({"Worker": 1, "Master": 1, "PS": 1}), Replica(MASTER, 0))
 
-    assert told is not None
-    assert list(json.loads(told)["cluster"]) == ["master", "ps", "worker"]
-    assert list(json.loads(told)) == ["cluster", "task", "environment"]
+    assert config is not None
+    assert list(json.loads(config)["cluster"]) == ["master", "ps", "worker"]
+    assert list(json.loads(config)) == ["cluster", "task", "environment"]

@@ -71,7 +71,7 @@ def test_the_termination_policy_names_who_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("manifest", "told"),
+    ("manifest", "message"),
     [
         (
             listed(item("WORKER")),
@@ -168,8 +168,8 @@ def test_the_termination_policy_names_who_decides() -> None:
         ),
     ],
 )
-def test_a_fault_is_told_once_with_its_place_in_the_list(manifest: dict[str, Any], told: str) -> None:
-    assert problems(manifest) == [told]
+def test_a_fault_is_told_once_with_its_place_in_the_list(manifest: dict[str, Any], message: str) -> None:
+    assert problems(manifest) == [message]
 
 
 def test_of_a_type_in_other_capitals_all_other_faults_are_told_too() -> None:
@@ -239,8 +239,8 @@ def test_kubectl_scale_writes_the_workers_beside_the_list() -> None:
     scaled = cluster(workers=1, tfReplicaSpecs={"Worker": {"replicas": 3}})
 
     assert job_of(scaled).requested_size() == {MASTER: 1, WORKER: 3, PS: 1}
-    (told,) = warnings(scaled)
-    assert told == (
+    (messages,) = warnings(scaled)
+    assert messages == (
         "spec.tfReplicaSpecs.Worker.replicas: is 3, set by `kubectl scale`, and overrides "
         "spec.replicaSpecs[1].replicas, which is 1; "
         "scale again, or remove spec.tfReplicaSpecs to go back to the 1 of the list"

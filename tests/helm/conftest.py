@@ -64,7 +64,7 @@ class Helm:
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
 
-    async def told(self, *arguments: str) -> Any:
+    async def json_output(self, *arguments: str) -> Any:
         return json.loads(await self(*arguments, "--output", "json"))
 
 

@@ -105,9 +105,9 @@ async def test_a_chart_with_hooks_is_installed_tested_changed_taken_back_and_rem
 
 async def test_a_hook_that_fails_keeps_a_chart_from_being_installed(place: Place) -> None:
     options = ("--set", f"node={place.node},works=false", "--create-namespace")
-    told = await place.helm.fails("install", "one", str(CHART), *options, *WAITING)
+    error = await place.helm.fails("install", "one", str(CHART), *options, *WAITING)
 
-    assert "failed pre-install" in told
-    assert "BackoffLimitExceeded" in told
+    assert "failed pre-install" in error
+    assert "BackoffLimitExceeded" in error
     with pytest.raises(NotFound):
         await place.read(DEPLOYMENTS)

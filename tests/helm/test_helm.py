@@ -39,12 +39,12 @@ async def is_there(helm: Helm, resource: Resource[Any]) -> bool:
 
 
 async def revisions(helm: Helm) -> list[tuple[int, str]]:
-    return [(one["revision"], one["status"]) for one in await helm.told("history", "one")]
+    return [(one["revision"], one["status"]) for one in await helm.json_output("history", "one")]
 
 
 async def test_a_release_is_installed_listed_changed_taken_back_and_removed(helm: Helm) -> None:
     assert "It is red." in await install(helm, "--wait")
-    (listed,) = await helm.told("list")
+    (listed,) = await helm.json_output("list")
     assert (listed["name"], listed["status"], listed["chart"]) == ("one", "deployed", "things-0.1.0")
 
     await upgrade(helm, "--set", "colour=blue,secret=false")
@@ -58,7 +58,7 @@ async def test_a_release_is_installed_listed_changed_taken_back_and_removed(helm
     assert await revisions(helm) == [(1, "superseded"), (2, "superseded"), (3, "deployed")]
 
     await helm("uninstall", "one", "--wait")
-    assert await helm.told("list", "--all") == []
+    assert await helm.json_output("list", "--all") == []
     assert not await is_there(helm, SERVICES)
 
 
@@ -103,17 +103,17 @@ async def test_a_chart_may_bring_its_kinds(helm: Helm) -> None:
 async def test_a_kind_that_nobody_serves_is_told_by_its_name(helm: Helm) -> None:
     await install(helm)
 
-    told = await helm.fails("upgrade", "one", str(CHART), *NO_KITE, "--set", "kind=Novelty")
+    error = await helm.fails("upgrade", "one", str(CHART), *NO_KITE, "--set", "kind=Novelty")
 
-    assert 'no matches for kind "Novelty" in version "v1"' in told
+    assert 'no matches for kind "Novelty" in version "v1"' in error
 
 
 async def test_what_the_server_refuses_is_told_and_taken_back(helm: Helm) -> None:
     await install(helm)
 
-    told = await helm.fails("upgrade", "one", str(CHART), *NO_KITE, "--set", "port=0,colour=blue", "--atomic")
+    error = await helm.fails("upgrade", "one", str(CHART), *NO_KITE, "--set", "port=0,colour=blue", "--atomic")
 
-    assert "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive" in told
+    assert "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive" in error
     assert (await read(helm, CONFIG_MAPS))["data"]["colour"] == "red"
     assert [status for _, status in await revisions(helm)] == ["superseded", "failed", "deployed"]
 
@@ -126,4 +126,4 @@ async def test_releases_may_be_kept_in_config_maps(helm: Helm) -> None:
     kept = await read(helm, CONFIG_MAPS, "sh.helm.release.v1.one.v1")
     assert kept["metadata"]["labels"]["status"] == "deployed"
     await helm("uninstall", "one")
-    assert await helm.told("list", "--all") == []
+    assert await helm.json_output("list", "--all") == []

@@ -31,9 +31,9 @@ def test_what_is_not_does_not(severity: str) -> None:
 
 
 def test_a_traceback_is_shown_as_python_shows_it() -> None:
-    told = "Traceback (most recent call last):\n  File\nValueError: x"
+    message = "Traceback (most recent call last):\n  File\nValueError: x"
 
-    assert render_line(line(severity="ERROR", message=told)) == told
+    assert render_line(line(severity="ERROR", message=message)) == message
 
 
 def test_an_object_without_a_message_keeps_its_own_fields() -> None:

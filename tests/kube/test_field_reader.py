@@ -17,7 +17,7 @@ def reader(value: Any) -> FieldReader:
     return FieldReader(value, "a", CollectedProblems())
 
 
-def told(found: FieldReader) -> list[str]:
+def problem_texts(found: FieldReader) -> list[str]:
     return [str(problem) for problem in found.notes.problems]
 
 
@@ -65,7 +65,7 @@ def test_missing_values_are_no_problem() -> None:
 
     assert (missing.string(), missing.integer(), missing.boolean(), missing.string_map()) == ("", None, False, {})
     assert missing.enum(Fruit, Fruit.PEAR) is Fruit.PEAR
-    assert (list(missing.items()), list(missing.fields()), told(missing)) == ([], [], [])
+    assert (list(missing.items()), list(missing.fields()), problem_texts(missing)) == ([], [], [])
 
 
 def test_a_whole_number_is_neither_a_truth_nor_a_float_nor_text() -> None:
@@ -73,18 +73,18 @@ def test_a_whole_number_is_neither_a_truth_nor_a_float_nor_text() -> None:
         found = reader(value)
 
         assert found.integer() is None
-        assert len(told(found)) == 1
+        assert len(problem_texts(found)) == 1
 
 
 def test_a_choice_in_other_capitals_gets_the_right_ones() -> None:
     found = reader("apple")
 
     assert found.enum(Fruit, Fruit.PEAR) is Fruit.PEAR
-    assert told(found) == ['a: must be Apple or Pear, not the text "apple"; did you mean Apple?']
+    assert problem_texts(found) == ['a: must be Apple or Pear, not the text "apple"; did you mean Apple?']
 
 
 def test_a_key_that_is_no_text_is_a_problem() -> None:
     found = reader({3: "x", "b": "y"})
 
     assert [name for name, _ in found.fields()] == ["b"]
-    assert told(found) == ["a: has the key 3, but keys must be text; put it in quotes"]
+    assert problem_texts(found) == ["a: has the key 3, but keys must be text; put it in quotes"]

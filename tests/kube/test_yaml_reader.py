@@ -16,7 +16,7 @@ def value(text: str) -> Any:
     return document.value
 
 
-def told(text: str) -> list[str]:
+def problem_texts(text: str) -> list[str]:
     return [str(problem) for problem in read_yaml(text)[1]]
 
 
@@ -86,15 +86,15 @@ def bomb(levels: int) -> str:
 
 
 def test_a_bomb_of_anchors_is_refused_before_it_goes_off() -> None:
-    (problem,) = told(bomb(30))
+    (problem,) = problem_texts(bomb(30))
 
     assert f"has more than {MAX_VALUES} values once its anchors are expanded" in problem
-    assert told(bomb(3)) == []
+    assert problem_texts(bomb(3)) == []
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 5_000, "- " * 5_000, "a: " + "[" * 200 + "]" * 200])
 def test_a_text_that_is_nested_too_deeply_is_refused(text: str) -> None:
-    assert [problem.endswith("is nested deeper than 100 levels") for problem in told(text)] == [True]
+    assert [problem.endswith("is nested deeper than 100 levels") for problem in problem_texts(text)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_text_that_is_nested_too_deeply_is_refused(text: str) -> None:
     ],
 )
 def test_what_has_no_meaning_in_json_is_refused(text: str, words: str) -> None:
-    assert told(text) == [words]
+    assert problem_texts(text) == [words]
 
 
 def test_every_part_knows_its_line_and_a_missing_one_that_of_what_is_around_it() -> None:

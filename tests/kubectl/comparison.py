@@ -29,10 +29,10 @@ class Allowance:
     def covers(self, command: str, side: str, line: str) -> bool:
         """Whether the line is allowed; all patterns that say so count as needed."""
         named = [pattern for pattern in self.commands if pattern == command or fnmatch.fnmatchcase(command, pattern)]
-        told = [pattern for pattern in self.lines[side] if re.fullmatch(pattern, line)]
-        if not named or not told:
+        matched = [pattern for pattern in self.lines[side] if re.fullmatch(pattern, line)]
+        if not named or not matched:
             return False
-        self.needed |= {*named, *(f"{side}: {pattern}" for pattern in told)}
+        self.needed |= {*named, *(f"{side}: {pattern}" for pattern in matched)}
         return True
 
     def needless(self) -> Iterator[str]:
@@ -51,7 +51,7 @@ def read_allowances(path: Path) -> list[Allowance]:
 
 def not_allowed(real: Sequence[Answer], embedded: Sequence[Answer], allowances: Sequence[Allowance]) -> list[str]:
     """Each difference that nothing allows, readable. Exits of commands are lines, too."""
-    told: list[str] = []
+    differences: list[str] = []
     for theirs, ours in zip(real, embedded, strict=True):
         wrong = [
             f"  {_SIDES[line[0]]:8} {line[2:]}"
@@ -59,8 +59,8 @@ def not_allowed(real: Sequence[Answer], embedded: Sequence[Answer], allowances: 
             if line[0] in _SIDES and not _is_allowed(theirs.step.name, _SIDES[line[0]], line[2:], allowances)
         ]
         if wrong:
-            told += [f"kubectl {theirs.step.name}", *wrong]
-    return told
+            differences += [f"kubectl {theirs.step.name}", *wrong]
+    return differences
 
 
 def _is_allowed(command: str, side: str, line: str, allowances: Sequence[Allowance]) -> bool:

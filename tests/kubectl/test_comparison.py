@@ -97,10 +97,10 @@ def test_a_difference_is_told_with_its_command_and_both_sides() -> None:
     real = [answer("get a", "same", "theirs", "exit 0"), answer("get b", "exit 0")]
     ours = [answer("get a", "same", "ours", "exit 1"), answer("get b", "exit 0")]
 
-    told = not_allowed(real, ours, [])
+    differences = not_allowed(real, ours, [])
 
-    assert told[0] == "kubectl get a"
-    assert {tuple(line.split(maxsplit=1)) for line in told[1:]} == {
+    assert differences[0] == "kubectl get a"
+    assert {tuple(line.split(maxsplit=1)) for line in differences[1:]} == {
         ("real", "theirs"),
         ("embedded", "ours"),
         ("real", "exit 0"),

@@ -24,7 +24,7 @@ async def test_explain_says_what_a_field_of_a_job_means(
 ) -> None:
     await cluster.api.create(cluster.api.target(("apiextensions.k8s.io", "v1", "customresourcedefinitions")), crd())
 
-    told = await kubectl("explain", f"tfjobs.{field}")
+    page = await kubectl("explain", f"tfjobs.{field}")
 
-    assert f"FIELD: {field.rpartition('.')[2]} {type_}" in told
-    assert DESCRIPTIONS[field.rpartition(".")[2]] in " ".join(told.split())
+    assert f"FIELD: {field.rpartition('.')[2]} {type_}" in page
+    assert DESCRIPTIONS[field.rpartition(".")[2]] in " ".join(page.split())

@@ -52,9 +52,9 @@ async def test_a_kind_that_nobody_has_defined_is_refused_as_any_cluster_does(
     unknown = manifest({"apiVersion": version, "kind": "MPIJob", "metadata": {"name": "a"}, "spec": {}})
 
     for command in ("create", "apply", "delete"):
-        told = await kubectl.fails(command, "-f", "-", stdin=unknown)
-        assert f'no matches for kind "MPIJob" in version "{version}"' in told
-        assert "ensure CRDs are installed first" in told
+        error = await kubectl.fails(command, "-f", "-", stdin=unknown)
+        assert f'no matches for kind "MPIJob" in version "{version}"' in error
+        assert "ensure CRDs are installed first" in error
     assert 'the server doesn\'t have a resource type "mpijobs"' in await kubectl.fails("get", "mpijobs")
 
 
@@ -91,8 +91,8 @@ async def test_objects_are_shown_in_every_form(kubectl: Kubectl, cluster: Embedd
 
 async def test_a_missing_object_is_named(kubectl: Kubectl, cluster: Embedded) -> None:
     assert await kubectl.fails("get", "pod", "none") == 'Error from server (NotFound): pods "none" not found\n'
-    told = await kubectl.fails("get", "widget", "none")
-    assert told == 'Error from server (NotFound): widgets.example.dev "none" not found\n'
+    error = await kubectl.fails("get", "widget", "none")
+    assert error == 'Error from server (NotFound): widgets.example.dev "none" not found\n'
 
 
 async def test_a_pod_is_shown_as_its_users_know_it(kubectl: Kubectl, cluster: Embedded) -> None:
@@ -279,10 +279,10 @@ async def test_a_typo_is_refused_with_its_path(
 
 
 async def test_values_that_the_schema_forbids_are_all_named(kubectl: Kubectl, cluster: Embedded) -> None:
-    told = await kubectl.fails("create", "-f", "-", stdin=manifest(widget("a", color="pink", replicas=-1)))
+    error = await kubectl.fails("create", "-f", "-", stdin=manifest(widget("a", color="pink", replicas=-1)))
 
-    assert "spec.color: Unsupported value" in told
-    assert "spec.replicas: Invalid value" in told
+    assert "spec.color: Unsupported value" in error
+    assert "spec.replicas: Invalid value" in error
 
 
 class Said:
@@ -407,8 +407,8 @@ async def test_a_foreground_delete_waits_for_the_dependents(kubectl: Kubectl, cl
 
 async def test_health_and_a_wrong_token(kubectl: Kubectl, cluster: Embedded) -> None:
     assert await kubectl("get", "--raw", "/readyz") == "ok"
-    told = await kubectl.fails("get", "pods", "--token=wrong")
-    assert "You must be logged in to the server" in told
+    error = await kubectl.fails("get", "pods", "--token=wrong")
+    assert "You must be logged in to the server" in error
 
 
 async def test_what_kubectl_sends_as_protobuf_only_is_created(kubectl: Kubectl, cluster: Embedded) -> None:

@@ -24,7 +24,7 @@ _MADE_UP = (
 )
 
 
-def told(answers: list[Answer]) -> list[Answer]:
+def without_progress(answers: list[Answer]) -> list[Answer]:
     """What does not come and go: how far a rollout was when somebody looked is chance."""
     return [
         replace(one, lines=[_plain(line) for line in one.lines if not line.startswith("Waiting for ")])
@@ -58,7 +58,7 @@ async def test_workloads_are_told_alike(own_control_plane: ControlPlane, tmp_pat
         real, embedded = await asyncio.gather(*(play(steps, place / "config") for place in places))
     allowances = read_allowances(HERE / "workload_differences.yaml")
 
-    wrong = not_allowed(told(real), told(embedded), allowances)
+    wrong = not_allowed(without_progress(real), without_progress(embedded), allowances)
 
     assert not wrong, "\n".join(wrong)
     assert [needless for one in allowances for needless in one.needless()] == []

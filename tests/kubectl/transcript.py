@@ -97,16 +97,16 @@ async def _asked(step: Step, program: str, environment: Mapping[str, str]) -> li
     )
     out, err = await process.communicate(step.given.encode())
     complaints = [line for line in err.decode().splitlines() if not _NOISE.match(line)]
-    told = [*out.decode().splitlines(), *(f"stderr: {line}" for line in complaints)]
-    lines = [normal(line.replace(environment["TMPDIR"], "<tmp>")) for line in told]
+    printed = [*out.decode().splitlines(), *(f"stderr: {line}" for line in complaints)]
+    lines = [normal(line.replace(environment["TMPDIR"], "<tmp>")) for line in printed]
     return [*_listed_in_order(lines), f"exit {process.returncode}"]
 
 
 def _listed_in_order(lines: Sequence[str]) -> Iterator[str]:
     """All faults of an object are told as a list, by a real server in an order of chance."""
     for is_listed, group in itertools.groupby(lines, lambda line: line.startswith("stderr: * ")):
-        told = list(group)
-        yield from sorted(told) if is_listed else told
+        run = list(group)
+        yield from sorted(run) if is_listed else run
 
 
 _NOISE = re.compile(

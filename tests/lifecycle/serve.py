@@ -46,7 +46,7 @@ def this_node(home: Home, name: str) -> NodeSettings:
     )
 
 
-def told(server: ServerInfo) -> None:
+def print_ready(server: ServerInfo) -> None:
     sys.stdout.write(f"ready {server.url}\n")
     sys.stdout.flush()
 
@@ -68,7 +68,7 @@ def main(given: Mapping[str, str]) -> int:
     )
     companions = [companion, *([buggy] if "buggy" in given else [])]
     try:
-        asyncio.run(serving.serve(settings, SystemClock(), companions, told))
+        asyncio.run(serving.serve(settings, SystemClock(), companions, print_ready))
     except TarragonError as error:
         sys.stderr.write(f"{error}\n")
         return 1

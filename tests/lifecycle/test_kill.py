@@ -27,12 +27,12 @@ class Witness:
         self.cluster = cluster
         self.promised: set[str] = set()
         self.tried: set[str] = set()
-        self.told: list[tuple[str, bool, bool]] = []
+        self.changes: list[tuple[str, bool, bool]] = []
         self.cache = Informer(cluster, CONFIG_MAPS, CLOCK, WRITTEN, jitter=random.Random(1))
         self.cache.add_event_handler(self._note)
 
     def _note(self, key: Key, old: PartialObjectMetadata | None, new: PartialObjectMetadata | None) -> None:
-        self.told.append((key.name, old is not None, new is not None))
+        self.changes.append((key.name, old is not None, new is not None))
 
     async def write(self, name: str) -> None:
         self.tried.add(name)
@@ -74,8 +74,8 @@ async def kill_and_count(folder: Path, times: int, dice: random.Random) -> None:
             await asyncio.gather(watching, return_exceptions=True)
 
     assert witness.promised <= there <= witness.tried
-    assert len(witness.told) == len(there), "each was told of once"
-    assert all(told == (told[0], False, True) for told in witness.told)
+    assert len(witness.changes) == len(there), "each was told of once"
+    assert all(change == (change[0], False, True) for change in witness.changes)
 
 
 async def test_acknowledged_writes_of_a_killed_server_are_kept_and_watched_once(tmp_path: Path) -> None:

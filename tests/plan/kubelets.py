@@ -36,6 +36,6 @@ def unready(kind: str, at: dt.datetime = START, **more: str) -> dict[str, Any]:
     return {"type": kind, "status": "False", "lastTransitionTime": format_time(at), **more}
 
 
-def told(world: World) -> tuple[str, str]:
+def shown_reason(world: World) -> tuple[str, str]:
     """What kubectl and the command line show."""
     return world.tarragon.get("reason", ""), world.tarragon.get("message", "")

@@ -129,9 +129,9 @@ accelerators:
       - N=1
   amd.com/gpu: 3
 """
-    told = [str(problem) for problem in decode_controller_config(yaml.safe_load(broken)).problems]
+    problems = [str(problem) for problem in decode_controller_config(yaml.safe_load(broken)).problems]
 
-    assert told == [
+    assert problems == [
         "accelerator: is not a known field; did you mean accelerators?",
         (
             "accelerators[nvidia.com/gpu].volumes[0].name: 'Lib' is not a valid volume name; "

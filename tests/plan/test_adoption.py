@@ -191,8 +191,11 @@ def test_a_replacement_is_found_by_the_service_that_it_was_left_with_and_told_wh
     labels = world.pods["dist-worker-1"]["metadata"]["labels"]
     assert THEIRS.items() <= labels.items()
     assert labels["job-name"] == labels["tf-job-name"] == labels["tf_job_name"] == "dist"
-    (told,) = [each["value"] for each in world.pods["dist-worker-1"]["spec"]["containers"][0]["env"]]
-    assert '"ps":["dist-ps-0.n1.svc:2222"],"worker":["dist-worker-0.n1.svc:2222","dist-worker-1.n1.svc:2222"]' in told
+    (environment,) = [each["value"] for each in world.pods["dist-worker-1"]["spec"]["containers"][0]["env"]]
+    assert (
+        '"ps":["dist-ps-0.n1.svc:2222"],"worker":["dist-worker-0.n1.svc:2222","dist-worker-1.n1.svc:2222"]'
+        in environment
+    )
 
 
 def test_a_gang_of_which_a_part_lives_keeps_that_and_gets_places_for_the_rest() -> None:

@@ -65,12 +65,13 @@ def test_the_template_s_labels_and_annotations_are_kept_and_ours_win() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"), [("Never", "Never"), ("OnFailure", "OnFailure"), ("Always", "Always"), ("ExitCode", "Never")]
+    ("policy", "expected"),
+    [("Never", "Never"), ("OnFailure", "OnFailure"), ("Always", "Always"), ("ExitCode", "Never")],
 )
-def test_a_pod_is_told_the_restart_policy_that_kubernetes_knows(policy: str, told: str) -> None:
+def test_a_pod_is_told_the_restart_policy_that_kubernetes_knows(policy: str, expected: str) -> None:
     job = with_pod(manifest({"Chief": 1, "Worker": 1}, policy=policy), restartPolicy="OnFailure")
 
-    assert made(job).pods["dist-worker-0"]["spec"]["restartPolicy"] == told
+    assert made(job).pods["dist-worker-0"]["spec"]["restartPolicy"] == expected
 
 
 def test_the_rest_of_the_template_is_taken_as_it_is() -> None:
@@ -131,10 +132,10 @@ def test_the_last_words_of_a_container_are_kept_unless_the_user_wants_otherwise(
 def test_of_two_tf_configs_ours_is_the_only_one_and_the_user_s_variables_may_refer_to_it() -> None:
     env = [{"name": "TF_CONFIG", "value": "mine"}, {"name": "COPY", "value": "$(TF_CONFIG)"}]
 
-    told = main(made(with_container(manifest({"Worker": 2}), env=env)), "dist-worker-1")["env"]
+    names = main(made(with_container(manifest({"Worker": 2}), env=env)), "dist-worker-1")["env"]
 
-    assert [variable["name"] for variable in told] == ["TF_CONFIG", "COPY"]
-    assert json.loads(told[0]["value"])["task"] == {"type": "worker", "index": 1}
+    assert [variable["name"] for variable in names] == ["TF_CONFIG", "COPY"]
+    assert json.loads(names[0]["value"])["task"] == {"type": "worker", "index": 1}
 
 
 def test_a_job_of_one_replica_keeps_the_user_s_own_tf_config() -> None:
@@ -148,10 +149,10 @@ def test_the_nested_generation_tells_the_main_container_only_and_the_flat_one_al
     nested = made(with_pod(manifest({"Worker": 2}), containers=both))
     flat = made(with_pod(manifest({"Worker": 2}, cleanPodPolicy="All"), containers=both))
 
-    def told(world: World) -> list[bool]:
+    def has_env(world: World) -> list[bool]:
         return ["env" in container for container in world.pods["dist-worker-0"]["spec"]["containers"]]
 
-    assert (told(nested), told(flat)) == ([True, False], [True, True])
+    assert (has_env(nested), has_env(flat)) == ([True, False], [True, True])
 
 
 def test_the_cluster_s_domain_is_a_setting() -> None:

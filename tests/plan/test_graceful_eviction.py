@@ -177,10 +177,10 @@ def test_an_operator_that_dies_between_any_two_writes_tells_nobody_twice_and_kee
         world.step(writes)
         world.pass_time(3)
         world.settle()
-        told = {pod: notes(world, pod) for pod in ("dist-worker-1", "dist-worker-2")}
+        noted = {pod: notes(world, pod) for pod in ("dist-worker-1", "dist-worker-2")}
         world.pass_time(12)
         world.settle()
-        assert told == {pod: notes(world, pod) for pod in told}
+        assert noted == {pod: notes(world, pod) for pod in noted}
         world.pass_time(18)
         world.settle()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plan.kubelets import MISSING, reports, started, told, waits
+from tests.plan.kubelets import MISSING, reports, shown_reason, started, waits
 from tests.plan.world import World, manifest
 
 
@@ -19,7 +19,7 @@ def test_a_job_whose_time_was_over_before_it_got_its_image_says_so_ever_after() 
     assert failure is not None
     assert (str(failure.replica), failure.exit_code, failure.reason) == ("worker-1", None, "ImagePullBackOff")
     assert failure.message == MISSING
-    assert told(world) == (
+    assert shown_reason(world) == (
         "DeadlineExceeded",
         f"the job ran longer than its activeDeadlineSeconds of 100; worker-1: ImagePullBackOff: {MISSING}",
     )
@@ -37,7 +37,7 @@ def test_the_first_failure_is_the_reason_of_a_failed_job(code: int, reason: str,
     world.exit("dist-worker-0", code, message="step 8\nstep 9\n", reason=reason)
     world.settle()
 
-    assert told(world) == (word, message)
+    assert shown_reason(world) == (word, message)
 
 
 def test_a_failed_init_container_is_the_reason_with_its_last_line() -> None:
@@ -46,7 +46,7 @@ def test_a_failed_init_container_is_the_reason_with_its_last_line() -> None:
     reports(world, 0, {"phase": "Failed", "initContainerStatuses": [{"name": "fetch", "state": ended}]})
     world.settle()
 
-    assert told(world) == ("Error", "worker-0: exit code 6: no route to host")
+    assert shown_reason(world) == ("Error", "worker-0: exit code 6: no route to host")
     assert world.status.first_failure is not None
     assert world.status.first_failure.message.startswith("init container fetch: resolving")
 
@@ -58,7 +58,7 @@ def test_a_pod_that_is_evicted_for_its_own_limit_says_evicted_whatever_its_conta
     reports(world, 0, {"phase": "Failed", "reason": "Evicted", "message": words, "containerStatuses": [killed]})
     world.settle()
 
-    assert told(world) == ("Evicted", f"worker-0: exit code 137: {words}")
+    assert shown_reason(world) == ("Evicted", f"worker-0: exit code 137: {words}")
 
 
 def test_init_containers_keep_their_last_words_too() -> None:

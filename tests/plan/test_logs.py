@@ -119,19 +119,19 @@ def test_only_the_scripts_of_logs_are_what_a_job_does_without() -> None:
 def test_every_replica_is_told_who_it_is() -> None:
     world = started(job("json"))
 
-    told = {name: json.loads(env(main(world, name))[FIELDS_VARIABLE]) for name in world.pods}
+    fields = {name: json.loads(env(main(world, name))[FIELDS_VARIABLE]) for name in world.pods}
 
-    assert told["dist-ps-0"] == {
+    assert fields["dist-ps-0"] == {
         "job": "dist",
         "namespace": "n1",
         "pod": "dist-ps-0",
         "replica_type": "ps",
         "replica_index": 0,
-        "runtime_id": told["dist-worker-0"]["runtime_id"],
+        "runtime_id": fields["dist-worker-0"]["runtime_id"],
         "uid": "job-1",
     }
-    assert told["dist-worker-0"]["replica_type"] == "worker"
-    assert len(told["dist-ps-0"]["runtime_id"]) == 4
+    assert fields["dist-worker-0"]["replica_type"] == "worker"
+    assert len(fields["dist-ps-0"]["runtime_id"]) == 4
 
 
 def test_the_last_words_go_where_the_container_has_its_termination_message() -> None:
@@ -161,7 +161,7 @@ def test_of_a_container_without_a_command_nothing_is_changed() -> None:
 
 
 def test_that_its_log_stays_plain_is_told() -> None:
-    assert [told.split(":")[0] for told in warnings(job("json", command=None))] == [
+    assert [message.split(":")[0] for message in warnings(job("json", command=None))] == [
         "spec.tfReplicaSpecs.PS.template.spec.containers",
         "spec.tfReplicaSpecs.Worker.template.spec.containers",
     ]

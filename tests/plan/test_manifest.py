@@ -9,7 +9,7 @@ JOB = "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: a}\nspec: {}\n
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: scripts}\n"
 
 
-def told(text: str) -> list[str]:
+def problem_texts(text: str) -> list[str]:
     return [str(problem) for problem in read_manifest(text).problems]
 
 
@@ -91,11 +91,11 @@ FAULTS = [
 
 @pytest.mark.parametrize(("text", "words"), FAULTS, ids=[words[0][:60] for _, words in FAULTS])
 def test_what_is_wrong_with_a_file_is_told_with_the_line(text: str, words: list[str]) -> None:
-    assert told(text) == words
+    assert problem_texts(text) == words
 
 
 def test_the_faults_of_several_documents_are_told_at_once() -> None:
-    assert len(told(f"{JOB.replace('TFJob', 'TFjob')}---\n- x\n---\n{CONFIG_MAP}a: 1\na: 2\n")) == 3
+    assert len(problem_texts(f"{JOB.replace('TFJob', 'TFjob')}---\n- x\n---\n{CONFIG_MAP}a: 1\na: 2\n")) == 3
 
 
 def test_what_stands_before_a_fault_of_yaml_is_still_read() -> None:
@@ -175,18 +175,20 @@ def of(api_version: str, kind: str) -> str:
 
 @pytest.mark.parametrize(("api_version", "kind"), JOBS)
 def test_another_kind_of_training_job_is_named_as_not_supported_yet(api_version: str, kind: str) -> None:
-    assert told(of(api_version, kind)) == [
+    assert problem_texts(of(api_version, kind)) == [
         f"line 2: kind: {kind} ({api_version}) is not supported yet; Tarragon runs TFJobs"
     ]
 
 
 @pytest.mark.parametrize(("api_version", "kind"), SWEEPS)
 def test_a_sweep_is_named_with_what_does_for_it_today(api_version: str, kind: str) -> None:
-    assert told(of(api_version, kind)) == [f"line 2: kind: {kind} ({api_version}) is not supported yet; {SWEEP_REMEDY}"]
+    assert problem_texts(of(api_version, kind)) == [
+        f"line 2: kind: {kind} ({api_version}) is not supported yet; {SWEEP_REMEDY}"
+    ]
 
 
 def test_a_share_of_a_gpu_as_a_pod_of_its_own_is_named() -> None:
-    assert told(of("kubeshare.nthu/v1", "SharePod")) == [
+    assert problem_texts(of("kubeshare.nthu/v1", "SharePod")) == [
         "line 2: kind: SharePod (kubeshare.nthu/v1) is not supported yet; Tarragon runs TFJobs, on whole GPUs"
     ]
 
@@ -194,14 +196,14 @@ def test_a_share_of_a_gpu_as_a_pod_of_its_own_is_named() -> None:
 @pytest.mark.parametrize(("api_version", "kind"), OTHERS)
 def test_what_does_not_train_is_named_as_no_training_job(api_version: str, kind: str) -> None:
     expected = f"line 2: kind: {kind} ({api_version}) is not a training job; {OTHER_REMEDY}"
-    assert told(of(api_version, kind)) == [expected]
+    assert problem_texts(of(api_version, kind)) == [expected]
 
 
 @pytest.mark.parametrize(("api_version", "kind"), [("example.org/v1", "Trial"), ("v1", "Pipeline")])
 def test_a_kind_of_somebody_else_with_a_common_name_is_not_taken_for_one_of_kubeflow(
     api_version: str, kind: str
 ) -> None:
-    (problem,) = told(of(api_version, kind))
+    (problem,) = problem_texts(of(api_version, kind))
 
     assert problem.startswith(f"line 2: kind: {kind} is neither a job nor a kind that may accompany one")
 

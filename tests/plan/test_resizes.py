@@ -42,7 +42,7 @@ def resize(world: World, reason: str, **size: int) -> None:
     run(world)
 
 
-def told(world: World) -> list[tuple[str, str]]:
+def resize_events(world: World) -> list[tuple[str, str]]:
     return [(each.reason, each.message) for each in world.events if each.reason in {"ScaledUp", "ScaledDown"}]
 
 
@@ -54,14 +54,14 @@ def told_workers(world: World, pod: str) -> int:
 
 def test_each_change_of_size_is_told_once_with_its_reason() -> None:
     world = elastic()
-    assert told(world) == []
+    assert resize_events(world) == []
     resize(world, "made room for default/big", PS=1, Worker=2)
     resize(world, "made room for default/bigger", PS=1, Worker=1)
     world.pass_time(600)
     world.settle()
     resize(world, "nodes are idle", PS=1, Worker=4)
 
-    assert told(world) == [
+    assert resize_events(world) == [
         ("ScaledDown", "3 -> 2 workers: made room for default/big"),
         ("ScaledDown", "2 -> 1 workers: made room for default/bigger"),
         ("ScaledUp", "1 -> 4 workers: nodes are idle"),
@@ -76,7 +76,7 @@ def test_a_size_that_its_user_asked_for_is_told_as_such() -> None:
     world.admit()
     run(world)
 
-    assert told(world) == [("ScaledDown", "3 -> 2 workers: as requested")]
+    assert resize_events(world) == [("ScaledDown", "3 -> 2 workers: as requested")]
 
 
 def test_an_operator_that_comes_after_a_crash_tells_nothing_again() -> None:
@@ -84,7 +84,7 @@ def test_an_operator_that_comes_after_a_crash_tells_nothing_again() -> None:
     world.admit(PS=1, Worker=2)
     world.step(writes=1)
     world.settle()
-    assert told(world) == []  # They went with the operator that had the status written.
+    assert resize_events(world) == []  # They went with the operator that had the status written.
     condition = world.status.condition("Resized")
     assert condition is not None
     assert condition.message == "3 -> 2 workers: as requested"
@@ -111,7 +111,7 @@ def test_a_job_that_gives_way_says_for_whom_and_begins_anew_without_a_word_of_si
     run(world)
     assert world.tarragon["state"] == "Running"
     assert "Evicted" not in world.conditions()
-    assert told(world) == []
+    assert resize_events(world) == []
 
 
 @pytest.mark.parametrize("annotation", [{RESIZE_ANNOTATION: "restart"}, {RESTART_ANNOTATION: "gang"}])

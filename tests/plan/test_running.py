@@ -352,8 +352,8 @@ def test_unknown_fields_do_not_stop_the_operator_and_are_told_once() -> None:
     world.settle()
 
     assert world.conditions()["FieldsIgnored"] == "UnknownFields"
-    told = [event for event in world.events if event.reason == "UnknownFields"]
-    assert [(event.type, event.message) for event in told] == [
+    events = [event for event in world.events if event.reason == "UnknownFields"]
+    assert [(event.type, event.message) for event in events] == [
         ("Warning", "spec.clenPodPolicy: unknown field; did you mean cleanPodPolicy?")
     ]
     assert sorted(world.pods) == ["dist-worker-0"]

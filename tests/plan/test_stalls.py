@@ -14,7 +14,7 @@ from tarragon.operator.informers.cache_transforms import CachedPod
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.status.creation_failures import timeout_for
 from tarragon.plan.view.stalls import find_stall, is_unable_to_start
-from tests.plan.kubelets import MISSING, reports, started, told, unready, waits
+from tests.plan.kubelets import MISSING, reports, shown_reason, started, unready, waits
 from tests.plan.world import START, World, manifest
 
 # -------------------------------------------------------------------------------------------- what can't start at all
@@ -26,7 +26,7 @@ def test_replicas_that_wait_for_the_same_image_are_told_as_one() -> None:
         waits(world, index, "ErrImagePull", MISSING)
     world.settle()
 
-    assert told(world) == ("ImagePullBackOff", f"3 of 4 workers: {MISSING}")
+    assert shown_reason(world) == ("ImagePullBackOff", f"3 of 4 workers: {MISSING}")
     assert world.status.blocker == Blocker(since=START, reason="ImagePullBackOff", message=f"3 of 4 workers: {MISSING}")
     assert world.conditions()["Blocked"] == "ImagePullBackOff"
 
@@ -39,7 +39,7 @@ def test_between_two_tries_of_the_kubelet_the_words_of_the_last_one_stay() -> No
         waits(world, 1, "ImagePullBackOff", 'Back-off pulling image "train:2"')
         world.settle()
 
-    assert told(world) == ("ImagePullBackOff", f"worker-1: {MISSING}")
+    assert shown_reason(world) == ("ImagePullBackOff", f"worker-1: {MISSING}")
     assert [event.reason for event in world.events].count("ImagePullBackOff") == 1
 
 
@@ -54,7 +54,7 @@ def test_the_words_of_the_last_try_stay_though_other_troubles_come_and_go() -> N
     world.settle()
 
     words = f"2 of 4 workers: {MISSING}; also denied: ask; also worker-0: CreateContainerConfigError"
-    assert told(world) == ("ImagePullBackOff", words)
+    assert shown_reason(world) == ("ImagePullBackOff", words)
 
 
 def test_the_words_of_the_last_try_are_forgotten_once_the_image_is_there() -> None:
@@ -68,7 +68,7 @@ def test_the_words_of_the_last_try_are_forgotten_once_the_image_is_there() -> No
     waits(world, 0, "ImagePullBackOff", 'Back-off pulling image "train:2"')
     world.settle()
 
-    assert told(world) == ("ImagePullBackOff", 'worker-0: Back-off pulling image "train:2"')
+    assert shown_reason(world) == ("ImagePullBackOff", 'worker-0: Back-off pulling image "train:2"')
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_a_kubelet_can_not_start_stops_the_gang_in_its_words(reason: str, m
     waits(world, 0, reason, message)
     world.settle()
 
-    assert told(world) == (reason, f"worker-0: {message}")
+    assert shown_reason(world) == (reason, f"worker-0: {message}")
     assert world.status.blocker is not None
 
 
@@ -97,7 +97,7 @@ def test_different_troubles_are_told_together_the_most_frequent_first() -> None:
         waits(world, index, "ErrImagePull", MISSING)
     world.settle()
 
-    assert told(world) == (
+    assert shown_reason(world) == (
         "ImagePullBackOff",
         f"2 of 4 workers: {MISSING}; also worker-0: CreateContainerConfigError",
     )
@@ -112,7 +112,7 @@ def test_an_init_container_that_can_not_start_is_named() -> None:
     )
     world.settle()
 
-    assert told(world) == ("ImagePullBackOff", "worker-0: init container fetch: no such host")
+    assert shown_reason(world) == ("ImagePullBackOff", "worker-0: init container fetch: no such host")
 
 
 def test_a_volume_that_takes_its_node_long_is_told_after_a_minute_with_where_to_look_and_costs_nothing() -> None:
@@ -120,12 +120,12 @@ def test_a_volume_that_takes_its_node_long_is_told_after_a_minute_with_where_to_
     waits(world, 0, "ContainerCreating")
     world.pods["dist-worker-0"]["status"]["conditions"] = [unready("PodReadyToStartContainers")]
     step = world.settle()
-    assert told(world) == ("", "")
+    assert shown_reason(world) == ("", "")
     assert step.requeue_at == START + dt.timedelta(seconds=60)
 
     world.pass_time(60)
     world.settle()
-    assert told(world) == (
+    assert shown_reason(world) == (
         "PodNotPrepared",
         (
             "worker-0: node node-a has not prepared the pod's volumes and network; "
@@ -147,8 +147,8 @@ def test_a_process_node_says_itself_which_volume_it_lacks() -> None:
     waits(world, 0, "ContainerCreating", 'MountVolume.SetUp failed for volume "d" : secret "s" not found')
     world.settle()
 
-    assert told(world)[0] == "PodNotPrepared"
-    assert told(world)[1].endswith('secret "s" not found')
+    assert shown_reason(world)[0] == "PodNotPrepared"
+    assert shown_reason(world)[1].endswith('secret "s" not found')
     assert world.status.blocker is not None
 
 
@@ -159,7 +159,7 @@ def test_once_it_runs_nothing_is_left_of_it() -> None:
     world.run("dist-worker-0")
     world.settle()
 
-    assert told(world) == ("", "")
+    assert shown_reason(world) == ("", "")
     assert world.status.blocker is None
     assert "Blocked" not in world.conditions()
 
@@ -185,7 +185,7 @@ def test_the_slow_pull_of_an_image_costs_nothing_and_is_told_after_five_minutes(
     world.settle()
     assert world.status.blocker is None
     assert world.conditions()["Stalled"] == "ContainerCreating"
-    assert told(world) == (
+    assert shown_reason(world) == (
         "ContainerCreating",
         (
             "all 2 workers: node node-a is still pulling the image or mounting volumes; "
@@ -200,7 +200,7 @@ def test_a_program_that_ends_again_and_again_is_told_with_its_last_words_and_kee
     waits(world, 0, "CrashLoopBackOff", "back-off 40s restarting failed container", lastState=last, restartCount=4)
     world.settle()
 
-    assert told(world) == ("CrashLoopBackOff", "worker-0: exit code 137 (OOMKilled), after 4 restarts: step 4")
+    assert shown_reason(world) == ("CrashLoopBackOff", "worker-0: exit code 137 (OOMKilled), after 4 restarts: step 4")
     assert world.status.blocker is None
 
 
@@ -217,7 +217,10 @@ def test_an_init_container_that_runs_for_long_is_told() -> None:
     world.pass_time(300)
     world.settle()
 
-    assert told(world) == ("PodInitializing", "worker-0: init container fetch has run since 2026-11-21T10:00:00Z")
+    assert shown_reason(world) == (
+        "PodInitializing",
+        "worker-0: init container fetch has run since 2026-11-21T10:00:00Z",
+    )
     assert world.status.blocker is None
 
 
@@ -230,7 +233,7 @@ def test_a_replica_that_runs_and_is_not_ready_for_long_is_told_and_left_alone() 
     world.pass_time(300)
     world.settle()
 
-    assert told(world) == (
+    assert shown_reason(world) == (
         "NotReady",
         (
             "worker-0: the pod runs but has not been ready since 2026-11-21T10:00:00Z: "
@@ -248,7 +251,7 @@ def test_a_sidecar_without_its_image_is_told_and_stops_nobody_who_trains() -> No
     reports(world, 0, {"phase": "Running", "containerStatuses": [running, proxy]})
     world.settle()
 
-    assert told(world) == ("CrashLoopBackOff", "worker-0: container proxy: back-off")
+    assert shown_reason(world) == ("CrashLoopBackOff", "worker-0: container proxy: back-off")
     assert world.status.blocker is None
 
 
@@ -259,7 +262,7 @@ def test_scheduling_gates_are_told_as_they_are() -> None:
     reports(world, 0, {"conditions": [gated]})
     world.settle()
 
-    assert told(world) == ("SchedulingGated", "worker-0: Scheduling is blocked due to non-empty gates")
+    assert shown_reason(world) == ("SchedulingGated", "worker-0: Scheduling is blocked due to non-empty gates")
     assert world.status.blocker is None
 
 
@@ -271,7 +274,7 @@ def test_a_pod_of_another_scheduler_that_is_not_there_is_told() -> None:
     world.pass_time(300)
     world.settle()
 
-    assert told(world) == ("NotScheduled", "worker-0: no scheduler has considered the pod; is volcano running?")
+    assert shown_reason(world) == ("NotScheduled", "worker-0: no scheduler has considered the pod; is volcano running?")
 
 
 def test_a_pod_that_does_not_go_keeps_its_successor_from_coming_and_is_told() -> None:
@@ -283,7 +286,7 @@ def test_a_pod_that_does_not_go_keeps_its_successor_from_coming_and_is_told() ->
     world.pass_time(90)
     world.step()
 
-    assert told(world) == (
+    assert shown_reason(world) == (
         "PodNotGone",
         (
             "worker-0: the earlier pod dist-worker-0 on node node-a should have been deleted by 2026-11-21T10:00:30Z; "

@@ -234,7 +234,7 @@ def test_mlkube_has_a_field_for_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotations", "told"),
+    ("annotations", "message"),
     [
         ({FOLDER: ""}, f'metadata.annotations["{FOLDER}"]: is empty; write the directory of the summaries'),
         (
@@ -247,11 +247,13 @@ def test_mlkube_has_a_field_for_it() -> None:
         ),
     ],
 )
-def test_a_slip_in_an_annotation_is_told_and_keeps_no_job_from_running(annotations: dict[str, str], told: str) -> None:
+def test_a_slip_in_an_annotation_is_told_and_keeps_no_job_from_running(
+    annotations: dict[str, str], message: str
+) -> None:
     job = tfjob()
     job["metadata"]["annotations"] = annotations
 
-    assert warnings(job) == [told]
+    assert warnings(job) == [message]
 
 
 def test_the_annotations_are_those_that_the_page_about_them_has() -> None:
@@ -274,7 +276,7 @@ def test_names_are_no_longer_than_a_service_may_be_called() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "programs", "told"),
+    ("address", "programs", "message"),
     [
         ("a-tensorboard.n1.svc:80", ["tensorboard"], "tensorboard --host 0.0.0.0 --port 6006 --logdir /logs"),
         ("127.0.0.1:29001", ["tensorboard"], "tensorboard --host 127.0.0.1 --port 29001 --logdir /logs"),
@@ -286,7 +288,7 @@ def test_names_are_no_longer_than_a_service_may_be_called() -> None:
     ],
 )
 def test_its_command_finds_tensorboard_and_the_port_that_it_is_to_serve_at(
-    tmp_path: Path, address: str, programs: list[str], told: str
+    tmp_path: Path, address: str, programs: list[str], message: str
 ) -> None:
     for name in programs:
         program = tmp_path / name
@@ -302,4 +304,4 @@ def test_its_command_finds_tensorboard_and_the_port_that_it_is_to_serve_at(
         check=True,
     )
 
-    assert done.stdout.strip() == told
+    assert done.stdout.strip() == message

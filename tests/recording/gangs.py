@@ -142,13 +142,13 @@ class GangRecord:
         if new.status.phase == "Running":
             self._add(self._runs_on, key, new, self.oversold)
 
-    def _add(self, held_on: dict[str, dict[Key, Resources]], key: Key, pod: Pod, told: list[str]) -> None:
+    def _add(self, held_on: dict[str, dict[Key, Resources]], key: Key, pod: Pod, overcommitted: list[str]) -> None:
         node = pod.spec.node_name
         held_on[node][key] = scheduling_request(pod.spec)
         capacity = self._nodes.get(node)
         held = add_resources(held_on[node].values())
         if capacity is not None and not fits(held, capacity):
-            told.append(f"{node} by {key}: {held} of {dict(capacity)}")
+            overcommitted.append(f"{node} by {key}: {held} of {dict(capacity)}")
 
     def _judge(self, at: float, uid: str) -> None:
         gang = self._gangs.get(uid, ObservedGang(is_over=True))
@@ -181,11 +181,11 @@ def record_caches(
     """Add all changes of these caches, which must still be empty, to a record."""
 
     def told_of(framework: Framework) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
-        def told(_: Key, __: CustomObject | None, new: CustomObject | None) -> None:
+        def on_change(_: Key, __: CustomObject | None, new: CustomObject | None) -> None:
             if new is not None:
                 record.job(clock.monotonic(), framework, new)
 
-        return told
+        return on_change
 
     for framework, cache in jobs.items():
         cache.add_event_handler(told_of(framework))

@@ -57,18 +57,18 @@ def picture(gpus: int, running: Sequence[RunningGang], waiting: Sequence[Waiting
 def test_where_all_jobs_last_equally_long_the_start_is_known_to_the_second() -> None:
     seen = picture(2, [runs("first", 2, since=40)], [waits("mine", 2)])
 
-    told = forecast("mine", seen, ended(*[100.0] * 40), fifo)
+    prediction = forecast("mine", seen, ended(*[100.0] * 40), fifo)
 
-    assert told == Forecast(earliest=at(60), likely=at(60), latest=at(60), sample_size=40)
+    assert prediction == Forecast(earliest=at(60), likely=at(60), latest=at(60), sample_size=40)
 
 
 def test_who_comes_first_is_waited_for_too() -> None:
     seen = picture(2, [runs("first", 2, since=40)], [waits("second", 2, since=9), waits("mine", 1)])
 
-    told = forecast("mine", seen, ended(*[100.0] * 80), fifo)
+    prediction = forecast("mine", seen, ended(*[100.0] * 80), fifo)
 
-    assert isinstance(told, Forecast)
-    assert told.likely == at(160)
+    assert isinstance(prediction, Forecast)
+    assert prediction.likely == at(160)
 
 
 def test_nothing_is_told_where_nothing_has_ended_yet() -> None:
@@ -85,18 +85,18 @@ def test_nothing_is_told_where_nothing_has_ended_yet() -> None:
 def test_nothing_is_told_of_a_wait_for_one_that_has_run_longer_than_any_before() -> None:
     seen = picture(2, [runs("first", 2, since=1000)], [waits("mine", 2)])
 
-    told = forecast("mine", seen, ended(*range(1, 30)), fifo)
+    prediction = forecast("mine", seen, ended(*range(1, 30)), fifo)
 
-    assert told == NoForecast("it waits for jobs that have run longer than any finished job")
+    assert prediction == NoForecast("it waits for jobs that have run longer than any finished job")
 
 
 def test_no_end_of_the_band_is_told_where_more_than_one_in_ten_outlive_all_that_are_known() -> None:
     seen = picture(2, [runs("first", 2, since=100)], [waits("mine", 2)])
 
-    told = forecast("mine", seen, ended(*range(10, 90, 10), 110, 120, 130, 140, 150), fifo)
+    prediction = forecast("mine", seen, ended(*range(10, 90, 10), 110, 120, 130, 140, 150), fifo)
 
-    assert isinstance(told, Forecast)
-    assert (told.earliest, told.latest) == (at(10), None)
+    assert isinstance(prediction, Forecast)
+    assert (prediction.earliest, prediction.latest) == (at(10), None)
 
 
 def test_the_same_picture_gives_the_same_answer() -> None:
@@ -113,10 +113,10 @@ def test_jobs_that_are_alike_tell_more_than_all_others() -> None:
     kinds = {"first": ["nobody is like this", "long"], "mine": ["short"]}
     seen = picture(2, [runs("first", 2, since=0)], [waits("mine", 2)])
 
-    told = forecast("mine", seen, RunTimeModel(estimates=RunTimeEstimates(lives), kinds_by_gang=kinds), fifo)
+    prediction = forecast("mine", seen, RunTimeModel(estimates=RunTimeEstimates(lives), kinds_by_gang=kinds), fifo)
 
-    assert isinstance(told, Forecast)
-    assert told.likely == at(1000)
+    assert isinstance(prediction, Forecast)
+    assert prediction.likely == at(1000)
 
 
 def test_those_that_still_run_say_that_gangs_last_at_least_so_long() -> None:
@@ -133,9 +133,9 @@ def test_of_a_queue_that_is_too_long_nothing_is_told_and_little_is_done() -> Non
     ahead = [waits(f"job-{number:05}", 2, since=9) for number in range(10_000)]
     seen = picture(2, [runs("first", 2, since=5)], [*ahead, waits("mine", 2)])
 
-    told = forecast("mine", seen, ended(*range(1, 100)), fifo)
+    prediction = forecast("mine", seen, ended(*range(1, 100)), fifo)
 
-    assert told == NoForecast("10000 jobs are ahead of it, too many to simulate the queue")
+    assert prediction == NoForecast("10000 jobs are ahead of it, too many to simulate the queue")
 
 
 def test_work_is_bounded_whatever_a_policy_does() -> None:
@@ -147,9 +147,11 @@ def test_work_is_bounded_whatever_a_policy_does() -> None:
 
     ahead = [waits(f"job-{number:03}", 1, since=9) for number in range(MAX_AHEAD - 1)]
     running = [runs(f"run-{number:03}", 1, since=number) for number in range(300)]
-    told = forecast("mine", picture(300, running, [*ahead, waits("mine", 300)]), ended(*range(1, 5000, 10)), counted)
+    prediction = forecast(
+        "mine", picture(300, running, [*ahead, waits("mine", 300)]), ended(*range(1, 5000, 10)), counted
+    )
 
-    assert isinstance(told, NoForecast)
+    assert isinstance(prediction, NoForecast)
     assert len(rounds) < 4000
     assert max(rounds) < 20
 

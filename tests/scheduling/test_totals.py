@@ -145,7 +145,7 @@ def test_whoever_comes_and_goes_what_is_kept_of_their_holdings_is_what_each_of_t
     known: dict[int, RunningGang] = {}
     memory = Memory().of(inventory, ())
     for running in rounds:
-        told = {
+        assignments = {
             number: {Replica(WORKER, index): names[row] for index, row in enumerate(rows)}
             for number, rows in running.items()
         }
@@ -153,7 +153,7 @@ def test_whoever_comes_and_goes_what_is_kept_of_their_holdings_is_what_each_of_t
             number: known[number]
             if number in known and known[number].nodes == nodes
             else RunningGang(name=str(number), demands=[worker], nodes=nodes, is_elastic=False)
-            for number, nodes in told.items()
+            for number, nodes in assignments.items()
         }
         gangs = list(known.values())
 

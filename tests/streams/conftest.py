@@ -49,10 +49,10 @@ class User:
             self._server = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True, env=self.environment)
         assert self._server.stdout
         line = self._server.stdout.readline()
-        assert line.startswith("ready"), self.told
+        assert line.startswith("ready"), self.server_log
 
     @property
-    def told(self) -> str:
+    def server_log(self) -> str:
         return (self.folder / "up.log").read_text()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
@@ -74,9 +74,14 @@ class User:
         }
 
     def kubectl(self, *words: str, stdin: str | bytes = "") -> Ended:
-        told = stdin.encode() if isinstance(stdin, str) else stdin
+        piped = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run(
-            ["kubectl", *words], input=told, capture_output=True, env=self.environment, timeout=2 * SECONDS, check=False
+            ["kubectl", *words],
+            input=piped,
+            capture_output=True,
+            env=self.environment,
+            timeout=2 * SECONDS,
+            check=False,
         )
         return Ended(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
