@@ -9,13 +9,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from tarragon.client.errors import Unavailable
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.transport import RestConfig as Address
 from tarragon.client.port import ALL_OBJECTS
-from tarragon.kube.core import PODS
+from tarragon.kube.core import PODS, Pod
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.home.lock import ServerInfo, read_server
 
@@ -96,9 +95,9 @@ class Watcher:
                             self._note(event.type, event.object)
             await asyncio.sleep(0.05)  # noqa: TID251 - a server that was killed tells nobody when the next one is there
 
-    def _note(self, kind: str, pod: Any) -> None:
+    def _note(self, kind: str, pod: Pod) -> None:
         self.pod_events.append((kind, pod.metadata.name, pod.metadata.uid))
-        owner, replica = pod.metadata.controller, REPLICA.search(pod.metadata.name)
+        owner, replica = pod.metadata.controller_ref, REPLICA.search(pod.metadata.name)
         if owner is not None and replica:
             self.of[pod.metadata.uid] = (owner.name, f"{replica[1]}-{replica[2]}")
         for container in pod.status.container_statuses:
