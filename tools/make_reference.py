@@ -16,13 +16,13 @@ from typing import Any
 
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.frameworks.registry import FRAMEWORKS
-from tarragon.frameworks.tensorflow import default_server
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.field_descriptions import (
     CONDITION_DESCRIPTIONS,
     RECOGNITION_DESCRIPTIONS,
     STATUS_DESCRIPTIONS,
 )
+from tarragon.frameworks.tensorflow.replica_list import default_server
 from tarragon.frameworks.tensorflow.schema import schema
 from tarragon.job.model import TrainingJob
 from tarragon.job.status import JobStatus

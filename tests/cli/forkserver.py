@@ -36,7 +36,7 @@ _PATIENCE = 90.0
 _FILES = 1024
 _PLAIN = ("PYTHON", "LC_", "LANG", "LD_")
 """A process reads these when it starts: a command for which they differ is started plainly."""
-_ALONE = ("tarragon.__main__", "tarragon.frameworks.tensorflow.programs", "tarragon.plan.objects.programs")
+_ALONE = ("tarragon.__main__", "tarragon.frameworks.tensorflow.replica_list.programs", "tarragon.plan.objects.programs")
 """What is run and not imported."""
 
 

@@ -11,7 +11,7 @@ from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.rows import header, job_row
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.registry import FRAMEWORKS
-from tarragon.frameworks.tensorflow import mlkube
+from tarragon.frameworks.tensorflow.dialects import mlkube
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, Blocker, Condition, FirstFailure, JobStatus, RestartRecord
 from tarragon.kube.meta import CustomObject, CustomObjectMeta

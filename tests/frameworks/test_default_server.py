@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.tensorflow import default_server
+from tarragon.frameworks.tensorflow.replica_list import default_server
 from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica
 

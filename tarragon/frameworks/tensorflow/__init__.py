@@ -1,1 +1,5 @@
-"""TFJob: training with TensorFlow by parameter servers, mirrored workers or a single process."""
+"""TFJob and its predecessor TfJob: TF_CONFIG, and all generations of their API.
+
+`framework.py` has the Framework values, `map_decoding.py` the generations with a map of replicas, `replica_list` those
+with a list, `conversion` what leads from one to another. Begin with `framework.py`.
+"""

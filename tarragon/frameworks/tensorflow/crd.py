@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tarragon.frameworks.kubeflow.crd import definition
 from tarragon.frameworks.kubeflow.fields import GROUP
-from tarragon.frameworks.tensorflow import mlkube
+from tarragon.frameworks.tensorflow.dialects import mlkube
 from tarragon.frameworks.tensorflow.fields import KIND, SpecField
 from tarragon.frameworks.tensorflow.schema import schema
 from tarragon.kube.meta import CustomObject, Json, Resource

@@ -7,16 +7,17 @@ from dataclasses import replace
 from tarragon.frameworks.kubeflow.fields import SUSPEND_PATH
 from tarragon.frameworks.kubeflow.verdict import evaluate
 from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework
-from tarragon.frameworks.tensorflow import default_server, mlkube, v1
 from tarragon.frameworks.tensorflow.conversion.convert import convert
 from tarragon.frameworks.tensorflow.conversion.diff_view import normalize_for_diff
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.conversion.metadata import without_derived_id
 from tarragon.frameworks.tensorflow.crd import MLKUBE_TFJOBS, TFJOBS, crd, mlkube_crd
-from tarragon.frameworks.tensorflow.dialects import TFJOB_DIALECTS
+from tarragon.frameworks.tensorflow.dialects import mlkube, v1
+from tarragon.frameworks.tensorflow.dialects.all_dialects import TFJOB_DIALECTS
 from tarragon.frameworks.tensorflow.fields import KIND, MAIN_CONTAINER, PORT_NAME, SpecField
-from tarragon.frameworks.tensorflow.list_replicas import without_scaled_size
 from tarragon.frameworks.tensorflow.log_causes import LOG_CAUSES
+from tarragon.frameworks.tensorflow.replica_list import default_server
+from tarragon.frameworks.tensorflow.replica_list.replicas import without_scaled_size
 from tarragon.frameworks.tensorflow.replica_types import ROLES, START_ORDER
 from tarragon.frameworks.tensorflow.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES
 from tarragon.frameworks.tensorflow.tf_config import cluster_size

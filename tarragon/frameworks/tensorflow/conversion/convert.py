@@ -23,7 +23,7 @@ from tarragon.frameworks.tensorflow.conversion.normalized_spec import (
     normalize,
 )
 from tarragon.frameworks.tensorflow.conversion.spec_writer import write_spec
-from tarragon.frameworks.tensorflow.dialects import DIALECT_BY_NAME
+from tarragon.frameworks.tensorflow.dialects.all_dialects import DIALECT_BY_NAME
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER
 from tarragon.job.model import TrainingJob
 from tarragon.job.tensorboard import with_tensorboard

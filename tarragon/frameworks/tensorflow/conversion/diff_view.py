@@ -8,7 +8,7 @@ from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, A
 from tarragon.frameworks.tensorflow.conversion.json_changes import diff
 from tarragon.frameworks.tensorflow.conversion.metadata import manifest
 from tarragon.frameworks.tensorflow.conversion.normalized_spec import CHIEF, NormalizedSpec, denormalize, normalize
-from tarragon.frameworks.tensorflow.dialects import DIALECT_BY_NAME
+from tarragon.frameworks.tensorflow.dialects.all_dialects import DIALECT_BY_NAME
 from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, SpecField
 from tarragon.job.model import RestartPolicy
 from tarragon.kube.merge_patch import without_nulls

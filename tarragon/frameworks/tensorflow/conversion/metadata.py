@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from tarragon.frameworks.manifest_metadata import as_manifest
 from tarragon.frameworks.plugin import Manifest
-from tarragon.frameworks.tensorflow.list_decoding import RUNTIME_ID
-from tarragon.frameworks.tensorflow.runtime_id import runtime_id
+from tarragon.frameworks.tensorflow.replica_list.decoding import RUNTIME_ID
+from tarragon.frameworks.tensorflow.replica_list.runtime_id import runtime_id
 from tarragon.kube.meta import Json
 
 

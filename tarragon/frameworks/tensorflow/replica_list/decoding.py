@@ -9,11 +9,11 @@ from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, WORKER, PolicyFie
 from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS, decode_name, decode_time
 from tarragon.frameworks.kubeflow.run_policy import decode_run_policy
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
-from tarragon.frameworks.tensorflow import default_server, tensorboard_field
 from tarragon.frameworks.tensorflow.fields import KIND, LIST_SPELLINGS, SpecField
-from tarragon.frameworks.tensorflow.list_replicas import decode_replica_specs, replica_list, with_defaults
+from tarragon.frameworks.tensorflow.replica_list import default_server, tensorboard_field
+from tarragon.frameworks.tensorflow.replica_list.replicas import decode_replica_specs, replica_list, with_defaults
+from tarragon.frameworks.tensorflow.replica_list.runtime_id import runtime_id
 from tarragon.frameworks.tensorflow.replica_types import MASTER
-from tarragon.frameworks.tensorflow.runtime_id import runtime_id
 from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import (
     RUNTIME_ID_ANNOTATION,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tarragon.frameworks.plugin import Dialect
-from tarragon.frameworks.tensorflow import mlkube, v1, v1_dragon, v1_flat, v1alpha1, v1alpha2, v1beta1, v1beta2
+from tarragon.frameworks.tensorflow.dialects import mlkube, v1, v1_dragon, v1_flat, v1alpha1, v1alpha2, v1beta1, v1beta2
 
 TFJOB_DIALECTS = (
     v1_dragon.DIALECT,

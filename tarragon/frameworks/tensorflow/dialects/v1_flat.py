@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tarragon.frameworks.kubeflow.fields import condition_reason
 from tarragon.frameworks.plugin import Dialect
+from tarragon.frameworks.tensorflow.dialects.recognition import is_flat
 from tarragon.frameworks.tensorflow.fields import KIND
 from tarragon.frameworks.tensorflow.labels import SINCE_TF_OPERATOR_0_5
 from tarragon.frameworks.tensorflow.map_decoding import GenerationFields, decoder
-from tarragon.frameworks.tensorflow.recognition import is_flat
 from tarragon.frameworks.tensorflow.shape import NAMES
 from tarragon.frameworks.tensorflow.tf_config import EVERY_CONTAINER, TFConfigOptions, discovery_config
 from tarragon.job import training_operator_status

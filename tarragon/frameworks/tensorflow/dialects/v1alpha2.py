@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tarragon.frameworks.tensorflow import v1beta1
+from tarragon.frameworks.tensorflow.dialects import v1beta1
 from tarragon.frameworks.tensorflow.labels import UP_TO_TF_OPERATOR_0_3
 from tarragon.frameworks.tensorflow.map_decoding import GenerationFields, decoder
 from tarragon.frameworks.tensorflow.tf_config import EVERY_CONTAINER, TFConfigOptions, bare_host, discovery_config

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tarragon.frameworks.kubeflow.fields import PolicyField
-from tarragon.frameworks.tensorflow import v1beta2
+from tarragon.frameworks.tensorflow.dialects import v1beta2
 from tarragon.frameworks.tensorflow.fields import SpecField
 from tarragon.frameworks.tensorflow.labels import UP_TO_TF_OPERATOR_0_4
 from tarragon.frameworks.tensorflow.map_decoding import GenerationFields, decoder

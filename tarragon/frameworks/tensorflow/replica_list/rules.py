@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import ObjectNames, Rule
 from tarragon.frameworks.tensorflow.fields import SpecField
-from tarragon.frameworks.tensorflow.list_tf_config import tf_config_options
+from tarragon.frameworks.tensorflow.replica_list.tf_config import tf_config_options
 from tarragon.frameworks.tensorflow.tf_config import MAX_LENGTH, tf_config_length
 from tarragon.job.model import Replica, TrainingJob
 from tarragon.kube.name_validation import DNS_LABEL_MAX_LENGTH, dns_label_error

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER
-from tarragon.frameworks.tensorflow.runtime_id import digest
+from tarragon.frameworks.tensorflow.replica_list.runtime_id import digest
 from tarragon.job.model import Replica, TrainingJob
 from tarragon.kube.meta import JsonObject
 

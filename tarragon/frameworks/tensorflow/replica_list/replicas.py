@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tarragon.frameworks.kubeflow.pod_rules import MAX_PORT
 from tarragon.frameworks.plugin import Manifest
-from tarragon.frameworks.tensorflow import default_server
 from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, LIST_SPELLINGS, SpecField
+from tarragon.frameworks.tensorflow.replica_list import default_server
 from tarragon.frameworks.tensorflow.replica_types import LIST_TYPES, MASTER, PS, ROLES
 from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy

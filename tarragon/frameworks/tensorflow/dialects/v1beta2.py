@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES
-from tarragon.frameworks.tensorflow import v1_flat
+from tarragon.frameworks.tensorflow.dialects import v1_flat
+from tarragon.frameworks.tensorflow.dialects.recognition import is_map
 from tarragon.frameworks.tensorflow.fields import SpecField
 from tarragon.frameworks.tensorflow.map_decoding import GenerationFields, decoder
-from tarragon.frameworks.tensorflow.recognition import is_map
 from tarragon.frameworks.tensorflow.tf_config import EVERY_CONTAINER, TFConfigOptions, discovery_config
 from tarragon.job.model import CleanPodPolicy
 

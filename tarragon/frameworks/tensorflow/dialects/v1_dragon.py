@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tarragon.frameworks.tensorflow import v1_flat
+from tarragon.frameworks.tensorflow.dialects import v1_flat
+from tarragon.frameworks.tensorflow.dialects.recognition import is_elastic
 from tarragon.frameworks.tensorflow.map_decoding import GenerationFields, decoder
-from tarragon.frameworks.tensorflow.recognition import is_elastic
 from tarragon.job.model import CleanPodPolicy
 
 NAME = "kubeflow.org/v1-dragon"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tarragon.frameworks.plugin import DiscoveryConfig, GangSize, ObjectNames
-from tarragon.frameworks.tensorflow import default_server
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER
+from tarragon.frameworks.tensorflow.replica_list import default_server
 from tarragon.frameworks.tensorflow.tf_config import TFConfigOptions, Wire, hosts
 from tarragon.frameworks.tensorflow.tf_config import discovery_config as wire_tf_config
 from tarragon.job.model import Replica, TrainingJob

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from tarragon.frameworks.kubeflow.fields import GROUP
 from tarragon.frameworks.plugin import Dialect
-from tarragon.frameworks.tensorflow import list_decoding, phase_status, runtime_id
-from tarragon.frameworks.tensorflow.list_rules import rules
-from tarragon.frameworks.tensorflow.list_tf_config import wire
-from tarragon.frameworks.tensorflow.recognition import is_list_or_v1alpha1
+from tarragon.frameworks.tensorflow.dialects.recognition import is_list_or_v1alpha1
+from tarragon.frameworks.tensorflow.replica_list import decoding, phase_status, runtime_id
+from tarragon.frameworks.tensorflow.replica_list.rules import rules
+from tarragon.frameworks.tensorflow.replica_list.tf_config import wire
 from tarragon.job.exit_codes import V1ALPHA1
 from tarragon.job.model import TrainingJob
 
@@ -28,15 +28,15 @@ def beginning(job: TrainingJob) -> str:
 
 NAMES = runtime_id.object_names(beginning)
 LABELS = runtime_id.RuntimeLabels(owner=GROUP, job="tf_job_name")
-GENERATION = list_decoding.ListGeneration(
-    name=NAME, api_version=NAME, fields=frozenset({list_decoding.TERMINATION, list_decoding.SCHEDULER})
+GENERATION = decoding.ListGeneration(
+    name=NAME, api_version=NAME, fields=frozenset({decoding.TERMINATION, decoding.SCHEDULER})
 )
 
 DIALECT = Dialect(
     name=NAME,
     api_version=NAME,
     matches=is_list_or_v1alpha1,
-    decode=list_decoding.decoder(GENERATION),
+    decode=decoding.decoder(GENERATION),
     names=NAMES,
     labels=LABELS.of_replica,
     selector=LABELS.of_job,
@@ -45,8 +45,8 @@ DIALECT = Dialect(
     status_fields=phase_status.status_fields,
     invalid_job_fields=phase_status.invalid_job_fields,
     has_conditions=False,
-    default_fields=list_decoding.default_fields,
-    persistent_annotations=list_decoding.persistent_annotations,
+    default_fields=decoding.default_fields,
+    persistent_annotations=decoding.persistent_annotations,
     condition_reason=phase_status.reason_of,
     exit_codes=V1ALPHA1,
     rules=rules(NAMES),

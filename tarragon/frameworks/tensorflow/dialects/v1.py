@@ -5,10 +5,10 @@ from __future__ import annotations
 from tarragon.frameworks.kubeflow.fields import condition_reason
 from tarragon.frameworks.kubeflow.labels import UP_TO_TRAINING_OPERATOR_1_6
 from tarragon.frameworks.plugin import Dialect
+from tarragon.frameworks.tensorflow.dialects.recognition import is_nested
 from tarragon.frameworks.tensorflow.fields import KIND, MAIN_CONTAINER
 from tarragon.frameworks.tensorflow.labels import SINCE_TRAINING_OPERATOR_1_7
 from tarragon.frameworks.tensorflow.map_decoding import GenerationFields, decoder
-from tarragon.frameworks.tensorflow.recognition import is_nested
 from tarragon.frameworks.tensorflow.shape import NAMES
 from tarragon.frameworks.tensorflow.tf_config import TFConfigOptions, discovery_config
 from tarragon.job import training_operator_status

@@ -7,10 +7,10 @@ finished job (phase Done) keeps everything until its user deletes it.
 from __future__ import annotations
 
 from tarragon.frameworks.plugin import Dialect, ObjectNames
-from tarragon.frameworks.tensorflow import list_decoding, phase_status, runtime_id
-from tarragon.frameworks.tensorflow.list_rules import rules
-from tarragon.frameworks.tensorflow.list_tf_config import wire
-from tarragon.frameworks.tensorflow.recognition import is_list
+from tarragon.frameworks.tensorflow.dialects.recognition import is_list
+from tarragon.frameworks.tensorflow.replica_list import decoding, phase_status, runtime_id
+from tarragon.frameworks.tensorflow.replica_list.rules import rules
+from tarragon.frameworks.tensorflow.replica_list.tf_config import wire
 from tarragon.job.exit_codes import MLKUBE
 from tarragon.job.model import CleanPodPolicy
 
@@ -32,13 +32,13 @@ NAMES = ObjectNames(
 LABELS = runtime_id.RuntimeLabels(owner=GROUP, job="tf_job_name")
 """The labels, including the job's name as in v1alpha1: without it, pods of a deleted job could not be found."""
 
-GENERATION = list_decoding.ListGeneration(name=NAME, api_version=NAME, kind=KIND, clean_pods=CleanPodPolicy.NONE)
+GENERATION = decoding.ListGeneration(name=NAME, api_version=NAME, kind=KIND, clean_pods=CleanPodPolicy.NONE)
 
 DIALECT = Dialect(
     name=NAME,
     api_version=NAME,
     matches=is_list,
-    decode=list_decoding.decoder(GENERATION),
+    decode=decoding.decoder(GENERATION),
     names=NAMES,
     labels=LABELS.of_replica,
     selector=LABELS.of_job,
@@ -49,8 +49,8 @@ DIALECT = Dialect(
     has_conditions=False,
     used_batch_jobs=True,
     has_cluster_ips=True,
-    default_fields=list_decoding.default_fields,
-    persistent_annotations=list_decoding.persistent_annotations,
+    default_fields=decoding.default_fields,
+    persistent_annotations=decoding.persistent_annotations,
     condition_reason=phase_status.reason_of,
     exit_codes=MLKUBE,
     rules=rules(NAMES),
