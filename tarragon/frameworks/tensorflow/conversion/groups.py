@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.conversion.generations import ApiGeneration
 from tarragon.frameworks.tensorflow.conversion.normalized_spec import CHIEF, NormalizedSpec, type_of
-from tarragon.frameworks.tensorflow.default_server import SCRIPT, VOLUME, script
 from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, PORT_NAME
+from tarragon.frameworks.tensorflow.replica_list.default_server import SCRIPT, VOLUME, script
 from tarragon.frameworks.tensorflow.replica_types import MASTER, PS
 from tarragon.job.model import ReplicaSpec, RestartPolicy, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
