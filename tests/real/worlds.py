@@ -18,6 +18,8 @@ PIN = "tests.tarragon.dev/pin"
 GPU = "nvidia.com/gpu"
 RUNTIME = "fat"
 NODES, NEAR, APART, SPREAD = "nodes", "near", "apart", "spread"
+MODERN = 34
+"""The minor version since which Kubernetes has all fields of affinity and spreads that appear here."""
 OVERHEAD = {"cpu": "250m", "memory": "64Mi"}
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 
@@ -39,10 +41,16 @@ class World:
         return self.name, f"{self.name}-other"
 
 
-def worlds(seed: int) -> list[World]:
-    """One for each node of the same random cluster: only the node that is pinned differs."""
+def worlds(seed: int, *, minor: int) -> list[World]:
+    """One for each node of the same random cluster: only the node that is pinned differs.
+
+    `minor` is the version of Kubernetes that is asked: what it does not know is left out.
+    """
     size = random.Random(seed).choice((2, 3, 3))
-    return [_Maker(random.Random(seed), f"w{seed}-{place}").world(place, size) for place in range(size)]
+    return [
+        _Maker(random.Random(seed), f"w{seed}-{place}", is_modern=minor >= MODERN).world(place, size)
+        for place in range(size)
+    ]
 
 
 class _Maker:
@@ -52,8 +60,9 @@ class _Maker:
     world about everything says no for so many reasons that none of them is tried.
     """
 
-    def __init__(self, dice: random.Random, name: str) -> None:
+    def __init__(self, dice: random.Random, name: str, *, is_modern: bool) -> None:
         self._dice = dice
+        self._is_modern = is_modern
         self._name = name
         self._topic = dice.choice((NODES, NEAR, APART, SPREAD))
 
@@ -216,7 +225,21 @@ class _Maker:
         others = self._maybe(
             0.2, lambda: {"namespaces": [self._name, f"{self._name}-other"][self._dice.choice((0, 1)) :]}
         )
-        return {"topologyKey": self._dice.choice((HOST, "zone", "rack")), **self._selector(empty={}), **others}
+        if self._is_modern:
+            others |= self._maybe(0.2, lambda: {"namespaceSelector": self._namespaces()})
+        term = {"topologyKey": self._dice.choice((HOST, "zone", "rack")), **self._selector(empty={}), **others}
+        if not self._is_modern:
+            return term
+        return self._with_label_keys(self._dice.choice(("matchLabelKeys", "mismatchLabelKeys")), term)
+
+    def _with_label_keys(self, word: str, term: Json) -> Json:
+        """An API server takes no key that the selector has, too."""
+        keys = self._maybe(0.3, lambda: {word: ["tier"]})
+        return {**term, **({} if "tier" in str(term["labelSelector"]) else keys)}
+
+    def _namespaces(self) -> Json:
+        named = [self._name, f"{self._name}-other"][self._dice.choice((0, 1)) :]
+        return {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": named}]}
 
     def _selector(self, *, empty: Json) -> Json:
         """Mostly one that selects something. `empty` stands for one without requirements."""
@@ -234,12 +257,25 @@ class _Maker:
 
     def _spreads(self) -> list[Json]:
         keys = self._dice.sample((HOST, "zone", "rack"), self._dice.choice((1, 1, 2)))
-        return [
-            {
-                "topologyKey": key,
-                "maxSkew": self._dice.choice((1, 1, 2)),
-                "whenUnsatisfiable": self._dice.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
-                **self._selector(empty={"matchLabels": {"app": "z"}}),
-            }
-            for key in keys
-        ]
+        return [self._spread(key) for key in keys]
+
+    def _spread(self, key: str) -> Json:
+        constraint = {
+            "topologyKey": key,
+            "maxSkew": self._dice.choice((1, 1, 2)),
+            "whenUnsatisfiable": self._dice.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
+            **self._selector(empty={"matchLabels": {"app": "z"}}),
+        }
+        return (
+            self._with_label_keys("matchLabelKeys", self._modern_spread(constraint)) if self._is_modern else constraint
+        )
+
+    def _modern_spread(self, constraint: Json) -> Json:
+        choice = self._dice.choice
+        required = self._maybe(0.3, lambda: {"minDomains": choice((1, 2, 3))})
+        return {
+            **constraint,
+            **(required if constraint["whenUnsatisfiable"] == "DoNotSchedule" else {}),
+            **self._maybe(0.3, lambda: {"nodeAffinityPolicy": choice(("Honor", "Ignore"))}),
+            **self._maybe(0.3, lambda: {"nodeTaintsPolicy": choice(("Honor", "Ignore"))}),
+        }
