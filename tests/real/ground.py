@@ -16,7 +16,7 @@ from tarragon.client.errors import AlreadyExists, ApiError, NotFound
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.informer.informer import Informer
-from tarragon.client.port import DeleteOptions, Selector
+from tarragon.client.port import DEFAULT_DELETE, DeleteOptions, Selector
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.status import Condition, JobStatus
 from tarragon.job.status_encoding import decode_status
@@ -102,8 +102,8 @@ class Ground:
     async def patch(self, resource: Resource[Any], name: str, patch: Json, **how: Any) -> None:
         await self.http.patch(resource.with_model(dict), self._key(resource, name), patch, **how)
 
-    async def delete(self, resource: Resource[Any], name: str, **how: Any) -> None:
-        await self.http.delete(resource.with_model(dict), self._key(resource, name), DeleteOptions(**how))
+    async def delete(self, resource: Resource[Any], name: str, options: DeleteOptions = DEFAULT_DELETE) -> None:
+        await self.http.delete(resource.with_model(dict), self._key(resource, name), options)
 
     async def get(self, resource: Resource[Any], name: str) -> Json:
         return await self.http.get(resource.with_model(dict), self._key(resource, name))
@@ -263,7 +263,7 @@ class Ground:
 
     async def _forget(self, pod: str) -> None:
         with contextlib.suppress(NotFound):
-            await self.delete(PODS, pod, grace_period_seconds=0)
+            await self.delete(PODS, pod, DeleteOptions(grace_period_seconds=0))
 
     async def _until_served(self) -> None:
         async with asyncio.timeout(PATIENCE):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.core import NAMESPACES, PODS, SERVICES
 from tarragon.kube.meta import Resource
 from tarragon.operator.rbac import permissions
@@ -199,7 +200,7 @@ async def test_a_job_that_is_deleted_in_the_foreground_makes_nothing_new_and_goe
         ground.start_operator()
         await ground.submit("a", PS=group(1), Worker=group(2))
         await ground.until(lambda: ground.status("a").running_replicas == 3)
-        await ground.delete(TFJOBS, "a", propagation="Foreground")
+        await ground.delete(TFJOBS, "a", DeleteOptions(propagation_policy="Foreground"))
         await ground.until(lambda: not ground.pods)
         await ground.until(lambda: not ground.is_there("a"))
 
@@ -213,7 +214,7 @@ async def test_orphans_keep_their_names_until_they_are_gone(control_plane: Contr
         ground.start_operator()
         await ground.submit("a", Worker=group(1))
         await ground.until_phase("a", "Running")
-        await ground.delete(TFJOBS, "a", propagation="Orphan")
+        await ground.delete(TFJOBS, "a", DeleteOptions(propagation_policy="Orphan"))
         await ground.until(lambda: not ground.is_there("a"))
         await ground.until(lambda: "ownerReferences" not in ground.pods["a-worker-0"]["metadata"])
         orphan = ground.pods["a-worker-0"]["metadata"]["uid"]
