@@ -63,10 +63,10 @@ class WorkloadContext:
 class ReconciledCache(Generic[T]):
     """The cached objects of one kind, reconciled when they or their dependents change."""
 
-    def __init__(self, ground: WorkloadContext, resource: Resource[T]) -> None:
+    def __init__(self, context: WorkloadContext, resource: Resource[T]) -> None:
         self.resource = resource
-        self.cache: Informer[T] = ground.cache(resource)
-        self.queue: ReconcileQueue[Key] = ReconcileQueue(ground.clock)
+        self.cache: Informer[T] = context.cache(resource)
+        self.queue: ReconcileQueue[Key] = ReconcileQueue(context.clock)
         self.cache.add_event_handler(self._follow)
 
     async def run(self, reconcile: Reconcile[Key]) -> None:

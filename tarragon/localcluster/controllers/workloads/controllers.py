@@ -17,12 +17,12 @@ class WorkloadControllers:
     """Runs the controllers once all caches have synced."""
 
     def __init__(self, cluster: Client, clock: Clock, jitter: random.Random) -> None:
-        ground = WorkloadContext(cluster, clock, jitter)
-        self._replica_sets = ReplicaSetController(ground)
-        self._deployments = DeploymentController(ground, self._replica_sets.kept.cache)
-        self._jobs = JobController(ground)
+        context = WorkloadContext(cluster, clock, jitter)
+        self._replica_sets = ReplicaSetController(context)
+        self._deployments = DeploymentController(context, self._replica_sets.kept.cache)
+        self._jobs = JobController(context)
         self._controllers = (self._replica_sets, self._deployments, self._jobs)
-        self._caches = (ground.pods, *(each.kept.cache for each in self._controllers))
+        self._caches = (context.pods, *(each.kept.cache for each in self._controllers))
 
     async def run(self) -> None:
         """Run until cancelled. Call it once."""

@@ -51,19 +51,19 @@ _NOT_COPIED = frozenset(
 class DeploymentController:
     """Writes replica sets and the Deployment's status. Pods are left to the ReplicaSet controller."""
 
-    def __init__(self, ground: WorkloadContext, replica_sets: Informer[ReplicaSet]) -> None:
-        self._ground = ground
-        self._cluster = ground.cluster
+    def __init__(self, context: WorkloadContext, replica_sets: Informer[ReplicaSet]) -> None:
+        self._context = context
+        self._cluster = context.cluster
         self._replica_sets = replica_sets
         self._owned = KeyIndex(replica_sets, owners)
         self._orphans = KeyIndex(
             replica_sets, lambda one: [] if one.metadata.controller_identity else [one.metadata.namespace]
         )
-        self.kept: ReconciledCache[Deployment] = ReconciledCache(ground, DEPLOYMENTS)
+        self.kept: ReconciledCache[Deployment] = ReconciledCache(context, DEPLOYMENTS)
         self.kept.follow(replica_sets)
-        self._pod_control: PodControl[Deployment] = PodControl(ground, DEPLOYMENTS, "deployment-controller")
+        self._pod_control: PodControl[Deployment] = PodControl(context, DEPLOYMENTS, "deployment-controller")
         self._expectations = Expectations(replica_sets)
-        ground.pods.add_event_handler(self._follow_pod)
+        context.pods.add_event_handler(self._follow_pod)
 
     async def run(self) -> None:
         await self.kept.run(self._reconcile)
@@ -98,7 +98,7 @@ class DeploymentController:
         return await self._write_status(family, made, collisions)
 
     async def _write_status(self, family: Rollout, made: str, collisions: int) -> float | None:
-        now = self._ground.clock.now()
+        now = self._context.clock.now()
         status = deployment_status.status(family, collisions + _collisions(family.deployment), made, now)
         await self._pod_control.write_status(family.deployment, family.deployment.status, status)
         return deployment_status.next_look(family.deployment, status, now)
@@ -111,7 +111,7 @@ class DeploymentController:
         return await self._make(family, step.make) if step.make is not None else ("", 0)
 
     def _old_pods_run(self, family: Rollout) -> bool:
-        pods = (pod for each in family.old for pod in self._ground.owned(REPLICA_SETS.owner_identity(each.metadata)))
+        pods = (pod for each in family.old for pod in self._context.owned(REPLICA_SETS.owner_identity(each.metadata)))
         return any(not pod.is_finished for pod in pods)
 
     # ------------------------------------------------------------------------------------------------ replica sets

@@ -24,15 +24,15 @@ _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 class JobController:
     """Also removes the tracking finalizer from pods whose Job is gone."""
 
-    def __init__(self, ground: WorkloadContext) -> None:
-        self._ground = ground
-        self._cluster = ground.cluster
-        self._clock = ground.clock
-        self.kept: ReconciledCache[Job] = ReconciledCache(ground, JOBS)
-        self.kept.follow(ground.pods)
-        self._pod_control: PodControl[Job] = PodControl(ground, JOBS, "job-controller")
-        self._by_name = KeyIndex(ground.pods, lambda pod: [key] if (key := _job_of(pod)) else [])
-        ground.pods.add_event_handler(self._follow_pod)
+    def __init__(self, context: WorkloadContext) -> None:
+        self._context = context
+        self._cluster = context.cluster
+        self._clock = context.clock
+        self.kept: ReconciledCache[Job] = ReconciledCache(context, JOBS)
+        self.kept.follow(context.pods)
+        self._pod_control: PodControl[Job] = PodControl(context, JOBS, "job-controller")
+        self._by_name = KeyIndex(context.pods, lambda pod: [key] if (key := _job_of(pod)) else [])
+        context.pods.add_event_handler(self._follow_pod)
 
     async def run(self) -> None:
         await self.kept.run(self._reconcile)
@@ -100,7 +100,7 @@ class JobController:
 
     async def _release_strays(self, key: Key, job: Job | None) -> None:
         """Remove the finalizer from pods of an earlier Job of this name."""
-        pods = (self._ground.pods.objects[each] for each in sorted(self._by_name.keys(key)))
+        pods = (self._context.pods.objects[each] for each in sorted(self._by_name.keys(key)))
         owner = JOBS.owner_identity(job.metadata) if job is not None else None
         await self._release([pod for pod in pods if pod.metadata.controller_identity != owner and is_tracked(pod)])
 

@@ -28,12 +28,12 @@ BURST_REPLICAS = 500
 class PodControl(Generic[T]):
     """The pod control of one controller. `expectations` are its expectations."""
 
-    def __init__(self, ground: WorkloadContext, resource: Resource[T], component: str) -> None:
-        self._ground = ground
-        self._cluster = ground.cluster
+    def __init__(self, context: WorkloadContext, resource: Resource[T], component: str) -> None:
+        self._context = context
+        self._cluster = context.cluster
         self._resource = resource
-        self._recorder = EventRecorder(ground.cluster, ground.clock, component)
-        self.expectations: Expectations[Pod] = Expectations(ground.pods)
+        self._recorder = EventRecorder(context.cluster, context.clock, component)
+        self.expectations: Expectations[Pod] = Expectations(context.pods)
 
     async def claimed(self, owner: T) -> list[Pod]:
         """The pods of the owner, after adopting matching orphans and releasing pods that no longer match."""
@@ -43,16 +43,16 @@ class PodControl(Generic[T]):
             return fits(pod) or owner.metadata.is_being_deleted or pod.metadata.is_being_deleted
 
         identity = self.identity(owner)
-        for pod in [pod for pod in self._ground.owned(identity) if not stays(pod)]:
+        for pod in [pod for pod in self._context.owned(identity) if not stays(pod)]:
             await self._set_owner(owner, pod, owned=False)
         if not owner.metadata.is_being_deleted:
-            orphans = self._ground.orphans(owner.metadata.namespace)
+            orphans = self._context.orphans(owner.metadata.namespace)
             adoptable = [pod for pod in orphans if pod.is_active and fits(pod)]
             if adoptable and await self._still_exists(owner):
                 for pod in adoptable:
                     await self._set_owner(owner, pod, owned=True)
         # Read again: the cache may have received these writes.
-        return [pod for pod in self._ground.owned(identity) if stays(pod)]
+        return [pod for pod in self._context.owned(identity) if stays(pod)]
 
     async def _still_exists(self, owner: T) -> bool:
         """Whether a fresh read shows the owner: one that is being deleted must not adopt the pods that it orphaned."""

@@ -96,11 +96,11 @@ def _cost(pod: Pod) -> int:
 class ReplicaSetController:
     """Keeps as many pods as each replica set wants."""
 
-    def __init__(self, ground: WorkloadContext) -> None:
-        self._clock = ground.clock
-        self.kept: ReconciledCache[ReplicaSet] = ReconciledCache(ground, REPLICA_SETS)
-        self.kept.follow(ground.pods)
-        self._pod_control: PodControl[ReplicaSet] = PodControl(ground, REPLICA_SETS, "replicaset-controller")
+    def __init__(self, context: WorkloadContext) -> None:
+        self._clock = context.clock
+        self.kept: ReconciledCache[ReplicaSet] = ReconciledCache(context, REPLICA_SETS)
+        self.kept.follow(context.pods)
+        self._pod_control: PodControl[ReplicaSet] = PodControl(context, REPLICA_SETS, "replicaset-controller")
 
     async def run(self) -> None:
         await self.kept.run(self._reconcile)
