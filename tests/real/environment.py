@@ -36,7 +36,7 @@ HOST = "kubernetes.io/hostname"
 STANDARD = SchedulingRules()
 
 
-class Ground:
+class OperatorEnvironment:
     """Names are of the namespace. The nodes are labelled with it, and gone in the end."""
 
     def __init__(self, plane: ControlPlane, http: HttpClient, namespace: str) -> None:
@@ -75,7 +75,7 @@ class Ground:
 
     async def node(self, word: str, **amounts: str) -> str:
         name = self.name(word)
-        await self.create(NODES, name, labels={HOST: name, "ground": self.namespace})
+        await self.create(NODES, name, labels={HOST: name, "test-env": self.namespace})
         status = {
             "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110", **amounts},
             "conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": "of a test"}],
@@ -302,14 +302,14 @@ def connect(config: Path) -> HttpClient:
 
 
 @asynccontextmanager
-async def a_ground(plane: ControlPlane, namespace: str) -> AsyncIterator[Ground]:
+async def an_environment(plane: ControlPlane, namespace: str) -> AsyncIterator[OperatorEnvironment]:
     async with connect(plane.kubeconfig) as http:
-        ground = Ground(plane, http, namespace)
+        env = OperatorEnvironment(plane, http, namespace)
         try:
-            await ground.begin()
-            yield ground
+            await env.begin()
+            yield env
         finally:
-            await ground.close()
+            await env.close()
 
 
 def group(replicas: int, *, policy: str = "Never", cpu: str = "1", **spec: Any) -> Json:

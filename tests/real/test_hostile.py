@@ -17,7 +17,7 @@ from tarragon.client.http.transport import Request, Transport
 from tarragon.client.port import Selector
 from tarragon.kube.json_depth import MAX_DEPTH, TOO_DEEP_PLACEHOLDER
 from tests.hostile import BOTH, LISTS, OBJECTS, hostile_jobs, hostile_statuses, nested
-from tests.real.ground import TFJOBS, Ground, a_ground, group
+from tests.real.environment import TFJOBS, OperatorEnvironment, an_environment, group
 from tools.controlplane import ControlPlane
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
@@ -66,86 +66,86 @@ def deep_job(name: str, levels: int) -> bytes:
     ).encode()
 
 
-async def runs_a_job(ground: Ground, name: str) -> None:
-    await ground.submit(name, Worker=group(1))
-    await ground.until_phase(name, "Running")
+async def runs_a_job(env: OperatorEnvironment, name: str) -> None:
+    await env.submit(name, Worker=group(1))
+    await env.until_phase(name, "Running")
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 2, 985, 9_000])
 async def test_a_deeply_nested_job_fails_alone(control_plane: ControlPlane, raw: Raw, levels: int) -> None:
-    async with a_ground(control_plane, f"deep-{levels}") as ground:
-        await ground.node("a")
-        await raw.create(ground.namespace, deep_job("before", levels))
-        ground.start_operator()  # one that finds it in its list
-        await ground.until_phase("before", "Failed")
-        await raw.create(ground.namespace, deep_job("while", levels))  # and one that a watch brings
-        await ground.until_phase("while", "Failed")
+    async with an_environment(control_plane, f"deep-{levels}") as env:
+        await env.node("a")
+        await raw.create(env.namespace, deep_job("before", levels))
+        env.start_operator()  # one that finds it in its list
+        await env.until_phase("before", "Failed")
+        await raw.create(env.namespace, deep_job("while", levels))  # and one that a watch brings
+        await env.until_phase("while", "Failed")
 
-        await runs_a_job(ground, "honest")
+        await runs_a_job(env, "honest")
 
-        failed = ground.condition("while", "Failed")
+        failed = env.condition("while", "Failed")
         assert failed is not None
         assert failed.message == f"spec: is nested deeper than {MAX_DEPTH} levels"
 
 
 async def test_a_running_job_that_is_made_too_deep_runs_on(control_plane: ControlPlane, raw: Raw) -> None:
-    async with a_ground(control_plane, "made-deep") as ground:
-        await ground.node("a")
-        ground.start_operator()
-        await runs_a_job(ground, "honest")
-        before = {name: pod["metadata"]["uid"] for name, pod in ground.pods.items()}
+    async with an_environment(control_plane, "made-deep") as env:
+        await env.node("a")
+        env.start_operator()
+        await runs_a_job(env, "honest")
+        before = {name: pod["metadata"]["uid"] for name, pod in env.pods.items()}
 
         patch = f'{{"spec":{{"zz":{nested(2_000)}}}}}'.encode()
-        await raw.patch(ground.namespace, "honest", patch)
-        await ground.until(lambda: ground.condition("honest", "SpecRefused") is not None)
+        await raw.patch(env.namespace, "honest", patch)
+        await env.until(lambda: env.condition("honest", "SpecRefused") is not None)
 
-        assert ground.phase("honest") == "Running"
-        assert {name: pod["metadata"]["uid"] for name, pod in ground.pods.items()} == before
+        assert env.phase("honest") == "Running"
+        assert {name: pod["metadata"]["uid"] for name, pod in env.pods.items()} == before
 
 
 async def test_a_status_that_is_too_deep_is_read_without_what_is_too_deep(
     control_plane: ControlPlane, raw: Raw
 ) -> None:
-    async with a_ground(control_plane, "deep-status") as ground:
-        await ground.node("a")
-        ground.start_operator()
-        await runs_a_job(ground, "honest")
+    async with an_environment(control_plane, "deep-status") as env:
+        await env.node("a")
+        env.start_operator()
+        await runs_a_job(env, "honest")
 
         patch = f'{{"status":{{"zz":{nested(2_000)},"tarragon":{{"zz":{nested(3_000)}}}}}}}'.encode()
-        await raw.patch(ground.namespace, "honest", patch, "status")
-        await ground.ends("honest-worker-0")
+        await raw.patch(env.namespace, "honest", patch, "status")
+        await env.ends("honest-worker-0")
 
-        await ground.until_phase("honest", "Succeeded")
+        await env.until_phase("honest", "Succeeded")
 
 
 async def test_lists_of_deep_jobs_have_the_honest_ones_too(control_plane: ControlPlane, raw: Raw) -> None:
-    async with a_ground(control_plane, "deep-list") as ground:
+    async with an_environment(control_plane, "deep-list") as env:
         for number in range(3):
-            await raw.create(ground.namespace, deep_job(f"deep-{number}", 5_000))
-        await ground.submit("honest", Worker=group(1))
-        here = Selector(namespace=ground.namespace)
+            await raw.create(env.namespace, deep_job(f"deep-{number}", 5_000))
+        await env.submit("honest", Worker=group(1))
+        here = Selector(namespace=env.namespace)
 
-        whole = (await ground.http.list(TFJOBS.with_model(dict), here)).items
-        slim = (await ground.http.list(TFJOBS, here)).items
+        whole = (await env.http.list(TFJOBS.with_model(dict), here)).items
+        slim = (await env.http.list(TFJOBS, here)).items
 
         assert [job["metadata"]["name"] for job in whole] == ["deep-0", "deep-1", "deep-2", "honest"]
         assert TOO_DEEP_PLACEHOLDER in str(whole[0]["spec"]["zz"])
         assert [bool(job.spec_error) for job in slim] == [True, True, True, False]
 
 
-async def storm(ground: Ground, raw: Raw, count: int) -> Counter[str]:
+async def storm(env: OperatorEnvironment, raw: Raw, count: int) -> Counter[str]:
     """So many hostile jobs, with a hostile status for every third; what the server made of them."""
-    forms = (LISTS, OBJECTS, BOTH) if ground.plane.minor >= OBJECTS_SINCE else (LISTS,)
+    forms = (LISTS, OBJECTS, BOTH) if env.plane.minor >= OBJECTS_SINCE else (LISTS,)
     answers: Counter[str] = Counter()
     jobs, statuses = enumerate(hostile_jobs(1, count, forms)), hostile_statuses(2, forms)
 
     async def send_some() -> None:
         for number, (name, text) in jobs:
             try:
-                await raw.create(ground.namespace, text)
+                await raw.create(env.namespace, text)
                 answers["stored"] += 1
                 if number % 3 == 0:
-                    await raw.patch(ground.namespace, name, next(statuses), "status")
+                    await raw.patch(env.namespace, name, next(statuses), "status")
                     answers["status stored"] += 1
             except ApiError as error:
                 answers[type(error).__name__] += 1
@@ -154,26 +154,26 @@ async def storm(ground: Ground, raw: Raw, count: int) -> Counter[str]:
         for _ in range(AT_ONCE):
             tasks.create_task(send_some())
         for number in range(10):
-            await runs_a_job(ground, f"honest-{number}")
+            await runs_a_job(env, f"honest-{number}")
     return answers
 
 
 async def goes_on(control_plane: ControlPlane, raw: Raw, namespace: str, count: int) -> None:
-    async with a_ground(control_plane, namespace) as ground:
-        await ground.node("a", cpu="64", pods="30000")
-        ground.start_operator()
+    async with an_environment(control_plane, namespace) as env:
+        await env.node("a", cpu="64", pods="30000")
+        env.start_operator()
 
-        answers = await storm(ground, raw, count)
-        await runs_a_job(ground, "last")
+        answers = await storm(env, raw, count)
+        await runs_a_job(env, "last")
 
         assert answers["stored"] > count // 4
         assert answers["status stored"] > count // 30
-        running = [name for name in ground.names if name.startswith("honest") and ground.phase(name) != "Running"]
+        running = [name for name in env.names if name.startswith("honest") and env.phase(name) != "Running"]
         assert running == []
 
-        await ground.stop_operator()
-        ground.start_operator()  # and one that finds them all there
-        await runs_a_job(ground, "after")
+        await env.stop_operator()
+        env.start_operator()  # and one that finds them all there
+        await runs_a_job(env, "after")
 
 
 async def test_hundreds_of_hostile_jobs_stop_nobody(control_plane: ControlPlane, raw: Raw) -> None:

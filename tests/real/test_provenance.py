@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tarragon import __version__
-from tests.real.ground import TFJOBS, a_ground, group, job
+from tests.real.environment import TFJOBS, an_environment, group, job
 from tools.controlplane import ControlPlane
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -40,17 +40,17 @@ async def test_the_digest_on_the_job_is_that_of_the_file(control_plane: ControlP
     if jq is None:
         pytest.skip("jq is not installed")
     name = submitted["metadata"]["name"]
-    async with a_ground(control_plane, f"made-{name}") as ground:
-        await ground.node("n")
-        ground.start_operator()
+    async with an_environment(control_plane, f"made-{name}") as env:
+        await env.node("n")
+        env.start_operator()
         version = submitted["apiVersion"].rpartition("/")[2]
-        body = {**submitted, "metadata": {"name": name, "namespace": ground.namespace}}
-        await ground.http.create(replace(TFJOBS.with_model(dict), version=version), body)
-        await ground.until(lambda: ground.is_there(name) and ground.status(name).provenance is not None)
+        body = {**submitted, "metadata": {"name": name, "namespace": env.namespace}}
+        await env.http.create(replace(TFJOBS.with_model(dict), version=version), body)
+        await env.until(lambda: env.is_there(name) and env.status(name).provenance is not None)
 
         spec = json.dumps(submitted["spec"]).encode()
         canonical = subprocess.run([jq, "-cjS", "."], input=spec, capture_output=True, check=True).stdout  # noqa: ASYNC221
-        provenance = ground.status(name).provenance
+        provenance = env.status(name).provenance
         assert provenance is not None
         assert provenance.manifest_digest == f"sha256:{hashlib.sha256(canonical).hexdigest()}"
         assert provenance.operator_version == __version__
