@@ -16,7 +16,7 @@ from tests.cli import forkserver
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandResult:
     """A command that has run to its end, as the shell saw it."""
 
     code: int
@@ -24,7 +24,7 @@ class Ended:
     err: str
 
 
-class Going:
+class RunningCommand:
     """A command that still runs. Its stderr goes to a file: nobody has to read it for the command to go on."""
 
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
@@ -33,7 +33,7 @@ class Going:
         self._out = os.fdopen(reading, encoding="utf-8")
         with os.fdopen(writing, "wb") as out, Path(os.devnull).open("rb") as nothing:
             self._process = forkserver.start(command, folder, environment, [nothing, out, self._errors])
-        self._told = ""
+        self._output = ""
 
     @property
     def err(self) -> str:
@@ -43,10 +43,10 @@ class Going:
     def until(self, word: str) -> None:
         """Return when it has said so on stdout."""
         for line in self._out:
-            self._told += line
+            self._output += line
             if word in line:
                 return
-        pytest.fail(f"it ended without saying {word!r}: {self._told}{self.err}")
+        pytest.fail(f"it ended without saying {word!r}: {self._output}{self.err}")
 
     def until_err(self, seen: Callable[[str], bool] | str) -> None:
         """Return when its stderr is so. There are pauses: whoever is waited for needs the processor."""
@@ -67,11 +67,11 @@ class Going:
     def stop_reading(self) -> None:
         self._out.close()
 
-    def ended(self) -> Ended:
+    def ended(self) -> CommandResult:
         rest = "" if self._out.closed else self._out.read()
         code = self._process.wait(timeout=60)
         self._out.close()
-        ended = Ended(code, self._told + rest, self.err)
+        ended = CommandResult(code, self._output + rest, self.err)
         self._errors.close()
         return ended
 
@@ -92,16 +92,16 @@ class Shell:
     def command(self, *words: str) -> Sequence[str]:
         return [sys.executable, "-P", "-m", "tarragon", *words]
 
-    def start(self, *words: str) -> Going:
-        return Going(self.command(*words), self.folder, self.environment())
+    def start(self, *words: str) -> RunningCommand:
+        return RunningCommand(self.command(*words), self.folder, self.environment())
 
-    def __call__(self, *words: str, stdin: str = "") -> Ended:
+    def __call__(self, *words: str, stdin: str = "") -> CommandResult:
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             given.write(stdin.encode())
             given.seek(0)
             process = forkserver.start(self.command(*words), self.folder, self.environment(), [given, out, err])
             code = process.wait(timeout=100)
-            return Ended(code, _text(out), _text(err))
+            return CommandResult(code, _text(out), _text(err))
 
     def file(self, name: str, text: str) -> str:
         (self.folder / name).write_text(text)

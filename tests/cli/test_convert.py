@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-from tests.cli.conftest import Ended, Shell
+from tests.cli.conftest import CommandResult, Shell
 from tests.conftest import ROOT
 
 SEEDS = sorted(path.name for path in (ROOT / "tests" / "data" / "manifests").glob("*.yaml"))
@@ -37,7 +37,7 @@ spec:
 MASTER = "is a Master in kubeflow.org/v1alpha1: TF_CONFIG calls it master, no longer chief"
 
 
-def documents(ended: Ended) -> list[Any]:
+def documents(ended: CommandResult) -> list[Any]:
     assert ended.code == 0, ended.err
     return list(yaml.safe_load_all(ended.out))
 

@@ -12,10 +12,10 @@ import pytest
 
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.home.lock import read_server
-from tests.cli.conftest import Ended, Shell
+from tests.cli.conftest import CommandResult, Shell
 
 
-def plainly(shell: Shell, *words: str, stdin: str) -> Ended:
+def plainly(shell: Shell, *words: str, stdin: str) -> CommandResult:
     ended = subprocess.run(
         shell.command(*words),
         cwd=shell.folder,
@@ -26,7 +26,7 @@ def plainly(shell: Shell, *words: str, stdin: str) -> Ended:
         timeout=100,
         check=False,
     )
-    return Ended(ended.returncode, ended.stdout, ended.stderr)
+    return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 GPU = "nvidia.com/gpu"
 
 
-class Eyes:
+class RestrictedReader:
     """Reads as somebody who may list these kinds in their own namespace only, or not at all."""
 
     def __init__(self, looker: ClusterReader, hidden: Mapping[str, bool]) -> None:
@@ -51,8 +51,8 @@ class Eyes:
 
 
 async def standing(stage: Stage, name: str, hidden: Mapping[str, bool] | None = None) -> QueueStatus:
-    eyes = Eyes(stage.world.client, hidden or {})
-    return await queue_status(eyes, await find_job(eyes, name, "default"), stage.world.clock)
+    reader = RestrictedReader(stage.world.client, hidden or {})
+    return await queue_status(reader, await find_job(reader, name, "default"), stage.world.clock)
 
 
 async def waits(stage: Stage, *names: str) -> None:
@@ -164,7 +164,7 @@ async def test_of_an_operator_that_says_nothing_the_defaults_are_assumed_and_tha
 
 
 async def test_who_may_not_read_the_shares_is_told_so_and_not_guessed_for(tmp_path: Path) -> None:
-    class Blind(Eyes):
+    class Blind(RestrictedReader):
         async def get(self, resource: Resource[Any], key: Key) -> Any:
             if key.name == SHARES_CONFIG_MAP:
                 raise Forbidden({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"})
@@ -173,8 +173,8 @@ async def test_who_may_not_read_the_shares_is_told_so_and_not_guessed_for(tmp_pa
     async with a_stage(tmp_path) as stage:
         rules = SchedulingRules(is_fair_share=True, queues={"default": QueueRules(weight=2)})
         await busy(stage, rules=lambda: rules)
-        eyes = Blind(stage.world.client, {"configmaps": False})
-        third = await queue_status(eyes, await find_job(eyes, "third", "default"), stage.world.clock)
+        reader = Blind(stage.world.client, {"configmaps": False})
+        third = await queue_status(reader, await find_job(reader, "third", "default"), stage.world.clock)
 
     hidden = "weights and quotas of namespaces (the order of the queue)"
     assert third.forbidden == ["shares"]
@@ -208,12 +208,12 @@ async def test_of_a_job_that_a_quota_keeps_small_it_is_told_which_and_who_else_h
         bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 4}
         await stage.submit("elastic", Worker=group(4, **{GPU: "1"}), **bounds)
         await stage.world.until(lambda: "QueueQuotaExceeded" in str(stage.job("elastic").get("status")))
-        eyes = Eyes(stage.world.client, {"tfjobs.kubeflow.org": True, "nodes": False, "pods": False})
-        job = await find_job(eyes, "elastic", "default")
-        status = await queue_status(eyes, job, stage.world.clock)
+        reader = RestrictedReader(stage.world.client, {"tfjobs.kubeflow.org": True, "nodes": False, "pods": False})
+        job = await find_job(reader, "elastic", "default")
+        status = await queue_status(reader, job, stage.world.clock)
         await stage.world.until(lambda: "NotGrown" in str(stage.job("elastic").get("status")))
         found = list(
-            explanation_lines(await find_job(eyes, "elastic", "default"), NOON, CommandPrefix("tarragon", "default"))
+            explanation_lines(await find_job(reader, "elastic", "default"), NOON, CommandPrefix("tarragon", "default"))
         )
 
     small = "2 of 4 worker replicas are scheduled: the quota of default is 3 nvidia.com/gpu"
@@ -249,7 +249,7 @@ async def test_the_start_is_foretold_by_the_quota_of_the_namespace(tmp_path: Pat
 
 
 async def test_a_server_that_fails_in_between_is_told_and_not_waited_for(tmp_path: Path) -> None:
-    class Failing(Eyes):
+    class Failing(RestrictedReader):
         async def list(self, resource: Resource[Any], selection: Selector = ALL_OBJECTS) -> ObjectList[Any]:
             if resource.full_name == PRIORITY_CLASSES.full_name:
                 raise Unavailable({"status": "Failure", "code": 503, "message": "no room for you"})
@@ -257,10 +257,10 @@ async def test_a_server_that_fails_in_between_is_told_and_not_waited_for(tmp_pat
 
     async with a_stage(tmp_path) as stage:
         await busy(stage)
-        eyes = Failing(stage.world.client, {})
+        reader = Failing(stage.world.client, {})
         with pytest.raises(Unavailable, match="no room for you"):
             async with asyncio.timeout(60):
-                await queue_status(eyes, await find_job(eyes, "third", "default"), stage.world.clock)
+                await queue_status(reader, await find_job(reader, "third", "default"), stage.world.clock)
 
 
 async def test_programs_get_the_same_in_fields(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, JobStatus, RestartRecord
 from tarragon.kube.meta import CustomObject
-from tests.cli.conftest import Ended, Shell
+from tests.cli.conftest import CommandResult, Shell
 from tests.cli.manifests import group, job, python, worker
 from tests.cli.scenes import BEGIN, at
 from tests.cli.test_rows import a_job
@@ -82,7 +82,7 @@ def go(shell: Shell) -> Iterator[None]:
         (shell.folder / "go").unlink()
 
 
-def runs_and_fails(shell: Shell) -> Ended:
+def runs_and_fails(shell: Shell) -> CommandResult:
     """The job runs whole before worker 1 fails."""
     going = shell.start("run", "job.yaml")
     going.until("[worker-0] one line")

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tarragon.job.annotations import RESIZE_ANNOTATION
-from tests.cli.conftest import Going
+from tests.cli.conftest import RunningCommand
 from tests.e2e.kills import Scene
 from tests.e2e.test_training import learned
 from tests.e2e.user import EXAMPLES, User, eventually
@@ -48,7 +48,7 @@ def paused(scene: Scene, *replicas: str) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def story(user: User, scene: Scene, going: Going) -> None:
+def story(user: User, scene: Scene, going: RunningCommand) -> None:
     """Two train, a third one comes, goes again, one is killed and comes back."""
     going.until("[worker-0] step")
     going.until("[worker-1] step")
@@ -101,7 +101,7 @@ def in_step(user: User) -> str:
     return user.file("in-step.yaml", yaml.safe_dump_all(documents))
 
 
-def shrinks(user: User, going: Going) -> None:
+def shrinks(user: User, going: RunningCommand) -> None:
     going.until("[worker-0] step")
     eventually(lambda: any(user.home.rglob("run-1/ckpt-*.index")))
     scaled = user("scale", "digits-multiworker", "--workers", "2")

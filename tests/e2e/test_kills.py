@@ -21,7 +21,7 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.tensorflow.crd import TFJOBS
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.meta import CustomObject, Resource
-from tests.cli.conftest import Going
+from tests.cli.conftest import RunningCommand
 from tests.cli.manifests import command, group
 from tests.e2e.kills import Scene
 from tests.e2e.user import EXAMPLES, PATIENCE, User
@@ -94,7 +94,7 @@ class Counted:
 @asynccontextmanager
 async def a_scene(
     user: User, job: str, manifest: str, *options: str, kind: Resource[CustomObject] = TFJOBS
-) -> AsyncIterator[tuple[Scene, Going]]:
+) -> AsyncIterator[tuple[Scene, RunningCommand]]:
     """`tarragon run` of the manifest has begun, and a watcher with it."""
     going = user.start("run", manifest, *options)
     await until(lambda: living_server(user.home) is not None)
@@ -133,7 +133,7 @@ async def test_killed_programs_shims_and_clusters_are_counted_once_each(user: Us
     assert {replica: len(counted.starts(replica)) - 1 for replica in said} == dict(killed)
 
 
-async def killed_at_random(scene: Scene, going: Going, most: int) -> Counter[str]:
+async def killed_at_random(scene: Scene, going: RunningCommand, most: int) -> Counter[str]:
     """At most so many kills, of whatever runs, until the job has ended."""
     killed: Counter[str] = Counter()
     while going.is_going and killed.total() < most:

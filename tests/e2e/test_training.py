@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Ended
+from tests.cli.conftest import CommandResult
 from tests.e2e.user import EXAMPLES, PATIENCE, User
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
-def log_of(replica: str, ended: Ended) -> Sequence[str]:
+def log_of(replica: str, ended: CommandResult) -> Sequence[str]:
     """Its lines among those of all."""
     prefix = f"[{replica}] "
     return [line.removeprefix(prefix) for line in ended.out.splitlines() if line.startswith(prefix)]
@@ -42,7 +42,7 @@ def evaluate(folder: str) -> Sequence[str]:
     return run.stdout.splitlines()
 
 
-def learned(user: User, ended: Ended, name: str, leader: str) -> str:
+def learned(user: User, ended: CommandResult, name: str, leader: str) -> str:
     """The example has learned, says so last, and its checkpoint is as good as it says. The folder of that."""
     assert ended.code == 0, ended.out + ended.err
     accuracy = only(rf"Succeeded  digits-{name} in .*  accuracy (\d\.\d+)(  .*)?", ended.out.splitlines())
@@ -59,7 +59,7 @@ def learned(user: User, ended: Ended, name: str, leader: str) -> str:
     return folder
 
 
-def trained(user: User, name: str, leader: str, *changes: tuple[str, str]) -> Ended:
+def trained(user: User, name: str, leader: str, *changes: tuple[str, str]) -> CommandResult:
     """It has learned in one go, and has written what TensorBoard shows."""
     text = (EXAMPLES / f"{name}.yaml").read_text()
     for old, new in changes:
@@ -77,7 +77,7 @@ def trained(user: User, name: str, leader: str, *changes: tuple[str, str]) -> En
     return ended
 
 
-def shares(ended: Ended, leader: str) -> Sequence[int]:
+def shares(ended: CommandResult, leader: str) -> Sequence[int]:
     """How many steps each worker did, by the count on the parameter server."""
     return [int(each) for each in re.findall(r":(\d+)", only("steps by worker: (.+)", log_of(leader, ended))[1])]
 

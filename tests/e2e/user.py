@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from tarragon.localcluster.kubelet.shim.shim import MARK_VARIABLE
-from tests.cli.conftest import Ended, Shell
+from tests.cli.conftest import CommandResult, Shell
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class User(Shell):
     def command(self, *words: str) -> Sequence[str]:
         return [str(PROGRAM), *words]
 
-    def run(self, *words: str) -> Ended:
+    def run(self, *words: str) -> CommandResult:
         """To its end, however long that takes: the limit of the test is the only one."""
         return self.start("run", *words).ended()
 

@@ -28,7 +28,7 @@ from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.port import Selector
 from tarragon.kube.core import NAMESPACES, NODES
 from tarragon.kube.meta import Resource
-from tests.cli.conftest import Ended, Going, Shell
+from tests.cli.conftest import CommandResult, RunningCommand, Shell
 from tests.cli.tty import Tty
 from tools.controlplane import API_SERVER, ControlPlane
 
@@ -65,7 +65,7 @@ def on_node(name: str, node: str, command: Sequence[str], annotations: Mapping[s
 def program(config: Path, *words: str, until: str = "") -> Iterator[None]:
     """`tarragon …` beside the test, from when it has said that word."""
     command = [sys.executable, "-m", "tarragon", words[0], "--kubeconfig", str(config), *words[1:]]
-    going = Going(command, Path.cwd(), os.environ)
+    going = RunningCommand(command, Path.cwd(), os.environ)
     try:
         if until:
             going.until(until)
@@ -133,7 +133,7 @@ def job(request: pytest.FixtureRequest) -> str:
     return re.sub(r"[^a-z0-9]+", "-", request.node.name)[-30:].strip("-")
 
 
-def run(shell: Shell, name: str, *words: str, **annotations: str) -> Ended:
+def run(shell: Shell, name: str, *words: str, **annotations: str) -> CommandResult:
     return shell("run", shell.file("job.yaml", manifest(name, **annotations)), *words)
 
 

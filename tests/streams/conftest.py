@@ -25,7 +25,7 @@ SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandResult:
     code: int
     out: str
     err: str
@@ -73,7 +73,7 @@ class User:
             "KUBECTL_PORT_FORWARD_WEBSOCKETS": output,
         }
 
-    def kubectl(self, *words: str, stdin: str | bytes = "") -> Ended:
+    def kubectl(self, *words: str, stdin: str | bytes = "") -> CommandResult:
         piped = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run(
             ["kubectl", *words],
@@ -83,7 +83,9 @@ class User:
             timeout=2 * SECONDS,
             check=False,
         )
-        return Ended(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+        return CommandResult(
+            done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+        )
 
     def begin(self, *words: str) -> subprocess.Popen[bytes]:
         """Start a kubectl in the background."""
@@ -109,7 +111,7 @@ class User:
         assert done.code == 0, done.err
         assert self.kubectl("wait", f"pod/{name}", "--for=condition=Ready", f"--timeout={SECONDS:.0f}s").code == 0
 
-    def terminal(self, *words: str, steps: list[tuple[str, str]]) -> Ended:
+    def terminal(self, *words: str, steps: list[tuple[str, str]]) -> CommandResult:
         """Run kubectl on a terminal of 111 columns and 33 rows. Each step is a text to wait for and an input."""
         pid, screen = pty.fork()
         if pid == 0:
@@ -118,7 +120,7 @@ class User:
         output = _played(screen, list(steps))
         os.close(screen)
         _, status = os.waitpid(pid, 0)
-        return Ended(os.waitstatus_to_exitcode(status), output, "")
+        return CommandResult(os.waitstatus_to_exitcode(status), output, "")
 
     def forwarded(self, target: str, port: int) -> Forwarding:
         process = self.begin("port-forward", target, f":{port}")
