@@ -54,7 +54,7 @@ def with_limited_depth(data: bytes) -> bytes:
 
 
 def truncate_depth(data: bytes, levels: int) -> bytes:
-    """The JSON text with LEFT_OUT in place of every object and list that is deeper than that many levels.
+    """The JSON text with TOO_DEEP_PLACEHOLDER in place of every object and list that is deeper than that many levels.
 
     Takes about a quarter of a second for the largest object that etcd stores. Invalid JSON stays invalid.
     """

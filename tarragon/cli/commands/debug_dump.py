@@ -43,11 +43,11 @@ def command(settings: GlobalOptions, *, name: str | None, output: Path | None) -
     the operator's log, versions, and the output of `check`. Its README.txt lists what is missing and what was redacted.
     """
     clock = SystemClock()
-    where = resolve_target(settings)
+    target = resolve_target(settings)
     findings = [line for finding in collect_findings(settings) for line in finding_lines(finding, uncolored)]
     dump = DebugDump(Redactor(_credentials(settings)))
     dump.texts["check.txt"] = "\n".join([*findings, ""])
-    asyncio.run(_gather(where, name, dump))
+    asyncio.run(_gather(target, name, dump))
     _add_local_files(settings, dump)
     files = dump.files()
     path = output or Path(f"tarragon-debug-{clock.now():%Y%m%d-%H%M%S}.tar.gz")
@@ -60,13 +60,13 @@ def command(settings: GlobalOptions, *, name: str | None, output: Path | None) -
     click.echo(str(path))
 
 
-async def _gather(where: ClusterTarget, name: str | None, dump: DebugDump) -> None:
-    async with where.reading() as looker:
+async def _gather(target: ClusterTarget, name: str | None, dump: DebugDump) -> None:
+    async with target.reading() as reader:
         if name is not None:
-            jobs: Sequence[ClusterJob] = [await find_job(looker, name, where.namespace)]
+            jobs: Sequence[ClusterJob] = [await find_job(reader, name, target.namespace)]
         else:
-            jobs = await list_jobs(looker, Selector(namespace=where.namespace))
-        await collect(where, looker, jobs, dump)
+            jobs = await list_jobs(reader, Selector(namespace=target.namespace))
+        await collect(target, reader, jobs, dump)
 
 
 def _credentials(settings: GlobalOptions) -> Sequence[str]:

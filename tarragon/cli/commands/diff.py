@@ -49,11 +49,11 @@ def command(ctx: click.Context, *, file: str | None, option: str | None) -> None
 
 
 def _found(settings: GlobalOptions, name: str) -> Sequence[ObjectDiff]:
-    where = resolve_target(settings)
-    loaded = load(where, settings, name, Overrides())
+    target = resolve_target(settings)
+    loaded = load(target, settings, name, Overrides())
     for text in loaded.notes:
         click.echo(text, err=True)
-    return asyncio.run(_compared(where, loaded))
+    return asyncio.run(_compared(target, loaded))
 
 
 def _show(found: Sequence[ObjectDiff], name: str, paint: Paint) -> None:
@@ -64,10 +64,10 @@ def _show(found: Sequence[ObjectDiff], name: str, paint: Paint) -> None:
             click.echo(_colored(line, paint), color=True)
 
 
-async def _compared(where: ClusterTarget, loaded: LoadedJob) -> Sequence[ObjectDiff]:
-    async with where.reading() as looker:
-        others = [await compare_object(looker, resource, body) for resource, body in loaded.companions]
-        return [*others, await compare_job(looker, loaded)]
+async def _compared(target: ClusterTarget, loaded: LoadedJob) -> Sequence[ObjectDiff]:
+    async with target.reading() as reader:
+        others = [await compare_object(reader, resource, body) for resource, body in loaded.companions]
+        return [*others, await compare_job(reader, loaded)]
 
 
 def _colored(line: str, paint: Paint) -> str:

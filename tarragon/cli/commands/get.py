@@ -36,10 +36,10 @@ async def _get(settings: GlobalOptions, name: str, form: str, as_shown: Callable
     from tarragon.cli.targets.resolving import resolve_target
 
     where = resolve_target(settings)
-    async with where.reading() as looker:
-        job = await find_job(looker, name, where.namespace)
+    async with where.reading() as reader:
+        job = await find_job(reader, name, where.namespace)
         if form in FORMATTERS:
-            found = await looker.get(job.framework.resource.with_model(dict), job.key)
+            found = await reader.get(job.framework.resource.with_model(dict), job.key)
             click.echo(FORMATTERS[form](as_shown(found)))
             return
     if form == "name":

@@ -73,7 +73,7 @@ def command(
     selection = Selector(namespace="" if everywhere else where.namespace, label_selector=labels, field_selector=fields)
     wanted = JobTable(
         settings=settings,
-        where=where,
+        target=where,
         selection=selection,
         form=form,
         order=order,
@@ -89,14 +89,14 @@ def command(
 
 
 async def _list(wanted: JobTable, clock: Clock) -> None:
-    async with wanted.where.reading() as looker:
+    async with wanted.target.reading() as reader:
         if wanted.form in FORMATTERS:
-            found = await list_raw_jobs(looker, wanted.selection)
+            found = await list_raw_jobs(reader, wanted.selection)
             items = found if wanted.shows_managed else [without_managed_fields(job) for job in found]
             click.echo(FORMATTERS[wanted.form](list_object(items)))
             return
-        jobs = await list_jobs(looker, wanted.selection)
-        queue = await _queue(looker, jobs, wanted.selection)
+        jobs = await list_jobs(reader, wanted.selection)
+        queue = await _queue(reader, jobs, wanted.selection)
     jobs = sort_jobs(jobs, wanted.order, queue)
     if wanted.form == "name":
         for job in jobs:
@@ -108,7 +108,7 @@ async def _list(wanted: JobTable, clock: Clock) -> None:
         click.echo(f"No jobs{where}", err=True)
 
 
-async def _queue(looker: ClusterReader, jobs: Sequence[ClusterJob], selection: Selector) -> Mapping[JobKey, int]:
+async def _queue(reader: ClusterReader, jobs: Sequence[ClusterJob], selection: Selector) -> Mapping[JobKey, int]:
     """Return the queue position of each waiting job.
 
     The queue spans all namespaces; a user who may not list them all gets the positions within the listed namespace.
@@ -118,7 +118,7 @@ async def _queue(looker: ClusterReader, jobs: Sequence[ClusterJob], selection: S
     if selection == Selector():
         return queue_positions(jobs)
     try:
-        return queue_positions(await list_jobs(looker, Selector()))
+        return queue_positions(await list_jobs(reader, Selector()))
     except ApiError:
         return queue_positions(jobs) if selection == Selector(namespace=selection.namespace) else {}
 

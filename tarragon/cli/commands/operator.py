@@ -113,13 +113,13 @@ class ManagementOptions:
 @click.option("--adopt", is_flag=True, help="also manage jobs that another training operator manages or has started")
 @seconds_option("--grace", 20.0, "time to finish pending writes at shutdown")
 @click.pass_obj
-@option_group("duties", ManagementOptions)
+@option_group("management", ManagementOptions)
 def command(
     settings: GlobalOptions,
     *,
     cluster: ClusterFlags,
-    duties: ManagementOptions,
-    ordering: SchedulingOptions,
+    management: ManagementOptions,
+    scheduling: SchedulingOptions,
     election: LeaderElectionOptions,
     listen: str | None,
     log_format: str | None,
@@ -135,13 +135,13 @@ def command(
     from tarragon.operator.manager.settings import ProcessSettings
 
     # `tarragon -n ml operator` also selects a namespace.
-    namespaces = _valid_namespaces(duties.namespaces or tuple(filter(None, [settings.explicit_namespace])))
+    namespaces = _valid_namespaces(management.namespaces or tuple(filter(None, [settings.explicit_namespace])))
     where = access(settings, cluster, process_environment.kubeconfig(os.environ))
     claim = election.claim(os.environ, where.namespace)
-    plan = duties.plan_settings(namespaces)
+    plan = management.plan_settings(namespaces)
     wanted = ProcessSettings(
         # An operator of some namespaces schedules no gangs, so it publishes no scheduling configuration.
-        options=ordering.operator_options(plan, published_in="" if namespaces else claim.key.namespace),
+        options=scheduling.operator_options(plan, published_in="" if namespaces else claim.key.namespace),
         lease_claim=claim if election.leader_elect else None,
         listen=process_environment.listen_address(listen, os.environ),
         shutdown_seconds=grace,

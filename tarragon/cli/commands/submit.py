@@ -69,34 +69,36 @@ def command(
     if limit is not None and not stays:
         raise click.UsageError("--timeout requires --wait, --watch or --logs")
     settings = ctx.ensure_object(GlobalOptions)
-    where = resolve_target(settings)
-    loaded = load_all(where, settings, file_argument(file, option), overrides_of(ctx))
+    target = resolve_target(settings)
+    loaded = load_all(target, settings, file_argument(file, option), overrides_of(ctx))
     if dry_run is not None:
-        print_dry_run(where, loaded, dry_run, form)
+        print_dry_run(target, loaded, dry_run, form)
         return 0
     if stays and len(loaded) > 1:
         raise click.UsageError(f"--wait, --watch and --logs need a FILE with one job; it has {len(loaded)}")
-    confirm_large_jobs(where, loaded, confirm_above, is_agreed=yes)
+    confirm_large_jobs(target, loaded, confirm_above, is_agreed=yes)
     clock = SystemClock()
     if reads:
-        return asyncio.run(run_attached(where, settings.terminal(), loaded[0], limit, is_once=True))
-    jobs = [asyncio.run(submit_job(where, each, clock, is_once=True)) for each in loaded]
+        return asyncio.run(run_attached(target, settings.terminal(), loaded[0], limit, is_once=True))
+    jobs = [asyncio.run(submit_job(target, each, clock, is_once=True)) for each in loaded]
     for job in jobs:
         click.echo(job.name)
     if stays:
         from tarragon.cli.follow.waiting import wait_and_report
 
-        return asyncio.run(wait_and_report(where, settings, jobs[0], (), limit, watches=watches))
+        return asyncio.run(wait_and_report(target, settings, jobs[0], (), limit, watches=watches))
     click.echo(
-        "\n".join(hint for job in jobs for hint in next_commands(where.command_prefix, job.command_key, WHILE_RUNNING)),
+        "\n".join(
+            hint for job in jobs for hint in next_commands(target.command_prefix, job.command_key, WHILE_RUNNING)
+        ),
         err=True,
     )
     return 0
 
 
-def confirm_large_jobs(where: ClusterTarget, loaded: Sequence[LoadedJob], most_gpus: int, *, is_agreed: bool) -> None:
+def confirm_large_jobs(target: ClusterTarget, loaded: Sequence[LoadedJob], most_gpus: int, *, is_agreed: bool) -> None:
     """Print the size of a large job and, on a terminal, ask for confirmation. Raises Abort if the user declines."""
-    if where.is_local:
+    if target.is_local:
         return  # this machine costs nothing
     from tarragon.cli.manifest.sizing import is_large, size_table, training_jobs
 
@@ -106,4 +108,4 @@ def confirm_large_jobs(where: ClusterTarget, loaded: Sequence[LoadedJob], most_g
     for line in size_table(jobs):
         click.echo(line, err=True)
     if not is_agreed and sys.stdin.isatty() and sys.stderr.isatty():
-        click.confirm(f"Submit this to {where.name}?", abort=True, err=True)
+        click.confirm(f"Submit this to {target.name}?", abort=True, err=True)

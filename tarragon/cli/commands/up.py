@@ -53,7 +53,7 @@ def command(
     port: int | None,
     nodes: Sequence[NodeFlag],
     without_operator: bool,
-    ordering: SchedulingOptions,
+    scheduling: SchedulingOptions,
     logs_of_jobs: str,
     config_file: Path | None,
     background: bool,
@@ -84,7 +84,7 @@ def command(
     plan = PlanSettings(
         log_format=LogFormat(logs_of_jobs), accelerators=process_environment.read_accelerators(config_file)
     )
-    options = ordering.operator_options(plan, EMBEDDED_NAMESPACE)
+    options = scheduling.operator_options(plan, EMBEDDED_NAMESPACE)
     companions = [] if without_operator else [partial(run, clock=clock, options=options)]
     process_environment.configure_logging(settings, "json" if background else "text")
     asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or embedded_home().kubeconfig)))

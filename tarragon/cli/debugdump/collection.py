@@ -51,26 +51,26 @@ class DebugDump:
         return "\n---\n".join(yaml_text(self.redactor.redact_object(body)) for body in bodies) + "\n"
 
 
-async def collect(where: ClusterTarget, looker: ClusterReader, jobs: Sequence[ClusterJob], dump: DebugDump) -> None:
+async def collect(target: ClusterTarget, reader: ClusterReader, jobs: Sequence[ClusterJob], dump: DebugDump) -> None:
     """Collect the jobs, their related objects and events, and the last lines of their logs."""
-    namespace = jobs[0].key.namespace if jobs else where.namespace
+    namespace = jobs[0].key.namespace if jobs else target.namespace
     dump.objects["jobs.yaml"] = [
-        {"apiVersion": job.object.api_version, "kind": job.framework.kind, **await _manifest(looker, job)}
+        {"apiVersion": job.object.api_version, "kind": job.framework.kind, **await _manifest(reader, job)}
         for job in jobs
     ]
     for resource in (PODS, SERVICES, CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, EVENTS):
         dump.objects[f"{resource.plural}.yaml"] = await _related(
-            looker, resource.with_model(dict), namespace, jobs, dump
+            reader, resource.with_model(dict), namespace, jobs, dump
         )
-    dump.objects["nodes.yaml"] = await _related(looker, NODES.with_model(dict), "", (), dump)
+    dump.objects["nodes.yaml"] = await _related(reader, NODES.with_model(dict), "", (), dump)
     for bodies in dump.objects.values():
         dump.redactor.add_secrets_of(list(bodies))
-    await _learn_secrets(looker, jobs, dump)
+    await _learn_secrets(reader, jobs, dump)
     dump.texts["versions.json"] = json.dumps(versions(), indent=2)
-    if where.nodes_folder is not None:
-        dump.texts |= {f"logs/{name}": text for job in jobs for name, text in _stored_logs(where.nodes_folder, job)}
+    if target.nodes_folder is not None:
+        dump.texts |= {f"logs/{name}": text for job in jobs for name, text in _stored_logs(target.nodes_folder, job)}
     else:
-        await _logs(where, dump.objects["pods.yaml"], dump)
+        await _logs(target, dump.objects["pods.yaml"], dump)
 
 
 def versions() -> JsonObject:
@@ -82,13 +82,13 @@ def versions() -> JsonObject:
     }
 
 
-async def _manifest(looker: ClusterReader, job: ClusterJob) -> dict[str, Json]:
-    found: dict[str, Json] = await looker.get(job.framework.resource.with_model(dict), job.key)
+async def _manifest(reader: ClusterReader, job: ClusterJob) -> dict[str, Json]:
+    found: dict[str, Json] = await reader.get(job.framework.resource.with_model(dict), job.key)
     return found
 
 
 async def _related(
-    looker: ClusterReader,
+    reader: ClusterReader,
     resource: Resource[dict[str, Json]],
     namespace: str,
     jobs: Sequence[ClusterJob],
@@ -96,7 +96,7 @@ async def _related(
 ) -> Sequence[JsonObject]:
     """Return the objects related to the jobs: owned by them, used by them, or about them or their pods by name."""
     try:
-        found = (await looker.list(resource, Selector(namespace=namespace))).items
+        found = (await reader.list(resource, Selector(namespace=namespace))).items
     except ApiError as error:
         dump.not_included.append(f"{resource.plural}: {error.summary}")
         return []
@@ -117,13 +117,13 @@ def _is_about(body: JsonObject, job: ClusterJob) -> bool:
     )
 
 
-async def _learn_secrets(looker: ClusterReader, jobs: Sequence[ClusterJob], dump: DebugDump) -> None:
+async def _learn_secrets(reader: ClusterReader, jobs: Sequence[ClusterJob], dump: DebugDump) -> None:
     """Read the values of Secrets that the jobs use, to redact them in logs. Secrets are not part of the dump."""
     names = {name for job in jobs for kind, name in used_objects({"spec": job.object.spec}) if kind == "Secret"}
     names |= set(_named_secrets([{"spec": job.object.spec} for job in jobs]))
     for name in sorted(names):
         try:
-            found = await looker.get(SECRETS.with_model(dict), Key(jobs[0].key.namespace, name))
+            found = await reader.get(SECRETS.with_model(dict), Key(jobs[0].key.namespace, name))
         except ApiError as error:
             dump.not_included.append(
                 f"Secret {name} could not be read, so its values are not redacted in logs: {error.summary}"
@@ -150,8 +150,8 @@ def _stored_logs(nodes: Path, job: ClusterJob) -> Iterator[tuple[str, str]]:
         yield f"{run.pod}-{run.container}-{run.number}.log", "\n".join([*raw_lines(run)[-LOG_TAIL_LINES:], ""])
 
 
-async def _logs(where: ClusterTarget, pods: Sequence[JsonObject], dump: DebugDump) -> None:
-    async with where.watching() as cluster:
+async def _logs(target: ClusterTarget, pods: Sequence[JsonObject], dump: DebugDump) -> None:
+    async with target.watching() as cluster:
         for pod in pods:
             key = Key(pod["metadata"]["namespace"], pod["metadata"]["name"])
             for container in pod["spec"]["containers"]:

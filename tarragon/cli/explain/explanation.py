@@ -43,9 +43,9 @@ _ELSEWHERE = "correct the manifest, or make a node match the pods (kubectl label
 
 async def print_explanation(settings: GlobalOptions, name: str, form: str | None) -> None:
     where = resolve_target(settings)
-    async with where.reading() as looker:
-        job = await find_job(looker, name, where.namespace)
-        standing = await queue_status(looker, job, SystemClock())
+    async with where.reading() as reader:
+        job = await find_job(reader, name, where.namespace)
+        standing = await queue_status(reader, job, SystemClock())
     now = SystemClock().now()
     lines = [
         *explanation_lines(job, now, where.command_prefix, standing.position_text),

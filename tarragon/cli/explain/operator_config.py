@@ -58,9 +58,9 @@ class OperatorConfig:
         }
 
 
-async def read_published_config(looker: ClusterReader, namespace: str) -> OperatorConfig:
+async def read_published_config(reader: ClusterReader, namespace: str) -> OperatorConfig:
     """Find the published configuration of the operator that schedules the jobs in `namespace`."""
-    found = await _found(looker, namespace)
+    found = await _found(reader, namespace)
     if not found:
         return OperatorConfig(assumed_because="it has published none that you may read; older versions publish none")
     home = _home(found)
@@ -77,7 +77,7 @@ async def read_published_config(looker: ClusterReader, namespace: str) -> Operat
     if not parts:
         return OperatorConfig(config=ways)
     try:
-        shares = await looker.get(RAW_CONFIG_MAPS, Key(home, SHARES_CONFIG_MAP))
+        shares = await reader.get(RAW_CONFIG_MAPS, Key(home, SHARES_CONFIG_MAP))
     except Forbidden:
         return OperatorConfig(config=ways, hides_shares=True)
     except NotFound:
@@ -93,18 +93,18 @@ def _home(found: Collection[str]) -> str | None:
     return places[0] if usual or len(places) == 1 else None
 
 
-async def _found(looker: ClusterReader, namespace: str) -> Mapping[str, ConfigMapData]:
+async def _found(reader: ClusterReader, namespace: str) -> Mapping[str, ConfigMapData]:
     """Return the published rules by namespace.
 
     A user who may not list all ConfigMaps gets those of the operator's default namespaces and of `namespace`.
     """
     with suppress(Forbidden):
-        everywhere = await looker.list(RAW_CONFIG_MAPS, Selector(field_selector=f"metadata.name={RULES_CONFIG_MAP}"))
+        everywhere = await reader.list(RAW_CONFIG_MAPS, Selector(field_selector=f"metadata.name={RULES_CONFIG_MAP}"))
         return {each["metadata"]["namespace"]: each.get("data") or {} for each in everywhere.items}
     found: dict[str, ConfigMapData] = {}
     for place in (SYSTEM_NAMESPACE, EMBEDDED_NAMESPACE, namespace):
         with suppress(Forbidden, NotFound):
-            found[place] = (await looker.get(RAW_CONFIG_MAPS, Key(place, RULES_CONFIG_MAP))).get("data") or {}
+            found[place] = (await reader.get(RAW_CONFIG_MAPS, Key(place, RULES_CONFIG_MAP))).get("data") or {}
     return found
 
 

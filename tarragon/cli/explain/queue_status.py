@@ -139,23 +139,23 @@ class QueueStatus:
         return {"place": len(self.ahead) + 1, "of": self.queued, "ahead": [_as_fields(job) for job in self.ahead]}
 
 
-async def queue_status(looker: ClusterReader, job: ClusterJob, clock: Clock) -> QueueStatus:
+async def queue_status(reader: ClusterReader, job: ClusterJob, clock: Clock) -> QueueStatus:
     """Find out the queue status of a job. A running job has one only if a quota limits its size."""
-    standing = await _queue_status(looker, job, clock)
+    standing = await _queue_status(reader, job, clock)
     if never_fits(job) or not is_quota_limited(job):
         return standing
     namespace = job.key.namespace
     ways = standing.operator_config or (
-        OperatorConfig() if job.is_offline else await read_published_config(looker, namespace)
+        OperatorConfig() if job.is_offline else await read_published_config(reader, namespace)
     )
     try:
-        jobs = await list_jobs(looker, Selector(namespace=namespace))
+        jobs = await list_jobs(reader, Selector(namespace=namespace))
     except Forbidden:
         return standing
     return replace(standing, holdings=quota_use_by_others(job, jobs, ways.config.rules))
 
 
-async def _queue_status(looker: ClusterReader, job: ClusterJob, clock: Clock) -> QueueStatus:
+async def _queue_status(reader: ClusterReader, job: ClusterJob, clock: Clock) -> QueueStatus:
     """Find out the position and the shortage. In a cluster that is not running, only the position is known."""
     if never_fits(job):
         # The nodes do not matter to a job that exceeds its quota.
@@ -163,16 +163,16 @@ async def _queue_status(looker: ClusterReader, job: ClusterJob, clock: Clock) ->
         if ignores_nodes:
             return QueueStatus(job=job)
         defaults = OperatorConfig()
-        seen = await build_scheduler_view(looker, job.key.namespace, clock, defaults.config.rules)
+        seen = await build_scheduler_view(reader, job.key.namespace, clock, defaults.config.rules)
         return _with_shortage(QueueStatus(job=job, never_fits=True), seen, (), defaults)
     if not is_queued(job):
         return QueueStatus(job=job)
     try:
-        jobs, unseen = await list_jobs(looker, Selector()), []
+        jobs, unseen = await list_jobs(reader, Selector()), []
     except Forbidden:
         unseen = [JOBS]
         try:
-            jobs = await list_jobs(looker, Selector(namespace=job.key.namespace))
+            jobs = await list_jobs(reader, Selector(namespace=job.key.namespace))
         except Forbidden:
             return QueueStatus(job=job, forbidden=unseen)
     ordered = queued_jobs(jobs)
@@ -182,8 +182,8 @@ async def _queue_status(looker: ClusterReader, job: ClusterJob, clock: Clock) ->
     standing = QueueStatus(job=job, ahead=ordered[:place], queued=len(ordered), forbidden=unseen)
     if job.is_offline:
         return standing
-    config = await read_published_config(looker, job.key.namespace)
-    seen = await build_scheduler_view(looker, job.key.namespace, clock, config.config.rules)
+    config = await read_published_config(reader, job.key.namespace)
+    seen = await build_scheduler_view(reader, job.key.namespace, clock, config.config.rules)
     return _with_shortage(replace(standing, operator_config=config), seen, ordered, config)
 
 

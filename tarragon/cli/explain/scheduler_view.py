@@ -55,10 +55,10 @@ class SchedulerView:
 
 
 async def build_scheduler_view(
-    looker: ClusterReader, namespace: str, clock: Clock, rules: SchedulingRules
+    reader: ClusterReader, namespace: str, clock: Clock, rules: SchedulingRules
 ) -> SchedulerView:
     """Run one scheduling cycle of the operator against a read-only cluster, and capture its snapshot."""
-    still = ReadOnlyCluster(looker, namespace)
+    still = ReadOnlyCluster(reader, namespace)
     cluster = cast("Client", still)
     world = Informers(cluster, FRAMEWORKS, clock, OperatorSettings(pod_groups={}), random.Random(0))
     snapshots: list[Snapshot] = []
@@ -96,8 +96,8 @@ class ReadOnlyCluster:
     A forbidden list is repeated in the user's namespace; if that is forbidden too, it is empty.
     """
 
-    def __init__(self, looker: ClusterReader, namespace: str) -> None:
-        self._looker = looker
+    def __init__(self, reader: ClusterReader, namespace: str) -> None:
+        self._looker = reader
         self._namespace = namespace
         self.forbidden: set[str] = set()
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -46,7 +46,7 @@ class WaitResult:
 
 
 async def wait_for_job(
-    where: ClusterTarget, job: ClusterJob, wanted: WaitGoal, clock: Clock, terminal: Terminal
+    target: ClusterTarget, job: ClusterJob, wanted: WaitGoal, clock: Clock, terminal: Terminal
 ) -> WaitResult:
     """Returns when the job reaches a state or can't any more, when the time is up, or when a signal arrives."""
     reached = asyncio.Event()
@@ -64,7 +64,7 @@ async def wait_for_job(
     with handled_signals() as signals:
         if wanted.limit is None:
             _note(f"Waiting for {job.name} without a time limit; --timeout sets one.")
-        left = await _until(where.follow(follower, clock, _note), reached, wanted.limit, signals)
+        left = await _until(target.follow(follower, clock, _note), reached, wanted.limit, signals)
     if reached.is_set() or follower.is_over:
         return WaitResult(follower=follower, exit_code=0) if reached.is_set() else _met(follower, wanted)
     if left is None:

@@ -21,14 +21,14 @@ from tarragon.cli.targets.resolving import resolve_target
 async def wait_command(
     settings: GlobalOptions, name: str, states: Sequence[str], limit: float | None, form: str | None
 ) -> int:
-    where = resolve_target(settings)
-    async with where.reading() as looker:
-        job = await find_job(looker, name, where.namespace)
-    return await wait_and_report(where, settings, job, states, limit, form=form)
+    target = resolve_target(settings)
+    async with target.reading() as reader:
+        job = await find_job(reader, name, target.namespace)
+    return await wait_and_report(target, settings, job, states, limit, form=form)
 
 
 async def wait_and_report(
-    where: ClusterTarget,
+    target: ClusterTarget,
     settings: GlobalOptions,
     job: ClusterJob,
     states: Sequence[str],
@@ -40,11 +40,11 @@ async def wait_and_report(
     """Waits, prints the result, and returns the exit code."""
     clock = SystemClock()
     wanted = WaitGoal(states=[state.lower() for state in states], limit=limit, prints_changes=watches)
-    met = await wait_for_job(where, job, wanted, clock, settings.terminal())
+    met = await wait_for_job(target, job, wanted, clock, settings.terminal())
     seconds = met.follower.progress.elapsed(clock.now())
     if met.is_detached:
-        click.echo(f"Detached from {job.name}: it continues in {job.key.namespace} on {where.name}.", err=True)
-        click.echo("\n".join(next_commands(where.command_prefix, job.command_key, WHILE_RUNNING)), err=True)
+        click.echo(f"Detached from {job.name}: it continues in {job.key.namespace} on {target.name}.", err=True)
+        click.echo("\n".join(next_commands(target.command_prefix, job.command_key, WHILE_RUNNING)), err=True)
     click.echo(_result_line(met, job, seconds) if form is None else FORMATTERS[form](_fields(met, job, seconds)))
     return met.exit_code
 

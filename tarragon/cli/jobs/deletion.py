@@ -29,25 +29,25 @@ _RESOURCES = MappingProxyType({each.kind: each for each in (CONFIG_MAPS, SECRETS
 
 async def delete_jobs(settings: GlobalOptions, wanted: JobSelection, clock: Clock) -> int:
     """Delete the selected jobs and return the exit code. A job that is not found does not stop the others."""
-    where = resolve_target(settings)
-    async with where.reading() as looker:
-        jobs, missing = await select_jobs(looker, wanted, where.namespace)
+    target = resolve_target(settings)
+    async with target.reading() as reader:
+        jobs, missing = await select_jobs(reader, wanted, target.namespace)
     if jobs:
-        await _delete_all(where, jobs, clock)
+        await _delete_all(target, jobs, clock)
     for each in missing:
         click.echo(error_text(each), err=True)
     return NoSuchJob.exit_code if missing else 0
 
 
-async def _delete_all(where: ClusterTarget, jobs: Sequence[ClusterJob], clock: Clock) -> None:
-    async with where.writing(clock) as http:
+async def _delete_all(target: ClusterTarget, jobs: Sequence[ClusterJob], clock: Clock) -> None:
+    async with target.writing(clock) as http:
         for job in jobs:
             await start_deletion(http, job)
             # Printed after the request succeeded, so that a user who may not delete the job does not read it.
-            click.echo(f"Deleting {job.name} in {job.key.namespace} on {where.name}", err=True)
+            click.echo(f"Deleting {job.name} in {job.key.namespace} on {target.name}", err=True)
             await wait_until_deleted(http, job, clock, lambda text: click.echo(text, err=True))
             click.echo(f"{job.name} deleted")
-            note = _kept(where, job, await remaining_dependencies(http, job))
+            note = _kept(target, job, await remaining_dependencies(http, job))
             if note:
                 click.echo(note, err=True)
 
@@ -64,11 +64,11 @@ async def remaining_dependencies(cluster: Client, job: ClusterJob) -> Sequence[s
     ]
 
 
-def _kept(where: ClusterTarget, job: ClusterJob, others: Sequence[str]) -> str:
+def _kept(target: ClusterTarget, job: ClusterJob, others: Sequence[str]) -> str:
     """Name what is kept. A job that never started has no logs."""
     logs = (
-        f"Its logs are kept: {command_line(where.command_prefix, job.command_key, 'logs')}"
-        if runs_of_job(where.nodes_folder, job)
+        f"Its logs are kept: {command_line(target.command_prefix, job.command_key, 'logs')}"
+        if runs_of_job(target.nodes_folder, job)
         else ""
     )
     shared = f"{'also kept' if logs else 'Kept'}, as other jobs may use them: {joined(others)}" if others else ""

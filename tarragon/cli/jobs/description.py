@@ -35,12 +35,12 @@ MAX_ROWS = 40
 
 
 async def describe(settings: GlobalOptions, name: str, form: str | None) -> None:
-    where = resolve_target(settings)
-    async with where.reading() as looker:
-        job = await find_job(looker, name, where.namespace)
-        listing = await looker.list(PODS, Selector(namespace=job.key.namespace, label_selector=job.selector))
+    target = resolve_target(settings)
+    async with target.reading() as reader:
+        job = await find_job(reader, name, target.namespace)
+        listing = await reader.list(PODS, Selector(namespace=job.key.namespace, label_selector=job.selector))
         pods = newest_pods(pods_of(job, listing.items))
-        events = await _events(looker, where, job, listing.items)
+        events = await _events(reader, target, job, listing.items)
     now = SystemClock().now()
     # Without a running cluster no pod runs, whatever its stored status says.
     gone = frozenset(pod.metadata.uid for pod in pods.values()) if job.state == INTERRUPTED else frozenset()
@@ -51,10 +51,10 @@ async def describe(settings: GlobalOptions, name: str, form: str | None) -> None
         _titled("Warnings", [str(warning) for warning in job.warnings]),
         _titled("Provenance", _provenance(job)),
         _titled("Conditions", _conditions(job, now)),
-        _titled("Replicas", _replica_table(where, job, progress)),
-        [] if job.is_offline else _still_running(where, job, pods),
-        _titled("TensorBoard", _tensorboard(where, job, listing.items)),
-        _titled("Folders", [f"{what:<22} {path}" for what, path in data_folders(where.nodes_folder, job, pods)]),
+        _titled("Replicas", _replica_table(target, job, progress)),
+        [] if job.is_offline else _still_running(target, job, pods),
+        _titled("TensorBoard", _tensorboard(target, job, listing.items)),
+        _titled("Folders", [f"{what:<22} {path}" for what, path in data_folders(target.nodes_folder, job, pods)]),
         _titled("Events", _event_table(events, now)),
     )
     if form is not None:
@@ -107,12 +107,12 @@ def _conditions(job: ClusterJob, now: dt.datetime) -> Sequence[str]:
     return table(("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows) if rows else ()
 
 
-def _tensorboard(where: ClusterTarget, job: ClusterJob, pods: Sequence[Pod]) -> Sequence[str]:
+def _tensorboard(target: ClusterTarget, job: ClusterJob, pods: Sequence[Pod]) -> Sequence[str]:
     """List TensorBoard's address and, since an address may not answer, why it does not."""
-    address = tensorboard_address(where.nodes_folder, job)
+    address = tensorboard_address(target.nodes_folder, job)
     if job.state == INTERRUPTED or job.job is None or job.job.tensorboard is None:
         return [*filter(None, [address])]
-    install = install_command_for_image(job, job.job.tensorboard.image, is_local=where.is_local)
+    install = install_command_for_image(job, job.job.tensorboard.image, is_local=target.is_local)
     return [*filter(None, [address]), *tensorboard_problems(job, pods, install)]
 
 
@@ -126,19 +126,19 @@ def _provenance(job: ClusterJob) -> Sequence[str]:
     return [f"{what:<9} {value}" for what, value in facts]
 
 
-def _replica_table(where: ClusterTarget, job: ClusterJob, progress: Progress) -> Sequence[str]:
+def _replica_table(target: ClusterTarget, job: ClusterJob, progress: Progress) -> Sequence[str]:
     """Build the table of replicas. On the local cluster it also has the address on this machine."""
-    header = ("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", "ADDRESS", *(["HERE"] if where.is_local else []))
+    header = ("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", "ADDRESS", *(["HERE"] if target.is_local else []))
     rows = []
     for member in progress.replicas:
-        address, local = service_addresses(where.nodes_folder, job, member.replica)
+        address, local = service_addresses(target.nodes_folder, job, member.replica)
         code = "-" if member.exit_code is None else str(member.exit_code)
-        here = [local or "-"] if where.is_local else []
+        here = [local or "-"] if target.is_local else []
         rows.append((member.name, member.state, code, str(member.restarts), member.node or "-", address, *here))
     return table(header, rows) if rows else ()
 
 
-def _still_running(where: ClusterTarget, job: ClusterJob, pods: Mapping[Replica, Pod]) -> Iterator[str]:
+def _still_running(target: ClusterTarget, job: ClusterJob, pods: Mapping[Replica, Pod]) -> Iterator[str]:
     """Warn about pods that still run after the job has ended, because its cleanPodPolicy is None."""
     policy = None if job.job is None else job.job.run_policy.clean_pod_policy
     if not job.status.phase.is_final or policy is not CleanPodPolicy.NONE:
@@ -147,15 +147,15 @@ def _still_running(where: ClusterTarget, job: ClusterJob, pods: Mapping[Replica,
     names = [str(replica) for replica in running if not pods[replica].metadata.is_being_deleted]
     if names:
         yield f"  still running: {joined(names)}; with cleanPodPolicy None they hold memory until the job is deleted:"
-        yield f"    {command_line(where.command_prefix, job.command_key, 'delete')}"
+        yield f"    {command_line(target.command_prefix, job.command_key, 'delete')}"
 
 
 async def _events(
-    looker: ClusterReader, where: ClusterTarget, job: ClusterJob, pods: Sequence[Pod]
+    reader: ClusterReader, target: ClusterTarget, job: ClusterJob, pods: Sequence[Pod]
 ) -> Sequence[JsonObject]:
     """Return the events of the job and its pods, oldest first."""
-    kept = {pod.facts.uid for pod in pods_of_job(where.nodes_folder, job)}
-    listing = await looker.list(EVENTS.with_model(dict), Selector(namespace=job.key.namespace))
+    kept = {pod.facts.uid for pod in pods_of_job(target.nodes_folder, job)}
+    listing = await reader.list(EVENTS.with_model(dict), Selector(namespace=job.key.namespace))
     return sorted_events(events_of_job(listing.items, job, pods, kept))
 
 

@@ -53,21 +53,21 @@ class JobEdit:
 
 
 async def edit_jobs(
-    where: ClusterTarget, choice: JobSelection, edit: JobEdit, clock: Clock, patience: WaitOptions
+    target: ClusterTarget, choice: JobSelection, edit: JobEdit, clock: Clock, patience: WaitOptions
 ) -> int:
     """Change the selected jobs and return the highest exit code. One that can't be changed does not stop the others."""
-    async with where.reading() as looker:
-        jobs, missing = await select_jobs(looker, choice, where.namespace)
+    async with target.reading() as reader:
+        jobs, missing = await select_jobs(reader, choice, target.namespace)
     for each in missing:
         click.echo(error_text(each), err=True)
     codes = [NoSuchJob.exit_code for _ in missing]
     if not jobs:
         return max(codes, default=0)
-    async with where.writing(clock) as cluster:
+    async with target.writing(clock) as cluster:
         changed: list[ClusterJob] = []
         for job in jobs:
             try:
-                changed.append(await _edit(cluster, where, job, edit))
+                changed.append(await _edit(cluster, target, job, edit))
             except JobNotEditable as error:
                 click.echo(error_text(error), err=True)
                 codes.append(error.exit_code)
@@ -76,7 +76,7 @@ async def edit_jobs(
     return max(codes, default=0)
 
 
-async def _edit(cluster: Client, where: ClusterTarget, job: ClusterJob, edit: JobEdit) -> ClusterJob:
+async def _edit(cluster: Client, target: ClusterTarget, job: ClusterJob, edit: JobEdit) -> ClusterJob:
     """Patch the job with a resourceVersion precondition. After a conflict, read it again and repeat the change."""
     resource = job.framework.resource.with_model(dict)
     for _ in range(_ATTEMPTS):
@@ -92,7 +92,7 @@ async def _edit(cluster: Client, where: ClusterTarget, job: ClusterJob, edit: Jo
             found = await cluster.patch(job.framework.resource, job.key, patch)
         except Conflict:
             continue
-        click.echo(f"{edit.in_progress_verb} {job.name} in {job.key.namespace} on {where.name}", err=True)
+        click.echo(f"{edit.in_progress_verb} {job.name} in {job.key.namespace} on {target.name}", err=True)
         now = replace(read_job(job.framework, found), is_offline=False)
         if note := edit.note(now):
             click.echo(note, err=True)

@@ -39,7 +39,7 @@ class JobTable:
     """The jobs that are listed, and how they are printed."""
 
     settings: GlobalOptions
-    where: ClusterTarget
+    target: ClusterTarget
     selection: Selector
     form: str
     order: str = "name"

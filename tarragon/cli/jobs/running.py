@@ -15,7 +15,7 @@ from tarragon.cli.output.style import painter
 from tarragon.cli.output.terminal import Terminal
 
 
-async def submit_job(where: ClusterTarget, loaded: LoadedJob, clock: Clock, *, is_once: bool = False) -> ClusterJob:
+async def submit_job(target: ClusterTarget, loaded: LoadedJob, clock: Clock, *, is_once: bool = False) -> ClusterJob:
     """Submit the job and the objects it needs, print notes on stderr, and return the job as stored."""
 
     def note(text: str) -> None:
@@ -23,17 +23,17 @@ async def submit_job(where: ClusterTarget, loaded: LoadedJob, clock: Clock, *, i
 
     for text in loaded.notes:
         note(text)
-    async with where.writing(clock) as cluster:
-        submission = Submitter(cluster, where, clock, note)
+    async with target.writing(clock) as cluster:
+        submission = Submitter(cluster, target, clock, note)
         return await (submission.submit_unless_unchanged(loaded) if is_once else submission.submit(loaded))
 
 
 async def run_attached(
-    where: ClusterTarget, terminal: Terminal, loaded: LoadedJob, limit: float | None, *, is_once: bool = False
+    target: ClusterTarget, terminal: Terminal, loaded: LoadedJob, limit: float | None, *, is_once: bool = False
 ) -> int:
     """Submit and follow the job, and return the exit code. With `is_once`, a job that already exists is followed."""
     clock = SystemClock()
-    job = await submit_job(where, loaded, clock, is_once=is_once)
-    attendance = FollowSession(job, where, terminal, clock)
+    job = await submit_job(target, loaded, clock, is_once=is_once)
+    attendance = FollowSession(job, target, terminal, clock)
     how = await attendance.run(limit)
     return report_outcome(attendance, how, limit, painter(colors=terminal.colors_out))

@@ -51,20 +51,20 @@ def job_selection(names: Sequence[str], labels: str, *, everything: bool) -> Job
 
 
 async def select_jobs(
-    looker: ClusterReader, wanted: JobSelection, namespace: str
+    reader: ClusterReader, wanted: JobSelection, namespace: str
 ) -> tuple[Sequence[ClusterJob], Sequence[NoSuchJob]]:
     """Return the selected jobs, each once, and an error for each name that was not found."""
     from tarragon.cli.jobview.jobs import NoSuchJob, find_job, list_jobs
     from tarragon.client.port import Selector
 
     if not wanted.names:
-        found = await list_jobs(looker, Selector(namespace=namespace, label_selector=wanted.labels))
+        found = await list_jobs(reader, Selector(namespace=namespace, label_selector=wanted.labels))
         return found, [] if found else [_not_found(wanted, namespace)]
     jobs: dict[str, ClusterJob] = {}
     missing: list[NoSuchJob] = []
     for name in wanted.names:
         try:
-            job = await find_job(looker, name, namespace)
+            job = await find_job(reader, name, namespace)
         except NoSuchJob as error:
             missing.append(error)
         else:

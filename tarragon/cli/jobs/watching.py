@@ -58,9 +58,9 @@ class WatchOutput(Protocol):
 async def watch_jobs(wanted: JobTable, clock: Clock) -> None:
     """Watch until Ctrl-C. The end of the embedded cluster ends the watch, too."""
     changes: asyncio.Queue[WatchUpdate] = asyncio.Queue()
-    contact = ConnectionMonitor(wanted.where)
+    contact = ConnectionMonitor(wanted.target)
     terminal = wanted.settings.terminal()
-    async with wanted.where.watching() as cluster:
+    async with wanted.target.watching() as cluster:
         # Fail now if the user may not list jobs or the kind is not installed: the caches would retry forever.
         await list_jobs(cluster, wanted.selection)
         tasks = [asyncio.create_task(_cache(cluster, each, wanted, changes).run()) for each in FRAMEWORKS]
@@ -163,8 +163,8 @@ def _without(cells: Sequence[str], places: set[int]) -> Sequence[str]:
 class ConnectionMonitor:
     """Reports once when the cluster stops answering, and once when it answers again. The watch continues."""
 
-    def __init__(self, where: ClusterTarget) -> None:
-        self._where = where
+    def __init__(self, target: ClusterTarget) -> None:
+        self._where = target
         self._is_lost = False
 
     def lost(self, error: ApiError) -> None:

@@ -159,22 +159,22 @@ def read_job(framework: Framework, found: CustomObject) -> ClusterJob:
     )
 
 
-async def find_job(looker: ClusterReader, text: str, namespace: str) -> ClusterJob:
+async def find_job(reader: ClusterReader, text: str, namespace: str) -> ClusterJob:
     """Returns the job of that name. Raises NoSuchJob, which suggests the most similar name."""
     wanted = parse_job_name(text)
     if wanted.is_latest:
-        return latest_job(await list_jobs(looker, Selector(namespace=namespace), wanted.frameworks), namespace)
+        return latest_job(await list_jobs(reader, Selector(namespace=namespace), wanted.frameworks), namespace)
     for framework in wanted.frameworks:
         try:
-            found = read_job(framework, await looker.get(framework.resource, Key(namespace, wanted.name)))
+            found = read_job(framework, await reader.get(framework.resource, Key(namespace, wanted.name)))
         except NotFound:
             continue
         except Forbidden:
             if is_required(framework.resource, wanted.frameworks):
                 raise
             continue
-        return replace(found, is_offline=is_offline_reader(looker))
-    raise no_such_job_error(wanted.name, namespace, await list_jobs(looker, Selector(namespace=namespace)))
+        return replace(found, is_offline=is_offline_reader(reader))
+    raise no_such_job_error(wanted.name, namespace, await list_jobs(reader, Selector(namespace=namespace)))
 
 
 def is_required(resource: Resource[Json], asked: Sequence[Framework] = FRAMEWORKS) -> bool:
@@ -184,40 +184,40 @@ def is_required(resource: Resource[Json], asked: Sequence[Framework] = FRAMEWORK
 
 
 async def list_jobs(
-    looker: ClusterReader, selection: Selector, frameworks: Sequence[Framework] = FRAMEWORKS
+    reader: ClusterReader, selection: Selector, frameworks: Sequence[Framework] = FRAMEWORKS
 ) -> Sequence[ClusterJob]:
     """Returns the jobs, by namespace and name. Raises NotInstalled if the cluster serves none of the kinds."""
-    listings = await _listings(looker, [framework.resource for framework in frameworks], selection)
+    listings = await _listings(reader, [framework.resource for framework in frameworks], selection)
     found = [
-        replace(read_job(framework, each), is_offline=is_offline_reader(looker))
+        replace(read_job(framework, each), is_offline=is_offline_reader(reader))
         for framework, items in zip(frameworks, listings, strict=True)
         for each in items
     ]
     return sorted(found, key=lambda job: (job.key, job.framework.kind))
 
 
-async def list_raw_jobs(looker: ClusterReader, selection: Selector) -> Sequence[JsonObject]:
+async def list_raw_jobs(reader: ClusterReader, selection: Selector) -> Sequence[JsonObject]:
     """Returns the jobs as raw objects, by namespace and name."""
-    listings = await _listings(looker, [framework.resource.with_model(dict) for framework in FRAMEWORKS], selection)
+    listings = await _listings(reader, [framework.resource.with_model(dict) for framework in FRAMEWORKS], selection)
     found: list[JsonObject] = [each for items in listings for each in items]
     return sorted(found, key=lambda job: (job["metadata"]["namespace"], job["metadata"]["name"], job["kind"]))
 
 
 async def _listings(
-    looker: ClusterReader, resources: Sequence[Resource[T]], selection: Selector
+    reader: ClusterReader, resources: Sequence[Resource[T]], selection: Selector
 ) -> Sequence[Sequence[T]]:
     """Lists each resource; empty for a kind that is not served, or that is optional and may not be read."""
     found: list[Sequence[T]] = []
     missing = 0
     for resource in resources:
         try:
-            found.append((await looker.list(resource, selection)).items)
+            found.append((await reader.list(resource, selection)).items)
         except (NotFound, Forbidden) as error:
             if isinstance(error, Forbidden) and is_required(resource):
                 raise
             found.append(())
             missing += 1
-    if missing == len(resources) and not is_offline_reader(looker):
+    if missing == len(resources) and not is_offline_reader(reader):
         raise NotInstalled
     return found
 

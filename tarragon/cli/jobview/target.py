@@ -86,8 +86,8 @@ class ClusterTarget(Protocol):
         ...
 
 
-def is_offline_reader(looker: object) -> bool:
+def is_offline_reader(reader: object) -> bool:
     """Whether it reads the database of a cluster that does not run."""
     from tarragon.localcluster.registry.client import OfflineCluster
 
-    return isinstance(looker, OfflineCluster)
+    return isinstance(reader, OfflineCluster)

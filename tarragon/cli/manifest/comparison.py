@@ -46,11 +46,11 @@ class ObjectDiff:
         yield from difflib.unified_diff(old, new, f"cluster/{self.label}", f"{file}/{self.label}", lineterm="")
 
 
-async def compare_job(looker: ClusterReader, loaded: LoadedJob) -> ObjectDiff:
+async def compare_job(reader: ClusterReader, loaded: LoadedJob) -> ObjectDiff:
     resource, new = loaded.framework.resource, without_template_annotations(loaded.job, LOCAL_ANNOTATIONS)
     name = str(new["metadata"].get("name", ""))
     label = f"{resource.kind.lower()}/{name or new['metadata'].get('generateName')}"
-    live = await _get(looker, resource, Key(loaded.namespace, name)) if name else None
+    live = await _get(reader, resource, Key(loaded.namespace, name)) if name else None
     if live is None:
         return ObjectDiff(label=label, before=None, after=new, notes=[f"{label} is new"])
     live = without_template_annotations(live, LOCAL_ANNOTATIONS)
@@ -75,11 +75,11 @@ def _notes(label: str, found: ManifestDiff) -> Iterator[str]:
     yield from (f"in the cluster: {doubt}" for doubt in found.live_only_warnings)
 
 
-async def compare_object(looker: ClusterReader, resource: Resource[CustomObject], body: JsonObject) -> ObjectDiff:
+async def compare_object(reader: ClusterReader, resource: Resource[CustomObject], body: JsonObject) -> ObjectDiff:
     """Compares an object that is not a job with the result of merging it into the cluster's, as `submit` does."""
     key = Key(body["metadata"].get("namespace", "") if resource.namespaced else "", body["metadata"]["name"])
     label = f"{resource.kind.lower()}/{key.name}"
-    live = await _get(looker, resource, key)
+    live = await _get(reader, resource, key)
     if live is None:
         return ObjectDiff(
             label=label,
@@ -142,8 +142,8 @@ def _hidden_values(value: Json, before: Json) -> Json:
     return {name: "***" if name in old and old[name] == text else "*** (changed)" for name, text in value.items()}
 
 
-async def _get(looker: ClusterReader, resource: Resource[CustomObject], key: Key) -> JsonObject | None:
+async def _get(reader: ClusterReader, resource: Resource[CustomObject], key: Key) -> JsonObject | None:
     try:
-        return await looker.get(resource.with_model(dict), key)
+        return await reader.get(resource.with_model(dict), key)
     except NotFound:
         return None

@@ -53,7 +53,7 @@ class Dependency:
 
 
 async def missing_dependencies(
-    looker: ClusterReader, job: JsonObject, brought: Collection[tuple[str, str]]
+    reader: ClusterReader, job: JsonObject, brought: Collection[tuple[str, str]]
 ) -> list[Problem]:
     """Returns a Problem for each missing object.
 
@@ -65,7 +65,7 @@ async def missing_dependencies(
         if need.id not in brought and need.id not in _CREATED_BY_CLUSTER:
             first.setdefault(need.id, need)
     keys = ((need.resource, Key(namespace, need.name)) for need in first.values())
-    found = await asyncio.gather(*(may_exist(looker, *each) for each in keys))
+    found = await asyncio.gather(*(may_exist(reader, *each) for each in keys))
     return [_problem(need, namespace) for need, is_there in zip(first.values(), found, strict=True) if not is_there]
 
 
@@ -97,10 +97,10 @@ def _of_variables(container: JsonObject, path: str) -> Iterator[Dependency]:
         yield from _named(source, _OF_VARIABLES, where)
 
 
-async def may_exist(looker: ClusterReader, resource: Resource[PartialObjectMetadata], key: Key) -> bool:
+async def may_exist(reader: ClusterReader, resource: Resource[PartialObjectMetadata], key: Key) -> bool:
     """Whether the object exists, or may not be read."""
     try:
-        await looker.get(resource, key)
+        await reader.get(resource, key)
     except NotFound:
         return False
     except ApiError:

@@ -77,11 +77,11 @@ def child_objects(framework: Framework, job: JsonObject, logs: LogFormat) -> Ite
 
 
 async def server_dry_run(
-    where: ClusterTarget, loaded: LoadedJob, clock: Clock, note: Notify, logs: LogFormat = LogFormat.TEXT
+    target: ClusterTarget, loaded: LoadedJob, clock: Clock, note: Notify, logs: LogFormat = LogFormat.TEXT
 ) -> DryRun:
     """Builds the objects with a server-side dry run. Raises the server's error if it rejects an object of FILE."""
     framework = loaded.framework
-    async with where.writing(clock) as http:
+    async with target.writing(clock) as http:
         others = [await _dry_run(http, resource.with_model(dict), body, note) for resource, body in loaded.companions]
         kind = replace(framework.resource, version=str(loaded.job["apiVersion"]).rpartition("/")[2]).with_model(dict)
         job = await _dry_run(http, kind, loaded.job, note)
@@ -89,12 +89,12 @@ async def server_dry_run(
     return DryRun(framework, [*others, job, *below_job])
 
 
-async def warn_of_missing(where: ClusterTarget, several: Sequence[LoadedJob], clock: Clock, note: Notify) -> None:
+async def warn_of_missing(target: ClusterTarget, several: Sequence[LoadedJob], clock: Clock, note: Notify) -> None:
     """Warns of objects that the jobs use and that are neither in the cluster nor in FILE."""
     brought = {
         (resource.kind, str(body["metadata"].get("name"))) for each in several for resource, body in each.companions
     }
-    async with where.writing(clock) as http:
+    async with target.writing(clock) as http:
         for loaded in several:
             for problem in await missing_dependencies(http, loaded.job, brought):
                 note(f"warning: {problem}")

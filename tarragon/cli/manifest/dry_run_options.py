@@ -38,7 +38,7 @@ def require_dry_run(dry_run: str | None, form: str | None) -> None:
         raise click.UsageError("-o requires --dry-run")
 
 
-def print_dry_run(where: ClusterTarget, loaded: Sequence[LoadedJob], dry_run: str, form: str | None) -> None:
+def print_dry_run(target: ClusterTarget, loaded: Sequence[LoadedJob], dry_run: str, form: str | None) -> None:
     """Prints the objects on stdout, and notes on stderr."""
     from tarragon.base.clock import SystemClock
     from tarragon.cli.manifest import dry_run as trial
@@ -53,12 +53,12 @@ def print_dry_run(where: ClusterTarget, loaded: Sequence[LoadedJob], dry_run: st
         trials = [trial.client_dry_run(each) for each in loaded]
     else:
         clock = SystemClock()
-        trials = [asyncio.run(trial.server_dry_run(where, each, clock, note)) for each in loaded]
-        asyncio.run(trial.warn_of_missing(where, loaded, clock, note))
+        trials = [asyncio.run(trial.server_dry_run(target, each, clock, note)) for each in loaded]
+        asyncio.run(trial.warn_of_missing(target, loaded, clock, note))
     if form == "name":
         for each in trials:
             click.echo("\n".join(trial.object_names(each)))
         return
     objects = [body for each in trials for body in trial.printable_objects(each)]
     click.echo(json_text(list_object(objects)) if form == "json" else "\n---\n".join(map(yaml_text, objects)))
-    note(f"Nothing was created on {where.name} ({dry_run} dry run).")
+    note(f"Nothing was created on {target.name} ({dry_run} dry run).")

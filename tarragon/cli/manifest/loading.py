@@ -78,20 +78,20 @@ class LoadedJob:
         return str(self.job["metadata"]["namespace"])
 
 
-def load(where: ClusterTarget, settings: GlobalOptions, name: str, changes: Overrides) -> LoadedJob:
+def load(target: ClusterTarget, settings: GlobalOptions, name: str, changes: Overrides) -> LoadedJob:
     """Loads a FILE with one job. Raises InvalidManifest with all problems, UnreadableFile, or another TarragonError."""
     documents = read_documents(name)
     document = only_job(documents)
     if isinstance(document, Problem):
         raise invalid_manifest(name, [document])
-    return _loaded(where, settings, _File(name, documents), document, changes)
+    return _loaded(target, settings, _File(name, documents), document, changes)
 
 
-def load_all(where: ClusterTarget, settings: GlobalOptions, name: str, changes: Overrides) -> Sequence[LoadedJob]:
+def load_all(target: ClusterTarget, settings: GlobalOptions, name: str, changes: Overrides) -> Sequence[LoadedJob]:
     """Loads a FILE with one or more jobs. The other objects go with the first job. Raises like `load`."""
     documents = read_documents(name)
     file = _File(name, documents)
-    loaded = [_loaded(where, settings, file, document, changes) for document in documents.jobs]
+    loaded = [_loaded(target, settings, file, document, changes) for document in documents.jobs]
     if not loaded:
         raise invalid_manifest(name, [Problem("", "the manifest contains no job", "add one")])
     if len(loaded) > 1 and changes.idempotency_key:
@@ -108,7 +108,7 @@ class _File:
 
 
 def _loaded(
-    where: ClusterTarget, settings: GlobalOptions, file: _File, document: ManifestJob, changes: Overrides
+    target: ClusterTarget, settings: GlobalOptions, file: _File, document: ManifestJob, changes: Overrides
 ) -> LoadedJob:
     name, documents = file.name, file.documents
     framework = document.framework
@@ -119,11 +119,13 @@ def _loaded(
         raise invalid_manifest(name, [document.with_line(problem) for problem in problems])
     job = as_new_job(framework, job, decoded.dialect)
     adapted = (
-        _for_this_machine(framework, job, changes) if where.is_local else _for_a_cluster(where, document, job, changes)
+        _for_this_machine(framework, job, changes)
+        if target.is_local
+        else _for_a_cluster(target, document, job, changes)
     )
     if adapted.problems:
         raise invalid_manifest(name, [document.with_line(problem) for problem in adapted.problems])
-    namespace = str(_metadata(job).get("namespace") or next(iter(_namespaces_in(documents)), where.namespace))
+    namespace = str(_metadata(job).get("namespace") or next(iter(_namespaces_in(documents)), target.namespace))
     return LoadedJob(
         framework=framework,
         job=_keyed(_in_namespace(_as_applied(adapted.job, job, namespace), namespace), changes.idempotency_key),
@@ -153,16 +155,16 @@ def _for_this_machine(framework: Framework, job: JsonObject, changes: Overrides)
     )
 
 
-def _for_a_cluster(where: ClusterTarget, document: ManifestObject, job: JsonObject, changes: Overrides) -> _Adapted:
+def _for_a_cluster(target: ClusterTarget, document: ManifestObject, job: JsonObject, changes: Overrides) -> _Adapted:
     """Warns if the job seems to need something of this machine, which the cluster does not have."""
     notes = [f"warning: {document.with_line(problem)}" for problem in local_only_files(job, this_machine())]
     notes += [
-        f"warning: {flag} works only on this machine: it is ignored on {where.name}"
+        f"warning: {flag} works only on this machine: it is ignored on {target.name}"
         for flag, mapped in (("--env", changes.environments), ("--volume", changes.volumes))
         if mapped
     ]
     if changes.is_cpu_only:
-        notes.append(f"warning: --cpu-only is meant for machines without GPUs, but also applies on {where.name}")
+        notes.append(f"warning: --cpu-only is meant for machines without GPUs, but also applies on {target.name}")
     return _Adapted(job=job, notes=notes)
 
 

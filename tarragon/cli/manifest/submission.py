@@ -32,7 +32,7 @@ class Submitter:
     """Submits to one cluster, and reports each change with the cluster's name."""
 
     cluster: Client
-    where: ClusterTarget
+    target: ClusterTarget
     clock: Clock
     note: Notify
 
@@ -42,7 +42,7 @@ class Submitter:
         if same is None:
             return await self.submit(loaded)
         self.note(
-            f"{same.name} unchanged: it already exists in {same.key.namespace} on {self.where.name} ({same.state})"
+            f"{same.name} unchanged: it already exists in {same.key.namespace} on {self.target.name} ({same.state})"
         )
         return same
 
@@ -61,19 +61,19 @@ class Submitter:
         wanted = loaded.job["metadata"].get("annotations", {}).get(IDEMPOTENCY_KEY_ANNOTATION)
         if wanted is not None and former.object.metadata.annotations.get(IDEMPOTENCY_KEY_ANNOTATION) == wanted:
             return former
-        if former.object.metadata.is_being_deleted or (self.where.is_local and self._is_over(former)):
+        if former.object.metadata.is_being_deleted or (self.target.is_local and self._is_over(former)):
             return None
         comparisons = [await compared(self.cluster, loaded)]
         comparisons += [await compare_object(self.cluster, resource, body) for resource, body in loaded.companions]
         if not any(each.differs for each in comparisons):
             return former
         if not self._is_over(former):
-            raise job_differs_error(former, self.where)
+            raise job_differs_error(former, self.target)
         return None
 
     async def submit(self, loaded: LoadedJob) -> ClusterJob:
         """Creates the objects of a FILE, the job last, so that its dependencies exist when it starts."""
-        if self.where.is_local:
+        if self.target.is_local:
             await self.ensure_namespace(loaded.namespace)
         await self._check_name_is_free(loaded)
         for resource, body in loaded.companions:
@@ -96,16 +96,16 @@ class Submitter:
         """Creates the object, or merges it into the existing one."""
         metadata = body["metadata"]
         key = Key(metadata.get("namespace", "") if resource.namespaced else "", metadata.get("name", ""))
-        label, where = f"{resource.kind.lower()}/{key.name}", f"in {key.namespace} on {self.where.name}"
+        label, target = f"{resource.kind.lower()}/{key.name}", f"in {key.namespace} on {self.target.name}"
         try:
             await self.cluster.create(resource, body)
         except AlreadyExists:
             before = await self.cluster.get(resource, key)
             after = await self.cluster.patch(resource, key, {name: body[name] for name in body if name != "status"})
             is_same = before.metadata.resource_version == after.metadata.resource_version
-            self.note(f"{label} unchanged" if is_same else f"{label} updated {where}")
+            self.note(f"{label} unchanged" if is_same else f"{label} updated {target}")
         else:
-            self.note(f"{label} created {where}")
+            self.note(f"{label} created {target}")
 
     async def create_job(self, loaded: LoadedJob) -> ClusterJob:
         """Creates the job. First deletes a finished job of that name if its logs are kept, or with --replace."""
@@ -120,7 +120,7 @@ class Submitter:
             await self._delete_former(former, loaded)
             created = await self.cluster.create(resource, body)
         job = read_job(framework, created)
-        self.note(f"{job.name} created in {job.key.namespace} on {self.where.name}")
+        self.note(f"{job.name} created in {job.key.namespace} on {self.target.name}")
         return job
 
     async def _check_name_is_free(self, loaded: LoadedJob) -> None:
@@ -141,50 +141,50 @@ class Submitter:
     def _check_replaceable(self, former: ClusterJob, loaded: LoadedJob) -> None:
         """Raises TarragonError if the existing job must not be deleted."""
         if not self._is_over(former):
-            raise job_exists_error(former, self.where)
-        if not self.where.is_local and not loaded.replaces_finished:
+            raise job_exists_error(former, self.target)
+        if not self.target.is_local and not loaded.replaces_finished:
             raise TarragonError(
                 f"{former.name} already exists: {former.state}",
-                why=f"replacing it on {self.where.name} would also delete its logs",
+                why=f"replacing it on {self.target.name} would also delete its logs",
                 remedy="use --replace to delete it and submit this one, or give this one another name",
             )
 
     async def _delete_former(self, former: ClusterJob, loaded: LoadedJob) -> None:
         """Deletes a finished job of the same name. Raises TarragonError if it must not be deleted."""
         self._check_replaceable(former, loaded)
-        kept = "; its logs are kept" if runs_of_job(self.where.nodes_folder, former) else ""
-        since, where = age(former.created, self.clock.now()), f" in {former.key.namespace} on {self.where.name}"
-        place = "" if self.where.is_local else where
+        kept = "; its logs are kept" if runs_of_job(self.target.nodes_folder, former) else ""
+        since, target = age(former.created, self.clock.now()), f" in {former.key.namespace} on {self.target.name}"
+        place = "" if self.target.is_local else target
         self.note(f"{former.name} from {since} ago ({former.state}) will be replaced{place}{kept}")
         await delete_job(self.cluster, former, self.clock)
 
     def _is_over(self, former: ClusterJob) -> bool:
         """Whether the job has ended, or could never fit on this machine."""
         waits = wait_of(former.status)
-        can_never_start = self.where.is_local and waits is not None and waits.code == NEVER_FITS
+        can_never_start = self.target.is_local and waits is not None and waits.code == NEVER_FITS
         return former.status.phase.is_final or can_never_start
 
 
-def job_differs_error(job: ClusterJob, where: ClusterTarget) -> TarragonError:
+def job_differs_error(job: ClusterJob, target: ClusterTarget) -> TarragonError:
     """The error for submitting a different job under the name of an unfinished one."""
     return TarragonError(
-        f"{job.name} already exists in {job.key.namespace} on {where.name} ({job.state}), and FILE differs from it",
+        f"{job.name} already exists in {job.key.namespace} on {target.name} ({job.state}), and FILE differs from it",
         remedy="`diff FILE` shows the differences; rename this job, change that one (`scale`, kubectl apply),\n"
-        f"or delete it first: {command_line(where.command_prefix, job.command_key, 'delete')}",
+        f"or delete it first: {command_line(target.command_prefix, job.command_key, 'delete')}",
     )
 
 
-def job_exists_error(job: ClusterJob, where: ClusterTarget) -> TarragonError:
+def job_exists_error(job: ClusterJob, target: ClusterTarget) -> TarragonError:
     """The error for submitting a job whose name an unfinished job has."""
     if job.status.phase is Phase.SUSPENDED:
         remedy = (
-            f"resume it: {command_line(where.command_prefix, job.command_key, 'resume')}\n"
-            f"or delete it first: {command_line(where.command_prefix, job.command_key, 'delete')}"
+            f"resume it: {command_line(target.command_prefix, job.command_key, 'resume')}\n"
+            f"or delete it first: {command_line(target.command_prefix, job.command_key, 'delete')}"
         )
     else:
         remedy = (
-            f"follow it: {command_line(where.command_prefix, job.command_key, 'logs --follow')}\n"
-            f"or delete it first: {command_line(where.command_prefix, job.command_key, 'delete')}"
+            f"follow it: {command_line(target.command_prefix, job.command_key, 'logs --follow')}\n"
+            f"or delete it first: {command_line(target.command_prefix, job.command_key, 'delete')}"
         )
-    place = "" if where.is_local else f" on {where.name}"
+    place = "" if target.is_local else f" on {target.name}"
     return TarragonError(f"{job.name} already exists{place}: {job.state}", remedy=remedy)

@@ -73,7 +73,7 @@ _OPTIONS = (
 
 
 def scheduling_options(command: Callable[P, None]) -> Callable[P, None]:
-    """Add the options; the command receives them as `ordering`."""
+    """Add the options; the command receives them as `scheduling`."""
     return reduce(
-        lambda below, option: option(below), reversed(_OPTIONS), option_group("ordering", SchedulingOptions)(command)
+        lambda below, option: option(below), reversed(_OPTIONS), option_group("scheduling", SchedulingOptions)(command)
     )

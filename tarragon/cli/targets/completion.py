@@ -111,29 +111,29 @@ def _sizes(ctx: click.Context) -> Mapping[str, int]:
     name = str(ctx.params.get("name") or next(iter(ctx.args), ""))
     if not name:
         return {}
-    return _query(_settings(ctx), lambda looker, namespace: _requested(looker, namespace, name), {})
+    return _query(_settings(ctx), lambda reader, namespace: _requested(reader, namespace, name), {})
 
 
-async def _requested(looker: ClusterReader, namespace: str, name: str) -> Mapping[str, int]:
+async def _requested(reader: ClusterReader, namespace: str, name: str) -> Mapping[str, int]:
     from tarragon.cli.jobview.jobs import find_job
 
-    job = await find_job(looker, name, namespace)
+    job = await find_job(reader, name, namespace)
     return {kind.lower(): number for kind, number in job.requested.items()}
 
 
-async def _job_names(looker: ClusterReader, namespace: str) -> Sequence[str]:
+async def _job_names(reader: ClusterReader, namespace: str) -> Sequence[str]:
     from tarragon.cli.jobview.jobs import list_jobs
     from tarragon.client.port import Selector
 
-    jobs = await list_jobs(looker, Selector(namespace=namespace))
+    jobs = await list_jobs(reader, Selector(namespace=namespace))
     bare = {job.key.name for job in jobs if job.command_key.name == job.key.name}
     return [job.command_key.name if job.key.name in bare else job.key.name for job in jobs]
 
 
-async def _namespaces(looker: ClusterReader, _: str) -> Sequence[str]:
+async def _namespaces(reader: ClusterReader, _: str) -> Sequence[str]:
     from tarragon.kube.core import NAMESPACES
 
-    return [each.metadata.name for each in (await looker.list(NAMESPACES)).items]
+    return [each.metadata.name for each in (await reader.list(NAMESPACES)).items]
 
 
 def _query(settings: GlobalOptions, ask: Callable[[ClusterReader, str], Awaitable[T]], nothing: T) -> T:
@@ -144,8 +144,8 @@ def _query(settings: GlobalOptions, ask: Callable[[ClusterReader, str], Awaitabl
 
     async def query() -> T:
         cluster = resolve_target(settings)
-        async with asyncio.timeout(TIMEOUT), cluster.reading() as looker:
-            return await ask(looker, cluster.namespace)
+        async with asyncio.timeout(TIMEOUT), cluster.reading() as reader:
+            return await ask(reader, cluster.namespace)
 
     with suppress(OSError, TimeoutError, TarragonError), redirect_stderr(io.StringIO()):
         return asyncio.run(query())

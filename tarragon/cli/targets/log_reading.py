@@ -29,32 +29,32 @@ _GONE = "{} keeps no logs of deleted jobs: a log is deleted with its pod"
 
 async def print_logs(settings: GlobalOptions, name: str, wanted: LogQuery, following: Clock | None) -> None:
     """Prints the logs of a job. With a clock, follows them until the job is over."""
-    printer, where = LogPrinter(wanted, settings), resolve_target(settings)
-    if wanted.job_number is not None and where.nodes_folder is None:
+    printer, target = LogPrinter(wanted, settings), resolve_target(settings)
+    if wanted.job_number is not None and target.nodes_folder is None:
         raise TarragonError(
-            f"{where.name} keeps no logs of earlier jobs",
+            f"{target.name} keeps no logs of earlier jobs",
             why="a log is deleted with its pod",
             remedy="omit --run: the logs of the newest job exist as long as its pods do",
         )
-    async with where.reading() as looker:
+    async with target.reading() as reader:
         try:
-            job = await find_job(looker, name, where.namespace)
+            job = await find_job(reader, name, target.namespace)
         except NoSuchJob as error:
-            if where.nodes_folder is None:
-                raise NoSuchJob(error.summary, why=_GONE.format(where.name), remedy=error.remedy) from error
-            printer.print_stored(_kept_logs(where, name, wanted))
+            if target.nodes_folder is None:
+                raise NoSuchJob(error.summary, why=_GONE.format(target.name), remedy=error.remedy) from error
+            printer.print_stored(_kept_logs(target, name, wanted))
             return
     if wanted.job_number is not None:
-        runs_of_jobs = runs_of_name(where.nodes_folder, _name_of(job), job.key.namespace)
+        runs_of_jobs = runs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
         printer.print_stored(_matching_lines(_runs_of_number(runs_of_jobs, job.key, wanted.job_number), wanted))
     elif following is not None and not job.status.phase.is_final:
-        await _follow(where, job, following, wanted, printer)
-    elif where.nodes_folder is None:
-        async with where.watching() as cluster:
+        await _follow(target, job, following, wanted, printer)
+    elif target.nodes_folder is None:
+        async with target.watching() as cluster:
             await _print_cluster_logs(cluster, job, wanted, printer)
     else:
-        runs = runs_of_job(where.nodes_folder, job)
-        runs_of_jobs = runs_of_name(where.nodes_folder, _name_of(job), job.key.namespace)
+        runs = runs_of_job(target.nodes_folder, job)
+        runs_of_jobs = runs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
         _note_earlier(job.key.name, len(runs_of_jobs) - bool(runs))
         printer.print_stored(_matching_lines(runs, wanted))
 
@@ -74,13 +74,13 @@ def _name_of(job: ClusterJob) -> JobName:
     return JobName((job.framework,), job.key.name)
 
 
-def _kept_logs(where: ClusterTarget, name: str, wanted: LogQuery) -> Iterator[LogLine]:
+def _kept_logs(target: ClusterTarget, name: str, wanted: LogQuery) -> Iterator[LogLine]:
     """Returns the kept logs of a deleted job. Raises NoSuchJob if there are none."""
     parsed = parse_job_name(name)
-    jobs = runs_of_name(where.nodes_folder, parsed, where.namespace)
+    jobs = runs_of_name(target.nodes_folder, parsed, target.namespace)
     if not jobs:
         raise NoSuchJob(
-            f'job "{name}" not found in namespace {where.namespace}, and no logs of it',
+            f'job "{name}" not found in namespace {target.namespace}, and no logs of it',
             remedy="`list -A` lists the jobs of all namespaces",
         )
     click.echo(f"{name} is deleted; showing its kept logs.", err=True)
@@ -88,7 +88,7 @@ def _kept_logs(where: ClusterTarget, name: str, wanted: LogQuery) -> Iterator[Lo
         _note_earlier(parsed.name, len(jobs) - 1)
     return _matching_lines(
         _runs_of_number(
-            jobs, Key(where.namespace, parsed.name), -1 if wanted.job_number is None else wanted.job_number
+            jobs, Key(target.namespace, parsed.name), -1 if wanted.job_number is None else wanted.job_number
         ),
         wanted,
     )
@@ -108,7 +108,7 @@ def _note_earlier(name: str, earlier: int) -> None:
         click.echo(f"{count(earlier, 'earlier run')} of {name} {verb} kept: `--run 1` shows the oldest.", err=True)
 
 
-async def _follow(where: ClusterTarget, job: ClusterJob, clock: Clock, wanted: LogQuery, printer: LogPrinter) -> None:
+async def _follow(target: ClusterTarget, job: ClusterJob, clock: Clock, wanted: LogQuery, printer: LogPrinter) -> None:
     def note(text: str) -> None:
         click.echo(text, err=True)
 
@@ -118,9 +118,9 @@ async def _follow(where: ClusterTarget, job: ClusterJob, clock: Clock, wanted: L
         names = joined(container_names(job))
         note(f"No replica of {job.name} has a container {wanted.container}; the containers are {names}.")
     listener.on_unreadable(lambda replica, error: note(unreadable_text(replica, error)))
-    if not where.is_local and job.status.phase is not Phase.RUNNING:
+    if not target.is_local and job.status.phase is not Phase.RUNNING:
         note(f"{job.name} is {job.state}: logs appear when its replicas start.")
-    await where.follow(JobFollower(job, clock, lambda _: None, listener), clock, note)
+    await target.follow(JobFollower(job, clock, lambda _: None, listener), clock, note)
 
 
 def _matching_lines(runs: Sequence[StoredRun], wanted: LogQuery) -> Iterator[LogLine]:

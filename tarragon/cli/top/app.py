@@ -38,9 +38,9 @@ DECODE_BATCH = 64
 class App:
     """The application on one terminal. `run` returns when the user quits."""
 
-    def __init__(self, settings: GlobalOptions, where: ClusterTarget, clock: Clock, scope: WatchedNamespace) -> None:
+    def __init__(self, settings: GlobalOptions, target: ClusterTarget, clock: Clock, scope: WatchedNamespace) -> None:
         self._settings = settings
-        self._where = where
+        self._where = target
         self._clock = clock
         self._initial_scope = scope
         self._console = TerminalScreen(sys.stdin, sys.stdout)

@@ -61,8 +61,8 @@ class SortedRows:
 class ViewBuilder:
     """Builds the view for each frame."""
 
-    def __init__(self, where: ClusterTarget, namespace: str, voices: LogTails, clock: Clock) -> None:
-        self._where = where
+    def __init__(self, target: ClusterTarget, namespace: str, voices: LogTails, clock: Clock) -> None:
+        self._where = target
         self._namespace = namespace
         self._voices = voices
         self._sorted = SortedRows(clock)

@@ -44,13 +44,13 @@ class ClusterWatch:
     """Watches the cluster. While disconnected, `scene` keeps the last state and `trouble` says what is wrong."""
 
     def __init__(
-        self, where: ClusterTarget, clock: Clock, scope: WatchedNamespace, changed: Callable[[], None]
+        self, target: ClusterTarget, clock: Clock, scope: WatchedNamespace, changed: Callable[[], None]
     ) -> None:
         self.state = WatchedState()
         self.error = ""
         self.is_complete = False
         self.cluster: Client | None = None
-        self._where = where
+        self._where = target
         self._clock = clock
         self._scope = scope
         self._changed = changed
@@ -213,10 +213,10 @@ class _Session:
             await self._clock.sleep(METRICS_INTERVAL)
 
 
-def _trouble_text(where: ClusterTarget, error: TarragonError | None) -> str:
+def _trouble_text(target: ClusterTarget, error: TarragonError | None) -> str:
     if error is None:
-        return f"{where.name} does not answer; retrying"
+        return f"{target.name} does not answer; retrying"
     if isinstance(error, Unavailable):
-        return f"{where.name} does not answer ({error.summary}); retrying"
-    readable = translate_error(error, where.name, where.command_prefix)
+        return f"{target.name} does not answer ({error.summary}); retrying"
+    readable = translate_error(error, target.name, target.command_prefix)
     return ": ".join(filter(None, (readable.summary, readable.remedy)))

@@ -35,7 +35,7 @@ class CacheError:
 
 @dataclass(frozen=True, slots=True)
 class CacheRecovery:
-    """The server responds again, `seconds` after the first Trouble."""
+    """The server responds again, `seconds` after the first CacheError."""
 
     resource: str
     seconds: float

@@ -49,8 +49,8 @@ class Informer(Generic[T]):
     """`run` fills the cache and keeps it up to date. One task calls `run`; any number of tasks read.
 
     A subscriber that raises is a bug: `run` raises the exception, even if `apply_write` reported the change, and the
-    cache must not be used afterwards. An object that can't be decoded is reported as Trouble and keeps its last good
-    state.
+    cache must not be used afterwards. An object that can't be decoded is reported as a CacheError and keeps its last
+    good state.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Informer(Generic[T]):
         self._is_behind, self._has_caught_up = asyncio.Event(), asyncio.Event()
         self._handler_errors: asyncio.Queue[Exception] = asyncio.Queue()
         self._handlers: list[EventHandler[T]] = []
-        self._on_trouble: list[Callable[[CacheError], None]] = []
+        self._on_error: list[Callable[[CacheError], None]] = []
         self._on_recovery: list[Callable[[CacheRecovery], None]] = []
 
     @property
@@ -147,7 +147,7 @@ class Informer(Generic[T]):
 
     def on_error(self, handler: Callable[[CacheError], None]) -> None:
         """Call `handler` whenever the server fails or an object can't be decoded, usually to log it."""
-        self._on_trouble.append(handler)
+        self._on_error.append(handler)
 
     def on_recovery(self, handler: Callable[[CacheRecovery], None]) -> None:
         """Call `handler` once when the server responds again; for a watch, that is at its first event."""
@@ -321,9 +321,9 @@ class Informer(Generic[T]):
         for handler in self._handlers:
             handler(key, old, None)
 
-    def _report(self, trouble: CacheError) -> None:
-        for handler in self._on_trouble:
-            handler(trouble)
+    def _report(self, error: CacheError) -> None:
+        for handler in self._on_error:
+            handler(error)
 
 
 async def _first_of(*works: Coroutine[None, None, None]) -> None:

@@ -22,130 +22,140 @@ MAX_LAST_LINE_LENGTH = 400
 """The number of characters of a failed replica's last line in the message of the condition."""
 
 
-def evaluate(sight: JobObservation) -> Verdict:
+def evaluate(observation: JobObservation) -> Verdict:
     for rule in (succeeded, failed, lost, started, stalled):
-        verdict = rule(sight)
+        verdict = rule(observation)
         if verdict is not None:
             return verdict
     return Verdict(signal=None)
 
 
-def succeeded(sight: JobObservation) -> Verdict | None:
+def succeeded(observation: JobObservation) -> Verdict | None:
     """The chief decides. Without one, worker 0 decides, or with AllWorkers all requested workers that can run."""
-    job = sight.job
+    job = observation.job
     if job.chief is None:
         return None
     if job.has_chief or job.success_policy is SuccessPolicy.WORKER_ZERO:
-        if not is_done(sight, job.chief):
+        if not is_done(observation, job.chief):
             return None
         return Verdict(signal=JobSignal.SUCCEEDED, message=f"{job.chief} has succeeded")
-    if _all_have_succeeded(sight, job.chief.type):
+    if _all_have_succeeded(observation, job.chief.type):
         return Verdict(signal=JobSignal.SUCCEEDED, message=f"all {job.chief.type.lower()}s have succeeded")
     return None
 
 
-def failed(sight: JobObservation) -> Verdict | None:
-    fatal = sorted(_fatal(sight), key=lambda replica: _order(sight, replica))
+def failed(observation: JobObservation) -> Verdict | None:
+    fatal = sorted(_fatal(observation), key=lambda replica: _order(observation, replica))
     if not fatal:
         return None
     first = fatal[0]
     others = f" (and {describe_replicas(fatal[1:])})" if len(fatal) > 1 else ""
     return Verdict(
-        signal=JobSignal.FAILED, message=f"{first}{others} {_cause(sight.replica_states[first])}", failed_replicas=fatal
+        signal=JobSignal.FAILED,
+        message=f"{first}{others} {_cause(observation.replica_states[first])}",
+        failed_replicas=fatal,
     )
 
 
-def lost(sight: JobObservation) -> Verdict | None:
+def lost(observation: JobObservation) -> Verdict | None:
     """Replicas to replace whose end is not recorded yet. Once it is, the job is running as long as its chief is."""
-    fresh = [replica for replica, member in sight.replica_states.items() if _is_fresh_loss(sight, replica, member)]
+    fresh = [
+        replica
+        for replica, member in observation.replica_states.items()
+        if _is_fresh_loss(observation, replica, member)
+    ]
     if not fresh:
         return None
-    if restarts_as_gang(sight.job):
-        first = min(fresh, key=lambda replica: (sight.replica_states[replica].ended_at, replica))
-        message = f"all replicas are restarted together: {first} {_cause(sight.replica_states[first])}"
+    if restarts_as_gang(observation.job):
+        first = min(fresh, key=lambda replica: (observation.replica_states[replica].ended_at, replica))
+        message = f"all replicas are restarted together: {first} {_cause(observation.replica_states[first])}"
         return Verdict(signal=JobSignal.REPLICA_LOST, message=message, failed_replicas=[first])
-    first = min(fresh, key=lambda replica: _order(sight, replica))
+    first = min(fresh, key=lambda replica: _order(observation, replica))
     others = f", and {describe_replicas(set(fresh) - {first})}," if len(fresh) > 1 else ""
-    message = f"{first}{others} is replaced: it {_cause(sight.replica_states[first])}"
+    message = f"{first}{others} is replaced: it {_cause(observation.replica_states[first])}"
     return Verdict(signal=JobSignal.REPLICA_LOST, message=message, failed_replicas=sorted(fresh))
 
 
-def started(sight: JobObservation) -> Verdict | None:
+def started(observation: JobObservation) -> Verdict | None:
     """The chief is running; without one, any worker is."""
-    job = sight.job
-    for replica, member in sight.replica_states.items():
+    job = observation.job
+    for replica, member in observation.replica_states.items():
         counts = replica == job.chief if job.has_chief else job.chief is not None and replica.type == job.chief.type
         if counts and member.is_pod_running:
             return Verdict(signal=JobSignal.STARTED, message=f"{job.kind} {job.key.name} is running")
     return None
 
 
-def stalled(sight: JobObservation) -> Verdict | None:
+def stalled(observation: JobObservation) -> Verdict | None:
     """No replica that decides is running, and none has ended: a pod was deleted or is being deleted.
 
     This does not apply once the chief is done: with AllWorkers, worker 0 may be done before others start.
     """
-    if sight.status.phase is not Phase.RUNNING or sight.job.chief is None or is_done(sight, sight.job.chief):
+    if (
+        observation.status.phase is not Phase.RUNNING
+        or observation.job.chief is None
+        or is_done(observation, observation.job.chief)
+    ):
         return None
-    return Verdict(signal=JobSignal.REPLICA_LOST, message=f"{sight.job.chief} is restarted")
+    return Verdict(signal=JobSignal.REPLICA_LOST, message=f"{observation.job.chief} is restarted")
 
 
-def is_done(sight: JobObservation, replica: Replica) -> bool:
-    member = sight.replica_states.get(replica)
-    return replica in sight.status.succeeded_replicas or (
+def is_done(observation: JobObservation, replica: Replica) -> bool:
+    member = observation.replica_states.get(replica)
+    return replica in observation.status.succeeded_replicas or (
         member is not None and member.action is ReplicaAction.COMPLETE
     )
 
 
-def _all_have_succeeded(sight: JobObservation, kind: ReplicaType) -> bool:
+def _all_have_succeeded(observation: JobObservation, kind: ReplicaType) -> bool:
     """Whether all replicas of this type have succeeded.
 
     An elastic job may lose workers before they are done and get them back later. There, all existing workers must be
     done, and as many as are requested, whatever their indexes.
     """
-    elastic, wish = sight.job.elastic_policy, sight.job.requested_size().get(kind, 0)
-    if elastic is None or is_elastic_by_restart(sight.job):
-        size = min(sight.size.get(kind, 0), wish)
-        return all(is_done(sight, Replica(kind, index)) for index in range(size))
-    existing = {replica for replica in sight.replica_states if replica.type == kind}
-    known = existing | {replica for replica in sight.status.succeeded_replicas if replica.type == kind}
-    done = {replica for replica in known if is_done(sight, replica)}
-    return existing <= done and len(done) >= min(max(wish, elastic.min_replicas), elastic.max_replicas)
+    elastic, requested = observation.job.elastic_policy, observation.job.requested_size().get(kind, 0)
+    if elastic is None or is_elastic_by_restart(observation.job):
+        size = min(observation.size.get(kind, 0), requested)
+        return all(is_done(observation, Replica(kind, index)) for index in range(size))
+    existing = {replica for replica in observation.replica_states if replica.type == kind}
+    known = existing | {replica for replica in observation.status.succeeded_replicas if replica.type == kind}
+    done = {replica for replica in known if is_done(observation, replica)}
+    return existing <= done and len(done) >= min(max(requested, elastic.min_replicas), elastic.max_replicas)
 
 
-def _fatal(sight: JobObservation) -> Iterator[Replica]:
+def _fatal(observation: JobObservation) -> Iterator[Replica]:
     """Replicas whose failure fails the job."""
-    job = sight.job
+    job = observation.job
     all_decide = job.success_policy is SuccessPolicy.ALL_WORKERS and not job.has_chief
     may_fail = {group.type for group in job.replica_specs if group.may_fail and not all_decide}
-    restart = _first_loss(sight)
-    for replica, member in sight.replica_states.items():
+    restart = _first_loss(observation)
+    for replica, member in observation.replica_states.items():
         is_tolerated = replica.type in may_fail and replica != job.chief
         is_consequence = restart is not None and restart <= member.ended_at
         if member.action is ReplicaAction.FAIL_JOB and not is_tolerated and not is_consequence:
             yield replica
 
 
-def _first_loss(sight: JobObservation) -> datetime | None:
+def _first_loss(observation: JobObservation) -> datetime | None:
     """When a gang that restarts together lost its first replica. Later failures are consequences of that."""
-    if not restarts_as_gang(sight.job):
+    if not restarts_as_gang(observation.job):
         return None
     return min(
-        (member.ended_at for member in sight.replica_states.values() if member.action is ReplicaAction.REPLACE),
+        (member.ended_at for member in observation.replica_states.values() if member.action is ReplicaAction.REPLACE),
         default=None,
     )
 
 
-def _is_fresh_loss(sight: JobObservation, replica: Replica, member: ReplicaState) -> bool:
+def _is_fresh_loss(observation: JobObservation, replica: Replica, member: ReplicaState) -> bool:
     if member.action is not ReplicaAction.REPLACE or member.is_leaving:
         return False
-    record = sight.status.restarts.get(replica)
+    record = observation.status.restarts.get(replica)
     return record is None or record.pod_uid != member.pod.metadata.uid or not record.is_pod_end_counted
 
 
-def _order(sight: JobObservation, replica: Replica) -> tuple[datetime, Replica]:
+def _order(observation: JobObservation, replica: Replica) -> tuple[datetime, Replica]:
     """Sorts by the time of the end, so that the first failure comes first."""
-    ending = sight.replica_states[replica].termination
+    ending = observation.replica_states[replica].termination
     at = ending.finished_at if ending is not None else None
     return at or datetime.max.replace(tzinfo=UTC), replica
 

@@ -54,16 +54,16 @@ class TFConfigOptions:
     """Whether a job of a single replica gets TF_CONFIG. Since tf-operator 0.7 it does not."""
 
 
-def discovery_config(habits: TFConfigOptions) -> Wire:
+def discovery_config(options: TFConfigOptions) -> Wire:
     """The `discovery_config` of a dialect."""
 
     def of_gang(job: TrainingJob, size: GangSize, domain: str) -> Callable[[Replica], DiscoveryConfig | None]:
         listed = cluster_size(job, size)
-        if sum(listed.values()) <= 1 and not habits.includes_single_replica:
+        if sum(listed.values()) <= 1 and not options.includes_single_replica:
             return _nothing
         config = _sparse if has_dynamic_workers(job) else _plain
-        tf_config = config(job, hosts(job, listed, domain, habits), habits)
-        return lambda replica: DiscoveryConfig(container=habits.container, env={VARIABLE: tf_config(replica)})
+        tf_config = config(job, hosts(job, listed, domain, options), options)
+        return lambda replica: DiscoveryConfig(container=options.container, env={VARIABLE: tf_config(replica)})
 
     return of_gang
 
@@ -83,9 +83,9 @@ LONGEST_OPTIONS = TFConfigOptions(container=EVERY_CONTAINER, lists_evaluator=Tru
 """The settings with the longest TF_CONFIG of all generations with a map of replicas."""
 
 
-def tf_config_length(job: TrainingJob, habits: TFConfigOptions = LONGEST_OPTIONS) -> int:
+def tf_config_length(job: TrainingJob, options: TFConfigOptions = LONGEST_OPTIONS) -> int:
     """The length in bytes of the longest TF_CONFIG at the requested size, without a cluster domain."""
-    wiring_of = discovery_config(habits)(job, job.requested_size(), "")
+    wiring_of = discovery_config(options)(job, job.requested_size(), "")
     last = [Replica(group.type, group.replicas - 1) for group in job.replica_specs if group.replicas]
     wirings = (wiring_of(replica) for replica in last)
     return max(
@@ -98,12 +98,12 @@ Hosts = Mapping[ReplicaType, list[str]]
 Tell = Callable[[Replica], str]
 
 
-def _plain(_: TrainingJob, hosts: Hosts, habits: TFConfigOptions) -> Tell:
+def _plain(_: TrainingJob, hosts: Hosts, options: TFConfigOptions) -> Tell:
     cluster = _json(
         {
             kind.lower(): found
             for kind, found in sorted(hosts.items(), key=lambda item: item[0].lower())
-            if habits.lists_evaluator or kind != EVALUATOR
+            if options.lists_evaluator or kind != EVALUATOR
         }
     )
     return lambda replica: f'{{"cluster":{cluster},"task":{_json(_task(replica))},"environment":"cloud"}}'
@@ -132,10 +132,10 @@ def has_dynamic_workers(job: TrainingJob) -> bool:
     return workers is not None and workers.may_fail
 
 
-def hosts(job: TrainingJob, listed: GangSize, domain: str, habits: TFConfigOptions) -> Hosts:
+def hosts(job: TrainingJob, listed: GangSize, domain: str, options: TFConfigOptions) -> Hosts:
     return {
         group.type: [
-            f"{habits.host(job, Replica(group.type, index), domain)}:{group.port}"
+            f"{options.host(job, Replica(group.type, index), domain)}:{group.port}"
             for index in range(listed.get(group.type, 0))
         ]
         for group in job.replica_specs

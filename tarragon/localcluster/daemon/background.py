@@ -83,8 +83,8 @@ async def stop(
 ) -> ServerInfo | None:
     """Stop the server of the home and wait until it is gone. None if none was running.
 
-    SIGTERM leaves the pods running. END_PODS stops them first, which takes up to their grace period, while the server
-    keeps answering. A server that has not answered for `patience` seconds is killed.
+    SIGTERM leaves the pods running. STOP_PODS_SIGNAL stops them first, which takes up to their grace period, while the
+    server keeps answering. A server that has not answered for `patience` seconds is killed.
     """
     server = read_server(home)
     if server is None or not server.is_running():

@@ -51,7 +51,8 @@ async def serve(
     companions: Sequence[BackgroundCoroutine] = (),
     ready: Callable[[ServerInfo], None] = lambda _: None,
 ) -> None:
-    """Serve until a signal or the idle timeout. SIGTERM, SIGINT and SIGHUP leave the pods running, END_PODS stops them.
+    """Serve until a signal or the idle timeout. SIGTERM, SIGINT and SIGHUP leave the pods running, STOP_PODS_SIGNAL
+    stops them.
 
     `ready` is called once clients can connect. Raises TarragonError if the home is in use or can't be used, the store
     can't be opened, or the port is taken.

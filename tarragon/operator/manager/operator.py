@@ -58,7 +58,7 @@ class OperatorOptions:
     settings: OperatorSettings = field(default_factory=OperatorSettings)
     policy: Policy = POLICIES[DEFAULT_POLICY]
     rules: Callable[[], SchedulingRules] = SchedulingRules
-    """Called in each cycle and every RULES_SECONDS: the rules may be in a file that people edit."""
+    """Called in each cycle and every RULES_CHECK_SECONDS: the rules may be in a file that people edit."""
     publish_namespace: str = ""
     """The namespace to publish the policy and the rules in; empty to publish nothing."""
     frameworks: Sequence[Framework] = FRAMEWORKS

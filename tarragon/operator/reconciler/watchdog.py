@@ -39,7 +39,7 @@ class Watchdog:
             del self._started_at[name]
 
     def overdue(self) -> Iterator[str]:
-        """Work that exceeds LONGEST_WORK, as text."""
+        """Work that exceeds MAX_WORK_SECONDS, as text."""
         now = self._clock.monotonic()
         for name, started in self._started_at.items():
             if now - started > MAX_WORK_SECONDS:

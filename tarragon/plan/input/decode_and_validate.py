@@ -80,7 +80,7 @@ def decode_and_validate(framework: Framework, found: Manifest | CustomObject) ->
 
 
 def join_problems(problems: Sequence[Problem]) -> str:
-    """Join problems for a condition's message: at most MOST_PROBLEMS, each shortened."""
+    """Join problems for a condition's message: at most MAX_PROBLEMS, each shortened."""
     shown = "; ".join(map(shorten_problem, problems[:MAX_PROBLEMS]))
     more = len(problems) - MAX_PROBLEMS
     return f"{shown}; and {more} more" if more > 0 else shown

@@ -114,7 +114,7 @@ def next_displacement_at(gang: AdmittedGang, now: dt.datetime) -> dt.datetime | 
 
 
 def avoided_nodes(status: JobStatus, now: dt.datetime) -> frozenset[str]:
-    """Return the nodes that have rejected a pod of the job within the last SHUNNED_SECONDS."""
+    """Return the nodes that have rejected a pod of the job within the last AVOID_NODE_SECONDS."""
     return frozenset(
         record.rejected_by_node
         for record in status.restarts.values()

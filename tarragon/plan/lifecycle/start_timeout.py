@@ -85,7 +85,8 @@ def record_move(
 ) -> Admission:
     """Return `after` with the move on record if a node rejected a replica that was assigned to it.
 
-    After MOST_MOVES moves within MOVES_SECONDS the gang loses its admission: nodes reject it for reasons unknown to us.
+    After MAX_MOVES moves within MOVES_WINDOW_SECONDS the gang loses its admission: nodes reject it for reasons unknown
+    to us.
     """
     refused = [
         (replica, record)

@@ -1,7 +1,7 @@
 """Rebuilds the admission of a job from its live pods: for an adopted job, or one whose admission record was lost.
 
-Live pods stay on their nodes. Missing replicas are assigned NOWHERE: the next scheduling cycle finds them a node, as it
-does for replicas whose node is gone, so that no capacity is promised that is not free.
+Live pods stay on their nodes. Missing replicas get the node UNASSIGNED: the next scheduling cycle finds them a node, as
+it does for replicas whose node is gone, so that no capacity is promised that is not free.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LivePods:
     """The pods that exist of a gang whose admission is not on record."""
 
     live_nodes: Mapping[Replica, str]
-    """The node of each pod that runs or will run; NOWHERE while kube-scheduler has not bound it."""
+    """The node of each pod that runs or will run; UNASSIGNED while kube-scheduler has not bound it."""
     succeeded_nodes: Mapping[Replica, str]
     """The node of each pod that has succeeded."""
 

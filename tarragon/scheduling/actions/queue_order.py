@@ -31,7 +31,7 @@ def in_queue_order(cycle: SchedulingCycle) -> Iterator[QueueEntry]:
 
 
 def _updated(cycle: SchedulingCycle) -> Sequence[QueueEntry]:
-    """Update the order by `Gang.order`. A gang that has changed is another object of the same name."""
+    """Update the order by `WaitingGang.sort_key`. A gang that has changed is another object of the same name."""
     waiting, line, by_name = cycle.snapshot.waiting, cycle.memory.queue, cycle.memory.entries_by_name
     added = [gang for gang in waiting if gang.name not in by_name or by_name[gang.name].gang is not gang]
     removed = [by_name.pop(gang.name) for gang in added if gang.name in by_name]

@@ -114,7 +114,7 @@ class ClusterMemory:
         self.is_unaffected: RunningGangCache[bool] = RunningGangCache()
         """Whether no replica of a running gang has to move or go."""
         self.never_feasible: set[Hashable] = set()
-        """Shapes that do not fit even the empty cluster; see `Ledger.interned`."""
+        """Shapes that do not fit even the empty cluster."""
         self.feasible_when_empty: set[Hashable] = set()
         """Shapes that fit the empty cluster."""
         self.queue: list[QueueEntry] = []

@@ -1,6 +1,6 @@
 """The environment variables of a container: those of the machine, the image, training defaults and the manifest.
 
-Later ones override earlier ones. Of the caller's environment, only the variables in PASSED_ON are kept, so that a job
+Later ones override earlier ones. Of the caller's environment, only the variables in INHERITED are kept, so that a job
 does not depend on the shell that started the cluster.
 """
 

@@ -391,7 +391,10 @@ def running_identities(prefix: str) -> set[str]:
 
 
 def kill_marked(mark: bytes) -> None:
-    """Kill all processes with this mark in their environment, and wait for their end. Blocks up to PATIENCE_SECONDS."""
+    """Kill all processes with this mark in their environment, and wait for their end.
+
+    Blocks up to KILL_WAIT_SECONDS.
+    """
     deadline = time.monotonic() + KILL_WAIT_SECONDS
     while (victims := processes.pids_with_mark(mark)) and time.monotonic() < deadline:
         with _pidfds(victims) as watched:

@@ -1,6 +1,6 @@
 """Keeps mounted ConfigMaps, Secrets and downward API files of pods up to date with the API.
 
-ConfigMaps and Secrets are polled every LOOK_SECONDS by their resource version, not watched, so that a node needs no
+ConfigMaps and Secrets are polled every POLL_SECONDS by their resource version, not watched, so that a node needs no
 permission to list secrets. Downward API files are refreshed as soon as the watch delivers a pod's new labels or
 annotations, so that an eviction notice reaches the program in time. The objects that a pod mounts are determined once.
 """

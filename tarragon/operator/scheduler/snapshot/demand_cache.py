@@ -35,7 +35,7 @@ class _Template:
 
     group: ReplicaSpec
     each: Resources
-    question: ConstraintKey
+    key: ConstraintKey
 
 
 class DemandCache:
@@ -51,7 +51,7 @@ class DemandCache:
         self._without_nodes: set[JobId] = set()
         """Jobs without any eligible node; their messages quote the nodes' reasons."""
         self._dropped: set[JobId] = set()
-        self._changed_questions: set[ConstraintKey] = set()
+        self._changed_keys: set[ConstraintKey] = set()
         self._has_changed_nodes = False
         self._shared: dict[Hashable, Demand] = {}
         self.requested_host_ports: frozenset[str] = frozenset()
@@ -78,10 +78,10 @@ class DemandCache:
 
     def job_changed(self, job: JobId) -> None:
         for template in self._templates.pop(job, ()):
-            jobs = self._jobs_asking.get(template.question, set())
+            jobs = self._jobs_asking.get(template.key, set())
             jobs.discard(job)
             if not jobs:
-                self._jobs_asking.pop(template.question, None)
+                self._jobs_asking.pop(template.key, None)
         self._with_claims.discard(job)
         self._without_nodes.discard(job)
         self._demands_of_job.pop(job, None)
@@ -114,7 +114,7 @@ class DemandCache:
     def _eligible(self, candidate: Candidate, templates: Sequence[_Template]) -> EligibleNodes:
         namespace = candidate.job.key.namespace
         return {
-            each.group.type: self._eligibility.eligible_nodes(each.group.template, namespace, each.question)
+            each.group.type: self._eligibility.eligible_nodes(each.group.template, namespace, each.key)
             for each in templates
         }
 
@@ -127,7 +127,7 @@ class DemandCache:
             _Template(group, group_request(group), self._eligibility.constraint_key(group.template)) for group in groups
         ]
         for each in templates:
-            self._jobs_asking.setdefault(each.question, set()).add(candidate.id)
+            self._jobs_asking.setdefault(each.key, set()).add(candidate.id)
         return templates
 
     def _demand(
@@ -135,7 +135,7 @@ class DemandCache:
     ) -> Demand:
         """`eligible`: nodes that satisfy the node constraints; `company`: what pod affinity leaves of them, if any."""
         least, requested = min_and_requested(candidate.job, template.group)
-        liked = self._eligibility.node_scores(template.group.template, template.question)
+        liked = self._eligibility.node_scores(template.group.template, template.key)
         demand = Demand(
             type=template.group.type,
             resources=template.each,
@@ -162,19 +162,17 @@ class DemandCache:
         if scheduling_traits(old) != scheduling_traits(new):
             self._has_changed_nodes = True
             self.pod_affinity.nodes_changed()
-            self._changed_questions |= self._eligibility.node_changed(key, new)
+            self._changed_keys |= self._eligibility.node_changed(key, new)
 
     def _drop_affected(self) -> None:
         """Drop the demands affected by all node changes since the last call; claims are checked on every node again."""
         self._drop([*self._with_claims, *self._without_nodes])
-        self._drop(
-            [job for question in self._eligibility.drop_changed_scores() for job in self._jobs_asking.get(question, ())]
-        )
+        self._drop([job for key in self._eligibility.drop_changed_scores() for job in self._jobs_asking.get(key, ())])
         self._without_nodes.clear()
-        for question, jobs in self._jobs_asking.items():
-            if question in self._changed_questions or not self._eligibility.is_cached(question):
+        for key, jobs in self._jobs_asking.items():
+            if key in self._changed_keys or not self._eligibility.is_cached(key):
                 self._drop(jobs)
-        self._changed_questions.clear()
+        self._changed_keys.clear()
         self._shared.clear()
         self._has_changed_nodes = False
 

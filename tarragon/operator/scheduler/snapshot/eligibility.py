@@ -23,7 +23,7 @@ ConstraintKey = bytes
 
 
 @dataclass(slots=True)
-class _Answer:
+class _EligibleNodes:
     template: JsonObject
     nodes: frozenset[str]
 
@@ -33,48 +33,50 @@ class EligibilityCache:
 
     def __init__(self, informers: Informers) -> None:
         self._informers = informers
-        self._answers: dict[ConstraintKey, _Answer] = {}
+        self._answers: dict[ConstraintKey, _EligibleNodes] = {}
         self._scores: dict[ConstraintKey, Scores] = {}
         self._with_preferences: set[ConstraintKey] = set()
-        """Questions that prefer some nodes to others."""
+        """Constraints that prefer some nodes to others."""
         self._softly_tainted: set[str] = set()
         self._has_new_soft_taint = False
 
     def eligible_nodes(
-        self, template: JsonObject, namespace: str, question: ConstraintKey | None = None
+        self, template: JsonObject, namespace: str, constraints: ConstraintKey | None = None
     ) -> frozenset[str]:
-        """The eligible nodes of the template. `question` is the template's `question()`, if the caller has it."""
+        """The eligible nodes of the template. `constraints` is its `constraint_key`, if the caller has it."""
         reachable = volume_topologies(template, namespace, self._informers.storage)
         if reachable:
             return eligible_nodes(template, list(self._informers.nodes.objects.values()), reachable)
-        key = self.constraint_key(template) if question is None else question
+        key = self.constraint_key(template) if constraints is None else constraints
         if key not in self._answers:
             if len(self._answers) >= MAX_CACHED:
                 self._answers.clear()
             nodes = eligible_nodes(template, self._informers.nodes.objects.values())
-            self._answers[key] = _Answer(template, nodes)
+            self._answers[key] = _EligibleNodes(template, nodes)
         return self._answers[key].nodes
 
-    def node_scores(self, template: JsonObject, question: ConstraintKey) -> Scores:
+    def node_scores(self, template: JsonObject, constraints: ConstraintKey) -> Scores:
         """The node preference scores of the template."""
-        if question not in self._scores:
+        if constraints not in self._scores:
             if len(self._scores) >= MAX_CACHED:
                 self._scores.clear()
                 self._with_preferences.clear()
-            scores = self._scores[question] = score_by_nodes(pod_spec(template), self._informers.nodes.objects.values())
+            scores = self._scores[constraints] = score_by_nodes(
+                pod_spec(template), self._informers.nodes.objects.values()
+            )
             if scores or has_preferred_node_affinity(pod_spec(template)):
-                self._with_preferences.add(question)
-        return self._scores[question]
+                self._with_preferences.add(constraints)
+        return self._scores[constraints]
 
     def drop_changed_scores(self) -> Collection[ConstraintKey]:
-        """Drop and return the questions whose scores a change of nodes may have changed: scores are relative."""
+        """Drop and return the constraint keys whose scores a change of nodes may have changed: scores are relative."""
         changed = (
             list(self._scores)
             if self._has_new_soft_taint
-            else [question for question in self._with_preferences if question in self._scores]
+            else [constraints for constraints in self._with_preferences if constraints in self._scores]
         )
-        for question in changed:
-            del self._scores[question]
+        for constraints in changed:
+            del self._scores[constraints]
         self._with_preferences.clear()
         self._has_new_soft_taint = False
         return changed
@@ -91,22 +93,25 @@ class EligibilityCache:
         """Number of cached answers."""
         return len(self._answers)
 
-    def is_cached(self, question: ConstraintKey) -> bool:
-        """Whether the question's answer is cached, and therefore updated when nodes change."""
-        return question in self._answers
+    def is_cached(self, constraints: ConstraintKey) -> bool:
+        """Whether the answer is cached, and therefore updated when nodes change."""
+        return constraints in self._answers
 
     def node_changed(self, key: Key, new: Node | None) -> set[ConstraintKey]:
-        """Update the cached answers for the node and return the changed questions. Readiness changes no answer."""
+        """Update the cached answers for the node and return the changed constraint keys.
+
+        Readiness changes no answer.
+        """
         if new is not None and any(taint.effect == SOFT_EFFECT for taint in new.spec.taints):
             self._has_new_soft_taint |= key.name not in self._softly_tainted
             self._softly_tainted.add(key.name)
         else:
             self._softly_tainted.discard(key.name)
         changed: set[ConstraintKey] = set()
-        for question, answer in self._answers.items():
+        for constraints, answer in self._answers.items():
             is_eligible = new is not None and bool(eligible_nodes(answer.template, [new]))
             if is_eligible != (key.name in answer.nodes):
-                changed.add(question)
+                changed.add(constraints)
                 answer.nodes = answer.nodes | {key.name} if is_eligible else answer.nodes - {key.name}
         return changed
 
