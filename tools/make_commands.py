@@ -102,10 +102,10 @@ def flag_names(option: click.Option) -> str:
 
 
 def meaning(option: click.Option) -> str:
-    default = option.default if option.show_default and isinstance(option.default, str | int) else None
+    default = option.default if option.show_default and isinstance(option.default, str | int | float) else None
     if default is True:
         default = option.opts[0]
-    tail = f" (default: {default})" if default is not None else ""
+    tail = f" (default: {f'{default:g}' if isinstance(default, float) else default})" if default is not None else ""
     return f"{option.help or ''}{tail}".replace("|", "&#124;")
 
 

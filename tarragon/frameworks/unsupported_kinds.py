@@ -83,8 +83,13 @@ UNSUPPORTED_KINDS: tuple[UnsupportedKinds, ...] = (
 
 
 def unsupported_kind_problem(api_version: str, kind: str) -> Problem | None:
-    """A Problem for a kind in the table, else None. Kinds are compared without case and quoted as written."""
+    """A Problem for a kind in the table that no framework has, else None.
+
+    Kinds are compared without case and quoted as written.
+    """
     group = api_version.rpartition("/")[0]
+    if kind.lower() in _lower(kinds()):
+        return None
     for row in UNSUPPORTED_KINDS:
         if kind.lower() in _lower(row.kinds) and (not row.is_common or _is_of_kubeflow(group)):
             return Problem("kind", f"{kind} ({api_version}) {row.message}", row.remedy)
@@ -93,10 +98,10 @@ def unsupported_kind_problem(api_version: str, kind: str) -> Problem | None:
 
 def unsupported_job_kind(word: str) -> str | None:
     """The unsupported kind of job that `word` names in one of kubectl's forms: `mpijob`, `mpijobs`."""
-    name = word.lower().partition(".")[0]
+    name, supported = word.lower().partition(".")[0], _lower(kinds())
     for row in UNSUPPORTED_KINDS:
         for kind in row.kinds if row.message == NOT_YET else ():
-            if name in {kind.lower(), f"{kind.lower()}s"}:
+            if name in {kind.lower(), f"{kind.lower()}s"} and kind.lower() not in supported:
                 return kind
     return None
 

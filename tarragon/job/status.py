@@ -70,7 +70,7 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blocker:
+class Obstacle:
     """What keeps replicas from being created, bound or started, and since when. `message` quotes its source."""
 
     since: dt.datetime
@@ -113,8 +113,8 @@ class RestartRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GangIncarnation:
-    """The current incarnation of a gang whose replicas can only be recreated or resized all together."""
+class GangRound:
+    """The current round of a gang whose replicas can only be recreated or resized all together."""
 
     number: int = 0
     """How often the whole gang was recreated."""
@@ -123,7 +123,7 @@ class GangIncarnation:
     was_complete: bool = False
     """Whether all pods have existed at once. From then on, a missing pod was lost and is not merely pending."""
     may_checkpoint: bool = False
-    """Whether the previous incarnation ended only because of a resize, so that its pods may save a checkpoint first."""
+    """Whether the previous round ended only because of a resize, so that its pods may save a checkpoint first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,13 +185,13 @@ class JobStatus:
     """Replicas that succeeded. They are not restarted, even if their pods are gone."""
     running_replicas: int = 0
     """The number of replicas that are running now."""
-    blocker: Blocker | None = None
+    obstacle: Obstacle | None = None
     """If the obstacle persists, the scheduler revokes the gang's admission."""
     image_pull_errors: Mapping[ReplicaType, str] = field(default_factory=dict)
     """Why images can't be pulled, from kubelets' last attempts; kept while a kubelet backs off."""
     first_failure: FirstFailure | None = None
     provenance: Provenance | None = None
-    gang_incarnation: GangIncarnation | None = None
+    gang_round: GangRound | None = None
     """Set only for jobs whose replicas are restarted or resized together."""
 
     reported_size: Mapping[ReplicaType, int] = field(default_factory=dict)

@@ -19,11 +19,11 @@ from tarragon.job.restart_encoding import decode_restarts, encode_restarts
 from tarragon.job.status import (
     Admission,
     AdmissionBackoff,
-    Blocker,
     DiscardedAdmission,
     FirstFailure,
-    GangIncarnation,
+    GangRound,
     JobStatus,
+    Obstacle,
     Provenance,
     WaitReason,
 )
@@ -111,14 +111,14 @@ def encode_status(status: JobStatus, summary: StatusSummary) -> dict[str, Json]:
         "imagePullErrors": {str(kind): error for kind, error in status.image_pull_errors.items()},
     }
     fields |= {name: found for name, found in maps.items() if found}
-    if status.blocker is not None:
+    if status.obstacle is not None:
         fields["obstacle"] = {
-            "since": format_micro_time(status.blocker.since),
-            "reason": status.blocker.reason,
-            "message": status.blocker.message[:MAX_MESSAGE_LENGTH],
+            "since": format_micro_time(status.obstacle.since),
+            "reason": status.obstacle.reason,
+            "message": status.obstacle.message[:MAX_MESSAGE_LENGTH],
         }
-    if status.gang_incarnation is not None:
-        fields["gang"] = _gang_fields(status.gang_incarnation)
+    if status.gang_round is not None:
+        fields["gang"] = _gang_fields(status.gang_round)
     if status.first_failure is not None:
         fields["failure"] = _failure_fields(status.first_failure)
     if status.provenance is not None:
@@ -212,11 +212,11 @@ def decode_status_and_notes(raw: Json) -> DecodedStatus:
         restarts=read("restarts", decode_restarts, {}),
         succeeded_replicas=read("finished", parse_replicas, frozenset()),
         running_replicas=read("ready", _read_ready, 0),
-        blocker=read("obstacle", _read_obstacle, None),
+        obstacle=read("obstacle", _read_obstacle, None),
         image_pull_errors=read("imagePullErrors", _read_image_pull_errors, {}),
         first_failure=read("failure", _read_failure, None),
         provenance=read("provenance", _read_provenance, None),
-        gang_incarnation=read("gang", _read_gang, None),
+        gang_round=read("gang", _read_gang, None),
         reported_size=read("size", _read_size, {}),
     )
     return DecodedStatus(status=status, notes=tuple(notes))
@@ -280,20 +280,20 @@ def _read_image_pull_errors(found: Json) -> dict[ReplicaType, str]:
     return {parse_replica_type(kind): str(error) for kind, error in found.items()}
 
 
-def _read_obstacle(found: Json) -> Blocker:
-    return Blocker(since=_time(found["since"]), reason=str(found["reason"]), message=str(found.get("message", "")))
+def _read_obstacle(found: Json) -> Obstacle:
+    return Obstacle(since=_time(found["since"]), reason=str(found["reason"]), message=str(found.get("message", "")))
 
 
-def _gang_fields(gang: GangIncarnation) -> dict[str, Json]:
+def _gang_fields(gang: GangRound) -> dict[str, Json]:
     size = {str(kind): number for kind, number in gang.size.items()}
     fields: dict[str, Json] = {"round": gang.number, "size": size, "whole": gang.was_complete}
     return {**fields, "saves": True} if gang.may_checkpoint else fields
 
 
-def _read_gang(found: Json) -> GangIncarnation:
+def _read_gang(found: Json) -> GangRound:
     size = _read_size(found.get("size", {}))
     saves = found.get("saves") is True
-    return GangIncarnation(
+    return GangRound(
         number=_number(found["round"]), size=size, was_complete=found.get("whole") is True, may_checkpoint=saves
     )
 

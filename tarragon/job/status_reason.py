@@ -39,8 +39,8 @@ def _reason(status: JobStatus) -> StatusReason:
     admission = status.admission
     if admission is not None and admission.admitted_at is None and admission.wait is not None:
         return StatusReason(admission.wait.code, admission.wait.message)
-    if status.blocker is not None:
-        return StatusReason(status.blocker.reason, status.blocker.message)
+    if status.obstacle is not None:
+        return StatusReason(status.obstacle.reason, status.obstacle.message)
     said = status.condition(conditions.STALLED) or status.condition(conditions.NOT_GROWN)
     return StatusReason() if said is None or not said.is_true else StatusReason(said.reason, said.message)
 

@@ -9,7 +9,7 @@ from tarragon.cli.jobview.progress import Progress, newest_pods
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, Blocker, Condition, JobStatus, RestartRecord, WaitReason
+from tarragon.job.status import Admission, Condition, JobStatus, Obstacle, RestartRecord, WaitReason
 from tarragon.kube.core import ContainerState, Pod, PodSpec, PodStatus
 from tarragon.kube.meta import ObjectMeta
 from tests.cli.scenes import BEGIN, at, ended, pod, progress, ps, running, waiting, worker
@@ -177,8 +177,8 @@ def test_a_restart_in_place_is_counted_once_in_the_record_and_in_the_pod_togethe
 
 
 def hindered(words: str) -> JobStatus:
-    obstacle = Blocker(since=BEGIN, reason="PodNotPrepared", message=words)
-    return JobStatus(phase=Phase.CREATED, admission=Admission(queued_at=BEGIN, admitted_at=BEGIN), blocker=obstacle)
+    obstacle = Obstacle(since=BEGIN, reason="PodNotPrepared", message=words)
+    return JobStatus(phase=Phase.CREATED, admission=Admission(queued_at=BEGIN, admitted_at=BEGIN), obstacle=obstacle)
 
 
 def test_what_keeps_an_admitted_job_from_starting_is_told_once_and_again_when_it_changes() -> None:

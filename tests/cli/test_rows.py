@@ -13,7 +13,7 @@ from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.dialects import mlkube
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, Blocker, Condition, FirstFailure, JobStatus, RestartRecord
+from tarragon.job.status import Admission, Condition, FirstFailure, JobStatus, Obstacle, RestartRecord
 from tarragon.kube.meta import CustomObject, CustomObjectMeta
 from tests.cli.scenes import BEGIN, at, worker
 
@@ -49,7 +49,7 @@ def test_a_job_that_was_deleted_and_is_still_there_is_stopping() -> None:
 
 
 def test_what_keeps_a_replica_from_being_made_is_told_while_the_others_run() -> None:
-    blocked = replace(going(1), blocker=Blocker(since=BEGIN, reason="Refused", message="exceeded quota: q"))
+    blocked = replace(going(1), obstacle=Obstacle(since=BEGIN, reason="Refused", message="exceeded quota: q"))
 
     assert cell(a_job(blocked), "REASON") == "Refused: exceeded quota: q"
 

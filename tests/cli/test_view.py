@@ -17,7 +17,7 @@ from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, Blocker, JobStatus, WaitReason
+from tarragon.job.status import Admission, JobStatus, Obstacle, WaitReason
 from tests.cli.emulator import SIZES, Emulator
 from tests.cli.scenes import BEGIN, at, ended, pod, progress, ps, running, waiting, worker
 
@@ -182,8 +182,8 @@ def test_what_hinders_a_start_stays_whole_above_the_rows_and_is_short_below_them
     terminal = emulate(60, 24)
     teller = moving(terminal)
     words = 'all 2 workers: MountVolume.SetUp failed: persistentvolumeclaim "not-there" not found'
-    obstacle = Blocker(since=BEGIN, reason="PodNotPrepared", message=words)
-    status = JobStatus(admission=Admission(queued_at=BEGIN, admitted_at=BEGIN), blocker=obstacle)
+    obstacle = Obstacle(since=BEGIN, reason="PodNotPrepared", message=words)
+    status = JobStatus(admission=Admission(queued_at=BEGIN, admitted_at=BEGIN), obstacle=obstacle)
     hindered = progress({worker(0): pod(worker(0), waiting("ContainerCreating"))}, status=status)
     for _ in range(2):
         teller.show_progress(hindered)
@@ -221,7 +221,7 @@ def test_that_its_places_are_lost_and_that_there_are_new_ones_stays_above_the_ro
 def test_a_row_is_one_row_whatever_is_in_it(message: str, width: int) -> None:
     status = JobStatus(
         admission=Admission(queued_at=BEGIN, admitted_at=BEGIN),
-        blocker=Blocker(since=BEGIN, reason="PodNotPrepared", message=message),
+        obstacle=Obstacle(since=BEGIN, reason="PodNotPrepared", message=message),
     )
     rows = progress_rows(
         progress(status=status), ProgressFrame(width=width, height=24, now=at(1), tail=[message]), colored

@@ -15,7 +15,7 @@ from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job import conditions
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, AdmissionBackoff, Blocker, Condition, FirstFailure, JobStatus, WaitReason
+from tarragon.job.status import Admission, AdmissionBackoff, Condition, FirstFailure, JobStatus, Obstacle, WaitReason
 from tarragon.kube.meta import CustomObject, CustomObjectMeta
 from tests.cli.conftest import Shell
 from tests.cli.manifests import python
@@ -49,9 +49,9 @@ def test_of_a_job_that_trains_there_is_nothing_to_say() -> None:
 
 
 def test_what_it_can_not_start_with_is_said_and_since_when() -> None:
-    missing = Blocker(since=BEGIN, reason="ImagePullBackOff", message="worker-1: not found")
+    missing = Obstacle(since=BEGIN, reason="ImagePullBackOff", message="worker-1: not found")
 
-    assert why(JobStatus(admission=GOING, blocker=missing)) == [
+    assert why(JobStatus(admission=GOING, obstacle=missing)) == [
         "digits is Starting: ImagePullBackOff: worker-1: not found",
         "  for 90s; if it lasts, the job releases its nodes and is requeued",
     ]

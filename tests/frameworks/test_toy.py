@@ -8,13 +8,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tarragon
+from tarragon.frameworks import registry
+from tarragon.frameworks.unsupported_kinds import unsupported_job_kind, unsupported_kind_problem
+from tests.frameworks.toy.framework import TOY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -145,3 +148,15 @@ def test_a_typo_in_its_manifest_is_reported_with_a_suggestion(toy: Copy) -> None
 
     assert checked.returncode == 2
     assert "did you mean Helper?" in checked.stderr + checked.stdout
+
+
+def test_a_kind_that_is_named_as_unsupported_is_supported_once_a_framework_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert unsupported_kind_problem("kubeflow.org/v1", "PyTorchJob") is not None
+    assert unsupported_job_kind("pytorchjobs") == "PyTorchJob"
+
+    monkeypatch.setattr(registry, "FRAMEWORKS", (*registry.FRAMEWORKS, replace(TOY, kind="PyTorchJob")))
+
+    assert unsupported_kind_problem("kubeflow.org/v1", "PyTorchJob") is None
+    assert unsupported_job_kind("pytorchjobs") is None

@@ -16,11 +16,11 @@ from tarragon.job.phase import Phase
 from tarragon.job.status import (
     Admission,
     AdmissionBackoff,
-    Blocker,
     Condition,
     DiscardedAdmission,
     FirstFailure,
     JobStatus,
+    Obstacle,
     ReplicaStatus,
     RestartRecord,
     WaitReason,
@@ -77,7 +77,7 @@ FULL = JobStatus(
         backoff=AdmissionBackoff(attempts=3, not_before=NOW + dt.timedelta(minutes=4)),
         discarded=DiscardedAdmission(at=NOW, message="node a has no room for worker-0"),
     ),
-    blocker=Blocker(since=NOW, reason="Refused", message="exceeded quota: q"),
+    obstacle=Obstacle(since=NOW, reason="Refused", message="exceeded quota: q"),
     image_pull_errors={WORKER: "no such host"},
     restarts={
         Replica(WORKER, 0): RestartRecord(

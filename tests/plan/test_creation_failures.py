@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.status import Admission, AdmissionBackoff, Blocker, WaitReason
+from tarragon.job.status import Admission, AdmissionBackoff, Obstacle, WaitReason
 from tarragon.kube.codec import format_time
 from tarragon.plan.view.actions import REFUSED, RejectedCreate
 from tests.plan.world import START, World, is_idle, manifest
@@ -87,7 +87,7 @@ def test_it_is_on_record_since_when_however_often_it_is_refused() -> None:
     refuse(world, 30)
     world.settle()
 
-    assert world.status.blocker == Blocker(since=START, reason="Refused", message=QUOTA)
+    assert world.status.obstacle == Obstacle(since=START, reason="Refused", message=QUOTA)
 
 
 def test_an_operator_that_knows_nothing_of_the_refusal_keeps_the_record_and_tries_once() -> None:
@@ -108,7 +108,7 @@ def test_once_all_pods_are_there_nothing_is_left_of_it() -> None:
     world.refusal = None
     world.settle()
 
-    assert world.status.blocker is None
+    assert world.status.obstacle is None
     assert "Blocked" not in world.conditions()
 
 
@@ -119,7 +119,7 @@ def test_a_gang_that_lost_its_places_sends_its_pods_away_and_waits_with_the_word
     world.settle()
 
     assert world.pods == {}
-    assert (world.status.blocker, world.status.start_time) == (None, None)
+    assert (world.status.obstacle, world.status.start_time) == (None, None)
     waits = world.status.condition("Admitted")
     assert waits is not None
     assert (waits.is_true, waits.reason, waits.message) == (False, "Refused", QUOTA)
@@ -146,8 +146,8 @@ def test_a_gang_whose_name_somebody_has_is_not_begun() -> None:
     step = world.settle()
 
     assert world.own_pods() == {}
-    assert world.status.blocker is not None
-    assert world.status.blocker.reason == "NameTaken"
+    assert world.status.obstacle is not None
+    assert world.status.obstacle.reason == "NameTaken"
     assert step.requeue_at == world.now + dt.timedelta(seconds=5)
 
 
@@ -162,7 +162,7 @@ def test_neither_a_suspended_nor_an_ended_job_is_blocked(end: str) -> None:
         world.exit("dist-worker-0", 0)
     world.settle()
 
-    assert world.status.blocker is None
+    assert world.status.obstacle is None
     assert "Blocked" not in world.conditions()
 
 
@@ -180,7 +180,7 @@ def test_what_kube_scheduler_says_of_a_pod_it_cannot_bind_is_told() -> None:
     world.pods["dist-worker-0"]["status"] = {"phase": "Pending", "conditions": [unscheduled]}
     world.settle()
 
-    assert world.status.blocker == Blocker(
+    assert world.status.obstacle == Obstacle(
         since=START,
         reason="Unschedulable",
         message="pod dist-worker-0 can't be bound: 0/1 nodes are available: 1 Insufficient cpu.",
@@ -197,12 +197,12 @@ def test_a_node_that_takes_a_pod_at_no_try_is_an_obstacle_until_it_does() -> Non
         world.pass_time(10)
         world.settle()
 
-    assert world.status.blocker == Blocker(
+    assert world.status.obstacle == Obstacle(
         since=START + dt.timedelta(seconds=1), reason="NodeFull", message="node node-a rejected worker-0: OutOfcpu"
     )
     world.run()
     world.settle()
-    assert world.status.blocker is None
+    assert world.status.obstacle is None
 
 
 def test_an_obstacle_of_an_earlier_admission_does_not_count_against_the_new_places() -> None:
@@ -213,5 +213,5 @@ def test_an_obstacle_of_an_earlier_admission_does_not_count_against_the_new_plac
     refuse(world)
     world.settle()
 
-    assert world.status.blocker is not None
-    assert world.status.blocker.since == world.now
+    assert world.status.obstacle is not None
+    assert world.status.obstacle.since == world.now

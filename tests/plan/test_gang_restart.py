@@ -427,4 +427,4 @@ def test_a_gang_that_shrank_while_its_annotation_was_away_is_healthy_when_it_com
 def test_a_job_that_was_never_a_gang_has_none_on_record() -> None:
     world = running(job({}))
 
-    assert world.status.gang_incarnation is None
+    assert world.status.gang_round is None

@@ -192,7 +192,7 @@ def at_rest(world: World) -> None:
 
 def everything_that_should_be_is(world: World) -> None:
     status = world.status
-    assert status.blocker is None
+    assert status.obstacle is None
     assert status.condition("Blocked") is None
     pods = {name for name, pod in world.pods.items() if pod["status"]["phase"] in {"Pending", "Running"}}
     if status.phase.is_final or is_suspended(world) or not status.is_admitted or status.admission is None:

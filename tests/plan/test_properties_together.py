@@ -53,8 +53,8 @@ def schedule(world: World) -> None:
     has = 0 if status.admission is None else status.admission.size.get(WORKER, 0)
     has_leave = (
         RESIZE_ANNOTATION in world.job["metadata"]["annotations"]
-        and status.gang_incarnation is not None
-        and status.gang_incarnation.size
+        and status.gang_round is not None
+        and status.gang_round.size
     )
     if not status.is_admitted or wish <= has or (has_leave and not status.succeeded_replicas):
         world.admit(PS=1, Worker=wish)
@@ -152,7 +152,7 @@ def test_no_moment_sees_half_a_gang_of_old_and_half_of_new_and_a_restart_of_all_
         act(world)
         ghost.look(world)
         assert len(rounds(world)) <= 1
-        gang = world.status.gang_incarnation
+        gang = world.status.gang_round
         assert total(world.status) <= (gang.number if gang is not None else 0) + world.status.phase.is_final
     all_there(world)
     ghost.look(world)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.status import Blocker
+from tarragon.job.status import Obstacle
 from tarragon.kube.codec import decode, encode, format_time
 from tarragon.kube.core import Pod
 from tarragon.operator.informers.cache_transforms import CachedPod
@@ -27,7 +27,9 @@ def test_replicas_that_wait_for_the_same_image_are_told_as_one() -> None:
     world.settle()
 
     assert shown_reason(world) == ("ImagePullBackOff", f"3 of 4 workers: {MISSING}")
-    assert world.status.blocker == Blocker(since=START, reason="ImagePullBackOff", message=f"3 of 4 workers: {MISSING}")
+    assert world.status.obstacle == Obstacle(
+        since=START, reason="ImagePullBackOff", message=f"3 of 4 workers: {MISSING}"
+    )
     assert world.conditions()["Blocked"] == "ImagePullBackOff"
 
 
@@ -87,7 +89,7 @@ def test_what_a_kubelet_can_not_start_stops_the_gang_in_its_words(reason: str, m
     world.settle()
 
     assert shown_reason(world) == (reason, f"worker-0: {message}")
-    assert world.status.blocker is not None
+    assert world.status.obstacle is not None
 
 
 def test_different_troubles_are_told_together_the_most_frequent_first() -> None:
@@ -137,7 +139,7 @@ def test_a_volume_that_takes_its_node_long_is_told_after_a_minute_with_where_to_
 
     world.pass_time(3600)  # A check of a large disk, or new owners for all of its files.
     world.settle()
-    assert world.status.blocker is None
+    assert world.status.obstacle is None
     assert world.status.is_admitted
     assert "dist-worker-0" in world.pods
 
@@ -149,7 +151,7 @@ def test_a_process_node_says_itself_which_volume_it_lacks() -> None:
 
     assert shown_reason(world)[0] == "PodNotPrepared"
     assert shown_reason(world)[1].endswith('secret "s" not found')
-    assert world.status.blocker is not None
+    assert world.status.obstacle is not None
 
 
 def test_once_it_runs_nothing_is_left_of_it() -> None:
@@ -160,15 +162,15 @@ def test_once_it_runs_nothing_is_left_of_it() -> None:
     world.settle()
 
     assert shown_reason(world) == ("", "")
-    assert world.status.blocker is None
+    assert world.status.obstacle is None
     assert "Blocked" not in world.conditions()
 
 
 def test_a_gang_has_five_minutes_to_start_and_one_to_be_made() -> None:
     settings = OperatorSettings()
 
-    assert timeout_for(Blocker(since=START, reason="ImagePullBackOff", message=""), settings) == 300
-    assert timeout_for(Blocker(since=START, reason="Refused", message=""), settings) == 60
+    assert timeout_for(Obstacle(since=START, reason="ImagePullBackOff", message=""), settings) == 300
+    assert timeout_for(Obstacle(since=START, reason="Refused", message=""), settings) == 60
 
 
 # --------------------------------------------------------------------------------------------- what only takes its time
@@ -183,7 +185,7 @@ def test_the_slow_pull_of_an_image_costs_nothing_and_is_told_after_five_minutes(
 
     world.pass_time(300)
     world.settle()
-    assert world.status.blocker is None
+    assert world.status.obstacle is None
     assert world.conditions()["Stalled"] == "ContainerCreating"
     assert shown_reason(world) == (
         "ContainerCreating",
@@ -201,7 +203,7 @@ def test_a_program_that_ends_again_and_again_is_told_with_its_last_words_and_kee
     world.settle()
 
     assert shown_reason(world) == ("CrashLoopBackOff", "worker-0: exit code 137 (OOMKilled), after 4 restarts: step 4")
-    assert world.status.blocker is None
+    assert world.status.obstacle is None
 
 
 def test_an_init_container_that_runs_for_long_is_told() -> None:
@@ -221,7 +223,7 @@ def test_an_init_container_that_runs_for_long_is_told() -> None:
         "PodInitializing",
         "worker-0: init container fetch has run since 2026-11-21T10:00:00Z",
     )
-    assert world.status.blocker is None
+    assert world.status.obstacle is None
 
 
 def test_a_replica_that_runs_and_is_not_ready_for_long_is_told_and_left_alone() -> None:
@@ -240,7 +242,7 @@ def test_a_replica_that_runs_and_is_not_ready_for_long_is_told_and_left_alone() 
             "containers with unready status: [tensorflow]"
         ),
     )
-    assert world.status.blocker is None
+    assert world.status.obstacle is None
     assert world.tarragon["state"] == "Running"
 
 
@@ -252,7 +254,7 @@ def test_a_sidecar_without_its_image_is_told_and_stops_nobody_who_trains() -> No
     world.settle()
 
     assert shown_reason(world) == ("CrashLoopBackOff", "worker-0: container proxy: back-off")
-    assert world.status.blocker is None
+    assert world.status.obstacle is None
 
 
 def test_scheduling_gates_are_told_as_they_are() -> None:
@@ -263,7 +265,7 @@ def test_scheduling_gates_are_told_as_they_are() -> None:
     world.settle()
 
     assert shown_reason(world) == ("SchedulingGated", "worker-0: Scheduling is blocked due to non-empty gates")
-    assert world.status.blocker is None
+    assert world.status.obstacle is None
 
 
 def test_a_pod_of_another_scheduler_that_is_not_there_is_told() -> None:

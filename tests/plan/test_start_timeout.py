@@ -11,7 +11,7 @@ from tarragon.base.time_arithmetic import MAX_TIME
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica
-from tarragon.job.status import Admission, AdmissionBackoff, Blocker, WaitReason
+from tarragon.job.status import Admission, AdmissionBackoff, Obstacle, WaitReason
 from tarragon.plan.lifecycle.start_timeout import (
     MAX_ADMISSION_BACKOFF_SECONDS,
     GangStart,
@@ -21,7 +21,7 @@ from tarragon.plan.lifecycle.start_timeout import (
 )
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
-REFUSED = Blocker(since=NOON, reason="Refused", message="exceeded quota: q")
+REFUSED = Obstacle(since=NOON, reason="Refused", message="exceeded quota: q")
 WAIT = WaitReason(code="Refused", message="exceeded quota: q")
 
 
@@ -46,7 +46,7 @@ def admission(*indexes: int, retry: AdmissionBackoff | None = None, wait: WaitRe
 
 
 def hold(
-    held: Admission, there: Iterable[Replica], *, least: int, obstacle: Blocker | None = REFUSED, runs: bool = False
+    held: Admission, there: Iterable[Replica], *, least: int, obstacle: Obstacle | None = REFUSED, runs: bool = False
 ) -> GangStart:
     return GangStart(
         admission=held, obstacle=obstacle, minimum={PS: 1, WORKER: least}, replicas_in_place=set(there), is_running=runs
@@ -54,7 +54,7 @@ def hold(
 
 
 def test_a_status_with_times_at_the_end_of_the_calendar_ends_nothing() -> None:
-    far = Blocker(since=MAX_TIME, reason="Refused", message="exceeded quota: q")
+    far = Obstacle(since=MAX_TIME, reason="Refused", message="exceeded quota: q")
     held = admission(0, 1, 2, retry=AdmissionBackoff(attempts=1, not_before=MAX_TIME), wait=WAIT)
 
     assert apply_start_timeout(hold(held, workers(0), least=3, obstacle=far), after(60), 60) is held
@@ -143,6 +143,6 @@ def test_what_is_known_of_a_quota_is_not_what_it_met() -> None:
 
 def test_an_obstacle_that_an_earlier_admission_met_takes_nothing_away() -> None:
     held = admission(0, 1)
-    old = Blocker(since=after(-1), reason="Refused", message="")
+    old = Obstacle(since=after(-1), reason="Refused", message="")
 
     assert apply_start_timeout(hold(held, workers(0), least=2, obstacle=old), after(3600), 60) is held

@@ -44,7 +44,7 @@ async def test_an_image_that_is_not_there_stands_in_the_columns_and_frees_the_pl
         for index in (0, 1):
             await waits(env, f"gang-worker-{index}", "ErrImagePull", MISSING)
         await env.until(lambda: env.condition("gang", "Blocked") is not None)
-        await env.until(lambda: "all 2" in getattr(env.status("gang").blocker, "message", ""))
+        await env.until(lambda: "all 2" in getattr(env.status("gang").obstacle, "message", ""))
 
         head, row = (await kubectl(env, "get", "tfjobs", "-o", "wide")).splitlines()
         assert head.split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON", "MESSAGE"]
@@ -81,7 +81,7 @@ async def test_a_claim_that_is_not_there_is_told_in_the_words_of_the_scheduler(c
         }
         assert "nodeName" not in env.pods["a-worker-0"]["spec"]
         await env.patch(PODS, "a-worker-0", {"status": {"conditions": [scheduled]}}, subresource="status")
-        await env.until(lambda: env.status("a").blocker is not None)
+        await env.until(lambda: env.status("a").obstacle is not None)
 
         described = await kubectl(env, "describe", "tfjob", "a")
         assert "Unschedulable" in described
@@ -106,4 +106,4 @@ async def test_who_runs_out_of_memory_again_and_again_is_told_and_keeps_its_plac
         assert stalled.message == "worker-1: exit code 137 (OOMKilled), after 3 restarts: step 42"
         _, row = (await kubectl(env, "get", "tfjobs")).splitlines()
         assert row.split()[1:4] + row.split()[5:] == ["Running", "1/2", "3", "CrashLoopBackOff"]
-        assert env.status("a").blocker is None
+        assert env.status("a").obstacle is None

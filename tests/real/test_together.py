@@ -43,7 +43,7 @@ def run_in(scene: Scene, number: int, size: int) -> bool:
     """
     found = scene.jobs.objects.get(Key("default", "a"))
     status = decode_status(None if found is None else found.status)
-    gang = status.gang_incarnation
+    gang = status.gang_round
     is_complete = gang is None or (gang.number == number and gang.was_complete)
     return is_complete and status.running_replicas == size and rounds(scene) == {number: size}
 

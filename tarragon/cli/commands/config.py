@@ -14,15 +14,13 @@ FORMS = ("table", "json", "yaml")
 
 
 class _Subcommand(TarragonCommand):
-    """A subcommand of `config_document`. It ignores the configuration file, so that its own output does not depend on
-    it.
-    """
+    """A subcommand of `config`. It ignores the configuration file, so that its own output does not depend on it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return click.Command.parse_args(self, ctx, args)
 
     def name_variable(self, param: click.Parameter) -> None:
-        """Keep click's own variable name, which contains both command names: TARRAGON_CONFIG_VIEW_OUTPUT."""
+        """Keep click's own variable name, which contains both command names: TARRAGON_CONFIG_VIEW_FORM."""
 
 
 @click.group("config")

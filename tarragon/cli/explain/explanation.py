@@ -82,7 +82,7 @@ def explanation_lines(job: ClusterJob, now: dt.datetime, prompt: CommandPrefix, 
 
 def _waiting(status: JobStatus, now: dt.datetime, place: str) -> Iterator[str]:
     """Yield how long the job has waited, and what happens next."""
-    admission, obstacle, wait = status.admission, status.blocker, wait_of(status)
+    admission, obstacle, wait = status.admission, status.obstacle, wait_of(status)
     if obstacle is not None:
         yield f"  for {age(obstacle.since, now)}; if it lasts, the job releases its nodes and is requeued"
     if wait_cause(wait) == WaitCause.LARGER_THAN_QUOTA:

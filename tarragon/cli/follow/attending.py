@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from enum import Enum
+from enum import Enum, auto
 
 from tarragon.base.clock import Clock
 from tarragon.cli.follow.progress_output import OutputStreams, progress_output_for
@@ -37,15 +37,15 @@ MAX_CATCH_UP_BYTES = 2**20
 class FollowEnd(Enum):
     """Why following the job ended."""
 
-    FINISHED = "over"
-    STOPPED = "stopped"
-    DETACHED = "left"
-    TERMINATED = "terminated"
-    HUNG_UP = "hung up"
-    KILLED = "forced"
-    TIMED_OUT = "too late"
-    NEVER_FITS = "stuck"
-    PIPE_CLOSED = "unread"
+    FINISHED = auto()
+    STOPPED = auto()
+    DETACHED = auto()
+    TERMINATED = auto()
+    HUNG_UP = auto()
+    KILLED = auto()
+    TIMED_OUT = auto()
+    NEVER_FITS = auto()
+    PIPE_CLOSED = auto()
 
 
 class FollowSession:
@@ -54,10 +54,10 @@ class FollowSession:
     def __init__(self, job: ClusterJob, where: ClusterTarget, terminal: Terminal, clock: Clock) -> None:
         self.target = where
         self._clock = clock
-        self._teller = progress_output_for(
+        self._output = progress_output_for(
             OutputStreams(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now)
         )
-        self.streamer = LogStreamer(job.framework.main_container, clock, self._teller.show_logs)
+        self.streamer = LogStreamer(job.framework.main_container, clock, self._output.show_logs)
         self.streamer.on_unreadable(self._unread)
         self._reported: set[str] = set()
         self.follower = JobFollower(job, clock, self._progressed, self.streamer)
@@ -72,12 +72,12 @@ class FollowSession:
         try:
             return await self._watch(limit)
         finally:
-            self._teller.close()
+            self._output.close()
 
     async def _watch(self, limit: float | None) -> FollowEnd:
         with handled_signals() as signals:
             ticking = asyncio.create_task(self._tick())
-            following = asyncio.create_task(self.target.follow(self.follower, self._clock, self._teller.show_note))
+            following = asyncio.create_task(self.target.follow(self.follower, self._clock, self._output.show_note))
             try:
                 wanted = (following, ticking, signals.first_interrupt, signals.terminated, self._stuck)
                 await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
@@ -119,7 +119,7 @@ class FollowSession:
 
     async def _stop(self, following: asyncio.Task[None], signals: SignalHandler) -> FollowEnd:
         name = self.follower.job.name
-        self._teller.show_note(
+        self._output.show_note(
             f"Stopping {name}: waiting for its replicas to terminate; press Ctrl-C again to kill them."
         )
         stopping = asyncio.create_task(self._delete())
@@ -142,11 +142,11 @@ class FollowSession:
 
     async def _tick(self) -> None:
         while True:
-            self._teller.tick()
+            self._output.tick()
             await self._clock.sleep(REDRAW_PERIOD)
 
     def _progressed(self, progress: Progress) -> None:
-        self._teller.show_progress(progress)
+        self._output.show_progress(progress)
         if progress.is_final and not self.seconds:
             self.seconds = self._clock.monotonic() - self._began
         # A cluster may get more nodes; this machine can't.
@@ -162,7 +162,7 @@ class FollowSession:
         words = unreadable_text(replica, error)
         if not self.target.is_local and words not in self._reported:
             self._reported.add(words)
-            self._teller.show_note(words)
+            self._output.show_note(words)
 
     async def _give_up(self) -> None:
         await self._clock.sleep(NEVER_FITS_AFTER)

@@ -121,7 +121,7 @@ def progress_of(seen: ProgressInput) -> Progress:
         reason=condition.reason if condition is not None else "",
         message="" if condition is None else SCHEDULED_AGAIN if _is_outdated(condition, status) else condition.message,
         wait=wait_of(status) if seen.state != INTERRUPTED else None,
-        stall=_hindrance(status) if seen.state != INTERRUPTED else "",
+        stall=_stall_message(status) if seen.state != INTERRUPTED else "",
         created=seen.created,
         started=status.start_time,
         completed=status.completion_time,
@@ -150,7 +150,7 @@ def wait_of(status: JobStatus) -> WaitReason | None:
     return admission.wait if admission is not None and admission.admitted_at is None else None
 
 
-def _hindrance(status: JobStatus) -> str:
+def _stall_message(status: JobStatus) -> str:
     """What holds the job up; empty while it waits for admission, where `wait_of` says why, and after its end."""
     reason = reason_of(status)
     return (

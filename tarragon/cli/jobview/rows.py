@@ -138,9 +138,9 @@ def reason(job: ClusterJob) -> str:
         return "resumes when the cluster starts" if job.state == INTERRUPTED else ""
     if other_operator := _other_operator(job):
         return other_operator
-    hindrance = reason_of(job.status)
-    if hindrance.reason and not job.status.phase.is_final:
-        return f"{hindrance.reason}: {hindrance.message}"
+    explanation = reason_of(job.status)
+    if explanation.reason and not job.status.phase.is_final:
+        return f"{explanation.reason}: {explanation.message}"
     failure = job.status.first_failure
     if job.status.phase is Phase.FAILED and failure is not None:
         if failure.exit_code is not None:

@@ -25,7 +25,7 @@ Notify = Callable[[str], None]
 
 
 class ClusterReader(Protocol):
-    """The read methods of a Cluster. An embedded cluster offers them even if its server does not run."""
+    """The read methods of a `Client`. An embedded cluster offers them even if its server does not run."""
 
     async def get(self, resource: Resource[T], key: Key) -> T: ...
 

@@ -25,7 +25,7 @@ MAX_HOST_LENGTH = len('"",:65535.svc.') + 2 * 63
 
 EVERY_CONTAINER = ""
 
-Wire = Callable[[TrainingJob, GangSize, str], Callable[[Replica], DiscoveryConfig | None]]
+DiscoveryOf = Callable[[TrainingJob, GangSize, str], Callable[[Replica], DiscoveryConfig | None]]
 
 
 Host = Callable[[TrainingJob, Replica, str], str]
@@ -54,7 +54,7 @@ class TFConfigOptions:
     """Whether a job of a single replica gets TF_CONFIG. Since tf-operator 0.7 it does not."""
 
 
-def discovery_config(options: TFConfigOptions) -> Wire:
+def discovery_config(options: TFConfigOptions) -> DiscoveryOf:
     """The `discovery_config` of a dialect."""
 
     def of_gang(job: TrainingJob, size: GangSize, domain: str) -> Callable[[Replica], DiscoveryConfig | None]:
@@ -95,10 +95,10 @@ def tf_config_length(job: TrainingJob, options: TFConfigOptions = LONGEST_OPTION
 
 
 Hosts = Mapping[ReplicaType, list[str]]
-Tell = Callable[[Replica], str]
+ConfigOf = Callable[[Replica], str]
 
 
-def _plain(_: TrainingJob, hosts: Hosts, options: TFConfigOptions) -> Tell:
+def _plain(_: TrainingJob, hosts: Hosts, options: TFConfigOptions) -> ConfigOf:
     cluster = _json(
         {
             kind.lower(): found
@@ -109,7 +109,7 @@ def _plain(_: TrainingJob, hosts: Hosts, options: TFConfigOptions) -> Tell:
     return lambda replica: f'{{"cluster":{cluster},"task":{_json(_task(replica))},"environment":"cloud"}}'
 
 
-def _sparse(_: TrainingJob, hosts: Hosts, __: TFConfigOptions) -> Tell:
+def _sparse(_: TrainingJob, hosts: Hosts, __: TFConfigOptions) -> ConfigOf:
     servers = hosts.get(PS, [])
 
     def tf_config(replica: Replica) -> str:

@@ -170,7 +170,7 @@ def is_start_blocked(candidate: Candidate) -> bool:
     """Whether the job's pods cannot be created or bound, or an earlier attempt to start has failed."""
     if candidate.has_invalid_spec or candidate.admission is None:
         return False
-    return candidate.status.blocker is not None or candidate.has_retry
+    return candidate.status.obstacle is not None or candidate.has_retry
 
 
 def is_unrecorded(candidate: Candidate) -> bool:

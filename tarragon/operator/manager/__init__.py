@@ -1,1 +1,4 @@
-"""The operator process: settings, leader election, start and shutdown, health."""
+"""The operator process: settings, leader election, start and shutdown, health.
+
+Begin with `process.py`, then `operator.py`.
+"""

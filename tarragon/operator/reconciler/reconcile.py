@@ -60,14 +60,14 @@ def _log_step(step: Actions) -> None:
 
 
 class _SupersededGuard(DelegatingClient):
-    """A create raises Conflict once `stands` says that the state the step was decided on has changed."""
+    """A create raises Conflict once `is_current` returns False: the job has changed since the step was decided."""
 
-    def __init__(self, cluster: Client, stands: Callable[[], bool]) -> None:
+    def __init__(self, cluster: Client, is_current: Callable[[], bool]) -> None:
         super().__init__(cluster)
-        self._stands = stands
+        self._is_current = is_current
 
     async def create(self, resource: Resource[T], body: Mapping[str, Json]) -> T:
-        if not self._stands():
+        if not self._is_current():
             message = f"{resource.plural} {body['metadata']['name']} was not created: the job has changed"
             raise Conflict(
                 {"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": message}

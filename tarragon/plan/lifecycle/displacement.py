@@ -86,7 +86,7 @@ class AdmittedGang:
 
 def may_have_displaced_replicas(status: JobStatus, admission: Admission, nodes: NodesByKey) -> bool:
     """Whether some replica of the gang may be displaced: a fast check that is run for thousands of gangs."""
-    if status.blocker is not None:
+    if status.obstacle is not None:
         return True
     assigned = (nodes.get(Key("", name)) for name in set(admission.nodes.values()))
     return any(node is None or unavailable_reason(node) for node in assigned)

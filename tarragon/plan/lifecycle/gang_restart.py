@@ -23,7 +23,7 @@ from tarragon.job.index_ranges import describe_replicas
 from tarragon.job.model import Replica
 from tarragon.job.phase import JobSignal, Phase, next_phase
 from tarragon.job.replica_state import ReplicaAction
-from tarragon.job.status import GangIncarnation, JobStatus
+from tarragon.job.status import GangRound, JobStatus
 from tarragon.kube.core import Pod
 from tarragon.plan.objects.gang_round import current_round, is_outdated, next_round, round_of
 from tarragon.plan.view.job_view import JobView, may_grow
@@ -40,25 +40,25 @@ def track_gang(view: JobView, status: JobStatus) -> JobStatus:
         return status
     if not _tracks_gang(view):
         return _untracked(status)
-    before = status.gang_incarnation or GangIncarnation()
+    before = status.gang_round or GangRound()
     if not view.may_run:
-        return replace(status, gang_incarnation=dissolve_gang(view, before))
+        return replace(status, gang_round=dissolve_gang(view, before))
     reason = _restart_reason(view, before)
     if reason is not None:
         saves = _size(view) != before.size
-        new_gang = GangIncarnation(number=next_round(before, view.own_pods), size=_size(view), may_checkpoint=saves)
-        return _with_restarting_condition(view, replace(status, gang_incarnation=new_gang), reason)
+        new_gang = GangRound(number=next_round(before, view.own_pods), size=_size(view), may_checkpoint=saves)
+        return _with_restarting_condition(view, replace(status, gang_round=new_gang), reason)
     is_whole = before.was_complete or not any(_missing_replicas(view))
-    return replace(status, gang_incarnation=replace(before, size=_size(view), was_complete=is_whole))
+    return replace(status, gang_round=replace(before, size=_size(view), was_complete=is_whole))
 
 
-def dissolve_gang(view: JobView, gang: GangIncarnation) -> GangIncarnation:
+def dissolve_gang(view: JobView, gang: GangRound) -> GangRound:
     """Return the record of a gang that may not run any more, so that its remaining pods count as outdated."""
     is_left = any(
         round_of(member.pod) >= gang.number for member in view.members.values() if is_replaceable(member.action)
     )
     return (
-        GangIncarnation(number=next_round(gang, view.own_pods), may_checkpoint=True)
+        GangRound(number=next_round(gang, view.own_pods), may_checkpoint=True)
         if is_left
         else replace(gang, size={}, was_complete=False)
     )
@@ -107,15 +107,13 @@ def _tracks_gang(view: JobView) -> bool:
 
 def _untracked(status: JobStatus) -> JobStatus:
     """Forget the gang's size, as its pods are replaced one by one. Tracking starts again with the pods of that time."""
-    gang = status.gang_incarnation
+    gang = status.gang_round
     return (
-        status
-        if gang is None
-        else replace(status, gang_incarnation=GangIncarnation(number=gang.number) if gang.number else None)
+        status if gang is None else replace(status, gang_round=GangRound(number=gang.number) if gang.number else None)
     )
 
 
-def _restart_reason(view: JobView, gang: GangIncarnation) -> str | None:
+def _restart_reason(view: JobView, gang: GangRound) -> str | None:
     size = _size(view)
     if not gang.size:
         return None

@@ -78,7 +78,7 @@ def pods_to_evict(view: JobView, status: JobStatus) -> list[PodEviction]:
     """Return the pods to delete according to `status`. What is not on record there is left to the next reconcile."""
     old_pods = list(outdated_pods(view, status))
     uids = {pod.metadata.uid for pod in old_pods}
-    is_resized = status.gang_incarnation is not None and status.gang_incarnation.may_checkpoint
+    is_resized = status.gang_round is not None and status.gang_round.may_checkpoint
     evictions = [
         PodEviction(pod=pod, reason="all replicas of its gang restart", has_grace=is_resized) for pod in old_pods
     ]
@@ -231,7 +231,7 @@ def _is_created_alone(view: JobView, replica: Replica) -> bool:
     ones that are missing.
     """
     admission = view.recorded_status.admission
-    was_refused = view.recorded_status.blocker is not None or (admission is not None and admission.backoff is not None)
+    was_refused = view.recorded_status.obstacle is not None or (admission is not None and admission.backoff is not None)
     elastic = view.job.elastic_policy
     is_extra = elastic is not None and view.job.is_elastic_type(replica.type) and replica.index >= elastic.min_replicas
     return was_refused or is_extra

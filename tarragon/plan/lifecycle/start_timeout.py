@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tarragon.base.time_arithmetic import add_seconds
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.job.status import Admission, AdmissionBackoff, Blocker, RestartRecord, WaitReason
+from tarragon.job.status import Admission, AdmissionBackoff, Obstacle, RestartRecord, WaitReason
 from tarragon.plan.lifecycle.displacement import was_rejected_by_node
 
 MOVED_TOO_OFTEN = "MovedTooOften"
@@ -25,7 +25,7 @@ class GangStart:
     """An admitted gang, and which of its replicas are in place: their pods are created and bound, or have finished."""
 
     admission: Admission
-    obstacle: Blocker | None
+    obstacle: Obstacle | None
     minimum: Mapping[ReplicaType, int]
     """The minimum number of replicas of each type, index 0 included, without which the gang can't run."""
     replicas_in_place: Collection[Replica]
@@ -36,7 +36,7 @@ class GangStart:
         return all(replica in self.replicas_in_place for replica in self.admission.nodes)
 
 
-def start_timeout_at(admission: Admission, obstacle: Blocker | None, timeout: float) -> dt.datetime | None:
+def start_timeout_at(admission: Admission, obstacle: Obstacle | None, timeout: float) -> dt.datetime | None:
     """Return when a gang that can't start because of an obstacle loses its admission; None without an obstacle."""
     if obstacle is None or admission.admitted_at is None or obstacle.since < admission.admitted_at:
         return None
@@ -53,15 +53,15 @@ def retry_reset_at(admission: Admission) -> dt.datetime | None:
     return add_seconds(admission.backoff.not_before, MAX_ADMISSION_BACKOFF_SECONDS)
 
 
-def apply_start_timeout(hold: GangStart, now: dt.datetime, timeout: float) -> Admission:
+def apply_start_timeout(start: GangStart, now: dt.datetime, timeout: float) -> Admission:
     """Return the admission as it should be: unchanged while there is no obstacle or its timeout has not passed.
 
     After the timeout, a gang that has its minimum size shrinks to the replicas that could be created; any other gang
     loses its admission and is queued again after a pause.
     """
-    admission, obstacle = hold.admission, hold.obstacle
-    if hold.is_complete:
-        if not hold.is_running or obstacle is not None or admission.backoff is None:
+    admission, obstacle = start.admission, start.obstacle
+    if start.is_complete:
+        if not start.is_running or obstacle is not None or admission.backoff is None:
             return admission
         forgotten = retry_reset_at(admission)
         return replace(admission, wait=None, backoff=None) if forgotten is None or now >= forgotten else admission
@@ -70,9 +70,9 @@ def apply_start_timeout(hold: GangStart, now: dt.datetime, timeout: float) -> Ad
         return admission
     wait = WaitReason(code=obstacle.reason, message=obstacle.message)
     retry = _next_retry(admission.backoff, now, timeout)
-    if not _has_minimum(hold):
+    if not _has_minimum(start):
         return Admission(queued_at=now, wait=wait, backoff=retry)
-    nodes = _without_missing_replicas(hold)
+    nodes = _without_missing_replicas(start)
     if len(nodes) == len(admission.nodes):
         return admission
     size = {kind: sum(replica.type == kind for replica in nodes) for kind in admission.size}
@@ -123,23 +123,23 @@ def _next_retry(before: AdmissionBackoff | None, now: dt.datetime, timeout: floa
     return AdmissionBackoff(attempts=attempts, not_before=now + dt.timedelta(seconds=backoff))
 
 
-def _has_minimum(hold: GangStart) -> bool:
+def _has_minimum(start: GangStart) -> bool:
     return all(
         minimum == 0
         or (
-            Replica(kind, 0) in hold.replicas_in_place
-            and sum(replica.type == kind for replica in hold.replicas_in_place) >= minimum
+            Replica(kind, 0) in start.replicas_in_place
+            and sum(replica.type == kind for replica in start.replicas_in_place) >= minimum
         )
-        for kind, minimum in hold.minimum.items()
+        for kind, minimum in start.minimum.items()
     )
 
 
-def _without_missing_replicas(hold: GangStart) -> Mapping[Replica, str]:
+def _without_missing_replicas(start: GangStart) -> Mapping[Replica, str]:
     """Remove missing replicas from the highest index down, as every shrink does; gaps below the last one stay."""
     last: dict[ReplicaType, int] = {}
-    for replica in hold.admission.nodes:
-        if replica in hold.replicas_in_place or replica.index < hold.minimum.get(replica.type, 0):
+    for replica in start.admission.nodes:
+        if replica in start.replicas_in_place or replica.index < start.minimum.get(replica.type, 0):
             last[replica.type] = max(last.get(replica.type, -1), replica.index)
     return {
-        replica: node for replica, node in hold.admission.nodes.items() if replica.index <= last.get(replica.type, -1)
+        replica: node for replica, node in start.admission.nodes.items() if replica.index <= last.get(replica.type, -1)
     }

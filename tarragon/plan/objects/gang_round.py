@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tarragon.job.status import GangIncarnation, JobStatus
+from tarragon.job.status import GangRound, JobStatus
 from tarragon.kube.core import Pod
 
 ROUND_ANNOTATION = "tarragon.dev/gang-round"
@@ -20,10 +20,10 @@ def round_of(pod: Pod) -> int:
 
 
 def current_round(status: JobStatus) -> int:
-    return status.gang_incarnation.number if status.gang_incarnation is not None else 0
+    return status.gang_round.number if status.gang_round is not None else 0
 
 
-def next_round(gang: GangIncarnation, pods: Iterable[Pod]) -> int:
+def next_round(gang: GangRound, pods: Iterable[Pod]) -> int:
     """Return the next round: above the recorded one and those of all existing pods, in case the record was lost."""
     return min(1 + max([gang.number, *(round_of(pod) for pod in pods)]), MAX_ROUND)
 

@@ -62,9 +62,9 @@ def reconcile_resumed(view: JobView) -> Actions | None:
 
 
 def _suspended_status(view: JobView) -> JobStatus:
-    gang = view.recorded_status.gang_incarnation
+    gang = view.recorded_status.gang_round
     status = replace(
-        view.recorded_status, admission=None, gang_incarnation=None if gang is None else dissolve_gang(view, gang)
+        view.recorded_status, admission=None, gang_round=None if gang is None else dissolve_gang(view, gang)
     )
     status = clear_size(clear_blocked(status))
     for rule in (

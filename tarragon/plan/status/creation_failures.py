@@ -8,12 +8,12 @@ from dataclasses import replace
 from tarragon.job import conditions
 from tarragon.job.conditions import ConditionUpdate, remove_condition, set_condition
 from tarragon.job.replica_state import ReplicaAction
-from tarragon.job.status import UNASSIGNED, Blocker, JobStatus
+from tarragon.job.status import UNASSIGNED, JobStatus, Obstacle
 from tarragon.kube.core import Pod
 from tarragon.plan.lifecycle.displacement import was_rejected_by_node
 from tarragon.plan.lifecycle.pod_control import conflicting_names, has_missing_objects, rejecting_nodes
 from tarragon.plan.objects.settings import OperatorSettings
-from tarragon.plan.status.stall_report import image_pull_errors, next_report_at, report_delays, report_hindrances
+from tarragon.plan.status.stall_report import image_pull_errors, next_report_at, report_blocking_stalls, report_delays
 from tarragon.plan.view.actions import NAME_TAKEN, REFUSED
 from tarragon.plan.view.job_view import JobView
 
@@ -42,7 +42,7 @@ def set_blocked(view: JobView, status: JobStatus) -> JobStatus:
     since = view.now if recorded is None else recorded.since
     return replace(
         status,
-        blocker=Blocker(since=since, reason=reason, message=message),
+        obstacle=Obstacle(since=since, reason=reason, message=message),
         conditions=set_condition(
             status.conditions, ConditionUpdate(conditions.BLOCKED, True, reason, message), view.now
         ),
@@ -52,7 +52,7 @@ def set_blocked(view: JobView, status: JobStatus) -> JobStatus:
 def clear_blocked(status: JobStatus) -> JobStatus:
     return replace(
         status,
-        blocker=None,
+        obstacle=None,
         image_pull_errors={},
         conditions=remove_condition(_without_stalled(status).conditions, conditions.BLOCKED),
     )
@@ -75,7 +75,7 @@ def _without_stalled(status: JobStatus) -> JobStatus:
     return replace(status, conditions=remove_condition(status.conditions, conditions.STALLED))
 
 
-def timeout_for(obstacle: Blocker | None, settings: OperatorSettings) -> float:
+def timeout_for(obstacle: Obstacle | None, settings: OperatorSettings) -> float:
     """Return the start timeout in seconds. Pods that exist get longer: recreating them costs more than waiting."""
     is_early = obstacle is None or obstacle.reason in {REFUSED, NAME_TAKEN, UNSCHEDULABLE, NODE_FULL}
     return settings.creation_timeout if is_early else settings.start_timeout
@@ -84,17 +84,17 @@ def timeout_for(obstacle: Blocker | None, settings: OperatorSettings) -> float:
 def next_check_at(view: JobView, status: JobStatus) -> dt.datetime | None:
     """Return when to look at the obstacle again, or to retry, although no watch event may arrive; None for never."""
     times = [next_report_at(view) if view.may_run else None]
-    if status.blocker is not None:
+    if status.obstacle is not None:
         refusal = view.observed.rejected_create
         times.append(refusal.retry_at if refusal is not None and refusal.retry_at > view.now else None)
-        if status.blocker.reason in {NAME_TAKEN, NODE_UNAVAILABLE}:
+        if status.obstacle.reason in {NAME_TAKEN, NODE_UNAVAILABLE}:
             times.append(view.now + dt.timedelta(seconds=POLL_SECONDS))
     return min((at for at in times if at is not None), default=None)
 
 
-def _current_obstacle(status: JobStatus) -> Blocker | None:
+def _current_obstacle(status: JobStatus) -> Obstacle | None:
     """Return the recorded obstacle if it concerns the current admission and not an earlier one."""
-    admission, recorded = status.admission, status.blocker
+    admission, recorded = status.admission, status.obstacle
     if recorded is None or admission is None or admission.admitted_at is None:
         return recorded
     return recorded if recorded.since >= admission.admitted_at else None
@@ -112,7 +112,7 @@ def _find_obstacle(view: JobView, status: JobStatus) -> tuple[str, str] | None:
 
 
 def _not_startable(view: JobView) -> tuple[str, str] | None:
-    report = report_hindrances(view)
+    report = report_blocking_stalls(view)
     return None if report is None else (report.reason, report.message)
 
 

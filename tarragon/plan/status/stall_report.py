@@ -23,7 +23,7 @@ class StallReport:
     message: str
 
 
-def report_hindrances(view: JobView) -> StallReport | None:
+def report_blocking_stalls(view: JobView) -> StallReport | None:
     """Report stalls that keep the gang from starting and count towards its timeout."""
     return _report(view, lambda stall: stall.prevents_start)
 

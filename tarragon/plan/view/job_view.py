@@ -158,9 +158,9 @@ def desired_size(job: TrainingJob, status: JobStatus, *, needs_admission: bool) 
     if needs_admission:
         admitted = status.admission is not None and status.is_admitted
         return status.admission.size if status.admission is not None and admitted else job.requested_size()
-    if status.gang_incarnation is None or not status.gang_incarnation.size or may_grow(job, status):
+    if status.gang_round is None or not status.gang_round.size or may_grow(job, status):
         return job.requested_size()
-    return {kind: min(count, status.gang_incarnation.size.get(kind, 0)) for kind, count in job.requested_size().items()}
+    return {kind: min(count, status.gang_round.size.get(kind, 0)) for kind, count in job.requested_size().items()}
 
 
 def may_grow(job: TrainingJob, status: JobStatus) -> bool:
@@ -176,7 +176,7 @@ def may_grow(job: TrainingJob, status: JobStatus) -> bool:
     ):
         return False
     return job.elastic_policy is not None or (
-        resizes_by_restart(job) and status.gang_incarnation is not None and bool(status.gang_incarnation.size)
+        resizes_by_restart(job) and status.gang_round is not None and bool(status.gang_round.size)
     )
 
 

@@ -15,6 +15,7 @@ from tarragon.kube.core import ContainerStateTerminated, ContainerStatus, Pod, P
 
 IMAGE_PULL_BACKOFF = "ImagePullBackOff"
 CRASH_LOOP = "CrashLoopBackOff"
+# The values are part of the status, where users and programs read them.
 POD_NOT_PREPARED = "PodNotPrepared"
 """The node has not prepared the pod's volumes or network."""
 POD_NOT_STARTED_BY_KUBELET = "PodNotTaken"
@@ -118,7 +119,7 @@ def _stalls_on_node(pod: Pod, main: str) -> Iterator[Stall]:
 
 
 def _sidecar_stalls(pod: Pod, main: ContainerStatus) -> Iterator[Stall]:
-    """Yield stalls of other containers. They never count as hindrance: the main container trains without them."""
+    """Yield stalls of other containers. They never prevent a start: the main container trains without them."""
     for other in pod.status.container_statuses:
         waiting_stall = _waiting(other, f"container {other.name}: ") if other.name != main.name else None
         if waiting_stall is not None:
@@ -150,8 +151,8 @@ def _waiting(status: ContainerStatus, prefix: str = "") -> Stall | None:
     last = status.last_state.terminated
     if reason == CRASH_LOOP and last is not None:
         return Stall(reason=reason, message=prefix + _crash(last, status.restart_count))
-    is_hindrance = reason not in _CAUSED_BY_PROGRAM
-    return Stall(reason=reason, message=prefix + _shortened(waiting.message), prevents_start=is_hindrance)
+    prevents_start = reason not in _CAUSED_BY_PROGRAM
+    return Stall(reason=reason, message=prefix + _shortened(waiting.message), prevents_start=prevents_start)
 
 
 def _crash(last: ContainerStateTerminated, restarts: int) -> str:
@@ -167,7 +168,7 @@ def _creation(pod: Pod) -> Iterator[Stall]:
         since = unprepared.last_transition_time or pod.metadata.creation_timestamp
         message = f"node {pod.spec.node_name} has not prepared the pod's volumes and network; {_describe_hint(pod)}"
         if since is not None:
-            # No hindrance: attaching and checking a large disk looks the same as a disk that can't be mounted.
+            # This does not prevent the start: attaching and checking a large disk looks like one that can't be mounted.
             yield Stall(reason=POD_NOT_PREPARED, message=message, report_at=since + SHORT_DELAY)
     elif not pod.status.container_statuses:
         # If the kubelet does not come back, Kubernetes evicts its pods, and their replicas are scheduled again.

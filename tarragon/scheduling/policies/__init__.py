@@ -1,4 +1,8 @@
-"""Scheduling policies: functions from a snapshot to decisions. The operator and the simulator call the same ones."""
+"""Scheduling policies: functions from a snapshot to decisions.
+
+The operator, the forecast of `tarragon why` and the programs in bench call the same ones. A policy is pure: one that
+wants chance takes it from the gangs' names and times. `why` counts positions in the order of `actions/queue_order.py`.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def status_of(
     verdict: PodFailure | None = None,
     **lives: RuntimeStatus,
 ) -> Any:
-    return pod_status(described, StatusFacts(lives=lives, course=course, verdict=verdict, started=NOW), LATER)
+    return pod_status(described, StatusFacts(statuses=lives, course=course, verdict=verdict, started=NOW), LATER)
 
 
 def conditions(status: Any) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tarragon.frameworks.plugin import DiscoveryConfig, GangSize, ObjectNames
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER
 from tarragon.frameworks.tensorflow.replica_list import default_server
-from tarragon.frameworks.tensorflow.tf_config import TFConfigOptions, Wire, hosts
+from tarragon.frameworks.tensorflow.tf_config import DiscoveryOf, TFConfigOptions, hosts
 from tarragon.frameworks.tensorflow.tf_config import discovery_config as wire_tf_config
 from tarragon.job.model import Replica, TrainingJob
 
@@ -22,7 +22,7 @@ def tf_config_options(names: ObjectNames) -> TFConfigOptions:
     )
 
 
-def wire(names: ObjectNames) -> Wire:
+def wire(names: ObjectNames) -> DiscoveryOf:
     """The `wire` of a dialect."""
     own = tf_config_options(names)
     with_tf_config = wire_tf_config(own)

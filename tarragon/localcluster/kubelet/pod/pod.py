@@ -165,22 +165,22 @@ class PodWorker:
         if self._has_passed_deadline():
             self._record_event("Normal", DEADLINE.reason, DEADLINE.message)
             self.end(DEADLINE)
-        lives = self._checkpoint.runtime_statuses(self._starter.failures)
-        orders = compute_actions(self.pod.spec, lives, self._course(), self._clock.now())
-        self._stop_containers(orders, lives)
-        for name in orders.start:
+        statuses = self._checkpoint.runtime_statuses(self._starter.failures)
+        actions = compute_actions(self.pod.spec, statuses, self._desired_state(), self._clock.now())
+        self._stop_containers(actions, statuses)
+        for name in actions.start:
             await self._starter.start(self.pod, name, lambda: not self._is_stopping())
-        if orders.start:
+        if actions.start:
             return
         wait = self._offer_status()
-        wait += [(orders.wake - self._clock.now()).total_seconds()] if orders.wake else []
+        wait += [(actions.wake - self._clock.now()).total_seconds()] if actions.wake else []
         if self._is_stopping() and not self._checkpoint.live_runs():
             wait += await self._finish()
             if self._is_settled():
                 await self._status_writer.wait_written()
                 return
         if not self._is_done():
-            await self._wait([*wait, *self._due(orders)])
+            await self._wait([*wait, *self._due(actions)])
 
     def _observe(self) -> None:
         changes = self._checkpoint.observe()
@@ -201,7 +201,7 @@ class PodWorker:
         is_terminating = self._is_deleted or self.pod.metadata.is_being_deleted
         return is_terminating or self.pod.is_finished or bool(self._checkpoint.record.verdict_reason)
 
-    def _course(self) -> DesiredState:
+    def _desired_state(self) -> DesiredState:
         return DesiredState.STOP if self._is_stopping() else DesiredState.RUN
 
     def _has_passed_deadline(self) -> bool:
@@ -215,10 +215,10 @@ class PodWorker:
             return None
         return self._checkpoint.record.started + allowed - self._clock.now().timestamp()
 
-    def _due(self, orders: ContainerActions) -> list[float]:
+    def _due(self, actions: ContainerActions) -> list[float]:
         """Seconds until this worker must act. Containers that wait for others to end need no timer."""
         deadline = self._deadline_seconds()
-        return ([] if deadline is None else [deadline]) + self._stopper.seconds_until_due(orders.stop)
+        return ([] if deadline is None else [deadline]) + self._stopper.seconds_until_due(actions.stop)
 
     async def _wait(self, seconds: list[float]) -> None:
         waking = asyncio.ensure_future(self._woken.wait())
@@ -243,7 +243,7 @@ class PodWorker:
             self._record_event("Warning", "Failed", f"Error: {outcome.message}")
         life = self._checkpoint.runtime_statuses({})[name]
         back = life.backoff_end()
-        if back is not None and self._course() is DesiredState.RUN and self.pod.spec.restart_policy != "Never":
+        if back is not None and self._desired_state() is DesiredState.RUN and self.pod.spec.restart_policy != "Never":
             message = f"Back-off restarting failed container {name} in pod {full_name(self.pod)}"
             self._record_event("Warning", "BackOff", message)
 
@@ -266,18 +266,18 @@ class PodWorker:
         outcome = change.run.outcome
         if outcome is None or self._is_stopping():
             return False
-        lives = self._checkpoint.runtime_statuses({})
-        if lives[change.container.name].fitness.unfit:
+        statuses = self._checkpoint.runtime_statuses({})
+        if statuses[change.container.name].fitness.unfit:
             return False
-        if change.container.is_sidecar and is_complete(self.pod.spec, lives):
+        if change.container.is_sidecar and is_complete(self.pod.spec, statuses):
             return False
         was_lost_with_machine = change.is_late and outcome.was_lost and self.pod.metadata.controller_ref is not None
         return outcome.received_sigterm or was_lost_with_machine
 
-    def _stop_containers(self, orders: ContainerActions, lives: RuntimeStatuses) -> None:
-        for apply, names in ((self._stopper.prepare, orders.stop_later), (self._stopper.stop, orders.stop)):
+    def _stop_containers(self, actions: ContainerActions, statuses: RuntimeStatuses) -> None:
+        for apply, names in ((self._stopper.prepare, actions.stop_later), (self._stopper.stop, actions.stop)):
             for name in names:
-                place, unfit = self._checkpoint.latest_run(name), lives[name].fitness.unfit
+                place, unfit = self._checkpoint.latest_run(name), statuses[name].fitness.unfit
                 apply(place, self._grace(place.container, unfit), self._killing_message(place.container, unfit))
 
     def _grace(self, container: Container, unfit: str) -> float:
@@ -329,8 +329,8 @@ class PodWorker:
             return [delay]
         record = self._checkpoint.record
         facts = StatusFacts(
-            lives=self._checkpoint.runtime_statuses(self._starter.failures),
-            course=self._course(),
+            statuses=self._checkpoint.runtime_statuses(self._starter.failures),
+            course=self._desired_state(),
             verdict=record.verdict,
             started=from_timestamp(record.started),
             host=self._context.settings.address,

@@ -38,7 +38,7 @@ class StatusFacts:
     `environments` are the folders that the images map to, by container.
     """
 
-    lives: RuntimeStatuses
+    statuses: RuntimeStatuses
     course: DesiredState
     verdict: PodFailure | None
     started: dt.datetime
@@ -69,7 +69,7 @@ def pod_status(pod: Pod, facts: StatusFacts, now: dt.datetime) -> Json:
 def _phase(pod: Pod, facts: StatusFacts) -> str:
     if pod.is_finished:
         return pod.phase
-    phase = pod_lifecycle.phase(pod.spec, facts.lives, facts.course)
+    phase = pod_lifecycle.phase(pod.spec, facts.statuses, facts.course)
     if facts.verdict and phase == "Succeeded":
         phase = "Failed"
     return max(pod.phase, phase, key=lambda name: _ORDER.get(name, 0))
@@ -80,10 +80,10 @@ def _phase(pod: Pod, facts: StatusFacts) -> str:
 
 def _conditions(pod: Pod, facts: StatusFacts, phase: str, now: dt.datetime) -> list[Json]:
     stored = {condition.get("type"): condition for condition in pod.status.get("conditions") or []}
-    containers_ready = _containers_ready(pod, facts.lives, phase)
+    containers_ready = _containers_ready(pod, facts.statuses, phase)
     owned = {
         "PodReadyToStartContainers": ("False" if phase in _FINAL else "True", "", ""),
-        "Initialized": _initialized(pod, facts.lives, phase),
+        "Initialized": _initialized(pod, facts.statuses, phase),
         "Ready": _ready(pod, containers_ready, stored),
         "ContainersReady": containers_ready,
         "PodScheduled": ("True", "", ""),
@@ -107,19 +107,19 @@ def _condition(kind: str, value: tuple[str, str, str], before: Json | None, now:
     return condition
 
 
-def _initialized(pod: Pod, lives: RuntimeStatuses, phase: str) -> tuple[str, str, str]:
+def _initialized(pod: Pod, statuses: RuntimeStatuses, phase: str) -> tuple[str, str, str]:
     if phase == "Succeeded":
         return "True", "PodCompleted", ""
-    if pending := pod_lifecycle.pending_init_containers(pod.spec, lives):
+    if pending := pod_lifecycle.pending_init_containers(pod.spec, statuses):
         return "False", "ContainersNotInitialized", f"containers with incomplete status: {_listed(pending)}"
     return "True", "", ""
 
 
-def _containers_ready(pod: Pod, lives: RuntimeStatuses, phase: str) -> tuple[str, str, str]:
+def _containers_ready(pod: Pod, statuses: RuntimeStatuses, phase: str) -> tuple[str, str, str]:
     if phase in _FINAL:
         return "False", "PodCompleted" if phase == "Succeeded" else "PodFailed", ""
     long_running = [*(each for each in pod.spec.init_containers if each.is_sidecar), *pod.spec.containers]
-    unready = [each.name for each in long_running if not lives[each.name].is_ready]
+    unready = [each.name for each in long_running if not statuses[each.name].is_ready]
     if unready:
         return "False", "ContainersNotReady", f"containers with unready status: {_listed(unready)}"
     return "True", "", ""
@@ -147,7 +147,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _container(pod: Pod, container: Container, facts: StatusFacts) -> Json:
-    life = facts.lives[container.name]
+    life = facts.statuses[container.name]
     run = life.run
     state = _state(pod, container, facts)
     last = run if run and run.outcome and "waiting" in state else life.previous
@@ -178,7 +178,7 @@ def _is_ready(pod: Pod, container: Container, life: RuntimeStatus) -> bool:
 
 
 def _state(pod: Pod, container: Container, facts: StatusFacts) -> Json:
-    life = facts.lives[container.name]
+    life = facts.statuses[container.name]
     run = life.run
     if run is not None and run.is_alive:
         if run.started is not None and life.is_running:
@@ -192,7 +192,7 @@ def _state(pod: Pod, container: Container, facts: StatusFacts) -> Json:
 
 def _waiting(pod: Pod, container: Container, facts: StatusFacts) -> Json | None:
     """The waiting state of a container that failed to start or backs off; None for others."""
-    life = facts.lives[container.name]
+    life = facts.statuses[container.name]
     if facts.course is DesiredState.STOP or pod.is_finished:
         return None
     if life.start_failure is not None:

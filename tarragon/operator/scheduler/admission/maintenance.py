@@ -50,7 +50,7 @@ class AdmissionMaintenance:
         def updated(candidate: Candidate) -> Admission | None:
             if not candidate.is_admitted or has_unassigned_replicas(candidate.admission):
                 return None
-            return apply_start_timeout(self._hold(candidate), now, self._start_timeout(candidate))
+            return apply_start_timeout(self._gang_start(candidate), now, self._start_timeout(candidate))
 
         return self._updates(self._candidates.start_blocked.values(), "check the progress of its pods", updated)
 
@@ -58,7 +58,7 @@ class AdmissionMaintenance:
         """Admissions for gangs that run without a recorded one, and for gangs with a pod bound by another scheduler."""
 
         def updated(candidate: Candidate) -> Admission | None:
-            before, adoptable = candidate.admission, self._remains(candidate)
+            before, adoptable = candidate.admission, self._live_pods(candidate)
             return (
                 rebuild_admission(adoptable, *min_and_requested_sizes(candidate), now)
                 if before is None
@@ -96,8 +96,8 @@ class AdmissionMaintenance:
         """Replicas that must move to another node, except those whose pod another scheduler has yet to bind."""
         if candidate.id not in self._candidates.displaced:
             return frozenset()
-        replicas = displaced_replicas(self._household(candidate, admission), self._clock.now())
-        return replicas - self._remains(candidate).unbound if has_unassigned_replicas(admission) else replicas
+        replicas = displaced_replicas(self._admitted_gang(candidate, admission), self._clock.now())
+        return replicas - self._live_pods(candidate).unbound if has_unassigned_replicas(admission) else replicas
 
     def deadlines(self, now: dt.datetime) -> Iterator[dt.datetime]:
         """Future moments at which a start timeout or a retry pause ends, or an unready node is given up."""
@@ -110,16 +110,16 @@ class AdmissionMaintenance:
         if admission is None:
             return []
         times = [
-            start_timeout_at(admission, candidate.status.blocker, self._start_timeout(candidate)),
+            start_timeout_at(admission, candidate.status.obstacle, self._start_timeout(candidate)),
             admission.backoff.not_before if admission.backoff is not None else None,
             retry_reset_at(admission),
-            next_displacement_at(self._household(candidate, admission), now)
+            next_displacement_at(self._admitted_gang(candidate, admission), now)
             if candidate.id in self._candidates.displaced
             else None,
         ]
         return [at for at in times if at is not None]
 
-    def _household(self, candidate: Candidate, admission: Admission) -> AdmittedGang:
+    def _admitted_gang(self, candidate: Candidate, admission: Admission) -> AdmittedGang:
         pods = self._informers.pods_of(candidate.object)
         active = (pod for pod in pods if not pod.metadata.is_being_deleted and not pod.is_finished)
         return AdmittedGang(
@@ -131,18 +131,18 @@ class AdmissionMaintenance:
             is_being_preempted=self._informers.has_nominated_pods,
         )
 
-    def _remains(self, candidate: Candidate) -> LivePods:
+    def _live_pods(self, candidate: Candidate) -> LivePods:
         pods = self._informers.pods_of(candidate.object)
         return find_live_pods(candidate.dialect, candidate.job, candidate.status, pods)
 
     def _start_timeout(self, candidate: Candidate) -> float:
-        return timeout_for(candidate.status.blocker, self._informers.settings)
+        return timeout_for(candidate.status.obstacle, self._informers.settings)
 
-    def _hold(self, candidate: Candidate) -> GangStart:
+    def _gang_start(self, candidate: Candidate) -> GangStart:
         assert candidate.admission is not None  # noqa: S101 - only called for admitted candidates
         return GangStart(
             admission=candidate.admission,
-            obstacle=candidate.status.blocker,
+            obstacle=candidate.status.obstacle,
             minimum={group.type: min_and_requested(candidate.job, group)[0] for group in candidate.job.replica_specs},
             replicas_in_place=candidate.admission.nodes.keys()
             & (candidate.status.succeeded_replicas | self._progressing(candidate)),

@@ -56,7 +56,10 @@ class _Sorted(Generic[G]):
 
 
 class GangCache:
-    """Jobs left to kube-scheduler are not gangs. A gang with an invalid edit keeps its last valid form."""
+    """The waiting and the running gangs, kept between cycles.
+
+    Jobs left to kube-scheduler are not gangs. A gang with an invalid edit keeps its last valid form.
+    """
 
     def __init__(
         self,

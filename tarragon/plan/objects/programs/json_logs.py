@@ -149,7 +149,7 @@ def fork(child, streams):
 
 
 class Pump(object):
-    """Moves what is said, in order, as fast as it is taken: a full log holds up who writes, and nothing is lost."""
+    """Copies the program's output in order. While the log is full the program waits, so nothing is lost."""
 
     def __init__(self, child, teller, ends):
         self.child = child

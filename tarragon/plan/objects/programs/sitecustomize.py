@@ -85,7 +85,7 @@ def excepthook(kind, value, trace):
 
 
 def own_streams():
-    """Those of ours that are the container's log, where nobody stands in between."""
+    """The numbers of stdout and stderr, if they are the container's log and not a pipe of another program."""
     leader = os.getsid(0) or 1
     found = []
     for stream in (1, 2):
