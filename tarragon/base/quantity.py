@@ -29,6 +29,8 @@ _SUFFIXES = {
 }
 _DECIMAL_SUFFIXES = dict(zip(range(-9, 19, 3), ("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), strict=True))
 _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_LARGEST = Fraction(2**63 - 1)
+"""Greater quantities count as this one, as in Kubernetes."""
 _NANO = 10**9
 _KIBI = 1024
 # The number of digits is limited, because evaluating a huge exponent would exhaust the memory.
@@ -55,8 +57,8 @@ def _parse(text: str | float) -> tuple[Fraction, str, str]:
     if match is None:
         raise ValueError(f"{text!r} is not a quantity; write for example 500m, 2, 8Gi")
     number, exponent, suffix = match.groups(default="")
-    value = Fraction(number.removesuffix("."))
-    return value * (Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix]), exponent, suffix
+    value = Fraction(number.removesuffix(".")) * (Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix])
+    return max(-_LARGEST, min(value, _LARGEST)), exponent, suffix
 
 
 def format_milli(milli_units: int) -> str:

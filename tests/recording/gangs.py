@@ -1,13 +1,14 @@
 """Measures gangs in recorded watches: how long a gang was partial, and whether a node was ever overcommitted.
 
-A gang is partial while some of its pods are bound and another required replica has neither a pod on a node nor an
-assignment. Gang scheduling exists to prevent this waste.
+A gang is partial while some of its pods are bound, and of a type fewer replicas than it needs are on a node, assigned
+to one, or done. Gang scheduling exists to prevent this waste. Which indexes they have does not matter: an elastic gang
+that shrinks gives back remote replicas first, also those with low indexes.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.base.clock import Clock
@@ -15,7 +16,7 @@ from tarragon.base.resources import Resources, add_resources, fits
 from tarragon.client.informer.cache_reader import CacheReader
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
-from tarragon.job.model import Replica
+from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import CustomObject, Key
@@ -50,11 +51,15 @@ class Periods:
 class ObservedGang:
     """The observed state of a job."""
 
-    least: frozenset[Replica] = frozenset()
+    minimum: Mapping[ReplicaType, int] = field(default_factory=dict)
     kept: Mapping[Replica, str] = field(default_factory=dict)
     finished: frozenset[Replica] = frozenset()
     is_over: bool = False
     replica_of: Callable[[str], Replica | None] = lambda _: None
+
+    def short_of(self, kind: ReplicaType, present: Collection[Replica | None]) -> int:
+        """How many replicas of the type are needed beyond those that are present."""
+        return self.minimum[kind] - sum(replica is not None and replica.type == kind for replica in present)
 
 
 class GangRecord:
@@ -100,11 +105,7 @@ class GangRecord:
         read, names, status = taken.job, taken.dialect.names, decode_status(job.status)
         kept = {} if status.admission is None else status.admission.nodes
         self._gangs[uid] = ObservedGang(
-            least=frozenset(
-                Replica(group.type, index)
-                for group in read.replica_specs
-                for index in range(min_and_requested(read, group)[0])
-            ),
+            minimum={group.type: min_and_requested(read, group)[0] for group in read.replica_specs},
             kept=kept,
             finished=status.succeeded_replicas,
             is_over=status.phase.is_final,
@@ -157,17 +158,27 @@ class GangRecord:
             for name, pod in self._pods[uid].items()
             if pod.spec.node_name in self._nodes and not pod.is_finished and not pod.metadata.is_being_deleted
         }
-        missing = [] if gang.is_over or not held else sorted(gang.least - held.keys() - gang.finished)
-        kept = {replica: gang.kept.get(replica, "") for replica in missing}
-        lost = any(node and node not in self._nodes for node in kept.values())
-        without = any(not node for node in kept.values())
+        lacking = {} if gang.is_over or not held else self._lacking(gang, gang.finished | held.keys())
+        assigned = [node for nodes in lacking.values() for node in nodes]
+        lost = any(node not in self._nodes for node in assigned)
+        without = any(len(nodes) < gang.short_of(kind, gang.finished | held.keys()) for kind, nodes in lacking.items())
         for spans, is_so in (
             (self.displaced, lost),
             (self.partial, without and not lost and bool(gang.kept)),
             (self.leaving, without and not gang.kept),
-            (self.incomplete, bool(missing) and not lost and not without),
+            (self.incomplete, bool(lacking) and not lost and not without),
         ):
             spans.tell(at, {uid} if is_so else (), [uid])
+
+    def _lacking(self, gang: ObservedGang, present: Collection[Replica | None]) -> Mapping[ReplicaType, Sequence[str]]:
+        """For each type of which too few replicas are present, the nodes to which others are assigned."""
+        return {
+            kind: [
+                node for replica, node in gang.kept.items() if node and replica.type == kind and replica not in present
+            ]
+            for kind in gang.minimum
+            if gang.short_of(kind, present) > 0
+        }
 
 
 def record_caches(

@@ -19,7 +19,7 @@ CPU = {"requests": {"cpu": "1"}}
 SPEC = {"containers": [{"name": "tensorflow", "image": "i", "resources": CPU}]}
 
 
-def a_job(**nodes: dict[str, str]) -> CustomObject:
+def a_job(bounds: Json | None = None, **nodes: dict[str, str]) -> CustomObject:
     """A job with one parameter server and two workers. Assignments are like `PS={"a": "0"}`."""
     admission: Json = {"queued": "2026-01-01T00:00:00.000000Z", "nodes": nodes}
     if nodes:
@@ -29,7 +29,7 @@ def a_job(**nodes: dict[str, str]) -> CustomObject:
         "apiVersion": "kubeflow.org/v1",
         "kind": "TFJob",
         "metadata": {"name": "job", "namespace": "default", "uid": "u"},
-        "spec": {"tfReplicaSpecs": groups},
+        "spec": {"tfReplicaSpecs": groups, **(bounds or {})},
         "status": {"tarragon": {"admission": admission}},
     }
     return decode(encode(found), CustomObject)
@@ -69,6 +69,28 @@ def test_pods_created_in_sequence_are_no_partial_gang_if_all_replicas_are_assign
         binds(record, at, name, node)
 
     assert (record.partial.total, record.incomplete.longest) == (0, 2)
+
+
+def test_an_elastic_gang_that_gave_back_a_low_index_is_no_partial_gang(record: GangRecord) -> None:
+    bounds = {"min-instances": 2, "max-instances": 4}
+    record.job(1, TENSORFLOW, a_job(bounds, PS={"a": "0"}, Worker={"a": "0,2", "b": "1"}))
+    for name, node in [("job-ps-0", "a"), ("job-worker-0", "a"), ("job-worker-1", "b"), ("job-worker-2", "a")]:
+        binds(record, 2, name, node)
+    record.pod(3, Key("default", "job-worker-1"), a_pod("job-worker-1", "b"), None)
+    record.job(4, TENSORFLOW, a_job(bounds, PS={"a": "0"}, Worker={"a": "0,2"}))
+    record.end(9)
+
+    assert record.partial.total == 0
+
+
+def test_an_elastic_gang_below_its_minimum_is_a_partial_gang(record: GangRecord) -> None:
+    bounds = {"min-instances": 2, "max-instances": 4}
+    record.job(1, TENSORFLOW, a_job(bounds, PS={"a": "0"}, Worker={"a": "3"}))
+    binds(record, 2, "job-ps-0", "a")
+    binds(record, 2, "job-worker-3", "a")
+    record.end(9)
+
+    assert record.partial.total == 7
 
 
 def test_a_lost_node_is_recorded_separately(record: GangRecord) -> None:
