@@ -10,7 +10,8 @@
 
 PYTHON ?=
 ARGS ?=
-JOBS ?= auto
+# Tests wait for servers and programs most of the time, so one more than the cores keeps these busy.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 BIN := .venv/bin
 UV := .tools/bin/uv
