@@ -18,7 +18,7 @@ FULL = WaitReason(code="InsufficientResources", message="needs 4 GPUs, 1 is free
 
 
 def test_every_replica_that_is_to_be_is_shown_before_it_has_a_pod() -> None:
-    seen = progress(wished={WORKER: 2, PS: 1})
+    seen = progress(wished={PS: 1, WORKER: 2})
 
     assert [(member.name, member.state) for member in seen.replicas] == [
         ("ps-0", "Waiting"),

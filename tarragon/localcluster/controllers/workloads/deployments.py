@@ -222,8 +222,8 @@ class DeploymentController:
     async def _resize(self, family: Rollout, size: Resize) -> None:
         each = size.replica_set
         counts = {DESIRED_REPLICAS: str(family.deployment.spec.replicas), MAX_REPLICAS: str(family.most)}
-        is_told = all(each.metadata.annotations.get(name) == value for name, value in counts.items())
-        if size.replicas == each.spec.replicas and is_told:
+        is_recorded = all(each.metadata.annotations.get(name) == value for name, value in counts.items())
+        if size.replicas == each.spec.replicas and is_recorded:
             return
         change = {"metadata": {"annotations": counts}, "spec": {"replicas": size.replicas}}
         await self._patch(family.deployment, each, change)

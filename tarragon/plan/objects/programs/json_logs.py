@@ -188,13 +188,13 @@ class Pump(object):
         return len(data)
 
     def tell(self, lines, stream):
-        told = []
+        rendered = []
         for line in lines:
             try:
-                told.append(self.teller.line(line, stream))
+                rendered.append(self.teller.line(line, stream))
             except Exception:  # better plain than not at all
-                told.append(line + b"\n")
-        return write(stream, b"".join(told))
+                rendered.append(line + b"\n")
+        return write(stream, b"".join(rendered))
 
 
 def write(descriptor, data):
