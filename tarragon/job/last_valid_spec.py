@@ -99,6 +99,10 @@ def _group_fields(group: ReplicaSpec) -> dict[str, Json]:
 def _job(found: Mapping[str, Json], identity: JobIdentity, roles: Mapping[ReplicaType, ReplicaRole]) -> TrainingJob:
     elastic, decider, chief_policy = found.get("elastic"), found.get("decider"), found.get("chiefPolicy")
     annotations = found.get("annotations", {})
+    groups = tuple(_group(kind, fields, roles) for kind, fields in found["replicas"].items())
+    if found.get("sparse") is True:
+        # Earlier versions recorded enableDynamicWorker instead of `mayFail`; an upgrade must not end such a job.
+        groups = tuple(replace(group, may_fail=group.role.is_elastic) for group in groups)
     return TrainingJob(
         kind=identity.kind,
         api_version=identity.api_version,
@@ -106,7 +110,7 @@ def _job(found: Mapping[str, Json], identity: JobIdentity, roles: Mapping[Replic
         key=identity.key,
         uid=identity.uid,
         creation_time=None,
-        replica_specs=tuple(_group(kind, fields, roles) for kind, fields in found["replicas"].items()),
+        replica_specs=groups,
         run_policy=RunPolicy(
             clean_pod_policy=CleanPodPolicy(found["cleanPods"]),
             ttl_seconds_after_finished=_limit(found.get("ttl")),

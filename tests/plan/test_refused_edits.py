@@ -240,6 +240,19 @@ def test_what_is_kept_of_a_job_is_all_but_its_templates() -> None:
     assert kept.annotations == {RESTART_ANNOTATION: "gang"}
 
 
+def test_a_record_of_the_version_before_still_says_that_workers_may_fail() -> None:
+    """That version recorded enableDynamicWorker of the job, and not which replicas may fail."""
+    identity = JobIdentity(kind="TFJob", api_version="kubeflow.org/v1", generation="g", key=Key("n1", "dist"), uid="u")
+    group = {"wish": 1, "policy": "Never"}
+
+    kept = decode_job(
+        {"replicas": {"PS": group, "Worker": group}, "cleanPods": "None", "sparse": True}, identity, ROLES
+    )
+
+    assert kept is not None
+    assert [(each.type, each.may_fail) for each in kept.replica_specs] == [("PS", False), ("Worker", True)]
+
+
 @pytest.mark.parametrize("nonsense", [None, [], {"replicas": []}, {"replicas": {"Worker": {"wish": -1}}}, {"x": 1}])
 def test_what_somebody_has_garbled_counts_as_absent(nonsense: Any) -> None:
     identity = JobIdentity(kind="TFJob", api_version="kubeflow.org/v1", generation="g", key=Key("n1", "dist"), uid="u")
