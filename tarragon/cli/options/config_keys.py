@@ -11,7 +11,6 @@ import click
 from tarragon.cli.options.command_tree import COMMANDS
 from tarragon.cli.options.config_file import GLOBAL_KEYS, ConfigFile, InvalidConfig, Value, flags_of, unknown_setting
 
-SECRET_WORDS = ("token", "password", "secret")
 NO_SETTINGS = frozenset({"config"})
 """Commands whose options can't be set in the config file."""
 

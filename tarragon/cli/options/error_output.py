@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from tarragon import __version__
-from tarragon.base.errors import Problem, TarragonError
+from tarragon.base.errors import TarragonError
 from tarragon.base.escaping import escaped, escaped_line
 
 
@@ -19,12 +19,6 @@ def error_text(error: TarragonError) -> str:
     """Formats an error: `Error:` and the fact, then the reason and the remedy, indented."""
     below = [line for part in (error.cause, error.remedy) if part for line in part.splitlines()]
     return "\n".join([f"Error: {escaped_line(error.summary)}", *(f"  {line}" for line in below)])
-
-
-def problems_text(where: str, found: Sequence[Problem]) -> str:
-    """Formats the problems of a manifest, one per line."""
-    head = f"Error: {where}: {len(found)} {'problem' if len(found) == 1 else 'problems'}"
-    return "\n".join([head, *(f"  {escaped_line(str(problem))}" for problem in found)])
 
 
 CRASHED = 3

@@ -18,10 +18,6 @@ class BadLabelError(ValueError):
     """A label is not a step of a path."""
 
 
-def of_field(name: str) -> str:
-    return f"f:{name}"
-
-
 def of_value(value: Any) -> str:
     """The label of an item of a set."""
     return f"v:{_json(value)}"

@@ -10,7 +10,6 @@ from tarragon.localcluster.controllers.workloads.conditions import found, with_c
 from tarragon.localcluster.controllers.workloads.model import Deployment, Json
 from tarragon.localcluster.controllers.workloads.rollout import Rollout
 
-_COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
 _STAMP = "lastUpdateTime"
 
 
