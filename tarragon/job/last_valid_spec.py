@@ -15,7 +15,6 @@ from tarragon.job.annotations import (
     RESTART_ANNOTATION,
     RETRYABLE_EXIT_CODES_ANNOTATION,
 )
-from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import (
     CleanPodPolicy,
     ElasticPolicy,
@@ -29,6 +28,7 @@ from tarragon.job.model import (
     TrainingJob,
     parse_replica_type,
 )
+from tarragon.job.replica_ranges import MAX_REPLICAS
 from tarragon.kube.meta import Json, Key
 
 ANNOTATIONS = (RESTART_ANNOTATION, RESIZE_ANNOTATION, CHECKPOINT_SECONDS_ANNOTATION, RETRYABLE_EXIT_CODES_ANNOTATION)

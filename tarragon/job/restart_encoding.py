@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tarragon.job import training_operator_status
-from tarragon.job.index_ranges import format_replicas, parse_replicas
 from tarragon.job.model import Replica
+from tarragon.job.replica_ranges import format_replicas, parse_replicas
 from tarragon.job.status import RestartRecord
 from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from tarragon.base.index_ranges import format_ranges, parse_ranges
 from tarragon.job import training_operator_status
-from tarragon.job.index_ranges import MAX_REPLICAS, format_replicas, parse_replicas
 from tarragon.job.model import Replica, ReplicaType, parse_replica_type
 from tarragon.job.phase import Phase
+from tarragon.job.replica_ranges import MAX_REPLICAS, format_replicas, parse_replicas
 from tarragon.job.restart_encoding import decode_restarts, encode_restarts
 from tarragon.job.status import (
     Admission,

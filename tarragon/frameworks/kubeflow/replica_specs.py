@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tarragon.frameworks.kubeflow.shape import KindShape
-from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy
+from tarragon.job.replica_ranges import MAX_REPLICAS
 from tarragon.kube.field_reader import FieldReader, suggestion
 from tarragon.kube.meta import JsonObject
 from tarragon.kube.pod_validation import main_container, validated

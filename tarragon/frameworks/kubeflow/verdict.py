@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 from tarragon.frameworks.plugin import JobObservation, Verdict
 from tarragon.job.annotations import is_elastic_by_restart, restarts_as_gang
-from tarragon.job.index_ranges import describe_replicas
 from tarragon.job.model import Replica, ReplicaType, SuccessPolicy
 from tarragon.job.phase import JobSignal, Phase
+from tarragon.job.replica_ranges import describe_replicas
 from tarragon.job.replica_state import PodOutcome, PodTermination, ReplicaAction, ReplicaState
 
 KILL_SIGNALS: Mapping[int, str] = {130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}

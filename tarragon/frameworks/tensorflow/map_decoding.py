@@ -11,7 +11,6 @@ from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
 from tarragon.frameworks.tensorflow.fields import ELASTIC_FIELDS, FIELDS_WITHOUT_EFFECT, KIND, NESTED_ONLY, SpecField
 from tarragon.frameworks.tensorflow.shape import SHAPE
-from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import (
     CleanPodPolicy,
     ElasticPolicy,
@@ -19,6 +18,7 @@ from tarragon.job.model import (
     SuccessPolicy,
     TrainingJob,
 )
+from tarragon.job.replica_ranges import MAX_REPLICAS
 from tarragon.kube.field_reader import CollectedProblems, FieldReader
 
 EFFECTIVE_FIELDS = frozenset({SpecField.REPLICAS, *FLAT_POLICIES, *NESTED_ONLY, *ELASTIC_FIELDS})

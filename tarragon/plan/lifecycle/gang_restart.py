@@ -19,9 +19,9 @@ from tarragon.job.annotations import (
     restarts_as_gang,
 )
 from tarragon.job.conditions import ConditionUpdate, remove_condition, set_condition
-from tarragon.job.index_ranges import describe_replicas
 from tarragon.job.model import Replica
 from tarragon.job.phase import JobSignal, Phase, next_phase
+from tarragon.job.replica_ranges import describe_replicas
 from tarragon.job.replica_state import ReplicaAction
 from tarragon.job.status import GangRound, JobStatus
 from tarragon.kube.core import Pod

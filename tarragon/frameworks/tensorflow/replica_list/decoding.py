@@ -14,7 +14,6 @@ from tarragon.frameworks.tensorflow.replica_list import default_server, tensorbo
 from tarragon.frameworks.tensorflow.replica_list.replicas import decode_replica_specs, replica_list, with_defaults
 from tarragon.frameworks.tensorflow.replica_list.runtime_id import runtime_id
 from tarragon.frameworks.tensorflow.replica_types import MASTER
-from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import (
     RUNTIME_ID_ANNOTATION,
     CleanPodPolicy,
@@ -23,6 +22,7 @@ from tarragon.job.model import (
     RestartPolicy,
     TrainingJob,
 )
+from tarragon.job.replica_ranges import MAX_REPLICAS
 from tarragon.kube.field_reader import INT32, CollectedProblems, FieldReader, suggestion
 from tarragon.kube.meta import Json, JsonObject, Key
 from tarragon.kube.name_validation import dns_label_error

@@ -10,8 +10,8 @@ from tarragon.frameworks.plugin import Manifest
 from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, LIST_SPELLINGS, SpecField
 from tarragon.frameworks.tensorflow.replica_list import default_server
 from tarragon.frameworks.tensorflow.replica_types import LIST_TYPES, MASTER, PS, ROLES
-from tarragon.job.index_ranges import MAX_REPLICAS
 from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy
+from tarragon.job.replica_ranges import MAX_REPLICAS
 from tarragon.kube.field_reader import FieldReader, describe_value, nearest_name, suggestion
 from tarragon.kube.merge_patch import without_nulls
 from tarragon.kube.meta import Json, JsonObject

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.replica_types import PS, ROLES
-from tarragon.job.index_ranges import describe_replicas, format_replicas, parse_replicas
 from tarragon.job.model import Replica
+from tarragon.job.replica_ranges import describe_replicas, format_replicas, parse_replicas
 
 
 @given(st.frozensets(st.builds(Replica, st.sampled_from(list(ROLES)), st.integers(0, 50))))
