@@ -25,6 +25,15 @@ COUNTS = (
     "import time\nfor step in range({steps}): print('step', step, flush=True); time.sleep(0.1)\n"
     "print('done: accuracy=0.95')"
 )
+UNTIL_SEEN = """
+import os, time
+for step in range(600):
+    print("step", step, flush=True)
+    time.sleep(0.1)
+    if os.path.exists("seen"):
+        break
+print("done: accuracy=0.95")
+"""
 WITH_PAUSES = """
 import os, time
 for step in range(40):
@@ -354,7 +363,9 @@ def test_replicas_that_outlive_their_job_are_named(shell: Shell) -> None:
 def test_on_a_terminal_the_replicas_move_below_the_logs_and_leave_only_the_result(
     shell: Shell, columns: int, lines: int
 ) -> None:
-    name = shell.file("job.yaml", by_all_workers(worker("digits", COUNTS.format(steps=20), replicas=2)))
+    head = r"step \d+\ndigits  Running  \d+\.\d+ s  2 of 2 replicas running"
+    below = r"\n  worker-0        Running\n  worker-1        Running$"
+    name = shell.file("job.yaml", by_all_workers(worker("digits", UNTIL_SEEN, replicas=2)))
     terminal = Emulator(columns, lines)
     process = subprocess.Popen(
         shell.command("run", name),
@@ -364,18 +375,15 @@ def test_on_a_terminal_the_replicas_move_below_the_logs_and_leave_only_the_resul
         stdout=terminal.stream,
         stderr=terminal.stream,
     )
-    seen: list[list[str]] = []
     while process.poll() is None:
         terminal.wait()
-        seen.append(terminal.rows())
+        if re.search(head + below, "\n".join(terminal.rows())):
+            shell.folder.joinpath("seen").touch()
     last = terminal.rows()
     terminal.close()
 
     assert process.returncode == 0
-    moments = ["\n".join(rows) for rows in seen]
-    head = r"step \d+\ndigits  Running  \d+\.\d+ s  2 of 2 replicas running"
-    below = r"\n  worker-0        Running\n  worker-1        Running$"
-    assert any(re.search(head + below, moment) for moment in moments)
+    assert shell.folder.joinpath("seen").exists()
     assert not any("Running" in row for row in last)
     assert any(re.match(r"Succeeded  digits in \d+\.\d+ s  accuracy 0\.95$", row) for row in last)
     assert [row.split()[0] for row in last[-3:]] == ["logs", "details", "clean"]
