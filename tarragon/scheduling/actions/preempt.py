@@ -14,7 +14,7 @@ from tarragon.scheduling.api.snapshot import RunningGang, WaitingGang
 from tarragon.scheduling.cycle.preemption_simulation import AllocationTable
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, ShapeState
 from tarragon.scheduling.cycle.shrink import ReclaimablePool
-from tarragon.scheduling.cycle.victims import select_victims
+from tarragon.scheduling.cycle.victims import has_room_for_each, select_victims
 from tarragon.scheduling.placement.fit import is_feasible
 from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.node_requests import Amounts
@@ -31,7 +31,11 @@ class _LowerPriority:
     """The priority, the number of changed gangs, and the ledger's version for which this was computed."""
     order: Amounts
     held: AllocationTable
+    """What they hold at their minimum."""
     soon: NodeLedger
+    """The ledger as if all of them had shrunk to their minimum."""
+    all_evicted: NodeLedger
+    """The ledger as if all of them had ended."""
 
 
 class Preemption:
@@ -58,11 +62,17 @@ class Preemption:
             return None
         if kind.futile_preemption_priority is not None and gang.priority <= kind.futile_preemption_priority:
             return None
-        if not self._shrink(gang, kind) and not self._evict(gang, kind):
+        if not self._may_suffice(gang, kind) or not (self._shrink(gang, kind) or self._evict(gang, kind)):
             kind.futile_preemption_priority = gang.priority
             return None
         self._preemptions_left -= 1
         return self._cycle.try_reserve_releasing(gang, kind)
+
+    def _may_suffice(self, gang: WaitingGang, kind: ShapeState) -> bool:
+        """Whether each demand by itself would have room if all gangs of lower priority ended: a quick check that
+        rejects nearly all gangs, before the search for the few that have to end.
+        """
+        return has_room_for_each(kind.minimum_demands, self._lower_than(gang.priority).all_evicted)
 
     def _shrink(self, gang: WaitingGang, kind: ShapeState) -> bool:
         """Shrink elastic gangs towards their minimum, if that is enough."""
@@ -102,8 +112,9 @@ class Preemption:
             order, priorities = self._in_eviction_order()
             lower = cycle.without_changed(order[: np.searchsorted(priorities, priority)])
             reclaimable = self._reclaimable_now().allocations(priority)
+            held = cycle.allocations.minus(reclaimable)
             soon = cycle.future_free.with_released(reclaimable.rows, reclaimable.amounts)
-            self._lower = _LowerPriority(key, lower, cycle.allocations.minus(reclaimable), soon)
+            self._lower = _LowerPriority(key, lower, held, soon, held.ledger_without(lower, soon))
         return self._lower
 
     def _reclaimable_now(self) -> ReclaimablePool:
