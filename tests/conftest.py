@@ -40,6 +40,10 @@ SHARED_CLUSTERS = frozenset(
     }
 )
 """Folders and files whose tests share an embedded cluster that takes some seconds to start."""
+SHARED_PLANES = frozenset({"control_plane", "control_plane_with_kinds", "installed"})
+"""Fixtures of a session: control planes that many tests use."""
+LAST_USER_OF = pytest.StashKey[frozenset[str]]()
+"""The shared control planes of which a test is the last user in its group."""
 
 
 @pytest.fixture
@@ -163,6 +167,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(600))  # as above: hundreds of cases are not to fail at random
         if group := group_of(item):
             item.add_marker(pytest.mark.xdist_group(group))
+    last_users = {(group_of(item), plane): item for item in items for plane in planes_of(item)}
+    for (_, plane), item in last_users.items():
+        item.stash[LAST_USER_OF] = item.stash.get(LAST_USER_OF, frozenset()) | {plane}
 
 
 def group_of(item: pytest.Item) -> str | None:
@@ -178,6 +185,31 @@ def group_of(item: pytest.Item) -> str | None:
         # They share a control plane, which takes some seconds to start: one for what asks the API, one for what runs.
         return "real api" if API_TESTS & set(parts) else "real"
     return next((part for part in parts if part in SHARED_CLUSTERS), None)
+
+
+def planes_of(item: pytest.Item) -> frozenset[str]:
+    return SHARED_PLANES.intersection(getattr(item, "fixturenames", ()))
+
+
+_started_planes: dict[str, tuple[pytest.FixtureDef[object], pytest.FixtureRequest]] = {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Generator[None]:
+    if fixturedef.argname in SHARED_PLANES:
+        _started_planes[fixturedef.argname] = fixturedef, request
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """End a shared control plane after its last test: idle, it computes a twentieth of a core. If another group of the
+    same process wants it, it is started anew.
+    """
+    yield
+    for plane in item.stash.get(LAST_USER_OF, frozenset()) & _started_planes.keys():
+        definition, request = _started_planes.pop(plane)
+        definition.finish(request)  # type: ignore[arg-type]  # a request of a fixture, which pytest does not export
 
 
 @pytest.fixture(scope="session", autouse=True)
