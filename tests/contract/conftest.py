@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.client.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unavailable
+from tarragon.client.errors import AlreadyExists, Forbidden, NotFound, Unavailable
 from tarragon.client.port import Client, DeleteOptions, Selector
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS
 from tarragon.kube.meta import Key, Resource
@@ -35,20 +35,19 @@ async def namespace(request: pytest.FixtureRequest, cluster: Client) -> AsyncIte
     async with asyncio.timeout(PATIENCE):
         await takes_pods(cluster, name)
     yield name
-    # Some other test may bring a node, and pods of this one would still look for room.
+    # Some other test may bring a node, and pods of this one would still look for room. The namespace itself may stay:
+    # a controller would ask for its objects of every kind there is.
     for left in (await cluster.list(PODS, Selector(name))).items:
         with contextlib.suppress(NotFound):
             await cluster.delete(PODS, left.metadata.key, DeleteOptions(grace_period_seconds=0))
-    with contextlib.suppress(ApiError):
-        await cluster.delete(NAMESPACES, Key("", name))
 
 
 @pytest.fixture
-async def gadgets(cluster: Client) -> AsyncIterator[Gadgets]:
-    """A custom kind of its own, with a schema, a status and a scale, in two versions."""
-    resource = await define_gadgets(cluster, f"contract-{uuid.uuid4().hex[:12]}.example.com")
-    yield resource
-    await cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", f"gadgets.{resource.group}"))
+async def gadgets(cluster: Client) -> Gadgets:
+    """A custom kind, with a schema, a status and a scale, in two versions. It stays: a real server takes half a second
+    to define one.
+    """
+    return await define_gadgets(cluster, "contract.example.com")
 
 
 async def define_gadgets(cluster: Client, group: str) -> Gadgets:

@@ -241,9 +241,8 @@ async def test_a_pods_delete_is_seen_with_the_time_of_its_end(cluster: Client, n
     assert ending["deletionTimestamp"]
 
 
-async def test_a_kind_goes_with_its_objects_and_comes_back_empty(
-    cluster: Client, namespace: str, gadgets: Gadgets
-) -> None:
+async def test_a_kind_goes_with_its_objects_and_comes_back_empty(cluster: Client, namespace: str) -> None:
+    gadgets = await define_gadgets(cluster, "going.example.com")
     since = (await cluster.list(gadgets, Selector(namespace))).resource_version
 
     async with watching(cluster, gadgets, Selector(namespace), since) as seen:

@@ -31,7 +31,7 @@ def at_most_three(user: User) -> str:
     documents = list(yaml.safe_load_all((EXAMPLES / "ps-tf1.yaml").read_text()))
     documents[2]["spec"]["max-instances"] = 3
     (container,) = documents[2]["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
-    container["args"][1] = "12000"
+    container["args"][1] = "6000"
     return user.file("elastic.yaml", yaml.safe_dump_all(documents))
 
 

@@ -107,4 +107,4 @@ def test_the_example_of_2017_trains_on_servers_that_its_operator_brings_along(us
 
 
 def test_the_example_with_a_single_worker_trains(user: User) -> None:
-    trained(user, "single", "worker-0")
+    trained(user, "single", "worker-0", ('"10000"', '"3000"'))

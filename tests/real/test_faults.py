@@ -64,7 +64,7 @@ async def is_at_work(scene: Scene, name: str = "afterwards") -> None:
 async def test_an_api_server_that_is_killed_and_comes_back_costs_no_job_anything(
     own_control_plane: ControlPlane,
 ) -> None:
-    endless, short = names("endless", 60), names("short", 20)
+    endless, short = names("endless", 20), names("short", 8)
     async with a_scene(own_control_plane, nodes=8) as scene:
         await scene.operator(None, *PATIENT_LEASE)
         await scene.submit(endless, tfjob)
