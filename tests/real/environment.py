@@ -47,14 +47,15 @@ class OperatorEnvironment:
         here = Selector(namespace=namespace)
         self._jobs: Informer[CustomObject] = Informer(http, TFJOBS, self._clock, here, jitter=random.Random(1))
         self._pods: Informer[Json] = Informer(http, PODS.with_model(dict), self._clock, here, jitter=random.Random(1))
-        self._changed = asyncio.Event()
+        self._waiting: set[asyncio.Event] = set()
+        """One for each who waits for a change: who has seen it clears only their own."""
         self._tasks: list[asyncio.Task[Any]] = []
         self._cleaning: list[tuple[Resource[Any], str]] = []
         self._nodes: list[str] = []
         self._operator: asyncio.Task[None] | None = None
         self.starts_pods = True
         for cache in (self._jobs, self._pods):
-            cache.add_event_handler(lambda *_: self._changed.set())
+            cache.add_event_handler(lambda *_: self._wake())
 
     async def begin(self) -> None:
         with contextlib.suppress(AlreadyExists):
@@ -181,10 +182,10 @@ class OperatorEnvironment:
     async def until(self, claim: Callable[[], bool]) -> None:
         """Of jobs and pods. Fails with what there is."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE), self._changes() as changes:
                 while not claim():
-                    self._changed.clear()
-                    changed = asyncio.ensure_future(self._changed.wait())
+                    changes.clear()
+                    changed = asyncio.ensure_future(changes.wait())
                     await asyncio.wait({changed, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
                     changed.cancel()
                     for task in self._tasks:
@@ -192,6 +193,20 @@ class OperatorEnvironment:
                             task.result()
         except TimeoutError:
             raise AssertionError(self._told()) from None
+
+    @asynccontextmanager
+    async def _changes(self) -> AsyncIterator[asyncio.Event]:
+        """An event that every change of a job or pod sets, and nobody else clears."""
+        event = asyncio.Event()
+        self._waiting.add(event)
+        try:
+            yield event
+        finally:
+            self._waiting.remove(event)
+
+    def _wake(self) -> None:
+        for event in self._waiting:
+            event.set()
 
     async def until_phase(self, name: str, phase: str) -> None:
         await self.until(lambda: self.phase(name) == phase)
@@ -227,18 +242,18 @@ class OperatorEnvironment:
 
     async def _play_kubelet(self) -> None:
         """Pods of this namespace that have a node run at once, and end as soon as somebody deletes them."""
-        while True:
-            for name, pod in self.pods.items():
-                if "nodeName" not in pod["spec"]:
-                    continue
-                if "deletionTimestamp" in pod["metadata"]:
-                    await self._forget(name)
-                elif pod["status"].get("phase") == "Pending" and self.starts_pods:
-                    await self._set(name, "Running", {"running": {}})
-            self._changed.clear()
-            changed = asyncio.ensure_future(self._changed.wait())
-            await asyncio.wait({changed}, timeout=1.0)
-            changed.cancel()
+        async with self._changes() as changes:
+            while True:
+                changes.clear()
+                for name, pod in self.pods.items():
+                    if "nodeName" not in pod["spec"]:
+                        continue
+                    if "deletionTimestamp" in pod["metadata"]:
+                        await self._forget(name)
+                    elif pod["status"].get("phase") == "Pending" and self.starts_pods:
+                        await self._set(name, "Running", {"running": {}})
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changes.wait(), timeout=1.0)
 
     async def _beat(self) -> None:
         """The node controller takes a node that is silent for long for lost."""
