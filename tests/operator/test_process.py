@@ -42,11 +42,26 @@ async def main():
     with stop_on_signal():
         print("begun", flush=True)
         while True:
-            time.sleep(60)
+            time.sleep(0.05)  # a signal that comes just before a sleep is heard after it
 
 asyncio.run(main())
 """
 """Its event loop hears nothing any more, so whatever the first signal begins has not ended when the second comes."""
+
+ONE_DURING_THE_OTHER = (
+    """
+import signal, sys
+
+def interrupt(frame, event, _):
+    if event == "call" and frame.f_code.co_name == "stop_or_exit":
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGINT)
+
+sys.setprofile(interrupt)
+"""
+    + STUCK
+)
+"""The second signal comes before the first line of what the first one calls."""
 
 
 class JumpingClock(SystemClock):
@@ -304,6 +319,22 @@ async def test_it_answers_over_http_where_it_was_told_to(stage: Stage) -> None:
         with pytest.raises(TarragonError, match=f"cannot listen on {address}"):
             async with serving(address, routes):
                 raise AssertionError
+
+
+async def test_a_second_signal_ends_it_at_once_although_the_first_is_still_being_handled() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", ONE_DURING_THE_OTHER, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"begun\n"
+        process.send_signal(signal.SIGTERM)
+
+        async with asyncio.timeout(20):
+            assert await process.wait() in {128 + signal.SIGTERM, 128 + signal.SIGINT}
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
 
 
 async def test_a_second_signal_ends_it_at_once_even_where_the_loop_is_stuck() -> None:

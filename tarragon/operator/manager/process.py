@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import math
 import os
 import random
@@ -26,7 +27,6 @@ from tarragon.client.leader_election import LeaderElector, LeaseLost
 from tarragon.client.middleware.fenced import FencedClient
 from tarragon.client.middleware.instrumented import InstrumentedClient
 from tarragon.client.port import Client
-from tarragon.kube.meta import Json
 from tarragon.operator.coexistence.watcher import CoexistenceWatcher
 from tarragon.operator.manager.health import HttpResponse, Routes, probe_response, serving
 from tarragon.operator.manager.operator import Operator
@@ -226,20 +226,16 @@ def _cause(error: BaseException) -> BaseException:
 def stop_on_signal() -> Iterator[asyncio.Event]:
     """Yields an event that the first SIGTERM or SIGINT sets; the second one exits at once."""
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
-    previous_handlers: dict[int, Json] = {}
+    earlier_signals = itertools.count()
+    """Counts in one step: the second signal may come while the first is handled."""
 
-    def exit_at_once(number: int, _: FrameType | None) -> None:
-        os._exit(SIGNAL_EXIT_BASE + number)
-
-    def request_stop(*_: object) -> None:
-        for each in previous_handlers:
-            # Not SIG_DFL: the kernel ignores the default action for PID 1 of a container.
-            signal.signal(each, exit_at_once)
+    def stop_or_exit(number: int, _: FrameType | None) -> None:
+        if next(earlier_signals):
+            os._exit(SIGNAL_EXIT_BASE + number)
         loop.call_soon_threadsafe(stopping.set)
 
     # Not loop.add_signal_handler: a stuck loop would never handle the second signal.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        previous_handlers[number] = signal.signal(number, request_stop)
+    previous_handlers = {number: signal.signal(number, stop_or_exit) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield stopping
     finally:
