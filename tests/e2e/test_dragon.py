@@ -99,7 +99,7 @@ def test_with_a_script_in_its_style_it_trains(user: User) -> None:
     _, config_map, _ = yaml.safe_load_all((EXAMPLES / "ps-tf1.yaml").read_text())
     for name, text in config_map["data"].items():
         user.file(name, text)
-    command = ["python", "-u", "train.py", "--steps", "2000", "--model-dir", "models"]
+    command = ["python", "-u", "train.py", "--steps", "1200", "--model-dir", "models"]
 
     with cluster_of(user, "name=laptop,cpu=20,memory=24Gi"):
         ended = user.run(str(DRAGON), *sets(command, "PS", "Worker"))

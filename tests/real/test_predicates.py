@@ -213,4 +213,4 @@ async def settled(http: HttpClient, several: list[World], expected: dict[str, bo
             quiet_since, before = clock.monotonic(), now
         elif clock.monotonic() - quiet_since > PATIENCE / 6:
             return differing
-        await clock.sleep(0.3)
+        await clock.sleep(1.0)
