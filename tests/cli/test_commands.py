@@ -385,7 +385,8 @@ def test_a_store_of_a_newer_version_is_said_and_left_alone(shell: Shell) -> None
 
 def test_down_ends_what_a_killed_cluster_has_left(shell: Shell) -> None:
     going = shell.start("run", shell.file("job.yaml", worker("digits", WAITS, replicas=2)))
-    going.until("here")
+    for _ in range(2):
+        going.until("here")
     server = read_server(Home(shell.home))
     assert server is not None
     going.signal(signal.SIGKILL)

@@ -253,7 +253,8 @@ class OperatorEnvironment:
                     elif pod["status"].get("phase") == "Pending" and self.starts_pods:
                         await self._set(name, "Running", {"running": {}})
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changes.wait(), timeout=1.0)
+                    async with asyncio.timeout(1.0):  # `wait_for` of Python 3.11 may swallow the end of this task
+                        await changes.wait()
 
     async def _beat(self) -> None:
         """The node controller takes a node that is silent for long for lost."""
