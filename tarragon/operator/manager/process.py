@@ -231,6 +231,7 @@ def stop_on_signal() -> Iterator[asyncio.Event]:
 
     def stop_or_exit(number: int, _: FrameType | None) -> None:
         if next(earlier_signals):
+            # Not the default action: the kernel ignores it for PID 1 of a container.
             os._exit(SIGNAL_EXIT_BASE + number)
         loop.call_soon_threadsafe(stopping.set)
 

@@ -62,7 +62,7 @@ class Preemption:
             return None
         if kind.futile_preemption_priority is not None and gang.priority <= kind.futile_preemption_priority:
             return None
-        if not self._may_suffice(gang, kind) or not (self._shrink(gang, kind) or self._evict(gang, kind)):
+        if not (self._may_suffice(gang, kind) and (self._shrink(gang, kind) or self._evict(gang, kind))):
             kind.futile_preemption_priority = gang.priority
             return None
         self._preemptions_left -= 1
