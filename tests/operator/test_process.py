@@ -48,20 +48,27 @@ asyncio.run(main())
 """
 """Its event loop hears nothing any more, so whatever the first signal begins has not ended when the second comes."""
 
-ONE_DURING_THE_OTHER = (
-    """
-import signal, sys
+ONE_DURING_THE_OTHER = """
+import asyncio, signal, sys, time
+from tarragon.operator.manager.process import stop_on_signal
 
 def interrupt(frame, event, _):
     if event == "call" and frame.f_code.co_name == "stop_or_exit":
         sys.setprofile(None)
         signal.raise_signal(signal.SIGINT)
 
-sys.setprofile(interrupt)
+async def main():
+    with stop_on_signal():
+        sys.setprofile(interrupt)
+        signal.raise_signal(signal.SIGTERM)
+        time.sleep(60)
+
+asyncio.run(main())
 """
-    + STUCK
-)
-"""The second signal comes before the first line of what the first one calls."""
+"""The second signal comes before the first line of what the first one calls.
+
+It sends both itself: a signal from outside may be handled inside `interrupt`, where Python calls no profiler.
+"""
 
 
 class JumpingClock(SystemClock):
@@ -322,15 +329,9 @@ async def test_it_answers_over_http_where_it_was_told_to(stage: Stage) -> None:
 
 
 async def test_a_second_signal_ends_it_at_once_although_the_first_is_still_being_handled() -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", ONE_DURING_THE_OTHER, stdout=asyncio.subprocess.PIPE
-    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", ONE_DURING_THE_OTHER)
     try:
-        assert process.stdout is not None
-        assert await process.stdout.readline() == b"begun\n"
-        process.send_signal(signal.SIGTERM)
-
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             assert await process.wait() in {128 + signal.SIGTERM, 128 + signal.SIGINT}
     finally:
         with contextlib.suppress(ProcessLookupError):
