@@ -35,8 +35,8 @@ async def namespace(request: pytest.FixtureRequest, cluster: Client) -> AsyncIte
     async with asyncio.timeout(PATIENCE):
         await takes_pods(cluster, name)
     yield name
-    # Some other test may bring a node, and pods of this one would still look for room. The namespace itself may stay:
-    # a controller would ask for its objects of every kind there is.
+    # Another test may add a node, and pods of this one would then be scheduled on it. The namespace itself stays: to
+    # delete it, a real controller lists its objects of every kind.
     for left in (await cluster.list(PODS, Selector(name))).items:
         with contextlib.suppress(NotFound):
             await cluster.delete(PODS, left.metadata.key, DeleteOptions(grace_period_seconds=0))
@@ -44,8 +44,9 @@ async def namespace(request: pytest.FixtureRequest, cluster: Client) -> AsyncIte
 
 @pytest.fixture
 async def gadgets(cluster: Client) -> Gadgets:
-    """A custom kind, with a schema, a status and a scale, in two versions. It stays: a real server takes half a second
-    to define one.
+    """A custom kind with a schema, a status and a scale, in two versions.
+
+    All tests share it, because a real server takes half a second to define one.
     """
     return await define_gadgets(cluster, "contract.example.com")
 

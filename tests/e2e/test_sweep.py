@@ -36,7 +36,7 @@ IMAGES = {"your_imagename": {"entrypoint": ["python", "-m", "sweep.task"], "work
 AT_ONCE = 2
 NODE = f"name=laptop,cpu=4,memory=8Gi,pods={AT_ONCE}"
 RATES = ("0.001", "0.1")
-"""Two of the three in the chart: each job imports TensorFlow. tests/real/test_sweep.py takes the chart as it is."""
+"""Two of the chart's three, as each job takes seconds to import TensorFlow; tests/real/test_sweep.py has all three."""
 LEARNING_RATES = f"hyperParamValues.learningRate={{{','.join(RATES)}}}"
 RUNS = {f"tf-mnist-lr{rate}-d-{layers}" for rate in RATES for layers in (5, 6, 7)}
 CLAIM = """\

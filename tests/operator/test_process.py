@@ -65,9 +65,10 @@ async def main():
 
 asyncio.run(main())
 """
-"""The second signal comes before the first line of what the first one calls.
+"""SIGINT arrives when the handler of SIGTERM has been called, before the first line of the handler.
 
-It sends both itself: a signal from outside may be handled inside `interrupt`, where Python calls no profiler.
+The process sends both signals to itself: a signal from outside may arrive while `interrupt` runs, and Python profiles
+no handler that is called there.
 """
 
 

@@ -48,7 +48,7 @@ class OperatorEnvironment:
         self._jobs: Informer[CustomObject] = Informer(http, TFJOBS, self._clock, here, jitter=random.Random(1))
         self._pods: Informer[Json] = Informer(http, PODS.with_model(dict), self._clock, here, jitter=random.Random(1))
         self._waiting: set[asyncio.Event] = set()
-        """One for each who waits for a change: who has seen it clears only their own."""
+        """The events of the tasks that wait for a change. Each task clears only its own event."""
         self._tasks: list[asyncio.Task[Any]] = []
         self._cleaning: list[tuple[Resource[Any], str]] = []
         self._nodes: list[str] = []

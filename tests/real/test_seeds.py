@@ -81,8 +81,9 @@ def test_every_manifest_of_long_ago_runs_unchanged_to_its_end_or_says_why_not(si
 
 
 def acting(folder: Path) -> Path:
-    """The folder, with a program that only says that it has trained under each name by which one is called. That these
-    manifests train is what tests/e2e/test_seeds.py proves; here they run as they stand.
+    """A folder with a program that only claims to train, under both names by which the manifests call theirs.
+
+    That the manifests train is tested by tests/e2e/test_seeds.py; here they run unchanged.
     """
     (folder / "trainer").mkdir(parents=True)
     for place in (folder / "acting.py", folder / "trainer" / "task.py"):

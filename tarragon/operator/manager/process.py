@@ -226,8 +226,8 @@ def _cause(error: BaseException) -> BaseException:
 def stop_on_signal() -> Iterator[asyncio.Event]:
     """Yields an event that the first SIGTERM or SIGINT sets; the second one exits at once."""
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+    # A counter that reads and increments in one step: the second signal may arrive while the first is being handled.
     earlier_signals = itertools.count()
-    """Counts in one step: the second signal may come while the first is handled."""
 
     def stop_or_exit(number: int, _: FrameType | None) -> None:
         if next(earlier_signals):

@@ -267,7 +267,7 @@ class Talkative:
 
 @pytest.fixture
 def _only_new_objects() -> Iterator[None]:
-    """The collector passes over all that was there before: a million objects, thirty times."""
+    """Exempts the million objects that already exist from the thirty garbage collections of a test."""
     gc.collect()
     gc.freeze()
     yield
