@@ -12,6 +12,7 @@ from hashlib import sha256
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.log_causes import LogCause
+from tarragon.frameworks.owned_objects import OwnedContent, OwnedObject, RequiredPermission
 from tarragon.job import training_operator_status
 from tarragon.job.exit_codes import ExitCodeTable
 from tarragon.job.model import Replica, ReplicaRole, ReplicaType, TrainingJob
@@ -207,6 +208,10 @@ class Verdict:
     failed_replicas: Sequence[Replica] = field(default=())
 
 
+def _no_objects(_: JobObservation) -> Iterator[OwnedObject]:
+    return iter(())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Framework:
     """A kind of job. `resource` is its storage version. The last dialect is the fallback.
@@ -230,9 +235,6 @@ class Framework:
     """The port of the main container that every replica's Service exposes; added if it is missing."""
     service_size: Callable[[TrainingJob, GangSize], GangSize]
     """The number of replicas that need Services; for an elastic job, all that may ever exist."""
-    config_maps: Callable[[TrainingJob], Iterator[JsonObject]]
-    """The ConfigMaps that the pods mount, without owner and namespace. They never change; their names contain the uid
-    of the job."""
     evaluate: Callable[[JobObservation], Verdict]
     roles: Mapping[ReplicaType, ReplicaRole]
     """The replica types of the kind, in the order in which its documentation lists them."""
@@ -240,6 +242,12 @@ class Framework:
     """The order in which the pods of a job are created."""
     crd: Callable[[], dict[str, Json]]
     """The CustomResourceDefinition of the kind."""
+    owned_objects: Callable[[JobObservation], Iterator[OwnedObject]] = _no_objects
+    """The objects that the job needs beside its pods and Services, in the order in which they are created."""
+    kept_current: Sequence[Resource[OwnedContent]] = ()
+    """The kinds of those that are kept current; they are watched."""
+    required_permissions: Sequence[RequiredPermission] = ()
+    """The permissions for these objects."""
     is_crd_optional: bool = False
     """Whether the CRD may be missing in a cluster."""
     editable_fields: EditableFields = EditableFields()

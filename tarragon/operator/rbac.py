@@ -144,6 +144,16 @@ def _job_permissions(framework: Framework) -> Iterator[Permission]:
         " such subresource",
         subresource="finalizers",
     )
+    for each in framework.required_permissions:
+        resource = f"{each.resource.plural}/{each.subresource}" if each.subresource else each.resource.plural
+        yield Permission(
+            group=each.resource.group,
+            resource=resource,
+            verbs=each.verbs,
+            scope=Scope.JOB_NAMESPACES,
+            reason=each.reason,
+            consequence=each.consequence,
+        )
 
 
 def _needs(kind: Resource[Json], verbs: tuple[str, ...], reason: str, *, subresource: str = "") -> Permission:

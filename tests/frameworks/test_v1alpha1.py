@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.plugin import JobObservation
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.frameworks.tensorflow.replica_types import MASTER, PS
 from tarragon.job.model import CleanPodPolicy, Replica, RestartPolicy, TrainingJob
+from tarragon.job.status import JobStatus
 from tarragon.kube.merge_patch import apply_merge_patch
+from tarragon.kube.meta import JsonObject
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tests.frameworks.jobs import dialect_of, job_of, problems, taken, template, unknown, warnings
 from tests.frameworks.listed_jobs import UID, cluster, item, listed
@@ -24,6 +27,12 @@ MANIFESTS = Path(__file__).parent.parent / "data" / "manifests"
 def wired(manifest: dict[str, Any], replica: Replica) -> Any:
     job = job_of(manifest)
     return dialect_of(manifest).discovery_config(job, job.requested_size(), "cluster.local")(replica)
+
+
+def scripts_of(job: TrainingJob) -> list[JsonObject]:
+    """The bodies of the ConfigMaps with the job's scripts."""
+    seen = JobObservation(job=job, size=job.requested_size(), replica_states={}, status=JobStatus())
+    return [wanted.body for wanted in TENSORFLOW.owned_objects(seen)]
 
 
 def written_back(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -355,12 +364,12 @@ def test_a_server_of_ones_own_stays_as_it_is() -> None:
     assert servers is not None
     assert not servers.runs_provided_program
     assert servers.template == template()
-    assert list(TENSORFLOW.config_maps(job)) == []
+    assert scripts_of(job) == []
 
 
 def test_the_script_comes_in_a_config_map_that_the_servers_mount() -> None:
     job = job_of(cluster())
-    (config_map,) = TENSORFLOW.config_maps(job)
+    (config_map,) = scripts_of(job)
     servers = job.replica_spec(PS)
 
     assert servers is not None
@@ -375,7 +384,7 @@ def test_two_jobs_of_one_runtime_id_have_config_maps_of_their_own() -> None:
     first = cluster(RuntimeId="76no")
     second = {**first, "metadata": {**first["metadata"], "uid": "another"}}
 
-    (one,), (other,) = TENSORFLOW.config_maps(job_of(first)), TENSORFLOW.config_maps(job_of(second))
+    (one,), (other,) = scripts_of(job_of(first)), scripts_of(job_of(second))
     assert one["metadata"]["name"] != other["metadata"]["name"]
 
 

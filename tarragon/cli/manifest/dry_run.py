@@ -12,7 +12,8 @@ from tarragon.cli.manifest.comparison import with_secrets_hidden
 from tarragon.cli.manifest.dependencies import missing_dependencies
 from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.client.errors import AlreadyExists, ApiError, Forbidden
-from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.plugin import Framework, JobObservation
+from tarragon.job.status import JobStatus
 from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES
 from tarragon.kube.meta import Json, JsonObject, Resource
 from tarragon.plan.input.decode_and_validate import decode_and_validate
@@ -66,8 +67,10 @@ def child_objects(framework: Framework, job: JsonObject, logs: LogFormat) -> Ite
         settings=OperatorSettings(log_format=logs),
     )
     replicas = list(desired.in_start_order(framework, taken.job, taken.job.replicas_of_size(plan.size)))
+    view = JobObservation(job=taken.job, size=plan.size, replica_states={}, status=JobStatus())
+    for wanted in (*framework.owned_objects(view), *desired.log_config_maps(plan)):
+        yield desired.build_owned_object(plan, wanted)
     for resource, bodies in (
-        (CONFIG_MAPS, [*desired.build_config_maps(plan), *desired.build_log_config_maps(plan)]),
         (SERVICES, desired.build_services(plan, (replica for _, replica in desired.replica_service_names(plan)))),
         (PODS, desired.build_pods(plan, replicas)),
         (SERVICES, tensorboard.build_tensorboard_services(plan)),

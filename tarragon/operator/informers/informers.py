@@ -33,12 +33,14 @@ from tarragon.kube.core import (
     Service,
     StorageClass,
 )
-from tarragon.kube.meta import CustomObject, Json, Key, ObjectMeta, OwnerIdentity, Resource
+from tarragon.kube.meta import CustomObject, Json, Key, ObjectMeta, Resource
 from tarragon.operator.informers.accepted_admissions import AcceptedAdmissions
 from tarragon.operator.informers.assumed_pods import AssumedPods, JobId
 from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod, CachedService
+from tarragon.operator.informers.controller_owner import controller_owner
 from tarragon.operator.informers.create_backoff import CreateBackoff
 from tarragon.operator.informers.decode_cache import DecodeCache
+from tarragon.operator.informers.owned_object_caches import OwnedObjectCaches
 from tarragon.operator.informers.pod_usage import nominated_nodes
 from tarragon.plan.nodes.storage import VolumeCache
 from tarragon.plan.objects.podgroup_kinds import POD_GROUP_KINDS, PodGroup
@@ -85,10 +87,11 @@ class Informers:
     ) -> None:
         self.frameworks: Mapping[str, Framework] = {framework.kind: framework for framework in frameworks}
 
-        def cache_of(resource: Resource[T]) -> CacheReader[T]:
+        def cache_of(resource: Resource[T], labels: str = "") -> CacheReader[T]:
             where = settings.namespaces if resource.namespaced and settings.namespaces else [""]
+            selectors = {each: Selector(namespace=each, label_selector=labels) for each in where}
             return combine_caches(
-                {each: Informer(cluster, resource, clock, Selector(namespace=each), jitter=jitter) for each in where}
+                {each: Informer(cluster, resource, clock, selectors[each], jitter=jitter) for each in where}
             )
 
         self.jobs: Mapping[str, CacheReader[CustomObject]] = {
@@ -107,15 +110,16 @@ class Informers:
         self._volumes: CacheReader[PersistentVolume] = cache_of(PERSISTENT_VOLUMES)
         self._classes: CacheReader[StorageClass] = cache_of(STORAGE_CLASSES)
         self.priority_classes: CacheReader[PriorityClass] = cache_of(PRIORITY_CLASSES)
-        pod_group_kinds = dict.fromkeys(settings.pod_groups.values())
         self.pod_groups: Sequence[CacheReader[PodGroup]] = [
-            cache_of(POD_GROUP_KINDS[name].resource) for name in pod_group_kinds
+            cache_of(POD_GROUP_KINDS[name].resource) for name in dict.fromkeys(settings.pod_groups.values())
         ]
-        optional = (self.jobs[framework.kind] for framework in frameworks if framework.is_crd_optional)
-        self._optional_kind_syncs = [*map(_InitialSync, optional), *map(_InitialSync, self.pod_groups)]
+        self.owned_objects = OwnedObjectCaches(frameworks, cache_of)
+        optional: list[CacheReader[Json]] = [self.jobs[each.kind] for each in frameworks if each.is_crd_optional]
+        optional += [*self.pod_groups, *self.owned_objects.all]
+        self._optional_kind_syncs = [_InitialSync(cache) for cache in optional]
         self._cluster_wide_syncs = [_InitialSync(cache) for cache in (self.nodes, *self.cluster_wide_caches)]
-        writable: list[CacheReader[Json]] = [*self.jobs.values(), self.pods, self.services, *self.pod_groups]
-        self._writable = {cache.resource.full_name: cache for cache in writable}
+        kinds: list[CacheReader[Json]] = [self.pods, self.services, *self.pod_groups, *self.owned_objects.all]
+        self._writable = {cache.resource.full_name: cache for cache in (*self.jobs.values(), *kinds)}
         self.settings = settings
         self.assumed_pods = AssumedPods(self.pods, clock)
         self.create_backoff = CreateBackoff()
@@ -224,6 +228,7 @@ class Informers:
             pod_groups={
                 cache.resource.full_name: cache.objects[key] for cache in self.pod_groups if key in cache.objects
             },
+            owned_objects=self.owned_objects.of_job(job.owner_identity),
             storage=self.storage,
             rejected_create=self.create_backoff.last_refusal(kind, key),
             optional_retry_at=self.create_backoff.optional_retry_times(kind, key),
@@ -274,13 +279,6 @@ def _has_replicas(observed: ObservedJob) -> bool:
     if job is None or dialect is None:
         return False
     return any(dialect.names.replica_of(job, pod.metadata.name) is not None for pod in observed.pods)
-
-
-def controller_owner(owned: Pod | Service) -> Iterator[OwnerIdentity]:
-    """The controller only: a second owner does not manage the object."""
-    owner = owned.metadata.controller_identity
-    if owner is not None:
-        yield owner
 
 
 def _is_refusal(error: Exception) -> bool:

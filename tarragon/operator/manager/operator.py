@@ -16,6 +16,7 @@ from tarragon.client.leader_election import LeaseLost
 from tarragon.client.middleware.write_through import WriteThroughClient
 from tarragon.client.port import Client
 from tarragon.client.wakeup import WakeupSignal
+from tarragon.frameworks.owned_objects import OwnedContent
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.core import Pod, Service
@@ -47,7 +48,7 @@ RESYNC_SPACING = 0.001
 CYCLE_DELAY = 0.02
 """Seconds to wait before a scheduling cycle, so that a burst of a thousand changes costs one cycle."""
 
-Owned = Pod | Service | PodGroup
+Owned = Pod | Service | PodGroup | OwnedContent
 log = structlog.get_logger(__name__)
 
 
@@ -173,6 +174,8 @@ class Operator:
         self._informers.services.add_event_handler(self._owned_changed)
         for groups in self._informers.pod_groups:
             groups.add_event_handler(self._owned_changed)
+        for owned in self._informers.owned_objects.all:
+            owned.add_event_handler(self._owned_changed)
         self._informers.accepted_admissions.subscribe(lambda job: self._enqueue(job, 0.0))
         # An assumed pod that expired releases resources.
         self._informers.assumed_pods.subscribe(lambda _job: self._wakeup.set())

@@ -25,6 +25,7 @@ from tarragon.kube.core import PODS
 from tarragon.kube.event import MESSAGE_LIMIT, Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerReference, PartialObjectMetadata, Resource
 from tarragon.operator.informers.create_backoff import is_rejected_by_server
+from tarragon.operator.reconciler.generated import generated_content
 from tarragon.plan.view.actions import NAME_TAKEN, REFUSED, Actions, AnnotatePod, Create, Delete, Patch
 
 Operation = Literal["Create", "Delete"]
@@ -231,26 +232,39 @@ async def _create(cluster: Client, create: Create, result: _StepResult) -> None:
 
 
 async def _create_if_missing(cluster: Client, create: Create, result: _StepResult) -> None:
+    content = {} if create.generated is None else await generated_content(create.generated)
     try:
-        await cluster.create(create.resource, create.body)
+        await cluster.create(create.resource, {**create.body, **content})
     except AlreadyExists as error:
-        if create.has_unique_name:
-            return
-        metadata: JsonObject = create.body["metadata"]
-        key = Key(metadata.get("namespace", ""), metadata["name"])
-        existing = await cluster.get(create.resource.with_model(PartialObjectMetadata), key)
-        owner = convert(metadata["ownerReferences"][0], OwnerReference).identity(key.namespace)
-        if existing.metadata.controller_identity != owner:
-            raise CreateRefused(create, name_conflict(create, error), NAME_TAKEN) from error
-        if existing.metadata.is_being_deleted:
-            # The job's own object, being deleted: its name will be free soon.
-            raise name_conflict(create, error) from error
+        if not create.has_unique_name:
+            await _use_existing(cluster, create, error)
     except ApiError as error:
         if is_rejected_by_server(error):
             raise CreateRefused(create, error) from error
         raise
     else:
         result.note("Create", create.resource, create.body["metadata"]["name"])
+
+
+async def _use_existing(cluster: Client, create: Create, error: AlreadyExists) -> None:
+    """Keep the existing object if it is the job's own. Raises CreateRefused for another owner's, and Conflict."""
+    metadata: JsonObject = create.body["metadata"]
+    key = Key(metadata.get("namespace", ""), metadata["name"])
+    existing = await cluster.get(create.resource.with_model(PartialObjectMetadata), key)
+    owner = convert(metadata["ownerReferences"][0], OwnerReference).identity(key.namespace)
+    if existing.metadata.controller_identity != owner:
+        raise CreateRefused(create, name_conflict(create, error), NAME_TAKEN) from error
+    if existing.metadata.is_being_deleted:
+        # The job's own object, being deleted: its name will be free soon.
+        raise name_conflict(create, error) from error
+    if create.overwrites_own:
+        await cluster.patch(create.resource, key, _takeover_patch(create.body))
+
+
+def _takeover_patch(body: JsonObject) -> JsonObject:
+    """The patch that makes an object of the job, which perhaps another operator created, equal to this body."""
+    content = {name: value for name, value in body.items() if name not in {"apiVersion", "kind", "metadata"}}
+    return {"metadata": {"labels": body["metadata"]["labels"]}, **content}
 
 
 def name_conflict(create: Create, error: ApiError) -> Conflict:

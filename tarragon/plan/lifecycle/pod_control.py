@@ -12,16 +12,14 @@ from tarragon.job.annotations import restarts_as_gang
 from tarragon.job.model import Replica
 from tarragon.job.replica_state import ReplicaAction, ReplicaState
 from tarragon.job.status import UNASSIGNED, JobStatus
-from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES, Service
+from tarragon.kube.core import PODS, SERVICES, Service
 from tarragon.kube.meta import Key
 from tarragon.plan.lifecycle.displacement import NodeFilter, replicas_on_rejecting_nodes
 from tarragon.plan.lifecycle.gang_restart import outdated_pods
 from tarragon.plan.lifecycle.graceful_eviction import PodEviction
+from tarragon.plan.lifecycle.owned_object_control import creates_before_pods, creates_of_watched
 from tarragon.plan.lifecycle.restart_records import backoff_ends_at, is_end_recorded
 from tarragon.plan.objects.desired import (
-    JobBlueprint,
-    build_config_maps,
-    build_log_config_maps,
     build_pods,
     build_services,
     in_start_order,
@@ -35,8 +33,6 @@ from tarragon.plan.view.job_view import JobView
 MAX_CREATES_PER_RECONCILE = 500
 """Creates per step. The next reconcile creates the rest, unless the first ones have failed by then."""
 
-PLAIN_LOGS_MESSAGE = "the job runs without it and logs plain text"
-
 
 def objects_to_create(view: JobView, status: JobStatus) -> list[Create]:
     """Return what to create: all services first, so that every name resolves when the first replica starts."""
@@ -44,6 +40,9 @@ def objects_to_create(view: JobView, status: JobStatus) -> list[Create]:
         return []
     plan = replace(view.blueprint, gang_round=current_round(status))
     missing_services = list(_missing_services(view))
+    missing_objects = list(creates_of_watched(view))
+    if missing_objects:
+        return missing_objects
     if missing_services:
         taken = {service.metadata.name for service in view.own_services} | set(_conflicting_services(view))
         wanted = islice((replica for name, replica in missing_services if name not in taken), MAX_CREATES_PER_RECONCILE)
@@ -53,25 +52,10 @@ def objects_to_create(view: JobView, status: JobStatus) -> list[Create]:
     due = list(islice(_due_replicas(view, status), MAX_CREATES_PER_RECONCILE))
     if not due:
         return []
-    return list(_config_map_creates(plan)) + [
+    return list(creates_before_pods(view, plan)) + [
         Create(resource=PODS, body=body, is_sequential=_is_created_alone(view, replica))
         for replica, body in zip(due, build_pods(plan, due), strict=False)
     ]
-
-
-def _config_map_creates(plan: JobBlueprint) -> Iterator[Create]:
-    """Yield creates for all ConfigMaps. Existing ones are not looked up: creating them again is rare and no error."""
-    for body in build_config_maps(plan):
-        yield Create(resource=CONFIG_MAPS, body=body, has_unique_name=True, is_sequential=True)
-    for body in build_log_config_maps(plan):
-        yield Create(
-            resource=CONFIG_MAPS,
-            body=body,
-            has_unique_name=True,
-            is_sequential=True,
-            is_optional=True,
-            consequence=PLAIN_LOGS_MESSAGE,
-        )
 
 
 def pods_to_evict(view: JobView, status: JobStatus) -> list[PodEviction]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tarragon.frameworks.owned_objects import OWNED_OBJECT_LABEL, OwnedObject, Upkeep
 from tarragon.frameworks.plugin import Dialect, DiscoveryConfig, Framework, GangSize
 from tarragon.job.annotations import restarts_as_gang
 from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
@@ -61,19 +62,23 @@ def build_services(plan: JobBlueprint, replicas: Iterable[Replica]) -> Iterator[
             yield _service(plan, replica, group)
 
 
-def build_config_maps(plan: JobBlueprint) -> list[JsonObject]:
-    """Return the ConfigMaps that the pods need; they are created before the pods."""
-    return [_mounted(plan, body) for body in plan.framework.config_maps(plan.job)]
-
-
-def build_log_config_maps(plan: JobBlueprint) -> Iterator[JsonObject]:
+def log_config_maps(plan: JobBlueprint) -> Iterator[OwnedObject]:
     """Yield the ConfigMap with the log scripts if the job logs JSON. The pods run without it."""
     if logs.logs_json(plan.job, plan.settings.log_format):
-        yield _mounted(plan, logs.config_map(plan.job))
+        yield logs.config_map(plan.job)
 
 
-def _mounted(plan: JobBlueprint, body: JsonObject) -> JsonObject:
-    return {**body, "metadata": build_metadata(plan, body["metadata"]["name"], plan.dialect.selector(plan.job), {})}
+def build_owned_object(plan: JobBlueprint, wanted: OwnedObject) -> JsonObject:
+    """Return the body of a create: with the owner, and with the labels of all objects of the job."""
+    metadata = wanted.body["metadata"]
+    watched = {OWNED_OBJECT_LABEL: "true"} if wanted.upkeep is Upkeep.KEEP_CURRENT else {}
+    labels = plan.dialect.selector(plan.job) | metadata.get("labels", {}) | watched
+    return {
+        "apiVersion": wanted.resource.api_version,
+        "kind": wanted.resource.kind,
+        **wanted.body,
+        "metadata": build_metadata(plan, metadata["name"], labels, metadata.get("annotations", {})),
+    }
 
 
 def build_pods(plan: JobBlueprint, replicas: Iterable[Replica]) -> Iterator[JsonObject]:

@@ -13,8 +13,10 @@ from functools import cache
 from hashlib import sha256
 from importlib import resources
 
+from tarragon.frameworks.owned_objects import OwnedObject, Upkeep
 from tarragon.job.annotations import LOGS_ANNOTATION
 from tarragon.job.model import Replica, TrainingJob
+from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Json, JsonObject
 
 VOLUME = "tarragon-logs"
@@ -66,14 +68,10 @@ def logs_json(job: TrainingJob, default: LogFormat) -> bool:
     return (LogFormat(log_format) if log_format in {*LogFormat} else default) is LogFormat.JSON
 
 
-def config_map(job: TrainingJob) -> JsonObject:
+def config_map(job: TrainingJob) -> OwnedObject:
     """Return the ConfigMap of the scripts. Its name depends on their content: older pods keep the one they mount."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": config_map_name(job)},
-        "data": dict(scripts()),
-    }
+    body = {"metadata": {"name": config_map_name(job)}, "data": dict(scripts())}
+    return OwnedObject(resource=CONFIG_MAPS, body=body, upkeep=Upkeep.UNIQUE)
 
 
 def config_map_name(job: TrainingJob) -> str:

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tarragon.frameworks.owned_objects import Generated, OwnedContent
 from tarragon.kube.core import Node, Pod, Service
 from tarragon.kube.event import Event
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
@@ -46,6 +47,8 @@ class ObservedJob:
     """Whether kube-scheduler preempts pods on the named node to make room for another pod."""
     pod_groups: Mapping[str, PodGroup] = field(default_factory=dict)
     """PodGroups with the name of the job, of any owner, by the full name of their kind."""
+    owned_objects: Mapping[tuple[str, str], OwnedContent] = field(default_factory=dict)
+    """The job's objects that are kept current, by the full name of their kind and their name."""
     storage: VolumeCache = field(default_factory=VolumeCache)
     rejected_create: RejectedCreate | None = None
     optional_retry_at: Mapping[str, dt.datetime] = field(default_factory=dict)
@@ -65,6 +68,10 @@ class Create:
     """The object is optional: if the API server rejects it, an event says so, and the job runs without it."""
     consequence: str = ""
     """What a rejection means for the job; appended to the error message."""
+    generated: Generated | None = None
+    """Content that is added when the object is created."""
+    overwrites_own: bool = False
+    """An object of this name that is the job's own, but that the cache does not show, is patched to this body."""
     is_sequential: bool = False
     """Create the object after all creates before it have completed, and before those after it."""
 

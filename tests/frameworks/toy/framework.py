@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import MappingProxyType
 
 from tarragon.frameworks.kubeflow.crd import definition
@@ -28,7 +28,7 @@ from tarragon.frameworks.plugin import Dialect, DiscoveryConfig, EditableFields,
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import CleanPodPolicy, Decides, Replica, ReplicaRole, ReplicaType, TrainingJob
 from tarragon.job.training_operator_status import status_fields
-from tarragon.kube.meta import CustomObject, JsonObject, Resource
+from tarragon.kube.meta import CustomObject, Resource
 
 LEADER, HUB, HELPER = ReplicaType("Leader"), ReplicaType("Hub"), ReplicaType("Helper")
 SHAPE = KindShape(
@@ -52,10 +52,6 @@ LABELS = since_training_operator_1_7("toyjob-controller")
 
 def all_listed(_: TrainingJob, size: GangSize) -> GangSize:
     return size
-
-
-def no_config_maps(_: TrainingJob) -> Iterator[JsonObject]:
-    return iter(())
 
 
 def discovery_config(job: TrainingJob, size: GangSize, _: str) -> Callable[[Replica], DiscoveryConfig | None]:
@@ -105,7 +101,6 @@ TOY = Framework(
     main_container=SHAPE.main_container,
     port_name=SHAPE.port_name,
     service_size=all_listed,
-    config_maps=no_config_maps,
     evaluate=evaluate,
     roles=SHAPE.roles,
     start_order=(HUB, LEADER, HELPER),

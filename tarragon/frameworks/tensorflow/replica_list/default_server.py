@@ -9,9 +9,12 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 
+from tarragon.frameworks.owned_objects import OwnedObject, Upkeep
+from tarragon.frameworks.plugin import JobObservation
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER
 from tarragon.frameworks.tensorflow.replica_list.runtime_id import digest
-from tarragon.job.model import Replica, TrainingJob
+from tarragon.job.model import Replica
+from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import JsonObject
 
 IMAGE = "tensorflow/tensorflow:1.3.0"
@@ -60,15 +63,13 @@ def config_map_name(runtime_id: str, uid: str) -> str:
     return f"cm-ps-{runtime_id}-{digest(8, VOLUME, uid)}"
 
 
-def config_maps(job: TrainingJob) -> Iterator[JsonObject]:
-    """The `config_maps` of a framework: the ConfigMap with the script, if there is a default parameter server."""
+def owned_objects(observation: JobObservation) -> Iterator[OwnedObject]:
+    """The `owned_objects` of a framework: the ConfigMap with the script, if there is a default parameter server."""
+    job = observation.job
     if any(group.runs_provided_program for group in job.replica_specs):
-        yield {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": config_map_name(job.runtime_id, job.uid)},
-            "data": {SCRIPT: script()},
-        }
+        name = config_map_name(job.runtime_id, job.uid)
+        body = {"metadata": {"name": name}, "data": {SCRIPT: script()}}
+        yield OwnedObject(resource=CONFIG_MAPS, body=body, upkeep=Upkeep.UNIQUE)
 
 
 def command(replica: Replica, cluster: str) -> list[str]:
