@@ -77,12 +77,37 @@ class ObjectNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveryConfig:
-    """Environment and command by which a replica finds the others. An empty `container` means all containers."""
+    """What a pod gets so that its replica finds the others, and the others find it.
+
+    An empty `container` means all containers.
+    """
 
     container: str
     env: Mapping[str, str]
+    """Variables that replace the user's of the same name."""
+    default_env: Mapping[str, str] = field(default_factory=dict)
+    """Variables for a container that does not set them."""
     command: Sequence[str] = ()
     """The command of the container, if the operator provides the program."""
+    volume_mounts: Sequence[JsonObject] = ()
+    volumes: Sequence[JsonObject] = ()
+    """Volumes of the pod, for these mounts. They replace the user's of the same name."""
+    init_containers: Sequence[JsonObject] = ()
+    """They run before the user's."""
+    pod_fields: JsonObject = field(default_factory=dict)
+    """Fields of the pod's spec, such as `subdomain`. They replace the user's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobService:
+    """A headless Service of the whole job, under which each of its pods with a `hostname` has a DNS name."""
+
+    name: str
+    selector: Mapping[str, str]
+
+
+def _no_service(_: TrainingJob) -> JobService | None:
+    return None
 
 
 def _nothing(_: TrainingJob, __: JsonObject) -> dict[str, Json]:
@@ -110,6 +135,8 @@ class Dialect:
     """Labels of the pods that the scale subresource counts."""
     discovery_config: Callable[[TrainingJob, GangSize, str], Callable[[Replica], DiscoveryConfig | None]]
     """The wiring for a gang size and a cluster domain. What all replicas share is computed once, in the first call."""
+    job_service: Callable[[TrainingJob], JobService | None] = _no_service
+    """The Service of the whole job, beside or instead of those of its replicas."""
     status_fields: Callable[[TrainingJob, JobStatus], dict[str, Json]]
     """The complete status fields of the generation (without `tarragon`). Fields that are missing here are removed."""
     has_conditions: bool = True

@@ -71,6 +71,8 @@ class ReplicaRole:
     """Whether the elastic policy and `kubectl scale` are about these replicas."""
     is_anchor: bool = False
     """Whether the job's other replicas should be placed near these, as workers near their parameter servers."""
+    is_kept_for_logs: bool = False
+    """Whether the pods of a finished job stay, whatever its cleanPodPolicy, because their logs are those of the job."""
 
 
 class RestartPolicy(StrEnum):
@@ -129,6 +131,8 @@ class ReplicaSpec:
     """The restartPolicy of the pods where it does not follow from `restart_policy`, as before v1alpha2."""
     may_fail: bool = False
     """Whether the job goes on when one of these replicas fails that does not decide it."""
+    starts_after: ReplicaType | None = None
+    """These replicas are created once all replicas of that type are ready, because their program needs them at once."""
     runs_provided_program: bool = False
     """Whether the operator provides the program and the command, because the manifest has no template for these."""
     field_path: str = ""

@@ -125,6 +125,13 @@ class ReplicaState:
         return self.is_pod_running and (self.main_container is None or self.main_container.state.running is not None)
 
     @property
+    def is_ready(self) -> bool:
+        """All containers are ready, and so is the pod, which may have readiness gates."""
+        ready = self.pod.condition("Ready")
+        is_pod_ready = ready is None or ready.status == "True"
+        return self.is_pod_running and is_pod_ready and all(each.ready for each in self.pod.status.container_statuses)
+
+    @property
     def container_restarts(self) -> int:
         """Restarts by the kubelet, summed over all containers: this is what backoffLimit has always counted."""
         statuses = (*self.pod.status.container_statuses, *self.pod.status.init_container_statuses)

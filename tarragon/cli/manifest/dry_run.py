@@ -71,7 +71,7 @@ def child_objects(framework: Framework, job: JsonObject, logs: LogFormat) -> Ite
     for wanted in (*framework.owned_objects(view), *desired.log_config_maps(plan)):
         yield desired.build_owned_object(plan, wanted)
     for resource, bodies in (
-        (SERVICES, desired.build_services(plan, (replica for _, replica in desired.replica_service_names(plan)))),
+        (SERVICES, desired.build_services(plan, (wanted for _, wanted in desired.services(plan)))),
         (PODS, desired.build_pods(plan, replicas)),
         (SERVICES, tensorboard.build_tensorboard_services(plan)),
         (PODS, tensorboard.build_tensorboard_pods(plan)),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.plugin import Framework, JobService
 from tarragon.job.annotations import restarts_as_gang
-from tarragon.job.model import Replica
+from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.replica_state import ReplicaAction, ReplicaState
 from tarragon.job.status import UNASSIGNED, JobStatus
 from tarragon.kube.core import PODS, SERVICES, Service
@@ -23,7 +23,7 @@ from tarragon.plan.objects.desired import (
     build_pods,
     build_services,
     in_start_order,
-    replica_service_names,
+    services,
 )
 from tarragon.plan.objects.gang_round import current_round
 from tarragon.plan.objects.placement import assigned_node
@@ -45,7 +45,7 @@ def objects_to_create(view: JobView, status: JobStatus) -> list[Create]:
         return missing_objects
     if missing_services:
         taken = {service.metadata.name for service in view.own_services} | set(_conflicting_services(view))
-        wanted = islice((replica for name, replica in missing_services if name not in taken), MAX_CREATES_PER_RECONCILE)
+        wanted = islice((each for name, each in missing_services if name not in taken), MAX_CREATES_PER_RECONCILE)
         return [Create(resource=SERVICES, body=body) for body in build_services(plan, wanted)]
     if not view.members and (any(_conflicting_pods(view, status)) or rejecting_nodes(view)):
         return []  # A gang that can't be complete is not started.
@@ -160,17 +160,17 @@ def _removal(view: JobView, replica: Replica, member: ReplicaState) -> PodEvicti
     return PodEviction(pod=member.pod, reason=f"its replica is now assigned to node {assigned}") if has_moved else None
 
 
-def _missing_services(view: JobView) -> Iterator[tuple[str, Replica]]:
-    """Yield replicas without a live service of the job's own. Pods are created only when there are none."""
+def _missing_services(view: JobView) -> Iterator[tuple[str, Replica | JobService]]:
+    """Yield services that should exist and do not, or are being deleted. Pods are created only when there are none."""
     live_services = {service.metadata.name for service in view.own_services if not service.metadata.is_being_deleted}
-    return ((name, replica) for name, replica in replica_service_names(view.blueprint) if name not in live_services)
+    return ((name, wanted) for name, wanted in services(view.blueprint) if name not in live_services)
 
 
 def _unused_services(view: JobView) -> Iterator[Service]:
     """Yield services of replicas that no longer exist because the job was scaled down."""
     if not view.may_run or not view.own_services:
         return
-    used_names = {name for name, _ in replica_service_names(view.blueprint)}
+    used_names = {name for name, _ in services(view.blueprint)}
     for service in view.own_services:
         if service.metadata.name not in used_names and not service.metadata.is_being_deleted:
             yield service
@@ -179,10 +179,23 @@ def _unused_services(view: JobView) -> Iterator[Service]:
 def _missing_replicas(view: JobView, status: JobStatus) -> Iterator[Replica]:
     places = view.assigned_nodes
     rejected = rejecting_nodes(view)
+    waiting = _waiting_types(view)
     for replica in in_start_order(view.framework, view.job, view.desired_replicas):
+        if replica.type in waiting:
+            continue
         has_node = places.get(replica) != UNASSIGNED and replica not in rejected
         if has_node and replica not in view.members and replica not in status.succeeded_replicas:
             yield replica
+
+
+def _waiting_types(view: JobView) -> Container[ReplicaType]:
+    """Return the types whose replicas are not created yet, because they start after others that are not all ready."""
+    groups = {group.type: group.starts_after for group in view.job.replica_specs if group.starts_after is not None}
+    if not groups:
+        return ()
+    ready = {replica for replica, member in view.members.items() if member.is_ready}
+    unready_types = {replica.type for replica in view.desired_replicas if replica not in ready}
+    return {kind for kind, first in groups.items() if first in unready_types}
 
 
 def _startable(view: JobView, status: JobStatus) -> Iterator[Replica]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tarragon.frameworks.owned_objects import OWNED_OBJECT_LABEL, OwnedObject, Upkeep
-from tarragon.frameworks.plugin import Dialect, DiscoveryConfig, Framework, GangSize
+from tarragon.frameworks.plugin import Dialect, DiscoveryConfig, Framework, GangSize, JobService
 from tarragon.job.annotations import restarts_as_gang
 from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaSpec, RestartPolicy, TrainingJob
@@ -47,19 +47,26 @@ class JobBlueprint:
         return self.dialect.port_name or self.framework.port_name
 
 
-def replica_service_names(plan: JobBlueprint) -> Iterator[tuple[str, Replica]]:
-    """Yield service name and replica for all replicas that may ever resolve each other's names."""
+def services(plan: JobBlueprint) -> Iterator[tuple[str, Replica | JobService]]:
+    """Yield the names of all services: that of the job, and those of all replicas that may ever resolve each other."""
+    of_job = plan.dialect.job_service(plan.job)
+    if of_job is not None:
+        yield of_job.name, of_job
     size = plan.framework.service_size(plan.job, plan.size)
     for replica in in_start_order(plan.framework, plan.job, plan.job.replicas_of_size(size)):
         yield plan.dialect.names.service(plan.job, replica), replica
 
 
-def build_services(plan: JobBlueprint, replicas: Iterable[Replica]) -> Iterator[JsonObject]:
-    """Yield the replicas' services. They publish addresses of pods that are not ready: replicas wait for each other."""
-    for replica in replicas:
-        group = plan.job.replica_spec(replica.type)
+def build_services(plan: JobBlueprint, wanted: Iterable[Replica | JobService]) -> Iterator[JsonObject]:
+    """Yield the services. They publish addresses of pods that are not ready: replicas wait for each other."""
+    for each in wanted:
+        if isinstance(each, JobService):
+            yield _service(plan, each.name, each.selector, ports=[])
+            continue
+        group = plan.job.replica_spec(each.type)
         if group is not None:
-            yield _service(plan, replica, group)
+            labels = plan.dialect.labels(plan.job, each)
+            yield _service(plan, plan.dialect.names.service(plan.job, each), labels, _service_ports(plan, group))
 
 
 def log_config_maps(plan: JobBlueprint) -> Iterator[OwnedObject]:
@@ -113,17 +120,16 @@ def is_placed_by(job: TrainingJob, scheduler: str) -> bool:
     )
 
 
-def _service(plan: JobBlueprint, replica: Replica, group: ReplicaSpec) -> JsonObject:
-    labels = plan.dialect.labels(plan.job, replica)
+def _service(plan: JobBlueprint, name: str, selector: Mapping[str, str], ports: list[Json]) -> JsonObject:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": build_metadata(plan, plan.dialect.names.service(plan.job, replica), labels, {}),
+        "metadata": build_metadata(plan, name, selector, {}),
         "spec": {
             **({} if plan.dialect.has_cluster_ips else {"clusterIP": "None"}),
             "publishNotReadyAddresses": True,
-            "selector": labels,
-            "ports": _service_ports(plan, group),
+            "selector": dict(selector),
+            **({"ports": ports} if ports else {}),
         },
     }
 
@@ -149,7 +155,10 @@ def _pod(
     spec["restartPolicy"] = _restart_policy(plan.job, replica, group)
     if spec.get("initContainers"):
         spec["initContainers"] = [_with_termination_message(container) for container in spec["initContainers"]]
-    spec["containers"] = _containers(plan, group, wire(replica))
+    wiring = wire(replica)
+    spec["containers"] = _containers(plan, group, wiring)
+    if wiring is not None:
+        spec = _with_pod_wiring(spec, wiring)
     equipped_spec = with_accelerators(spec, plan.framework.main_container, plan.settings.accelerators)
     name = plan.dialect.names.pod(plan.job, replica)
     annotations = _annotations(plan, template_metadata.get("annotations", {}))
@@ -235,8 +244,18 @@ def _with_port(container: JsonObject, plan: JobBlueprint, group: ReplicaSpec) ->
     return {**container, "ports": [*ports, {"name": plan.port_name, "containerPort": group.port}]}
 
 
+def _with_pod_wiring(spec: JsonObject, wiring: DiscoveryConfig) -> dict[str, Json]:
+    """Return the pod spec with the framework's volumes, init containers and fields."""
+    replaced = {volume["name"] for volume in wiring.volumes}
+    users = [volume for volume in spec.get("volumes", []) if volume.get("name") not in replaced]
+    volumes = {"volumes": [*users, *wiring.volumes]} if wiring.volumes else {}
+    first = [_with_termination_message(container) for container in wiring.init_containers]
+    init_containers = {"initContainers": [*first, *spec.get("initContainers", [])]} if first else {}
+    return {**spec, **volumes, **init_containers, **wiring.pod_fields}
+
+
 def _wired(container: JsonObject, wiring: DiscoveryConfig | None) -> JsonObject:
-    """Return the container with the framework's command and variables.
+    """Return the container with the framework's command, variables and mounts.
 
     Our variables come first, so that the user's may refer to them, and replace the user's of the same name.
     """
@@ -244,8 +263,15 @@ def _wired(container: JsonObject, wiring: DiscoveryConfig | None) -> JsonObject:
         return container
     if wiring.command:
         container = {**container, "command": list(wiring.command)}
-    user_env = [variable for variable in container.get("env", []) if variable.get("name") not in wiring.env]
-    return {**container, "env": [*({"name": name, "value": value} for name, value in wiring.env.items()), *user_env]}
+    users = [variable for variable in container.get("env", []) if variable.get("name") not in wiring.env]
+    set_by_user = {variable.get("name") for variable in users}
+    env = {**{name: value for name, value in wiring.default_env.items() if name not in set_by_user}, **wiring.env}
+    wired = {**container, "env": [*({"name": name, "value": value} for name, value in env.items()), *users]}
+    if not wiring.volume_mounts:
+        return wired
+    taken = {mount["mountPath"] for mount in wiring.volume_mounts}
+    mounts = [mount for mount in container.get("volumeMounts", []) if mount.get("mountPath") not in taken]
+    return {**wired, "volumeMounts": [*mounts, *wiring.volume_mounts]}
 
 
 def build_metadata(

@@ -105,7 +105,8 @@ def pod_group_kind(job: TrainingJob, by_scheduler: Mapping[str, str]) -> PodGrou
 def minimum_pods(job: TrainingJob) -> int:
     """Return the minimum number of pods: schedulingPolicy.minAvailable, else all pods.
 
-    Of an elastic job's workers only min-instances count.
+    Of an elastic job's workers only min-instances count. Replicas that are created only once others are ready do not
+    count: the group would never be complete.
     """
     requested = job.run_policy.scheduling_policy.min_available
     if requested is not None:
@@ -115,6 +116,7 @@ def minimum_pods(job: TrainingJob) -> int:
         if job.elastic_policy is not None and group.role.is_elastic
         else group.replicas
         for group in job.replica_specs
+        if group.starts_after is None
     )
 
 
@@ -135,7 +137,8 @@ def _min_resources(job: TrainingJob, count: int) -> JsonObject:
     requested = job.run_policy.scheduling_policy.min_resources
     if requested:
         return dict(requested)
-    groups = sorted(job.replica_specs, key=lambda group: (_start_order(group), group.type))
+    together = (group for group in job.replica_specs if group.starts_after is None)
+    groups = sorted(together, key=lambda group: (_start_order(group), group.type))
     requests = [_kubernetes_resources(group_request(group)) for group in groups for _ in range(group.replicas)]
     return {
         name: quantity.format_milli(amount)

@@ -42,12 +42,19 @@ def clean_up(view: JobView, status: JobStatus) -> list[Delete]:
     pods = [
         delete_pod(pod, JOB_FINISHED)
         for pod in view.own_pods
-        if _is_cleaned_up(pod, view.job.run_policy.clean_pod_policy, status)
+        if _is_cleaned_up(pod, _clean_pod_policy(view, pod), status)
     ]
     services = [
         delete_service(service, JOB_FINISHED) for service in view.own_services if not service.metadata.is_being_deleted
     ]
     return pods + services
+
+
+def _clean_pod_policy(view: JobView, pod: Pod) -> CleanPodPolicy:
+    replica = view.dialect.names.replica_of(view.job, pod.metadata.name)
+    group = None if replica is None else view.job.replica_spec(replica.type)
+    is_kept = group is not None and group.role.is_kept_for_logs
+    return CleanPodPolicy.NONE if is_kept else view.job.run_policy.clean_pod_policy
 
 
 def _is_cleaned_up(pod: Pod, policy: CleanPodPolicy, status: JobStatus) -> bool:
