@@ -218,10 +218,12 @@ class EditableFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobObservation:
-    """The input of `Framework.evaluate`: the job, its admitted size, the state of each replica, the recorded status."""
+    """What a framework decides on: the job, its admitted size, the state of each replica, the recorded status."""
 
     job: TrainingJob
     size: GangSize
+    replicas: Sequence[Replica]
+    """The admitted replicas. Indexes of an elastic job's workers may have gaps after a shrink."""
     replica_states: Mapping[Replica, ReplicaState]
     status: JobStatus
 

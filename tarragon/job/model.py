@@ -210,6 +210,8 @@ class TrainingJob:
     named_chief: Replica | None = None
     """The replica that the manifest names as the chief, where that is not the default one."""
     tensorboard: TensorBoardSpec | None = None
+    options: object | None = None
+    """What only the kind's own framework understands: an immutable value that its decoder sets."""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 

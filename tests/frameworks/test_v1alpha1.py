@@ -31,7 +31,7 @@ def wired(manifest: dict[str, Any], replica: Replica) -> Any:
 
 def scripts_of(job: TrainingJob) -> list[JsonObject]:
     """The bodies of the ConfigMaps with the job's scripts."""
-    seen = JobObservation(job=job, size=job.requested_size(), replica_states={}, status=JobStatus())
+    seen = JobObservation(job=job, size=job.requested_size(), replicas=(), replica_states={}, status=JobStatus())
     return [wanted.body for wanted in TENSORFLOW.owned_objects(seen)]
 
 

@@ -67,7 +67,7 @@ def child_objects(framework: Framework, job: JsonObject, logs: LogFormat) -> Ite
         settings=OperatorSettings(log_format=logs),
     )
     replicas = list(desired.in_start_order(framework, taken.job, taken.job.replicas_of_size(plan.size)))
-    view = JobObservation(job=taken.job, size=plan.size, replica_states={}, status=JobStatus())
+    view = JobObservation(job=taken.job, size=plan.size, replicas=replicas, replica_states={}, status=JobStatus())
     for wanted in (*framework.owned_objects(view), *desired.log_config_maps(plan)):
         yield desired.build_owned_object(plan, wanted)
     for resource, bodies in (

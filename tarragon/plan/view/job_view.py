@@ -59,7 +59,13 @@ class JobView:
 
     @property
     def framework_view(self) -> JobObservation:
-        return JobObservation(job=self.job, size=self.size, replica_states=self.members, status=self.recorded_status)
+        return JobObservation(
+            job=self.job,
+            size=self.size,
+            replicas=self.desired_replicas,
+            replica_states=self.members,
+            status=self.recorded_status,
+        )
 
     @property
     def own_pods(self) -> Sequence[Pod]:
