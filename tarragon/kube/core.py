@@ -177,6 +177,11 @@ class ServiceSpec(PartialObject, frozen=True):
     ports: list[ServicePort] = []
     selector: dict[str, str] = {}
 
+    @property
+    def is_headless(self) -> bool:
+        """Whether the Service's name leads to its pods instead of to an address of its own."""
+        return self.cluster_ip == "None"
+
 
 class Service(PartialObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()

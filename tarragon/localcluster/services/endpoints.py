@@ -112,7 +112,7 @@ class EndpointsController:
     def _labels(self, key: Key) -> dict[str, str]:
         """The label of headless Services, by which proxies ignore their Endpoints."""
         service = self._services.objects.get(key)
-        return {HEADLESS_LABEL: ""} if service is not None and service.spec.cluster_ip == "None" else {}
+        return {HEADLESS_LABEL: ""} if service is not None and service.spec.is_headless else {}
 
     async def _create(self, key: Key, body: dict[str, Any]) -> None:
         try:

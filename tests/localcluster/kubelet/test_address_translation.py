@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from tarragon.localcluster.kubelet.network.address_translation import (
     ServiceAddress,
+    find_address_pairs,
     find_addresses,
+    localize_address_pairs,
     localize_addresses,
     localize_paths,
 )
@@ -153,6 +155,48 @@ def test_all_mentioned_addresses_are_found() -> None:
     text = 'A=mnist-ps-0.default.svc:2222 {"x": ["mnist-worker-0.default.svc:2222"]} python:3'
 
     assert find_addresses(text) == {PS, WORKER, ServiceAddress(namespace="", name="python", port=3)}
+
+
+def localized(**variables: str) -> dict[str, str]:
+    """The variables after the translation of their pairs. Only the Service `mnist-ps-0` is known."""
+    pairs = find_address_pairs(variables)
+    return localize_address_pairs(variables, pairs, lookup)
+
+
+@pytest.mark.parametrize("host", ["mnist-ps-0", "mnist-ps-0.default.svc", "mnist-ps-0.default.svc.cluster.local"])
+@pytest.mark.parametrize("suffix", ["ADDR", "ADDRESS", "HOST"])
+def test_a_host_and_a_port_in_two_variables_are_translated_together(host: str, suffix: str) -> None:
+    variables = {f"MASTER_{suffix}": host, "MASTER_PORT": "2222", "RANK": "1"}
+
+    assert localized(**variables) == {f"MASTER_{suffix}": "127.0.0.1", "MASTER_PORT": "20001", "RANK": "1"}
+
+
+def test_the_host_name_of_a_pod_and_a_port_are_a_pair_without_a_namespace_too() -> None:
+    variables = {"MASTER_ADDR": "ring-0.ring", "MASTER_PORT": "29500"}
+
+    (pair,) = find_address_pairs(variables)
+
+    assert (pair.address.name, pair.address.service, pair.address.port) == ("ring-0.ring", "ring", 29500)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"MASTER_ADDR": "mnist-ps-0"},
+        {"MASTER_PORT": "2222"},
+        {"MASTER_ADDR": "mnist-ps-0", "WORKER_PORT": "2222"},
+        {"MASTER_ADDR": "mnist-ps-0", "MASTER_PORT": "2223"},
+        {"MASTER_ADDR": "mnist-ps-0", "MASTER_PORT": "tcp://10.0.0.1:2222"},
+        {"MASTER_ADDR": "mnist-ps-0:2222", "MASTER_PORT": "2222"},
+        {"MASTER_ADDR": "", "MASTER_PORT": "2222"},
+        {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "2222"},
+        {"MASTER_ADDR": "mnist-ps-0,mnist-ps-0", "MASTER_PORT": "2222"},
+        {"MASTER_ADDR": "mnist-ps-0", "MASTER_PORT": "0"},
+        {"MASTER_ADDR": "mnist-ps-0", "MASTER_PORT": "99999"},
+    ],
+)
+def test_other_variables_are_not_a_pair(variables: dict[str, str]) -> None:
+    assert localized(**variables) == variables
 
 
 PLACES = {

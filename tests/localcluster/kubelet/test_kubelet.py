@@ -445,6 +445,73 @@ async def test_two_pods_find_each_other_by_the_names_of_their_services(world: Wo
     assert (await world.log("ps")).startswith(f"listening on 127.0.0.1 {port}\n")
 
 
+LISTEN = """
+import os, socket
+with socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))) as server:
+    connection, _ = server.accept()
+    connection.sendall(b"hello\\n")
+    connection.close()
+"""
+
+CONNECT = """
+import os, socket, sys, time
+for attempt in range(200):
+    try:
+        connection = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+        print(connection.makefile().read(), os.environ["URL"], flush=True)
+        break
+    except OSError:
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("host", ["job-master-0", "job-master-0.ring", "job-master-0.ring.default.svc"])
+async def test_two_pods_find_each_other_by_a_host_and_a_port_in_two_variables(world: World, host: str) -> None:
+    """The last part of the name is a Service; a headless one leads to every port of its pods."""
+    world.start_kubelet()
+    await service(world, "job-master-0", ports=[{"port": 29500}])
+    await service(world, "ring")
+    env = [
+        {"name": "MASTER_ADDR", "value": host},
+        {"name": "MASTER_PORT", "value": "29500"},
+        {"name": "URL", "value": "tcp://$(MASTER_ADDR):$(MASTER_PORT)"},
+    ]
+    words = ["$(MASTER_ADDR)", "$(MASTER_PORT)"]
+
+    await world.create("master", container_json(command=["python", "-c", LISTEN], env=env), restartPolicy="Never")
+    await world.create(
+        "worker", container_json(command=["python", "-c", CONNECT, *words], env=env), restartPolicy="Never"
+    )
+    await world.phase("Succeeded", "worker")
+
+    url = f"tcp://{host}:29500"
+    ((_, port),) = allocated_ports(world.folder / "node").items()
+    local = url if "." in host and "svc" not in host else f"tcp://127.0.0.1:{port}"
+    assert await world.log("worker") == f"hello\n {local}\n"
+
+
+async def service(world: World, name: str, **spec: object) -> None:
+    fields = {"clusterIP": "None", "selector": {"x": "y"}, **spec}
+    await world.cluster.create(SERVICES, {"metadata": {"name": name, "namespace": "default"}, "spec": fields})
+
+
+async def test_a_number_of_slots_in_a_host_file_is_not_a_port(world: World) -> None:
+    """MPICH and Intel MPI read `HOST:SLOTS`. Only a Service that has such a port tells the two apart."""
+    world.start_kubelet()
+    await service(world, "pi")
+    await service(world, "web", ports=[{"port": 80}])
+    hosts = "pi-0.pi.default.svc:4 pi.default.svc:4 web-0.web.default.svc:80 web.default.svc:4 unknown.default.svc:80"
+    env = [{"name": "HOSTS", "value": hosts}]
+
+    await world.run("echo $HOSTS", restartPolicy="Never", container={"env": env})
+    await world.phase("Succeeded")
+
+    first, second, third, fourth, fifth = (await world.log()).split()
+    assert [first, second, fourth] == ["pi-0.pi.default.svc:4", "pi.default.svc:4", "web.default.svc:4"]
+    assert third.startswith("127.0.0.1:2")
+    assert fifth.startswith("127.0.0.1:2")
+
+
 async def test_ports_are_released_when_neither_pods_nor_services_need_them(world: World) -> None:
     world.start_kubelet()
     env = [{"name": "PEER", "value": "other.default.svc:2222"}]

@@ -1,7 +1,8 @@
 """Translates the cluster addresses and mount paths of a manifest into those of this machine.
 
 A Service address (`ps-0.default.svc:2222`) becomes `127.0.0.1:P`, a mount path (`/opt/train/x.py`) the local path of
-its volume. Only whole tokens of these two kinds are changed; all other text stays byte for byte.
+its volume. Only whole tokens of these two kinds are changed; all other text stays byte for byte. An address may also
+be a pair of variables, such as MASTER_ADDR and MASTER_PORT.
 
 Not translated: a port that a program listens on without reading it from its environment, and a path written into a
 script. The port is reached by its own number; the path would need a mount namespace.
@@ -10,7 +11,7 @@ script. The port is reached by its own number; the path would need a mount names
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,11 @@ class ServiceAddress:
     name: str
     port: int
 
+    @property
+    def service(self) -> str:
+        """The name of the Service; `name` is `hostname.service` for a pod behind a headless Service."""
+        return self.name.rpartition(".")[2]
+
 
 PortLookup = Callable[[ServiceAddress], int | None]
 """The local port of an address, or None when it is not an address of the cluster."""
@@ -32,17 +38,16 @@ _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 # string; a backslash before a quote occurs in JSON within JSON.
 _BEFORE = r"""(?:(?<=[\s"'`=,;|/@&<>()\[\]{}])|(?<=\\[nrt])|\A)"""
 _AFTER = r"""(?=[\s"'`=,;|/?#&<>()\[\]{}\\]|\Z)"""
-_ADDRESS = re.compile(
-    rf"{_BEFORE}(?P<name>{_LABEL}(?:\.{_LABEL})*?)(?:\.(?P<namespace>{_LABEL})\.svc(?:\.{_LABEL})*\.?)?"
-    rf":(?P<port>[1-9]\d{{0,4}}){_AFTER}"
-)
+_HOST = rf"(?P<name>{_LABEL}(?:\.{_LABEL})*?)(?:\.(?P<namespace>{_LABEL})\.svc(?:\.{_LABEL})*\.?)?"
+_ADDRESS = re.compile(rf"{_BEFORE}{_HOST}:(?P<port>[1-9]\d{{0,4}}){_AFTER}")
 _LONGEST_NAME = 2
 """Labels before the namespace: `pod.service.namespace.svc` has two, and names with more are not of a cluster."""
 
 
-def _address(match: re.Match[str]) -> ServiceAddress | None:
+def _address(match: re.Match[str], labels: int = 1) -> ServiceAddress | None:
+    """The matched address; None when its name has more labels than `labels`, or than a full name can have."""
     name, namespace, port = match["name"], match["namespace"] or "", int(match["port"])
-    if port > 65535 or name.count(".") >= (_LONGEST_NAME if namespace else 1):  # noqa: PLR2004 - the last port of TCP
+    if port > 65535 or name.count(".") >= (_LONGEST_NAME if namespace else labels):  # noqa: PLR2004 - TCP's last port
         return None
     return ServiceAddress(namespace=namespace, name=name, port=port)
 
@@ -61,6 +66,41 @@ def localize_addresses(text: str, lookup: PortLookup) -> str:
         return match[0] if port is None else f"127.0.0.1:{port}"
 
     return _ADDRESS.sub(local, text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressPair:
+    """The names of two variables of a container that are the host and the port of one address."""
+
+    host: str
+    port: str
+    address: ServiceAddress
+
+
+_HOST_SUFFIXES = ("_ADDR", "_ADDRESS", "_HOST")
+_PAIR = re.compile(rf"{_HOST}:(?P<port>[1-9]\d{{0,4}})")
+
+
+def find_address_pairs(variables: Mapping[str, str]) -> list[AddressPair]:
+    """The pairs of variables that may be Service addresses: X_ADDR, X_ADDRESS or X_HOST, and X_PORT."""
+    return [pair for name in variables if name.endswith("_PORT") for pair in _pairs_of(name, variables)]
+
+
+def _pairs_of(port: str, variables: Mapping[str, str]) -> Iterator[AddressPair]:
+    for host in (port.removesuffix("_PORT") + suffix for suffix in _HOST_SUFFIXES):
+        match = _PAIR.fullmatch(f"{variables.get(host, '')}:{variables[port]}")
+        address = _address(match, labels=_LONGEST_NAME) if match else None
+        if address is not None:
+            yield AddressPair(host=host, port=port, address=address)
+
+
+def localize_address_pairs(
+    variables: Mapping[str, str], pairs: Iterable[AddressPair], lookup: PortLookup
+) -> dict[str, str]:
+    """The variables, with 127.0.0.1 and the local port in each pair that `lookup` knows."""
+    local = {pair: port for pair in pairs if (port := lookup(pair.address)) is not None}
+    hosts = {pair.host: "127.0.0.1" for pair in local}
+    return dict(variables) | hosts | {pair.port: str(port) for pair, port in local.items()}
 
 
 # A colon separates paths (PYTHONPATH). Closing brackets do not come before a path: `$(pwd)/data`, `${HOME}/data`.

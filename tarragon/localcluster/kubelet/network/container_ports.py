@@ -58,7 +58,7 @@ class ContainerPorts:
         """The local ports of this port's Service addresses, as far as the pod's environment mentions them."""
         user = f"{self._node}/{pod.metadata.uid}"
         for address, local in self._ports.used_by(user).items():
-            service = self._services.get(Key(address.namespace, address.name.rpartition(".")[2]))
+            service = self._services.get(Key(address.namespace, address.service))
             if service is not None and routes_to(service, address, pod, number):
                 yield local
 
@@ -84,6 +84,8 @@ def routes_to(service: Service, address: ServiceAddress, pod: Pod, number: int) 
         return False
     named = {port.name: port.container_port for each in pod.spec.containers for port in each.ports if port.name}
     targets = [port.target_port or port.port for port in service.spec.ports if port.port == address.port]
+    if not targets and service.spec.is_headless:
+        targets = [address.port]
     return number in [named.get(target) if isinstance(target, str) else target for target in targets]
 
 

@@ -113,8 +113,7 @@ class PortAllocator:
             idle = sorted((e for e in book.values() if not e.users), key=lambda entry: entry.idle_since)
             excess = {entry.address for entry in idle[: max(0, len(idle) - IDLE_LIMIT)]}
             for entry in idle:
-                # The name may be `hostname.service`, for a pod behind a headless Service.
-                if entry.address in excess or not is_service(entry.namespace, entry.name.rpartition(".")[2]):
+                if entry.address in excess or not is_service(entry.namespace, entry.address.service):
                     self._free(entry, book)
 
     def renew_claims(self) -> None:

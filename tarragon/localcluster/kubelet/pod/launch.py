@@ -9,17 +9,14 @@ Annotations of a pod that are read here, all optional:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from tarragon.client.errors import NotFound
 from tarragon.client.port import Client
 from tarragon.kube.codec import decode
-from tarragon.kube.core import SERVICES, Service
-from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.base.errors import CannotStart
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Container, Pod
@@ -27,13 +24,12 @@ from tarragon.localcluster.kubelet.images.image_file import read_image_file
 from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, missing_command_problem
 from tarragon.localcluster.kubelet.network.address_translation import (
     PortLookup,
-    ServiceAddress,
-    find_addresses,
     localize_addresses,
     localize_paths,
 )
 from tarragon.localcluster.kubelet.network.ports import PortAllocator
 from tarragon.localcluster.kubelet.network.service_links import no_links
+from tarragon.localcluster.kubelet.network.service_ports import ServicePorts
 from tarragon.localcluster.kubelet.node.node import NODE_KIND_LABEL, NodeSettings, available_cpus
 from tarragon.localcluster.kubelet.pod import environment
 from tarragon.localcluster.kubelet.pod.environment import MachineEnvironment
@@ -84,7 +80,7 @@ class Launcher:
         self._pod_api = pod_api
         self._settings = settings
         self._folder = folder
-        self._ports = ports
+        self._service_ports = ServicePorts(settings.name, cluster, ports)
         self.service_variables: Callable[[Pod], Awaitable[dict[str, str]]] = no_links
         """Returns the service link variables of a pod."""
         self._machine = MachineEnvironment(
@@ -98,11 +94,13 @@ class Launcher:
         reject_daemon_set_pods(pod)
         image = self._image(order)
         objects = await self._sources(order)
-        declared = environment.manifest_variables(pod, container, objects, self._settings.capacity)
+        declared = await self._service_ports.localize_pairs(
+            pod, environment.manifest_variables(pod, container, objects, self._settings.capacity)
+        )
         argv = environment.command_line(container, image, declared)
         is_first = order.record.volumes is None
         files = _configuration(pod, objects) if is_first else []
-        lookup = await self._ports_for(pod, [*declared.values(), *argv, *files])
+        lookup = await self._service_ports.of_texts(pod, [*declared.values(), *argv, *files])
         pod_volumes = self._volumes(order, objects, lookup)
         run = self._folder.pod(pod.metadata.uid).run(container.name, order.number)
         local_paths = image.local_paths() | mounts.mount_folders(container, pod_volumes, declared)
@@ -165,30 +163,6 @@ class Launcher:
                 raise CannotStart(message, reason="ErrImageNeverPull")
         return images.with_folders(self._settings.environments).with_folders(_folders(pod, ENVIRONMENTS))
 
-    async def _ports_for(self, pod: Pod, texts: Iterable[str]) -> PortLookup:
-        """Allocate local ports for all service addresses in these texts; return their lookup."""
-        namespace = pod.metadata.namespace
-        qualified: dict[ServiceAddress, ServiceAddress] = {}
-        for address in set().union(*map(find_addresses, texts)):
-            full = ServiceAddress(namespace=address.namespace or namespace, name=address.name, port=address.port)
-            if address.namespace or await self._is_service_port(full):
-                qualified[address] = full
-        user = f"{self._settings.name}/{pod.metadata.uid}"
-        local = self._ports.allocate(qualified.values(), user)
-
-        def lookup(address: ServiceAddress) -> int | None:
-            return local.get(qualified[address]) if address in qualified else None
-
-        return lookup
-
-    async def _is_service_port(self, address: ServiceAddress) -> bool:
-        """Whether a Service has this port. Reads the API, as a cache may lack a Service created just before the pod."""
-        try:
-            service: Service = await self._cluster.get(SERVICES, Key(address.namespace, address.name))
-        except NotFound:
-            return False
-        return any(port.port == address.port for port in service.spec.ports)
-
     def _volumes(self, order: StartRequest, objects: PodObjects, lookup: PortLookup) -> Mapping[str, Path]:
         if order.record.volumes is not None:
             return {name: Path(place) for name, place in order.record.volumes.items()}
@@ -212,7 +186,9 @@ class Launcher:
         if self._pod_api is not None:
             config_maps = {ROOT_BUNDLE: {"ca.crt": self._pod_api.certificate_authority}, **objects.config_maps}
             objects = replace(objects, config_maps=config_maps)
-        context = self._volume_context(pod, objects, await self._ports_for(pod, _configuration(pod, objects)))
+        context = self._volume_context(
+            pod, objects, await self._service_ports.of_texts(pod, _configuration(pod, objects))
+        )
         volumes.refresh_volumes(replace(context, sources=replace(objects, tokens=volumes.token_files(context))))
 
     def _with_addresses(self, pod: Pod) -> Pod:

@@ -85,7 +85,7 @@ class PodAccess:
     def _translated(self, pod: Pod, port: int, services: Sequence[Service]) -> Iterator[int]:
         by_name = {service.metadata.name: service for service in services}
         for address, local in allocated_ports(self._folder.home_nodes).items():
-            service = by_name.get(address.name.rpartition(".")[2])
+            service = by_name.get(address.service)
             if service is not None and routes_to(service, address, pod, port):
                 yield local
 
