@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES
-from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, ApiGeneration, SpecLayout
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, SpecLayout, TFJobGeneration
 
 Manifest = dict[str, Any]
 
@@ -81,12 +81,12 @@ _policies = {
 
 
 @st.composite
-def policies(draw: st.DrawFn, generation: ApiGeneration) -> dict[str, Any]:
+def policies(draw: st.DrawFn, generation: TFJobGeneration) -> dict[str, Any]:
     return draw(merged(*(maybe(name, _policies[name]) for name in sorted(map(str, generation.policies)))))
 
 
 @st.composite
-def items(draw: st.DrawFn, generation: ApiGeneration) -> list[dict[str, Any]]:
+def items(draw: st.DrawFn, generation: TFJobGeneration) -> list[dict[str, Any]]:
     """The items of a list of replicas. Parameter servers may have no template."""
     choices = [["MASTER"], ["MASTER", "WORKER"], ["PS", "WORKER", "MASTER"], ["WORKER", "PS"]]
     types = draw(st.sampled_from(choices if "terminationPolicy" in generation.fields else choices[:-1]))
@@ -127,7 +127,7 @@ _annotations = merged(
 
 
 @st.composite
-def list_spec(draw: st.DrawFn, generation: ApiGeneration) -> dict[str, Any]:
+def list_spec(draw: st.DrawFn, generation: TFJobGeneration) -> dict[str, Any]:
     found = draw(items(generation))
     types = [item.get("tfReplicaType", "MASTER") for item in found]
     parts = [maybe("RuntimeId", st.just("ab12")), maybe("tfImage", st.just("tensorflow/tensorflow:2.5.0"))]
@@ -158,7 +158,7 @@ _TYPES = [["Worker"], ["Chief", "Worker"], ["PS", "Worker", "Master"], ["worker"
 
 
 @st.composite
-def map_spec(draw: st.DrawFn, generation: ApiGeneration) -> dict[str, Any]:
+def map_spec(draw: st.DrawFn, generation: TFJobGeneration) -> dict[str, Any]:
     types = draw(
         st.sampled_from(
             [
@@ -189,7 +189,7 @@ def map_spec(draw: st.DrawFn, generation: ApiGeneration) -> dict[str, Any]:
 
 
 @st.composite
-def _more(draw: st.DrawFn, generation: ApiGeneration, types: list[str]) -> dict[str, Any]:
+def _more(draw: st.DrawFn, generation: TFJobGeneration, types: list[str]) -> dict[str, Any]:
     parts: list[st.SearchStrategy[dict[str, Any]]] = []
     if "successPolicy" in generation.fields:
         parts += [

@@ -6,7 +6,7 @@ from typing import Any
 
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES
 from tarragon.frameworks.tensorflow.conversion.convert import convert
-from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, ApiGeneration, SpecLayout
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, SpecLayout, TFJobGeneration
 from tests.frameworks.jobs import template
 
 POLICIES: dict[str, Any] = {
@@ -20,7 +20,7 @@ POLICIES: dict[str, Any] = {
 }
 
 
-def jobs(generation: ApiGeneration) -> list[dict[str, Any]]:
+def jobs(generation: TFJobGeneration) -> list[dict[str, Any]]:
     specs = _lists(generation) if generation.is_list else _maps(generation)
     kind = {"apiVersion": generation.api_version, "kind": generation.kind, "metadata": {"name": "dist"}}
     return [{**kind, "spec": spec} for spec in specs]
@@ -32,7 +32,7 @@ def lost(source: str, target: str) -> set[str]:
     return {loss.topic for each in made for loss in each.losses}
 
 
-def _lists(generation: ApiGeneration) -> list[dict[str, Any]]:
+def _lists(generation: TFJobGeneration) -> list[dict[str, Any]]:
     def item(kind: str, **more: Any) -> dict[str, Any]:
         return {"tfReplicaType": kind, "template": template(), **more}
 
@@ -50,7 +50,7 @@ def _lists(generation: ApiGeneration) -> list[dict[str, Any]]:
     return found
 
 
-def _maps(generation: ApiGeneration) -> list[dict[str, Any]]:
+def _maps(generation: TFJobGeneration) -> list[dict[str, Any]]:
     common_fields = {name: value for name, value in POLICIES.items() if name in generation.policies}
     if generation.shape is SpecLayout.NESTED:
         common_fields = {"runPolicy": common_fields}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.frameworks.tensorflow.conversion.json_changes import apply, diff, from_json
+from tarragon.frameworks.kubeflow.conversion.json_changes import apply, diff, from_json
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "x" * 120]),

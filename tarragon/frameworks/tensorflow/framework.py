@@ -7,8 +7,7 @@ from dataclasses import replace
 from tarragon.frameworks.kubeflow.fields import SUSPEND_PATH
 from tarragon.frameworks.kubeflow.verdict import evaluate
 from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework
-from tarragon.frameworks.tensorflow.conversion.convert import convert
-from tarragon.frameworks.tensorflow.conversion.diff_view import normalize_for_diff
+from tarragon.frameworks.tensorflow.conversion.convert import convert, normalize_for_diff
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.conversion.metadata import without_derived_id
 from tarragon.frameworks.tensorflow.crd import MLKUBE_TFJOBS, TFJOBS, crd, mlkube_crd

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
+from tarragon.frameworks.kubeflow.conversion.kind_conversion import ApiGeneration
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, GROUP, PolicyField
 from tarragon.frameworks.tensorflow.fields import ELASTIC_FIELDS, KIND, SpecField
 from tarragon.job.model import CleanPodPolicy
@@ -23,20 +24,15 @@ class SpecLayout(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiGeneration:
-    """A generation by the name of its dialect. `fields` are those of spec other than replicas and policies."""
+class TFJobGeneration(ApiGeneration):
+    """A generation of TFJob. `fields` are those of spec other than replicas and policies."""
 
-    name: str
-    api_version: str
+    kind: str = KIND
     shape: SpecLayout
-    clean_pods: CleanPodPolicy
-    """The default of cleanPodPolicy."""
-    policies: frozenset[str] = frozenset()
     fields: frozenset[str] = frozenset()
     tolerated_fields: frozenset[str] = frozenset()
     """Fields that would make a manifest one of another generation, but that have an effect in a job that was recognised
     before they were added."""
-    kind: str = KIND
 
     @property
     def is_list(self) -> bool:
@@ -47,19 +43,13 @@ class ApiGeneration:
         """All fields that have an effect."""
         return self.fields | self.tolerated_fields
 
-    @property
-    def extra_annotation(self) -> str:
-        """The annotation with which manifests of other generations keep the fields that only this one has."""
-        group, _, version = self.name.partition("/")
-        return f"tarragon.dev/{version if group == GROUP else group.partition('.')[0]}-extra"
-
 
 _LIST_FIELDS = frozenset({"RuntimeId", "tfImage", "tensorboard"})
 _LATE = frozenset({SpecField.SUCCESS_POLICY, SpecField.DYNAMIC_WORKER})
 _EARLY = frozenset({PolicyField.CLEAN_POD_POLICY, PolicyField.TTL})
 
 _ALL = (
-    ApiGeneration(
+    TFJobGeneration(
         name=f"{MLKUBE}/v1beta1",
         api_version=f"{MLKUBE}/v1beta1",
         kind="TfJob",
@@ -68,7 +58,7 @@ _ALL = (
         policies=frozenset(PolicyField),
         fields=_LIST_FIELDS,
     ),
-    ApiGeneration(
+    TFJobGeneration(
         name=f"{GROUP}/v1alpha1",
         api_version=f"{GROUP}/v1alpha1",
         shape=SpecLayout.LIST,
@@ -76,28 +66,28 @@ _ALL = (
         policies=frozenset(PolicyField),
         fields=_LIST_FIELDS | {"terminationPolicy", "schedulerName"},
     ),
-    ApiGeneration(
+    TFJobGeneration(
         name=f"{GROUP}/v1alpha2",
         api_version=f"{GROUP}/v1alpha2",
         shape=SpecLayout.FLAT,
         clean_pods=CleanPodPolicy.RUNNING,
         policies=_EARLY,
     ),
-    ApiGeneration(
+    TFJobGeneration(
         name=f"{GROUP}/v1beta1",
         api_version=f"{GROUP}/v1beta1",
         shape=SpecLayout.FLAT,
         clean_pods=CleanPodPolicy.RUNNING,
         policies=_EARLY,
     ),
-    ApiGeneration(
+    TFJobGeneration(
         name=f"{GROUP}/v1beta2",
         api_version=f"{GROUP}/v1beta2",
         shape=SpecLayout.FLAT,
         clean_pods=CleanPodPolicy.RUNNING,
         policies=FLAT_POLICIES,
     ),
-    ApiGeneration(
+    TFJobGeneration(
         name=f"{GROUP}/v1-flat",
         api_version=f"{GROUP}/v1",
         shape=SpecLayout.FLAT,
@@ -105,7 +95,7 @@ _ALL = (
         policies=FLAT_POLICIES,
         tolerated_fields=_LATE | ELASTIC_FIELDS,
     ),
-    ApiGeneration(
+    TFJobGeneration(
         name=f"{GROUP}/v1-dragon",
         api_version=f"{GROUP}/v1",
         shape=SpecLayout.FLAT,
@@ -113,7 +103,7 @@ _ALL = (
         policies=frozenset(PolicyField),
         fields=ELASTIC_FIELDS | _LATE,
     ),
-    ApiGeneration(
+    TFJobGeneration(
         name=f"{GROUP}/v1",
         api_version=f"{GROUP}/v1",
         shape=SpecLayout.NESTED,
@@ -124,7 +114,7 @@ _ALL = (
     ),
 )
 
-GENERATIONS: Mapping[str, ApiGeneration] = MappingProxyType({generation.name: generation for generation in _ALL})
+GENERATIONS: Mapping[str, TFJobGeneration] = MappingProxyType({generation.name: generation for generation in _ALL})
 """The generations by name, oldest first."""
 
 FIELDS: frozenset[str] = frozenset().union(*(generation.fields for generation in _ALL))

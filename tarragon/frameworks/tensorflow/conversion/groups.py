@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tarragon.frameworks.kubeflow.conversion.kind_conversion import NormalizedSpec
 from tarragon.frameworks.kubeflow.fields import WORKER
-from tarragon.frameworks.tensorflow.conversion.generations import ApiGeneration
-from tarragon.frameworks.tensorflow.conversion.normalized_spec import CHIEF, NormalizedSpec, type_of
+from tarragon.frameworks.tensorflow.conversion.generations import TFJobGeneration
+from tarragon.frameworks.tensorflow.conversion.normalized_spec import CHIEF, type_of
 from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, PORT_NAME
 from tarragon.frameworks.tensorflow.replica_list.default_server import SCRIPT, VOLUME, script
 from tarragon.frameworks.tensorflow.replica_types import MASTER, PS
@@ -31,7 +32,7 @@ _SERVER_COMMAND = ("sh", "-c", 'exec "$(command -v python || command -v python3)
 
 
 def convert_replicas(
-    found: NormalizedSpec, job: TrainingJob, source: ApiGeneration, target: ApiGeneration
+    found: NormalizedSpec, job: TrainingJob, source: TFJobGeneration, target: TFJobGeneration
 ) -> dict[str, Json]:
     """The replicas by role, without those that the target does not have. `job` is as decoded by the source."""
     translated = _translation(source, target)
@@ -46,7 +47,7 @@ def convert_replicas(
 _Translation = Callable[[str, JsonObject, ReplicaSpec, TrainingJob], dict[str, Json]]
 
 
-def _translation(source: ApiGeneration, target: ApiGeneration) -> _Translation:
+def _translation(source: TFJobGeneration, target: TFJobGeneration) -> _Translation:
     if source.is_list == target.is_list:
         return _unchanged
     return _into_list if target.is_list else _into_map

@@ -1,65 +1,39 @@
-"""Finds what a job loses in a conversion, by comparing both manifests as their dialects decode them."""
+"""What a TFJob can lose in a conversion, found by comparing both manifests as their dialects decode them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.kubeflow.fields import WORKER, PolicyField
-from tarragon.frameworks.plugin import ConversionLoss, Dialect, Manifest
-from tarragon.frameworks.tensorflow.conversion.failure_semantics import (
+from tarragon.frameworks.kubeflow.conversion.failure_semantics import (
     BACKOFF_LIMIT_REMEDY,
     DESCRIPTIONS,
     failure_semantics,
     remedy,
     uses_exit_codes,
 )
-from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
+from tarragon.frameworks.kubeflow.conversion.losses import (
+    DecodedJob,
+    LossFinder,
+    limits,
+    managed_by_and_scheduling,
+    suspension,
+    unsupported,
+)
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.dialects import v1
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, SpecField
 from tarragon.frameworks.tensorflow.replica_types import CHIEF, MASTER
 from tarragon.frameworks.tensorflow.tf_config import has_dynamic_workers
 from tarragon.job.annotations import RETRYABLE_EXIT_CODES_ANNOTATION
 from tarragon.job.exit_codes import ExitClass
-from tarragon.job.model import (
-    Replica,
-    ReplicaSpec,
-    ReplicaType,
-    SchedulingPolicy,
-    TensorBoardSpec,
-    TrainingJob,
-)
+from tarragon.job.model import Replica, ReplicaSpec, ReplicaType, TensorBoardSpec, TrainingJob
 from tarragon.job.tensorboard import LOG_DIR_ANNOTATION
 
 TENSORBOARD = "tensorboard"
 
 _FIRST_SIGNAL, _PAST_EXIT_CODES = 128, 256
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedJob:
-    """A manifest and the job that its dialect decodes from it."""
-
-    manifest: Manifest
-    job: TrainingJob
-    dialect: Dialect
-
-    @property
-    def name(self) -> str:
-        return self.dialect.name
-
-    @property
-    def has_limit(self) -> bool:
-        return PolicyField.BACKOFF_LIMIT in GENERATIONS[self.name].policies
-
-
-_Finder = Callable[[DecodedJob, DecodedJob], Iterator[Problem]]
-
-
-def find_losses(before: DecodedJob, after: DecodedJob) -> Iterator[ConversionLoss]:
-    for topic, find in TOPICS.items():
-        for problem in find(before, after):
-            yield ConversionLoss(topic=topic, problem=problem)
 
 
 def _chief(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
@@ -135,49 +109,16 @@ def _exit_codes(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
         yield Problem(judged[0], f"OOMKilled {was}; in {after.name} it {becomes}", instead)
 
 
-def _suspension(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
-    if before.job.run_policy.suspend and not after.job.run_policy.suspend:
-        yield _unsaid("spec.runPolicy.suspend", after, "the job starts at once", "submit it when it may run")
-
-
-def _limits(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
-    old, new = before.job.run_policy, after.job.run_policy
-    nested = before.manifest["spec"].get(SpecField.RUN_POLICY) or {}
-    for name, was, becomes, instead in (
-        ("activeDeadlineSeconds", old.active_deadline_seconds, new.active_deadline_seconds, "the job may run forever"),
-        ("backoffLimit", old.backoff_limit, new.backoff_limit, "the job may restart forever"),
-        (
-            "ttlSecondsAfterFinished",
-            old.ttl_seconds_after_finished,
-            new.ttl_seconds_after_finished,
-            "a finished job is kept",
-        ),
-        ("cleanPodPolicy", old.clean_pod_policy, new.clean_pod_policy, f"it is {new.clean_pod_policy}"),
-    ):
-        if was != becomes:
-            path = f"spec.{SpecField.RUN_POLICY}.{name}" if name in nested else f"spec.{name}"
-            yield _unsaid(path, after, instead, "use a generation that has it: kubeflow.org/v1")
-
-
-def _managed_by_and_scheduling(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
-    old, new = before.job.run_policy, after.job.run_policy
-    if old.managed_by != new.managed_by:
-        yield _unsaid("spec.runPolicy.managedBy", after, f"Tarragon runs the job instead of {old.managed_by}", "")
-    if old.scheduling_policy != new.scheduling_policy and old.scheduling_policy != SchedulingPolicy():
-        instead = "the job is queued like any other"
-        yield _unsaid("spec.runPolicy.schedulingPolicy", after, instead, "set priorityClassName in the templates")
-
-
 def _success(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     if before.job.success_policy is not after.job.success_policy and not before.job.has_chief:
         instead = "the job succeeds when worker 0 has succeeded"
-        yield _unsaid("spec.successPolicy", after, instead, "let worker 0 wait for the others")
+        yield unsupported("spec.successPolicy", after, instead, "let worker 0 wait for the others")
 
 
 def _sparse(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     if has_dynamic_workers(before.job) and not has_dynamic_workers(after.job):
         instead = "TF_CONFIG lists the whole cluster, and the failure of a worker fails the job"
-        yield _unsaid(f"spec.{SpecField.DYNAMIC_WORKER}", after, instead, "")
+        yield unsupported(f"spec.{SpecField.DYNAMIC_WORKER}", after, instead, "")
 
 
 def _elastic(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
@@ -185,7 +126,7 @@ def _elastic(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     if bounds is not None and bounds.min_replicas < bounds.max_replicas and after.job.elastic_policy is None:
         workers = after.job.requested_size().get(WORKER, 0)
         instead = f"the job runs with exactly {workers} workers"
-        yield _unsaid(
+        yield unsupported(
             f"spec.{SpecField.MAX_INSTANCES}", after, instead, f"set replicas of Worker, or stay with {before.name}"
         )
 
@@ -195,7 +136,7 @@ def _runtime_id(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     spec = before.manifest.get("spec") or {}
     is_written = any(str(name).lower() == "runtimeid" for name in spec)
     if is_written and before.job.runtime_id != after.job.runtime_id:
-        yield _unsaid("spec.RuntimeId", after, "pods and services are named JOB-TYPE-INDEX", "")
+        yield unsupported("spec.RuntimeId", after, "pods and services are named JOB-TYPE-INDEX", "")
 
 
 def _tensorboard(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
@@ -207,12 +148,14 @@ def _tensorboard(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
         "spec.tensorboard" if TENSORBOARD in before.manifest["spec"] else f"metadata.annotations.{LOG_DIR_ANNOTATION}"
     )
     if new is None or (old.log_dir, old.image) != (new.log_dir, new.image):
-        yield _unsaid(path, after, "TensorBoard differs" if new else "no TensorBoard is started", "")
+        yield unsupported(path, after, "TensorBoard differs" if new else "no TensorBoard is started", "")
     elif not all(mount in _mounted(new) for mount in _mounted(old)):
         instead = "TensorBoard has the mounts of the chief"
-        yield _unsaid(f"{path}.volumes", after, instead, "add the mount to the chief")
+        yield unsupported(f"{path}.volumes", after, instead, "add the mount to the chief")
     elif old.service_type != new.service_type:
-        yield _unsaid(f"{path}.serviceType", after, f"its Service is a {new.service_type}", "use kubectl port-forward")
+        yield unsupported(
+            f"{path}.serviceType", after, f"its Service is a {new.service_type}", "use kubectl port-forward"
+        )
 
 
 def _mounted(board: TensorBoardSpec) -> list[tuple[object, ...]]:
@@ -229,11 +172,7 @@ def _server(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     """A default parameter server that the new manifest does not run."""
     for group, twin in _pairs(before, after):
         if group.runs_provided_program and twin is not None and not _runs_something(twin):
-            yield _unsaid(group.field_path, after, "it has no command there", "write a template")
-
-
-def _unsaid(path: str, after: DecodedJob, instead: str, remedy: str) -> Problem:
-    return Problem(path, f"{after.name} does not support it: {instead}", remedy)
+            yield unsupported(group.field_path, after, "it has no command there", "write a template")
 
 
 def _pairs(before: DecodedJob, after: DecodedJob) -> Iterator[tuple[ReplicaSpec, ReplicaSpec | None]]:
@@ -258,18 +197,20 @@ def _runs_something(group: ReplicaSpec) -> bool:
     return group.runs_provided_program or any(each.get("command") or each.get("args") for each in named)
 
 
-TOPICS: dict[str, _Finder] = {
-    "the chief": _chief,
-    "replicas": _replicas,
-    "restarts": _restarts,
-    "exit codes": _exit_codes,
-    "suspend": _suspension,
-    "limits": _limits,
-    "managedBy and schedulingPolicy": _managed_by_and_scheduling,
-    "successPolicy": _success,
-    "enableDynamicWorker": _sparse,
-    "elastic": _elastic,
-    "RuntimeId": _runtime_id,
-    "tensorboard": _tensorboard,
-    "the standard server": _server,
-}
+TOPICS: Mapping[str, LossFinder] = MappingProxyType(
+    {
+        "the chief": _chief,
+        "replicas": _replicas,
+        "restarts": _restarts,
+        "exit codes": _exit_codes,
+        "suspend": suspension,
+        "limits": limits(v1.NAME),
+        "managedBy and schedulingPolicy": managed_by_and_scheduling,
+        "successPolicy": _success,
+        "enableDynamicWorker": _sparse,
+        "elastic": _elastic,
+        "RuntimeId": _runtime_id,
+        "tensorboard": _tensorboard,
+        "the standard server": _server,
+    }
+)

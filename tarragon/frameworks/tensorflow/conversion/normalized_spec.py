@@ -14,20 +14,16 @@ Nothing is converted or left out: `denormalize` returns exactly what `normalize`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
+from tarragon.frameworks.kubeflow.conversion.kind_conversion import NormalizedSpec
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES
-from tarragon.frameworks.tensorflow.conversion.generations import ApiGeneration, SpecLayout
+from tarragon.frameworks.tensorflow.conversion.generations import SpecLayout, TFJobGeneration
 from tarragon.frameworks.tensorflow.fields import SpecField
 from tarragon.frameworks.tensorflow.replica_types import MASTER, ROLES
 from tarragon.job.model import ReplicaType
 from tarragon.job.tensorboard import IMAGE_ANNOTATION, LOG_DIR_ANNOTATION
 from tarragon.kube.merge_patch import without_nulls
 from tarragon.kube.meta import Json, JsonObject
-
-NormalizedSpec = dict[str, Json]
-
-NONE: Mapping[str, str] = MappingProxyType({})
 
 CHIEF = "chief"
 """The role of a Chief and of a Master, which are two names for the same replica."""
@@ -39,14 +35,14 @@ _IN_ANY_CAPITALS = "RuntimeId"
 _ITEM_SPELLINGS = {"tf_port": "tfPort", "tf_replica_type": "tfReplicaType"}
 
 
-def normalize(spec: JsonObject, generation: ApiGeneration, annotations: Mapping[str, str] = NONE) -> NormalizedSpec:
+def normalize(spec: JsonObject, generation: TFJobGeneration, annotations: Mapping[str, str]) -> NormalizedSpec:
     """The keyed form of a valid spec. Null fields are the same as missing ones and are left out."""
     sound = without_nulls(spec)
     found = _of_list(sound, generation) if generation.is_list else _of_map(sound, generation)
     return {**found, "notes": {name: annotations[name] for name in FIELD_ANNOTATIONS if name in annotations}}
 
 
-def denormalize(found: NormalizedSpec, generation: ApiGeneration) -> dict[str, Json]:
+def denormalize(found: NormalizedSpec, generation: TFJobGeneration) -> dict[str, Json]:
     return _list_spec(found) if generation.is_list else _map_spec(found, generation)
 
 
@@ -60,7 +56,7 @@ def type_of(role_: str, word: str) -> ReplicaType:
     return next(kind for kind in ROLES if kind.lower() == (word or role_).lower())
 
 
-def _of_list(spec: dict[str, Json], generation: ApiGeneration) -> NormalizedSpec:
+def _of_list(spec: dict[str, Json], generation: TFJobGeneration) -> NormalizedSpec:
     ids = {name: _IN_ANY_CAPITALS for name in spec if name.lower() == _IN_ANY_CAPITALS.lower()}
     fields, words = _canonical(spec, {**_SPEC_SPELLINGS, **ids})
     groups: dict[str, Json] = {}
@@ -73,7 +69,7 @@ def _of_list(spec: dict[str, Json], generation: ApiGeneration) -> NormalizedSpec
     return {**found, "policy": _nested(fields), "rest": fields, "words": words}
 
 
-def _of_map(spec: dict[str, Json], generation: ApiGeneration) -> NormalizedSpec:
+def _of_map(spec: dict[str, Json], generation: TFJobGeneration) -> NormalizedSpec:
     fields = dict(spec)
     groups = {role(word): {"word": word, **each} for word, each in fields.pop(SpecField.REPLICAS, {}).items()}
     if generation.shape is SpecLayout.NESTED:
@@ -106,7 +102,7 @@ def _item(group: JsonObject) -> dict[str, Json]:
     return _spelled({**word, **fields}, group.get("words", {}))
 
 
-def _map_spec(found: NormalizedSpec, generation: ApiGeneration) -> dict[str, Json]:
+def _map_spec(found: NormalizedSpec, generation: TFJobGeneration) -> dict[str, Json]:
     groups = {
         group.get("word") or type_of(each, ""): {name: value for name, value in group.items() if name != "word"}
         for each, group in found["groups"].items()

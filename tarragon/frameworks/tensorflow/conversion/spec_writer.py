@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tarragon.frameworks.kubeflow.conversion.kind_conversion import NormalizedSpec
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, WORKER, PolicyField
-from tarragon.frameworks.tensorflow.conversion.generations import FIELDS, ApiGeneration, SpecLayout
+from tarragon.frameworks.tensorflow.conversion.generations import FIELDS, SpecLayout, TFJobGeneration
 from tarragon.frameworks.tensorflow.conversion.groups import convert_replicas
-from tarragon.frameworks.tensorflow.conversion.normalized_spec import NormalizedSpec
 from tarragon.frameworks.tensorflow.fields import SpecField
 from tarragon.job.model import TrainingJob
 from tarragon.job.tensorboard import IMAGE_ANNOTATION, LOG_DIR_ANNOTATION
@@ -22,7 +22,9 @@ _RECOGNISED_BY_POLICIES = "kubeflow.org/v1-flat"
 """A generation that is only recognised by its flat policies, so that at least one must be written."""
 
 
-def write_spec(found: NormalizedSpec, job: TrainingJob, source: ApiGeneration, target: ApiGeneration) -> NormalizedSpec:
+def write_spec(
+    found: NormalizedSpec, job: TrainingJob, source: TFJobGeneration, target: TFJobGeneration
+) -> NormalizedSpec:
     """The keyed form of the new manifest. `job` is the old manifest as decoded by the source generation."""
     replicas = convert_replicas(found, job, source, target)
     scheduler = found["rest"].get(SCHEDULER)
@@ -49,7 +51,7 @@ def write_spec(found: NormalizedSpec, job: TrainingJob, source: ApiGeneration, t
     }
 
 
-def _policies(found: NormalizedSpec, job: TrainingJob, target: ApiGeneration) -> dict[str, Json]:
+def _policies(found: NormalizedSpec, job: TrainingJob, target: TFJobGeneration) -> dict[str, Json]:
     """The policies that have an effect, and unknown ones. Those in runPolicy override those beside it."""
     flat = {name: value for name, value in found["rest"].items() if name in FLAT_POLICIES}
     counting = {**flat, **found["policy"], **found["rest"].get(SpecField.RUN_POLICY, {})}
@@ -66,13 +68,13 @@ def _is_new(name: str) -> bool:
     return name not in frozenset(PolicyField)
 
 
-def _rest(found: NormalizedSpec, source: ApiGeneration, target: ApiGeneration) -> dict[str, Json]:
+def _rest(found: NormalizedSpec, source: TFJobGeneration, target: TFJobGeneration) -> dict[str, Json]:
     """The fields that both generations have, and unknown fields."""
     both = source.effective_fields & target.fields
     return {name: value for name, value in found["rest"].items() if name in both or name not in _KNOWN}
 
 
-def _implied(job: TrainingJob, source: ApiGeneration, target: ApiGeneration) -> Mapping[str, Json]:
+def _implied(job: TrainingJob, source: TFJobGeneration, target: TFJobGeneration) -> Mapping[str, Json]:
     """Fields that must be added so that the job keeps its meaning."""
     implied: dict[str, Json] = {}
     if SpecField.MAX_INSTANCES in target.fields and job.elastic_policy is None:
@@ -84,7 +86,7 @@ def _implied(job: TrainingJob, source: ApiGeneration, target: ApiGeneration) -> 
     return implied
 
 
-def _noted(found: NormalizedSpec, job: TrainingJob, source: ApiGeneration, target: ApiGeneration) -> dict[str, str]:
+def _noted(found: NormalizedSpec, job: TrainingJob, source: TFJobGeneration, target: TFJobGeneration) -> dict[str, str]:
     """Annotations that replace fields which the target does not have."""
     is_field = TENSORBOARD in source.fields - target.fields and TENSORBOARD in found["rest"]
     board = job.tensorboard
