@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from hashlib import sha256
 
 from tarragon.base.errors import Problem
@@ -23,6 +24,7 @@ from tarragon.kube.meta import CustomObject, Json, JsonObject, Resource
 from tarragon.kube.name_validation import DNS_LABEL_MAX_LENGTH
 
 __all__ = [
+    "BackoffCount",
     "DecodedManifest",
     "Dialect",
     "DiscoveryConfig",
@@ -118,6 +120,16 @@ def _no_annotations(_: TrainingJob) -> dict[str, str]:
     return {}
 
 
+class BackoffCount(Enum):
+    """What exceeds a job's backoffLimit. Disruptions never count."""
+
+    RESTARTS = "restarts"
+    """As many restarts as the limit, of all replicas, by a new pod or in place, as in all generations of TFJob."""
+    BATCH_JOB = "batch job"
+    """More failures than the limit, as in the batch Job that ran the job in these generations, which also ended when as
+    many restarts in place as the limit had been made."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One generation of a framework's API. `name` is the value of the annotation tarragon.dev/generation."""
@@ -160,6 +172,7 @@ class Dialect:
     condition_reason: Callable[[str], str]
     """The generation's spelling of a condition's reason: `Succeeded` -> `TFJobSucceeded`."""
     exit_codes: ExitCodeTable
+    backoff_count: BackoffCount = BackoffCount.RESTARTS
 
 
 @dataclass(frozen=True, slots=True)

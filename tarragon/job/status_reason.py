@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tarragon.job import conditions
+from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
+from tarragon.job.replica_state import PodTermination
 from tarragon.job.status import FirstFailure, JobStatus
 
 MAX_MESSAGE_LENGTH = 1024
@@ -51,22 +53,29 @@ def _failure(status: JobStatus) -> StatusReason:
     if first is None:
         return StatusReason() if failed is None else StatusReason(failed.reason, failed.message)
     if failed is not None and failed.reason in conditions.LIMIT_EXCEEDED_REASONS:
-        return StatusReason(failed.reason, f"{failed.message}; {_end(first)}")
+        # The message of a batch Job's limit ends with its last failure.
+        suffix = f"; {_end(first)}" if _end(first) not in failed.message else ""
+        return StatusReason(failed.reason, failed.message + suffix)
     return StatusReason(first.reason or conditions.FAILED, _end(first))
 
 
-def _killed(first: FirstFailure) -> str:
+def describe_failure(replica: Replica, failure: FirstFailure | PodTermination) -> str:
+    """Describe a failure in one line: the replica, its exit code and the last line of its output."""
+    killed = _killed(failure)
+    if killed:
+        return f"{replica}: exit code {failure.exit_code} (killed: {killed})"
+    code = "" if failure.exit_code is None else f"exit code {failure.exit_code}"
+    last = failure.message.strip().rpartition("\n")[2][:_LAST_LINE]
+    return ": ".join(part for part in (str(replica), code or failure.reason, last) if part)
+
+
+def _end(first: FirstFailure) -> str:
+    return describe_failure(first.replica, first)
+
+
+def _killed(first: FirstFailure | PodTermination) -> str:
     """The external signal that killed the replica. In that case its last output does not explain the failure."""
     signal = _SIGNAL_OF_EXIT_CODE.get(first.exit_code or 0, "")
     if not signal or first.reason not in {"", "Error", _OUT_OF_MEMORY}:
         return ""
     return f"{signal}; often out of memory" if signal == "SIGKILL" and first.reason != _OUT_OF_MEMORY else signal
-
-
-def _end(first: FirstFailure) -> str:
-    killed = _killed(first)
-    if killed:
-        return f"{first.replica}: exit code {first.exit_code} (killed: {killed})"
-    code = "" if first.exit_code is None else f"exit code {first.exit_code}"
-    last = first.message.strip().rpartition("\n")[2][:_LAST_LINE]
-    return ": ".join(part for part in (str(first.replica), code or first.reason, last) if part)

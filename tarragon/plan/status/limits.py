@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tarragon.frameworks.plugin import BackoffCount
 from tarragon.job.conditions import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, FINISHED, LIMIT_EXCEEDED_REASONS
 from tarragon.job.model import Replica, TrainingJob
-from tarragon.job.status import JobStatus
+from tarragon.job.status import JobStatus, RestartRecord
+from tarragon.job.status_reason import describe_failure
 from tarragon.plan.view.job_view import JobView
+
+BATCH_JOB_LIMIT_MESSAGE = "Job has reached the specified backoff limit"
+"""What Kubernetes says of a batch Job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,25 +34,58 @@ def exceeded_limit(view: JobView, status: JobStatus) -> ExceededLimit | None:
 
 
 def exceeded_backoff_limit(view: JobView, status: JobStatus) -> ExceededLimit | None:
-    """Check the backoffLimit: the job fails as soon as its restarts reach the limit. Disruptions don't count."""
+    """Check the backoffLimit, as the job's generation counts. Disruptions don't count."""
     limit = view.job.run_policy.backoff_limit
-    if limit is None:
+    restarts = _Restarts(records=status.restarts)
+    if limit is None or not restarts.counts:
         return None
-    by_program = {
-        replica: record.counted_for_backoff_limit
-        for replica, record in status.restarts.items()
-        if record.counted_for_backoff_limit
-    }
-    total = sum(by_program.values())
-    if total < max(limit, 1):
-        return None
-    by_restarts = sorted(by_program, key=lambda replica: (-by_program[replica], replica))
-    times = f"{by_program[by_restarts[0]]} times" if by_program[by_restarts[0]] > 1 else "once"
-    return ExceededLimit(
-        reason=BACKOFF_LIMIT_EXCEEDED,
-        message=f"{total} restarts reach the backoffLimit of {limit}; {by_restarts[0]} was restarted {times}",
-        failures=by_restarts,
-    )
+    message = _message(view, limit, restarts)
+    return ExceededLimit(reason=BACKOFF_LIMIT_EXCEEDED, message=message, failures=restarts.most) if message else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Restarts:
+    """The restarts that count."""
+
+    records: Mapping[Replica, RestartRecord]
+
+    @property
+    def counts(self) -> Mapping[Replica, int]:
+        all_counts = {replica: record.counted_for_backoff_limit for replica, record in self.records.items()}
+        return {replica: count for replica, count in all_counts.items() if count}
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def in_place(self) -> int:
+        return sum(record.container_restarts for record in self.records.values())
+
+    @property
+    def most(self) -> Sequence[Replica]:
+        """The replicas by their number of restarts, the highest first."""
+        counts = self.counts
+        return sorted(counts, key=lambda replica: (-counts[replica], replica))
+
+
+def _message(view: JobView, limit: int, restarts: _Restarts) -> str:
+    """Return what is said of an exceeded limit; empty if it is not."""
+    first = restarts.most[0]
+    match view.dialect.backoff_count:
+        case BackoffCount.RESTARTS:
+            if restarts.total < max(limit, 1):
+                return ""
+            times = f"{restarts.counts[first]} times" if restarts.counts[first] > 1 else "once"
+            return f"{restarts.total} restarts reach the backoffLimit of {limit}; {first} was restarted {times}"
+        case BackoffCount.BATCH_JOB:
+            # A restart in place is seen when the next run has begun: as if that had failed, too.
+            if restarts.total <= limit and restarts.in_place < max(limit, 1):
+                return ""
+            member = view.members.get(first)
+            failure = member.last_failure if member is not None else None
+            suffix = f": {describe_failure(first, failure)}" if failure is not None else ""
+            return BATCH_JOB_LIMIT_MESSAGE + suffix
 
 
 def exceeded_deadline(view: JobView, status: JobStatus) -> ExceededLimit | None:
