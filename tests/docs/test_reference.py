@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tarragon.frameworks.kubeflow.field_descriptions import CONDITION_DESCRIPTIONS
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-from tarragon.frameworks.tensorflow.field_descriptions import (
-    CONDITION_DESCRIPTIONS,
-    DESCRIPTIONS,
-    RECOGNITION_DESCRIPTIONS,
-)
+from tarragon.frameworks.tensorflow.field_descriptions import DESCRIPTIONS, RECOGNITION_DESCRIPTIONS
 from tarragon.frameworks.tensorflow.schema import schema
 from tarragon.job import conditions
 

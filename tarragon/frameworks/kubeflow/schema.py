@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from tarragon.frameworks.kubeflow.fields import PolicyField
+from tarragon.frameworks.kubeflow.field_descriptions import DESCRIPTIONS, describe
+from tarragon.frameworks.kubeflow.fields import RUN_POLICY, PolicyField
+from tarragon.frameworks.kubeflow.shape import KindShape
 from tarragon.job.model import CleanPodPolicy, RestartPolicy
 from tarragon.kube.meta import Json
 
@@ -79,3 +81,28 @@ def tarragon_status() -> Schema:
         "selector": dict(TEXT),
         "state": dict(TEXT),
     }
+
+
+def job_schema(shape: KindShape, descriptions: Mapping[str, str]) -> Schema:
+    """The schema of a kind that has nothing but replica specs and a run policy. Each call returns a new value.
+
+    `descriptions` are those of the job, its replica specs and their template.
+    """
+    replica_specs: Schema = {"type": "object", "additionalProperties": open_object(replica_fields())}
+    run_policy = open_object(flat_policies() | nested_policies())
+    whole = object_schema({shape.replica_specs: replica_specs, RUN_POLICY: run_policy})
+    describe(whole, {**DESCRIPTIONS, f"spec.{shape.replica_specs}.*": "The replicas of one type.", **descriptions})
+    return whole
+
+
+def object_schema(spec_fields: Schema) -> Schema:
+    """The schema of a whole job with these fields in its spec, without descriptions."""
+    return open_object(
+        {
+            "apiVersion": dict(TEXT),
+            "kind": dict(TEXT),
+            "metadata": {"type": "object"},
+            "spec": open_object(spec_fields),
+            "status": open_object({"tarragon": open_object(tarragon_status())}),
+        }
+    )

@@ -5,6 +5,7 @@ A required field of v1 would reject status writes of v1alpha1 objects, and a def
 
 from __future__ import annotations
 
+from tarragon.frameworks.kubeflow.field_descriptions import describe
 from tarragon.frameworks.kubeflow.schema import (
     TEXT,
     TRUTH,
@@ -13,28 +14,20 @@ from tarragon.frameworks.kubeflow.schema import (
     flat_policies,
     list_of,
     nested_policies,
+    object_schema,
     open_object,
     replica_fields,
-    tarragon_status,
     whole_number,
 )
-from tarragon.frameworks.tensorflow.field_descriptions import describe
+from tarragon.frameworks.tensorflow.field_descriptions import DESCRIPTIONS
 from tarragon.frameworks.tensorflow.fields import SpecField
 from tarragon.job.model import SuccessPolicy
 
 
 def schema() -> Schema:
     """The schema of the whole object. Each call returns a new value, which the caller may modify."""
-    whole = open_object(
-        {
-            "apiVersion": dict(TEXT),
-            "kind": dict(TEXT),
-            "metadata": {"type": "object"},
-            "spec": open_object(_spec_fields()),
-            "status": open_object({"tarragon": open_object(tarragon_status())}),
-        }
-    )
-    describe(whole)
+    whole = object_schema(_spec_fields())
+    describe(whole, DESCRIPTIONS)
     return whole
 
 
