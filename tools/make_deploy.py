@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
+from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
-from tarragon.frameworks.tensorflow.fields import SpecField
 from tarragon.operator.rbac import FOR_AUTHENTICATED_USERS, Permission, Scope, permissions
 from tools.generated_files import write_or_check
 
@@ -25,6 +25,10 @@ OPERATOR_NAMESPACE = "tarragon-system"
 NAMESPACE_PLACEHOLDER = "default"
 """A namespace that kustomize replaces, because the subject of a binding must have one."""
 OF_EACH = "# Install this in each namespace whose jobs the operator manages.\n"
+KUSTOMIZATION = """\
+# kubectl apply -k deploy
+# It has no extension, so that `kubectl create -f deploy/` passes it over.
+"""
 RBAC = "rbac.authorization.k8s.io"
 EVERYBODY = {"apiGroup": RBAC, "kind": "Group", "name": "system:authenticated"}
 
@@ -41,26 +45,13 @@ OF_NO_ROLE = "# Not aggregated to another role: bind it to the users who need it
 
 Rule = tuple[Mapping[str, Any], str]
 
-_LEAST, _MOST = (
-    f"self.{name.value.replace('-', '__dash__')}" for name in (SpecField.MIN_INSTANCES, SpecField.MAX_INSTANCES)
-)
-
-# Rules that an API server of 1.25 or newer checks before the operator does. Jobs of every generation must pass.
-CEL_RULES: Mapping[str, str] = {
-    "has(self.tfReplicaSpecs) || has(self.replicaSpecs) || has(self.replica_specs)": "the job has no replicas",
-    "!has(self.tfReplicaSpecs) || !('Chief' in self.tfReplicaSpecs && 'Master' in self.tfReplicaSpecs)": (
-        "Chief and Master are two names for the same replica"
-    ),
-    # CEL writes a dash in a field's name as __dash__.
-    f"!has({_MOST}) || !has({_LEAST}) || {_LEAST} <= {_MOST}": "min-instances must not be more than max-instances",
-}
-
 
 def main(arguments: list[str]) -> int:
     return write_or_check(dict(rendered()), arguments, "make_deploy.py")
 
 
 def rendered() -> Iterator[tuple[Path, str]]:
+    yield DEPLOY / "Kustomization", HEAD + kustomization()
     yield DEPLOY / "permissions.yaml", HEAD + documents(cluster_wide())
     yield DEPLOY / "users.yaml", HEAD + documents(of_users())
     yield (
@@ -70,6 +61,17 @@ def rendered() -> Iterator[tuple[Path, str]]:
     yield DEPLOY / "namespaced" / "permissions.yaml", HEAD + documents(in_its_own_namespace())
     yield DEPLOY / "namespaced" / "tarragon.yaml", HEAD + in_its_namespace((DEPLOY / "tarragon.yaml").read_text())
     yield DEPLOY / "components" / "rules" / "kustomization.yaml", HEAD + cel_component()
+
+
+def kustomization() -> str:
+    """What `kubectl apply -k deploy` installs: the CRD of every kind, and the operator."""
+    crds = [f"crd-{framework.resource.full_name}.yaml" for framework in FRAMEWORKS]
+    whole = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [*crds, "namespace.yaml", "permissions.yaml", "tarragon.yaml", "users.yaml"],
+    }
+    return KUSTOMIZATION + yaml.safe_dump(whole, sort_keys=False)
 
 
 def cluster_wide() -> Iterator[str]:
@@ -163,29 +165,39 @@ def in_its_namespace(text: str) -> str:
 
 def cel_component() -> str:
     """A kustomize component that adds the CEL rules. It addresses versions by index, as their list has no merge key."""
-    rules = [{"rule": rule, "message": message} for rule, message in CEL_RULES.items()]
     place = "schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
     component = {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
         "patches": [
             {
-                "target": {"kind": "CustomResourceDefinition", "name": crd["metadata"]["name"]},
+                "target": {"kind": "CustomResourceDefinition", "name": framework.resource.full_name},
                 "patch": yaml.dump(
                     [
-                        {"op": "add", "path": f"/spec/versions/{number}/{place}", "value": rules}
-                        for number in range(len(crd["spec"]["versions"]))
+                        {"op": "add", "path": f"/spec/versions/{number}/{place}", "value": cel_rules(framework)}
+                        for number in range(len(versions_of(framework)))
                     ],
                     Dumper=_Plain,
                     sort_keys=False,
                     width=160,
                 ),
             }
-            for crd in (framework.crd() for framework in FRAMEWORKS)
+            for framework in FRAMEWORKS
+            if framework.cel_rules
         ],
     }
     why = "# Rules that the API server checks itself. They need Kubernetes 1.25: older ones reject the CRD.\n"
     return why + yaml.dump(component, Dumper=_Plain, sort_keys=False, width=160)
+
+
+def cel_rules(framework: Framework) -> list[dict[str, str]]:
+    return [{"rule": rule, "message": message} for rule, message in framework.cel_rules.items()]
+
+
+def versions_of(framework: Framework) -> list[Any]:
+    crd: dict[str, Any] = framework.crd()
+    versions: list[Any] = crd["spec"]["versions"]
+    return versions
 
 
 def documents(parts: Iterable[str]) -> str:

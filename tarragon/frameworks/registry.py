@@ -61,6 +61,12 @@ def kinds() -> list[str]:
     return list(found.values())
 
 
+def kinds_in_words() -> str:
+    """The kinds in a sentence: `TFJobs, MPIJobs and JAXJobs`."""
+    *first, last = (f"{kind}s" for kind in kinds())
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def _wrong_version(framework: Framework, api_version: str) -> Problem | None:
     known = {dialect.api_version for dialect in framework.dialects}
     if api_version in known:

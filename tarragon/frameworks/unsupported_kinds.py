@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.registry import kinds
+from tarragon.frameworks.registry import kinds, kinds_in_words
 
-RUNS = f"Tarragon runs {' and '.join(f'{kind}s' for kind in kinds())}"
+RUNS = f"Tarragon runs {kinds_in_words()}"
 NOT_YET = "is not supported yet"
 NO_JOB = "is not a training job"
 

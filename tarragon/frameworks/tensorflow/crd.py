@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from tarragon.frameworks.kubeflow.crd import definition
 from tarragon.frameworks.kubeflow.fields import GROUP
 from tarragon.frameworks.tensorflow.dialects import mlkube
@@ -15,6 +18,21 @@ VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha2", "v1alpha1")
 TFJOBS = Resource(group=GROUP, version=VERSIONS[0], plural="tfjobs", kind=KIND, model=CustomObject)
 MLKUBE_TFJOBS = Resource(
     group=mlkube.GROUP, version=mlkube.VERSION, plural="tfjobs", kind=mlkube.KIND, model=CustomObject
+)
+
+_LEAST, _MOST = (
+    # CEL writes a dash in a field's name as __dash__.
+    f"self.{name.value.replace('-', '__dash__')}"
+    for name in (SpecField.MIN_INSTANCES, SpecField.MAX_INSTANCES)
+)
+CEL_RULES: Mapping[str, str] = MappingProxyType(
+    {
+        "has(self.tfReplicaSpecs) || has(self.replicaSpecs) || has(self.replica_specs)": "the job has no replicas",
+        "!has(self.tfReplicaSpecs) || !('Chief' in self.tfReplicaSpecs && 'Master' in self.tfReplicaSpecs)": (
+            "Chief and Master are two names for the same replica"
+        ),
+        f"!has({_MOST}) || !has({_LEAST}) || {_LEAST} <= {_MOST}": "min-instances must not be more than max-instances",
+    }
 )
 
 
