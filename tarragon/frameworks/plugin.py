@@ -6,6 +6,7 @@ generation, add a module with one Dialect.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -34,6 +35,7 @@ __all__ = [
     "Manifest",
     "ObjectNames",
     "Rule",
+    "StateReview",
     "Verdict",
 ]
 
@@ -242,12 +244,25 @@ class JobObservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateReview:
+    """The result of `Framework.review_states`: the states of the same replicas, by which all further rules go."""
+
+    states: Mapping[Replica, ReplicaState]
+    next_at: dt.datetime | None = None
+    """When to review them again, even if nothing happens until then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The result of `Framework.evaluate`: at most one signal with a message, and the replicas that caused a failure."""
 
     signal: JobSignal | None
     message: str = ""
     failed_replicas: Sequence[Replica] = field(default=())
+
+
+def _unreviewed(observation: JobObservation, _: dt.datetime) -> StateReview:
+    return StateReview(states=observation.replica_states)
 
 
 def _no_objects(_: JobObservation) -> Iterator[OwnedObject]:
@@ -278,6 +293,11 @@ class Framework:
     service_size: Callable[[TrainingJob, GangSize], GangSize]
     """The number of replicas that need Services; for an elastic job, all that may ever exist."""
     evaluate: Callable[[JobObservation], Verdict]
+    review_states: Callable[[JobObservation, dt.datetime], StateReview] = _unreviewed
+    """Judge what the ends of pods mean for each other, where the pods themselves don't tell. The time is now.
+
+    `unjudged` puts off the judgement of an end, and `disrupted` makes it one that other replicas have caused.
+    """
     roles: Mapping[ReplicaType, ReplicaRole]
     """The replica types of the kind, in the order in which its documentation lists them."""
     start_order: Sequence[ReplicaType]

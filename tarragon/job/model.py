@@ -71,6 +71,9 @@ class ReplicaRole:
     """Whether the elastic policy and `kubectl scale` are about these replicas."""
     is_anchor: bool = False
     """Whether the job's other replicas should be placed near these, as workers near their parameter servers."""
+    restarts_after: ReplicaType | None = None
+    """These replicas are created again only once all replicas of that type are ready, because their program can't wait
+    for them. It manages by itself in an elastic job, whose replicas of that type come and go."""
     is_kept_for_logs: bool = False
     """Whether the pods of a finished job stay, whatever its cleanPodPolicy, because their logs are those of the job."""
 

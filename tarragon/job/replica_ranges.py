@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from tarragon.base.index_ranges import format_ranges, parse_ranges
 from tarragon.job.model import Replica, ReplicaType, parse_replica_type
@@ -29,6 +29,11 @@ def parse_replicas(texts: Json) -> frozenset[Replica]:
         for kind, text in texts.items()
         for index in parse_ranges(text, MAX_REPLICAS)
     )
+
+
+def name_replicas(members: Collection[Replica]) -> str:
+    """The replicas for humans, one of them by its name: `worker-0`."""
+    return str(next(iter(members))) if len(members) == 1 else describe_replicas(members)
 
 
 def describe_replicas(members: Iterable[Replica]) -> str:

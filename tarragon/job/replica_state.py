@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -13,7 +14,7 @@ from tarragon.base.time_arithmetic import add_seconds
 from tarragon.job.eviction_notice import eviction_time, exited_after_notice
 from tarragon.job.exit_codes import ExitClass, ExitCodeTable
 from tarragon.job.log_rendering import render_tail
-from tarragon.job.model import RestartPolicy
+from tarragon.job.model import Replica, RestartPolicy
 from tarragon.kube.core import ContainerStateTerminated, ContainerStatus, Pod
 
 KUBELET_REJECTION_REASONS = frozenset(
@@ -75,6 +76,8 @@ class PodTermination:
     reason: str = ""
     message: str = ""
     finished_at: dt.datetime | None = None
+    caused_by: Sequence[Replica] = ()
+    """The replicas that were lost first, if that is why this one ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,8 @@ class ReplicaState:
     @property
     def ended_at(self) -> dt.datetime:
         """When the pod ended, to tell causes from consequences. A disruption at an unknown time counts as a cause."""
+        if self.termination is not None and self.termination.caused_by:
+            return MAX_TIME
         if self.termination is not None and self.termination.finished_at is not None:
             return self.termination.finished_at
         is_cause = self.termination is not None and self.termination.outcome is PodOutcome.DISRUPTED
@@ -126,10 +131,7 @@ class ReplicaState:
 
     @property
     def is_ready(self) -> bool:
-        """All containers are ready, and so is the pod, which may have readiness gates."""
-        ready = self.pod.condition("Ready")
-        is_pod_ready = ready is None or ready.status == "True"
-        return self.is_pod_running and is_pod_ready and all(each.ready for each in self.pod.status.container_statuses)
+        return self.is_active and is_ready(self.pod)
 
     @property
     def container_restarts(self) -> int:
@@ -148,6 +150,36 @@ def replica_state(pod: Pod, main: str, policy: RestartPolicy, exit_codes: ExitCo
         termination=ending,
         action=_fate(ending, policy, exit_codes),
         main_container=main_container_status(pod, main),
+    )
+
+
+def unjudged(state: ReplicaState) -> ReplicaState:
+    """The state of a replica whose pod has ended while it is not known yet what that means."""
+    return replace(state, termination=None, action=ReplicaAction.CONTINUE)
+
+
+def disrupted(state: ReplicaState, reason: str, caused_by: Sequence[Replica]) -> ReplicaState:
+    """The state of a replica that ends, or can't go on, because others were lost."""
+    before = state.termination
+    ending = PodTermination(
+        outcome=PodOutcome.DISRUPTED,
+        exit_code=before.exit_code if before is not None else None,
+        reason=reason,
+        finished_at=before.finished_at if before is not None else None,
+        caused_by=caused_by,
+    )
+    return replace(state, termination=ending, action=ReplicaAction.REPLACE)
+
+
+def is_ready(pod: Pod) -> bool:
+    """Whether all containers are ready, and so is the pod, which may have readiness gates and is not to be deleted."""
+    ready = pod.condition("Ready")
+    return (
+        pod.status.phase == "Running"
+        and not pod.metadata.is_being_deleted
+        and eviction_time(pod) is None
+        and (ready is None or ready.status == "True")
+        and all(each.ready for each in pod.status.container_statuses)
     )
 
 

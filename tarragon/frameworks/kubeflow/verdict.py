@@ -12,7 +12,7 @@ from tarragon.frameworks.plugin import JobObservation, Verdict
 from tarragon.job.annotations import is_elastic_by_restart, restarts_as_gang
 from tarragon.job.model import Replica, ReplicaType, SuccessPolicy
 from tarragon.job.phase import JobSignal, Phase
-from tarragon.job.replica_ranges import describe_replicas
+from tarragon.job.replica_ranges import describe_replicas, name_replicas
 from tarragon.job.replica_state import PodOutcome, PodTermination, ReplicaAction, ReplicaState
 
 KILL_SIGNALS: Mapping[int, str] = {130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
@@ -89,15 +89,16 @@ def started(observation: JobObservation) -> Verdict | None:
 def stalled(observation: JobObservation) -> Verdict | None:
     """No replica that decides is running, and none has ended: a pod was deleted or is being deleted.
 
-    This does not apply once the chief is done: with AllWorkers, worker 0 may be done before others start.
+    This does not apply once the chief is done: with AllWorkers, worker 0 may be done before others start. Nor does it
+    while the chief's end is not judged yet.
     """
-    if (
-        observation.status.phase is not Phase.RUNNING
-        or observation.job.chief is None
-        or is_done(observation, observation.job.chief)
-    ):
+    chief = observation.job.chief
+    if observation.status.phase is not Phase.RUNNING or chief is None or is_done(observation, chief):
         return None
-    return Verdict(signal=JobSignal.REPLICA_LOST, message=f"{observation.job.chief} is restarted")
+    member = observation.replica_states.get(chief)
+    if member is not None and member.is_active and member.pod.is_finished:
+        return None
+    return Verdict(signal=JobSignal.REPLICA_LOST, message=f"{chief} is restarted")
 
 
 def is_done(observation: JobObservation, replica: Replica) -> bool:
@@ -165,7 +166,8 @@ def _cause(member: ReplicaState) -> str:
     if ending is None:
         return "has ended"
     if ending.outcome is PodOutcome.DISRUPTED:
-        return f"was disrupted ({ending.reason})"
+        why = (ending.reason, name_replicas(ending.caused_by) if ending.caused_by else "")
+        return f"was disrupted ({': '.join(filter(None, why))})"
     summary = _failure(ending)
     if ending.exit_code in KILL_SIGNALS:
         return summary  # The last output of a killed program does not explain its end.

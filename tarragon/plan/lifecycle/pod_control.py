@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
 from tarragon.frameworks.plugin import Framework, JobService
 from tarragon.job.annotations import restarts_as_gang
-from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.model import Replica
 from tarragon.job.replica_state import ReplicaAction, ReplicaState
 from tarragon.job.status import UNASSIGNED, JobStatus
 from tarragon.kube.core import PODS, SERVICES, Service
@@ -19,6 +19,7 @@ from tarragon.plan.lifecycle.gang_restart import outdated_pods
 from tarragon.plan.lifecycle.graceful_eviction import PodEviction
 from tarragon.plan.lifecycle.owned_object_control import creates_before_pods, creates_of_watched
 from tarragon.plan.lifecycle.restart_records import backoff_ends_at, is_end_recorded
+from tarragon.plan.lifecycle.start_order import GangReadiness, UnmetPrerequisite, unmet_prerequisites
 from tarragon.plan.objects.desired import (
     build_pods,
     build_services,
@@ -114,6 +115,20 @@ def rejecting_nodes(view: JobView) -> Mapping[Replica, str]:
     )
 
 
+def prerequisites(view: JobView, status: JobStatus) -> Iterator[UnmetPrerequisite]:
+    """Yield what keeps missing replicas from being created, although the job may run."""
+
+    def is_ready(replica: Replica) -> bool:
+        member = view.members.get(replica)
+        return member is not None and member.is_ready
+
+    gang = GangReadiness(job=view.job, status=status, replicas=view.desired_replicas, is_ready=is_ready)
+    for unmet in unmet_prerequisites(gang):
+        replicas = (replica for replica in view.desired_replicas if replica.type == unmet.waiting)
+        if any(replica not in view.members and replica not in status.succeeded_replicas for replica in replicas):
+            yield unmet
+
+
 def has_missing_objects(view: JobView, status: JobStatus) -> bool:
     """Whether a pod that should exist by now, or a service that it needs, is missing."""
     return any(_missing_services(view)) or any(_due_replicas(view, status))
@@ -179,30 +194,20 @@ def _unused_services(view: JobView) -> Iterator[Service]:
 def _missing_replicas(view: JobView, status: JobStatus) -> Iterator[Replica]:
     places = view.assigned_nodes
     rejected = rejecting_nodes(view)
-    waiting = _waiting_types(view)
     for replica in in_start_order(view.framework, view.job, view.desired_replicas):
-        if replica.type in waiting:
-            continue
         has_node = places.get(replica) != UNASSIGNED and replica not in rejected
         if has_node and replica not in view.members and replica not in status.succeeded_replicas:
             yield replica
 
 
-def _waiting_types(view: JobView) -> Container[ReplicaType]:
-    """Return the types whose replicas are not created yet, because they start after others that are not all ready."""
-    groups = {group.type: group.starts_after for group in view.job.replica_specs if group.starts_after is not None}
-    if not groups:
-        return ()
-    ready = {replica for replica, member in view.members.items() if member.is_ready}
-    unready_types = {replica.type for replica in view.desired_replicas if replica not in ready}
-    return {kind for kind, first in groups.items() if first in unready_types}
-
-
 def _startable(view: JobView, status: JobStatus) -> Iterator[Replica]:
-    """Yield missing replicas whose pod name is free: not used by any pod, of whatever owner."""
+    """Yield missing replicas that wait for no others and whose pod name is free: not used by any pod, of any owner."""
     existing_pods, namespace = view.observed.pods_by_key, view.job.key.namespace
     taken = {pod.metadata.name for pod in view.own_pods}
+    waiting = {each.waiting for each in prerequisites(view, status)}
     for replica in _missing_replicas(view, status):
+        if replica.type in waiting:
+            continue
         name = _pod_name(view, replica)
         if name not in taken and Key(namespace, name) not in existing_pods:
             yield replica
@@ -225,13 +230,14 @@ def _is_created_alone(view: JobView, replica: Replica) -> bool:
     """Whether the pod is created after all before it, one at a time.
 
     If a quota allows only some of the pods, it then rejects one request instead of many, and the last replicas are the
-    ones that are missing.
+    ones that are missing. Replicas that can't wait for others must not be older than those.
     """
     admission = view.recorded_status.admission
     was_refused = view.recorded_status.obstacle is not None or (admission is not None and admission.backoff is not None)
     elastic = view.job.elastic_policy
     is_extra = elastic is not None and view.job.is_elastic_type(replica.type) and replica.index >= elastic.min_replicas
-    return was_refused or is_extra
+    group = view.job.replica_spec(replica.type)
+    return was_refused or is_extra or (group is not None and group.role.restarts_after is not None)
 
 
 def _is_backing_off(view: JobView) -> bool:

@@ -101,6 +101,7 @@ def reconcile_active(view: JobView) -> Actions:
         next_check_at(view, status),
         evictions.next_deletion_at,
         next_force_delete_at(view),
+        view.next_review_at,
     )
     return Actions(
         status_patch=status_patch(view, status),

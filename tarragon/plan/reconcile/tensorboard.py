@@ -16,7 +16,7 @@ from tarragon.kube.core import PODS, SERVICES, Pod, Service
 from tarragon.kube.meta import JsonObject, Key
 from tarragon.kube.pod_validation import main_container
 from tarragon.plan.lifecycle.graceful_eviction import delete_pod
-from tarragon.plan.lifecycle.pod_control import delete_service, has_missing_objects
+from tarragon.plan.lifecycle.pod_control import delete_service, has_missing_objects, prerequisites
 from tarragon.plan.objects.desired import JobBlueprint, build_metadata
 from tarragon.plan.view.actions import Actions, Create, Delete
 from tarragon.plan.view.job_view import JobView, is_controlled_by
@@ -108,7 +108,8 @@ def _may_start(view: JobView) -> bool:
     if view.recorded_status.phase.is_final:
         return view.recorded_status.start_time is not None
     may_run_now = view.may_run and view.recorded_status.phase is not Phase.SUSPENDED and not view.job.run_policy.suspend
-    return may_run_now and not has_missing_objects(view, view.recorded_status)
+    status = view.recorded_status
+    return may_run_now and not has_missing_objects(view, status) and not any(prerequisites(view, status))
 
 
 def _recreate_at(view: JobView) -> dt.datetime | None:

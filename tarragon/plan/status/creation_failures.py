@@ -60,7 +60,7 @@ def clear_blocked(status: JobStatus) -> JobStatus:
 
 def set_stalled(view: JobView, status: JobStatus) -> JobStatus:
     """Set or clear the condition Stalled: what delays existing pods, but does not count towards the start timeout."""
-    report = report_delays(view) if view.may_run else None
+    report = report_delays(view, status) if view.may_run else None
     if report is None:
         return _without_stalled(status)
     said = ConditionUpdate(conditions.STALLED, True, report.reason, report.message)
@@ -83,7 +83,7 @@ def timeout_for(obstacle: Obstacle | None, settings: OperatorSettings) -> float:
 
 def next_check_at(view: JobView, status: JobStatus) -> dt.datetime | None:
     """Return when to look at the obstacle again, or to retry, although no watch event may arrive; None for never."""
-    times = [next_report_at(view) if view.may_run else None]
+    times = [next_report_at(view, status) if view.may_run else None]
     if status.obstacle is not None:
         refusal = view.observed.rejected_create
         times.append(refusal.retry_at if refusal is not None and refusal.retry_at > view.now else None)

@@ -7,12 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.replica_ranges import name_replicas
+from tarragon.job.status import JobStatus
 from tarragon.kube.meta import Key
+from tarragon.plan.lifecycle.pod_control import prerequisites
 from tarragon.plan.nodes.storage import claim_names
 from tarragon.plan.view.job_view import JobView
-from tarragon.plan.view.stalls import IMAGE_PULL_BACKOFF, POD_NOT_PREPARED, Stall
+from tarragon.plan.view.stalls import IMAGE_PULL_BACKOFF, POD_NOT_PREPARED, SHORT_DELAY, Stall
 
 MAX_GROUPS = 4
+WAITS_FOR_REPLICAS = "WaitsForReplicas"
+"""Replicas are created once others are ready, and those have been starting for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +33,10 @@ def report_blocking_stalls(view: JobView) -> StallReport | None:
     return _report(view, lambda stall: stall.prevents_start)
 
 
-def report_delays(view: JobView) -> StallReport | None:
+def report_delays(view: JobView, status: JobStatus) -> StallReport | None:
     """Report stalls that only delay replicas: the gang keeps its resources."""
-    return _report(view, lambda stall: not stall.prevents_start)
+    waits = (StallReport(wait.reason, wait.message) for wait in _waits(view, status) if wait.is_due(view.now))
+    return _report(view, lambda stall: not stall.prevents_start) or next(waits, None)
 
 
 def image_pull_errors(view: JobView) -> Mapping[ReplicaType, str]:
@@ -44,10 +50,22 @@ def image_pull_errors(view: JobView) -> Mapping[ReplicaType, str]:
     return {kind: error for kind, error in recorded if kind in in_back_off} | errors
 
 
-def next_report_at(view: JobView) -> dt.datetime | None:
+def next_report_at(view: JobView, status: JobStatus) -> dt.datetime | None:
     """Return when the next stall will have lasted so long that it is reported; None if there is none."""
-    times = (each.report_at for each in view.stalls.values())
+    times = (each.report_at for each in (*view.stalls.values(), *_waits(view, status)))
     return min((at for at in times if at is not None and at > view.now), default=None)
+
+
+def _waits(view: JobView, status: JobStatus) -> Iterator[Stall]:
+    """Yield what replicas wait for that are created once others are ready."""
+    for unmet in prerequisites(view, status):
+        waiting = [replica for replica in view.desired_replicas if replica.type == unmet.waiting]
+        awaited = [member.pod for replica, member in view.members.items() if replica.type == unmet.awaited]
+        ends = [record.ended_at for replica, record in status.restarts.items() if replica in waiting]
+        since = [at for at in (status.start_time, *ends, *(pod.metadata.creation_timestamp for pod in awaited)) if at]
+        message = f"{name_replicas(waiting)} waits: {unmet.ready} of {unmet.total} {unmet.awaited.lower()}s are ready"
+        if since:
+            yield Stall(reason=WAITS_FOR_REPLICAS, message=message, report_at=max(since) + SHORT_DELAY)
 
 
 def _report(view: JobView, is_selected: Callable[[Stall], bool]) -> StallReport | None:

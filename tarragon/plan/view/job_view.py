@@ -44,6 +44,8 @@ class JobView:
     """The pod of each desired replica, if there is one of the current gang round."""
     stalls: Mapping[Replica, Stall]
     """What keeps pods of `members` from running, including stalls that are too young to be reported."""
+    next_review_at: dt.datetime | None
+    """When the framework wants to review the states of `members` again."""
     surplus_pods: Sequence[Pod]
     """Pods of the job that belong to no desired replica or to an earlier gang round."""
 
@@ -134,6 +136,9 @@ def build_job_view(
         or not is_outdated(pod, before)
     }
     uids = {found.pod.metadata.uid for found in members.values()}
+    review = framework.review_states(
+        JobObservation(job=job, size=size, replicas=replicas, replica_states=members, status=before), now
+    )
     return JobView(
         framework=framework,
         dialect=decoded.dialect,
@@ -145,7 +150,7 @@ def build_job_view(
         needs_admission=needs_admission,
         size=size,
         desired_replicas=replicas,
-        members=members,
+        members=review.states,
         surplus_pods=[pod for pod in own_pods if pod.metadata.uid not in uids],
         stalls={
             replica: found
@@ -153,6 +158,7 @@ def build_job_view(
             for found in [find_stall(each.pod, framework.main_container)]
             if found is not None
         },
+        next_review_at=review.next_at,
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from tarragon.base.clock import Clock
 from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
+from tarragon.job.replica_state import is_ready
 from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId, min_and_requested, pods_by_replica
@@ -19,6 +20,7 @@ from tarragon.operator.informers.informers import Informers
 from tarragon.operator.scheduler.admission.update import kube_scheduler_size, min_and_requested_sizes, queued_since
 from tarragon.operator.scheduler.job_errors import JobErrors
 from tarragon.plan.lifecycle.displacement import AdmittedGang, displaced_replicas, next_displacement_at
+from tarragon.plan.lifecycle.start_order import GangReadiness, unmet_prerequisites
 from tarragon.plan.lifecycle.start_timeout import GangStart, apply_start_timeout, retry_reset_at, start_timeout_at
 from tarragon.plan.nodes.left_to_kube_scheduler import leave_to_kube_scheduler
 from tarragon.plan.reconcile.adoption import (
@@ -145,13 +147,29 @@ class AdmissionMaintenance:
             obstacle=candidate.status.obstacle,
             minimum={group.type: min_and_requested(candidate.job, group)[0] for group in candidate.job.replica_specs},
             replicas_in_place=candidate.admission.nodes.keys()
-            & (candidate.status.succeeded_replicas | self._progressing(candidate)),
+            & (
+                candidate.status.succeeded_replicas
+                | self._progressing(candidate)
+                | self._waiting(candidate, candidate.admission)
+            ),
             is_running=candidate.status.phase is Phase.RUNNING,
         )
 
     def _progressing(self, candidate: Candidate) -> set[Replica]:
         pods = self._informers.pods_of(candidate.object)
         return {replica for replica, pod in pods_by_replica(candidate, pods) if self._is_progressing(candidate, pod)}
+
+    def _waiting(self, candidate: Candidate, admission: Admission) -> set[Replica]:
+        """Return replicas without a pod that are not late: they are created once others are ready."""
+        pods = dict(pods_by_replica(candidate, self._informers.pods_of(candidate.object)))
+        gang = GangReadiness(
+            job=candidate.job,
+            status=candidate.status,
+            replicas=admission.nodes.keys(),
+            is_ready=lambda replica: replica in pods and is_ready(pods[replica]),
+        )
+        types = {each.waiting for each in unmet_prerequisites(gang)}
+        return {replica for replica in admission.nodes if replica.type in types and replica not in pods}
 
     def _is_progressing(self, candidate: Candidate, pod: Pod) -> bool:
         if pod.is_finished or unschedulable_message(pod) is not None:
