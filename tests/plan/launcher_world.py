@@ -1,4 +1,4 @@
-"""A small world with a job that has a launcher: a TFJob whose chief starts after the workers."""
+"""A small world with a job that has a launcher: a TFJob whose chief starts after the workers, and can't lose any."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.mpi.worker_loss import review_worker_loss
 from tarragon.frameworks.plugin import BackoffCount, DecodedManifest, Dialect, Framework, Manifest
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.frameworks.tensorflow.replica_types import CHIEF
@@ -43,6 +44,7 @@ def launcher_framework(starts_after: ReplicaType | None) -> Framework:
         TENSORFLOW,
         dialects=tuple(as_launcher(dialect) for dialect in TENSORFLOW.dialects),
         start_order=(WORKER, CHIEF),
+        review_states=review_worker_loss,
     )
 
 

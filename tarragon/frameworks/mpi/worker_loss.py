@@ -1,0 +1,174 @@
+"""Tells a launcher that has failed by itself from one that has lost a worker.
+
+mpirun can't go on without one of its workers, nor use the worker's new pod. So a launcher that ends because a worker
+was lost is replaced as after a disruption: only the worker's own failure counts. A launcher that does not notice the
+loss is replaced, too. In an elastic job, Horovod's launcher does all that itself.
+
+A launcher whose pod is older than a worker's pod, or than a worker's last restart, has lost that worker. Those are
+times of the API server and the operator; the clocks of nodes are compared only to order two failures. Each replacement
+of a launcher needs another lost worker, and workers that fail count, so that a backoffLimit ends the job.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.plugin import JobObservation, StateReview
+from tarragon.job.model import Replica, RestartPolicy
+from tarragon.job.replica_state import PodOutcome, ReplicaAction, ReplicaState, disrupted, unjudged
+from tarragon.job.status import RestartRecord
+
+WORKER_LOST = "WorkerLost"
+"""The reason of a launcher's end that is a consequence."""
+CLOCK_SKEW = dt.timedelta(seconds=5)
+CREATION_SKEW = dt.timedelta(seconds=1)
+"""Times of creation have whole seconds, and come from several API servers."""
+JUDGEMENT_DELAY = dt.timedelta(seconds=5)
+"""How long after a launcher's failure a worker's end may become known that has caused it."""
+STALE_GRACE = dt.timedelta(seconds=60)
+"""How long a launcher may run on after a worker was replaced, until it is replaced itself. Most end within seconds."""
+
+_RETRYING = frozenset({RestartPolicy.ON_FAILURE, RestartPolicy.ALWAYS})
+
+
+def review_worker_loss(observation: JobObservation, now: dt.datetime) -> StateReview:
+    """Return the states with the launcher's end judged by what happened to the workers."""
+    launcher = observation.job.chief
+    if observation.job.elastic_policy is not None or launcher is None:
+        return StateReview(states=observation.replica_states)
+    states = {**observation.replica_states, **dict(_retried_workers(observation, launcher))}
+    member = states.get(launcher)
+    if member is None or member.is_leaving:
+        return StateReview(states=states)
+    run = _LauncherRun(observation=observation, launcher=launcher, member=member)
+    found = _review_end(run, now) if member.termination is not None else _review_running(run, now)
+    return StateReview(states={**states, launcher: found.state}, next_at=found.next_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LauncherRun:
+    """A pod of the launcher, with all that is observed of its job."""
+
+    observation: JobObservation
+    launcher: Replica
+    member: ReplicaState
+
+    @property
+    def created_at(self) -> dt.datetime | None:
+        return self.member.pod.metadata.creation_timestamp
+
+    @property
+    def ended_at(self) -> dt.datetime | None:
+        return self.member.termination.finished_at if self.member.termination is not None else None
+
+    @property
+    def workers(self) -> Mapping[Replica, ReplicaState | None]:
+        """The workers that the launcher needs, with their pods: all but those that have succeeded."""
+        return {
+            replica: self.observation.replica_states.get(replica)
+            for replica in self.observation.replicas
+            if replica.type == WORKER and replica not in self.observation.status.succeeded_replicas
+        }
+
+    def record_of(self, replica: Replica) -> RestartRecord:
+        return self.observation.status.restarts.get(replica) or RestartRecord()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """The launcher's reviewed state, and when to review it again."""
+
+    state: ReplicaState
+    next_at: dt.datetime | None = None
+
+
+def _review_end(run: _LauncherRun, now: dt.datetime) -> _Found:
+    member, ending = run.member, run.member.termination
+    if ending is None or ending.outcome is not PodOutcome.FAILED or not run.workers:
+        return _Found(state=member)
+    lost = sorted(replica for replica, worker in run.workers.items() if _was_lost(run, replica, worker))
+    if lost or _is_recorded_as_consequence(run):
+        return _Found(state=disrupted(member, WORKER_LOST, lost))
+    # A time in the future, or long ago, is that of a wrong clock or of a stopped operator.
+    if run.ended_at is None or abs(now - run.ended_at) >= JUDGEMENT_DELAY:
+        return _Found(state=member)
+    return _Found(state=unjudged(member), next_at=run.ended_at + JUDGEMENT_DELAY)
+
+
+def _review_running(run: _LauncherRun, now: dt.datetime) -> _Found:
+    """Replace a launcher that runs on although one of its workers was replaced: it can't succeed any more.
+
+    One that had not started when that happened can, but is hardly older than STALE_GRACE, and loses little.
+    """
+    replaced_at = {
+        replica: at
+        for replica, worker in run.workers.items()
+        for at in [_replaced_at(run, replica, worker) if worker is not None else None]
+        if at is not None
+    }
+    if not run.member.is_running or not replaced_at:
+        return _Found(state=run.member)
+    due = min(replaced_at.values()) + STALE_GRACE
+    if now < due:
+        return _Found(state=run.member, next_at=due)
+    return _Found(state=disrupted(run.member, WORKER_LOST, sorted(replaced_at)))
+
+
+def _retried_workers(observation: JobObservation, launcher: Replica) -> Iterator[tuple[Replica, ReplicaState]]:
+    """Yield failed workers whose own policy gives up, but not the launcher's, for which they are needed again."""
+    if observation.job.restart_policy_of(launcher) not in _RETRYING:
+        return
+    for replica, worker in observation.replica_states.items():
+        if replica.type == WORKER and worker.action is ReplicaAction.FAIL_JOB:
+            yield replica, replace(worker, action=ReplicaAction.REPLACE)
+
+
+def _was_lost(run: _LauncherRun, replica: Replica, worker: ReplicaState | None) -> bool:
+    """Whether the worker was not there for the whole run of a launcher that has ended."""
+    if worker is None or worker.is_leaving:
+        return True
+    if worker.termination is None:
+        return (
+            not worker.is_running
+            or _is_on_lost_node(worker)
+            or _has_unrecorded_restart(run, replica, worker)
+            or _replaced_at(run, replica, worker) is not None
+        )
+    if worker.termination.outcome is not PodOutcome.FAILED:
+        return worker.termination.outcome is PodOutcome.DISRUPTED
+    ended_at = worker.termination.finished_at
+    return ended_at is None or run.ended_at is None or ended_at <= run.ended_at + CLOCK_SKEW
+
+
+def _replaced_at(run: _LauncherRun, replica: Replica, worker: ReplicaState) -> dt.datetime | None:
+    """Return when the worker that the launcher had started with was replaced or restarted; None if it was not."""
+    created_at, record = worker.pod.metadata.creation_timestamp, run.record_of(replica)
+    if run.created_at is None or worker.termination is not None:
+        return None
+    if created_at is not None and created_at > run.created_at + CREATION_SKEW:
+        return created_at
+    is_later = record.ended_at is not None and record.ended_at > run.created_at + CLOCK_SKEW
+    return record.ended_at if worker.container_restarts and is_later else None
+
+
+def _has_unrecorded_restart(run: _LauncherRun, replica: Replica, worker: ReplicaState) -> bool:
+    """Whether the worker's container was restarted in its pod just now."""
+    record = run.record_of(replica)
+    recorded = record.container_restarts_of_pod if record.pod_uid == worker.pod.metadata.uid else 0
+    return worker.container_restarts > recorded
+
+
+def _is_on_lost_node(worker: ReplicaState) -> bool:
+    """Whether Kubernetes has marked the pod not ready because its node does not report: its containers still are."""
+    ready = worker.pod.condition("Ready")
+    is_unready = ready is not None and ready.status == "False" and ready.reason != "ReadinessGatesNotReady"
+    return is_unready and all(each.ready for each in worker.pod.status.container_statuses)
+
+
+def _is_recorded_as_consequence(run: _LauncherRun) -> bool:
+    """Whether this end is on record as a consequence; the lost worker may be back by now."""
+    record = run.record_of(run.launcher)
+    return record.is_pod_end_counted and record.pod_uid == run.member.pod.metadata.uid and record.reason == WORKER_LOST
