@@ -39,6 +39,8 @@ from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
 from tarragon.localcluster.kubelet.pod.recorder import PodEventRecorder
 from tarragon.localcluster.kubelet.probes.handlers import LocalActionRunner
 from tarragon.localcluster.kubelet.resources.eviction_manager import EvictionManager
+from tarragon.localcluster.kubelet.rsh.hosts import HostNames
+from tarragon.localcluster.kubelet.rsh.programs import NodePrograms
 from tarragon.localcluster.kubelet.shim import shim, shim_client
 from tarragon.localcluster.kubelet.shim.shim_client import ShimClient
 from tarragon.localcluster.kubelet.volumes import mounts
@@ -88,6 +90,7 @@ class Kubelet:
         """Run the pods. Raises TarragonError when another kubelet runs this node, or ports cannot be claimed."""
         self._folder.prepare()
         with _locked(self._folder), contextlib.closing(self._port_book()) as ports:
+            NodePrograms(self._folder).compile()
             containers = ShimClient(shim_client.compile_shim(self._folder.path), self._clock, self._wake)
             try:
                 await self._serve(ports, containers)
@@ -157,6 +160,7 @@ class Kubelet:
             launcher=Launcher(self._cluster, settings, self._folder, ports, self._pod_api),
             recorder=self.recorder,
             handlers=handlers,
+            host_names=HostNames(self._folder),
         )
 
     async def _follow_pods(self, context: NodeContext, pods: Informer[Pod], group: asyncio.TaskGroup) -> None:
@@ -167,6 +171,7 @@ class Kubelet:
         for leftover in self._folder.pods.glob(f"{REMOVED_PREFIX}*"):
             await asyncio.to_thread(mounts.remove_tree, leftover)
         await asyncio.to_thread(_kill_strays, context.identity, self._folder)
+        await asyncio.to_thread(context.host_names.prune)
         await pods.wait_for_sync()
         # No await between here and `subscribe`: a change in between would be missed.
         recorded = self._recorded_uids()

@@ -9,7 +9,9 @@
 <node>/pods/<uid>/work                 default working directory of containers
 <node>/pods/<uid>/runs/<container>/<n> one run of a container: the folder of its shim
 <node>/logs/<namespace>/<pod>/<uid>/<container>/<n>.log    kept after the pod is deleted
+<node>/rsh/agent.pyc, <node>/rsh/<namespace>/ssh           programs on the PATH of containers
 <shared>/ports.json, <shared>/_claims/<namespace>/<claim>  shared by all nodes of a home
+<shared>/_hosts/<namespace>/<host name>                    as above: see rsh/hosts.py
 """
 
 from __future__ import annotations
@@ -48,6 +50,15 @@ class NodeFolder:
     def claims(self) -> Path:
         """The folders of persistent volume claims. No node can be named `_claims`."""
         return self.home_nodes / "_claims"
+
+    @property
+    def hosts(self) -> Path:
+        """The host names of pods. No node can be named `_hosts`."""
+        return self.home_nodes / "_hosts"
+
+    @property
+    def rsh(self) -> Path:
+        return self.path / "rsh"
 
     def pod(self, uid: str) -> PodFolder:
         return PodFolder(self.pods / uid)

@@ -13,6 +13,7 @@ from tarragon.localcluster.kubelet.pod.admission import NodeAllocations
 from tarragon.localcluster.kubelet.pod.launch import Launcher
 from tarragon.localcluster.kubelet.pod.recorder import PodEventRecorder
 from tarragon.localcluster.kubelet.probes.handlers import ActionRunner
+from tarragon.localcluster.kubelet.rsh.hosts import HostNames
 from tarragon.localcluster.kubelet.shim.shim_client import ShimClient
 
 
@@ -31,3 +32,4 @@ class NodeContext:
     launcher: Launcher
     recorder: PodEventRecorder
     handlers: ActionRunner
+    host_names: HostNames

@@ -58,6 +58,9 @@ def machine_variables(machine: MachineEnvironment, image: Environment) -> dict[s
     variables["PATH"] = f"{image.bin_folder}:{caller.get('PATH') or DEFAULT_PATH}"
     if (image.folder / "pyvenv.cfg").is_file():
         variables["VIRTUAL_ENV"] = str(image.folder)
+        if (image.bin_folder / "orted").exists():
+            # The wheel of Open MPI 4 looks for its files where it was built, unless told otherwise.
+            variables["OPAL_PREFIX"] = str(image.folder)
     if any(name.lower() in {"http_proxy", "https_proxy"} for name in passed):
         # gRPC uses proxies even for connections to another replica on this machine.
         exempt = caller.get("no_proxy") or caller.get("NO_PROXY") or ""

@@ -9,6 +9,7 @@ Annotations of a pod that are read here, all optional:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from tarragon.localcluster.kubelet.node.node import NODE_KIND_LABEL, NodeSetting
 from tarragon.localcluster.kubelet.pod import environment
 from tarragon.localcluster.kubelet.pod.environment import MachineEnvironment
 from tarragon.localcluster.kubelet.pod.records import PodRecord
+from tarragon.localcluster.kubelet.rsh.programs import NodePrograms, mpi_variables, with_programs, without_sshd
 from tarragon.localcluster.kubelet.shim.shim_client import LaunchSpec, Stdin
 from tarragon.localcluster.kubelet.volumes import mounts, sources, volumes
 from tarragon.localcluster.kubelet.volumes.sources import PodObjects
@@ -80,6 +82,7 @@ class Launcher:
         self._pod_api = pod_api
         self._settings = settings
         self._folder = folder
+        self._programs = NodePrograms(folder)
         self._service_ports = ServicePorts(settings.name, cluster, ports)
         self.service_variables: Callable[[Pod], Awaitable[dict[str, str]]] = no_links
         """Returns the service link variables of a pod."""
@@ -97,7 +100,7 @@ class Launcher:
         declared = await self._service_ports.localize_pairs(
             pod, environment.manifest_variables(pod, container, objects, self._settings.capacity)
         )
-        argv = environment.command_line(container, image, declared)
+        argv = without_sshd(environment.command_line(container, image, declared))
         is_first = order.record.volumes is None
         files = _configuration(pod, objects) if is_first else []
         lookup = await self._service_ports.of_texts(pod, [*declared.values(), *argv, *files])
@@ -117,13 +120,14 @@ class Launcher:
             | (self._pod_api.variables() if self._pod_api else {})
             | environment.training_variables(container, self._machine, order.record.devices_of(container.name))
             | environment.pod_variables(pod, workdir)
+            | mpi_variables(declared, argv, os.getuid())
             | {name: localize(value) for name, value in declared.items()}
         )
         logs = self._folder.pod_logs(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
         launch = LaunchSpec(
             identity=order.identity,
             argv=tuple(map(localize, argv)),
-            env=variables,
+            env=with_programs(variables, self._programs.install(pod.metadata.namespace)),
             cwd=workdir,
             log=logs.log(container.name, order.number),
             grace=float(pod.spec.grace_seconds),

@@ -136,6 +136,8 @@ class PodWorker:
         checkpoint, uid = self._checkpoint, self.pod.metadata.uid
         is_new = checkpoint.is_new and not self.pod.is_finished
         checkpoint.open()
+        if not self.pod.is_finished:
+            self._context.host_names.add(self.pod)
         if is_new:
             self._admit()
         elif not self._is_stopping():
@@ -156,6 +158,7 @@ class PodWorker:
 
     async def _clean_up(self) -> None:
         self._release()
+        self._context.host_names.remove(self.pod)
         await asyncio.to_thread(self._checkpoint.remove)
 
     async def _step(self) -> None:

@@ -259,6 +259,7 @@ class Supervisor(exec_server.ContainerOperations):
             self._reap()
             left = processes.descendants(os.getpid()) or processes.pids_with_mark(self.mark.encode() + b"\0")
             if not left:
+                self._reap()  # the last ones may have become zombies since, and clients wait for their exit codes
                 return
             for pid in left:
                 processes.kill(pid, signal.SIGKILL)
