@@ -12,7 +12,11 @@ STATUS_PATH = ".status.tarragon"
 
 
 def definition(
-    resource: Resource[CustomObject], versions: Sequence[str], schema: Callable[[], Schema], replica_specs: str
+    resource: Resource[CustomObject],
+    versions: Sequence[str],
+    schema: Callable[[], Schema],
+    replica_specs: str,
+    short_names: Sequence[str] = (),
 ) -> dict[str, Json]:
     """The definition. The first version is the storage version.
 
@@ -30,6 +34,7 @@ def definition(
                 "listKind": f"{resource.kind}List",
                 "plural": resource.plural,
                 "singular": resource.kind.lower(),
+                **({"shortNames": list(short_names)} if short_names else {}),
                 "categories": ["all"],
             },
             "conversion": {"strategy": "None"},

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from tarragon.frameworks.kubeflow.fields import RUN_POLICY, PolicyField
 from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS, check_metadata, decode_name, decode_time
@@ -11,7 +11,7 @@ from tarragon.frameworks.kubeflow.replica_specs import decode_replica_specs
 from tarragon.frameworks.kubeflow.run_policy import decode_run_policy
 from tarragon.frameworks.kubeflow.shape import KindShape
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
-from tarragon.job.model import CleanPodPolicy, TrainingJob
+from tarragon.job.model import CleanPodPolicy, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.kube.field_reader import CollectedProblems, FieldReader
 from tarragon.kube.meta import Key
 
@@ -23,6 +23,8 @@ class Generation:
     name: str
     api_version: str
     clean_pods: CleanPodPolicy
+    restart_policies: Mapping[ReplicaType, RestartPolicy] = field(default_factory=dict)
+    """The default restart policy of each type; Never for types that are not in the map."""
 
 
 def decoder(shape: KindShape, generation: Generation) -> Callable[[Manifest], DecodedManifest]:
@@ -55,7 +57,7 @@ def decode_job(root: FieldReader, spec: FieldReader, shape: KindShape, generatio
         key=Key(quiet.field("namespace").string(), decode_name(quiet, metadata)),
         uid=quiet.field("uid").string(),
         creation_time=decode_time(quiet.field("creationTimestamp")),
-        replica_specs=tuple(decode_replica_specs(spec.field(shape.replica_specs), shape)),
+        replica_specs=tuple(decode_replica_specs(spec.field(shape.replica_specs), shape, generation.restart_policies)),
         run_policy=decode_run_policy(spec, generation.clean_pods),
         labels=quiet.field("labels").string_map(),
         annotations=quiet.field("annotations").string_map(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tarragon.frameworks.kubeflow.shape import KindShape
 from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy
@@ -14,8 +14,10 @@ from tarragon.kube.pod_validation import main_container, validated
 FIELDS = ("replicas", "restartPolicy", "template")
 
 
-def decode_replica_specs(found: FieldReader, shape: KindShape) -> Sequence[ReplicaSpec]:
-    """Decode all replica groups, in the order of the types."""
+def decode_replica_specs(
+    found: FieldReader, shape: KindShape, restart_policies: Mapping[ReplicaType, RestartPolicy]
+) -> Sequence[ReplicaSpec]:
+    """Decode all replica groups, in the order of the types. `restart_policies` are the defaults other than Never."""
     if found.is_missing:
         found.add_problem("is missing", "define the replicas of the job")
     groups: dict[ReplicaType, ReplicaSpec] = {}
@@ -27,7 +29,8 @@ def decode_replica_specs(found: FieldReader, shape: KindShape) -> Sequence[Repli
         elif kind in groups:
             value.add_problem(f"is the same replica type as {groups[kind].field_path}", "write each type once")
         else:
-            groups[kind] = _group(kind, value, shape)
+            default = restart_policies.get(kind, RestartPolicy.NEVER)
+            groups[kind] = _group(kind, value, shape, default)
     return [groups[kind] for kind in shape.roles if kind in groups]
 
 
@@ -36,12 +39,12 @@ def _type(name: str, shape: KindShape) -> ReplicaType | None:
     return next((kind for kind in shape.roles if kind.lower() == name.lower()), None)
 
 
-def _group(kind: ReplicaType, found: FieldReader, shape: KindShape) -> ReplicaSpec:
+def _group(kind: ReplicaType, found: FieldReader, shape: KindShape, default_policy: RestartPolicy) -> ReplicaSpec:
     template = found.field("template")
     if template.is_missing and (found.is_missing or found.is_map()):
         template.add_problem("is missing", "add a pod template")
     found.note_unknown_fields(FIELDS)
-    policy = found.field("restartPolicy").enum(RestartPolicy, RestartPolicy.NEVER)
+    policy = found.field("restartPolicy").enum(RestartPolicy, default_policy)
     _warn_about_pod_policy(found, template, policy)
     replicas = found.field("replicas").integer(0, MAX_REPLICAS)
     valid: JsonObject = validated(template) or {}

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tarragon.frameworks.kubeflow.decoding import Generation, decode_job
+from tarragon.frameworks.kubeflow.elastic import ElasticBounds, within_bounds
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, GROUP, WORKER, PolicyField
 from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
 from tarragon.frameworks.tensorflow.fields import ELASTIC_FIELDS, FIELDS_WITHOUT_EFFECT, KIND, NESTED_ONLY, SpecField
 from tarragon.frameworks.tensorflow.shape import SHAPE
-from tarragon.job.model import (
-    CleanPodPolicy,
-    ElasticPolicy,
-    ReplicaSpec,
-    SuccessPolicy,
-    TrainingJob,
-)
-from tarragon.job.replica_ranges import MAX_REPLICAS
+from tarragon.job.model import CleanPodPolicy, SuccessPolicy, TrainingJob
 from tarragon.kube.field_reader import CollectedProblems, FieldReader
 
 EFFECTIVE_FIELDS = frozenset({SpecField.REPLICAS, *FLAT_POLICIES, *NESTED_ONLY, *ELASTIC_FIELDS})
@@ -59,36 +53,14 @@ def _job(root: FieldReader, spec: FieldReader, defaults: GenerationFields) -> Tr
     job = decode_job(root, spec, SHAPE, generation)
     tolerates_failures = spec.field(SpecField.DYNAMIC_WORKER).boolean()
     groups = [replace(group, may_fail=tolerates_failures and group.type == WORKER) for group in job.replica_specs]
-    elastic = _elastic(spec, groups)
+    bounds = ElasticBounds(spec.field(SpecField.MIN_INSTANCES), spec.field(SpecField.MAX_INSTANCES))
+    elastic = bounds.decode(groups)
     return replace(
         job,
-        replica_specs=tuple(_clamped(group, elastic, spec.notes) for group in groups),
+        replica_specs=tuple(within_bounds(group, elastic, spec.notes) for group in groups),
         success_policy=spec.field(SpecField.SUCCESS_POLICY).enum(SuccessPolicy, SuccessPolicy.WORKER_ZERO),
         elastic_policy=elastic,
     )
-
-
-def _elastic(spec: FieldReader, groups: Iterable[ReplicaSpec]) -> ElasticPolicy | None:
-    """DRAGON's bounds. A missing one defaults to the requested number of workers."""
-    least, most = spec.field(SpecField.MIN_INSTANCES), spec.field(SpecField.MAX_INSTANCES)
-    if least.is_missing and most.is_missing:
-        return None
-    wish = next((group.replicas for group in groups if group.type == WORKER), 1)
-    minimum, maximum = least.integer(1, MAX_REPLICAS), most.integer(1, MAX_REPLICAS)
-    if minimum is None:
-        minimum = min(wish, maximum or wish)
-    return ElasticPolicy(minimum, maximum if maximum is not None else max(wish, minimum))
-
-
-def _clamped(group: ReplicaSpec, elastic: ElasticPolicy | None, notes: CollectedProblems) -> ReplicaSpec:
-    if elastic is None or group.type != WORKER or elastic.min_replicas > elastic.max_replicas:
-        return group
-    wish = min(max(group.replicas, elastic.min_replicas), elastic.max_replicas)
-    if wish != group.replicas:
-        bounds = f"{elastic.min_replicas} to {elastic.max_replicas}"
-        written = FieldReader(group.replicas, f"{group.field_path}.replicas", notes)
-        written.add_warning(f"{group.replicas} is outside the allowed range of {bounds}: the job requests {wish}")
-    return replace(group, replicas=wish)
 
 
 def _of_generation(spec: FieldReader, defaults: GenerationFields) -> FieldReader:
