@@ -25,6 +25,8 @@ class Upkeep(Enum):
     """Nothing: it never changes, and its name contains the job's uid, so that an existing one is not even read."""
     CREATE_ONCE = "create once"
     """Nothing: its content is created once for the life of the job, as a key is."""
+    CREATE_UNSEEN = "create unseen"
+    """Like CREATE_ONCE, but the operator may not read such objects: an existing one is used, whoever owns it."""
     KEEP_CURRENT = "keep current"
     """It is watched, patched where it differs, and created again when somebody deletes it."""
 

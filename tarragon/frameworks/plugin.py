@@ -97,7 +97,7 @@ class DiscoveryConfig:
     volumes: Sequence[JsonObject] = ()
     """Volumes of the pod, for these mounts. They replace the user's of the same name."""
     init_containers: Sequence[JsonObject] = ()
-    """They run before the user's."""
+    """They run before the user's. One without an image gets the operator's own."""
     pod_fields: JsonObject = field(default_factory=dict)
     """Fields of the pod's spec, such as `subdomain`. They replace the user's."""
 
@@ -241,6 +241,8 @@ class JobObservation:
     """The admitted replicas. Indexes of an elastic job's workers may have gaps after a shrink."""
     replica_states: Mapping[Replica, ReplicaState]
     status: JobStatus
+    cluster_domain: str = ""
+    """The DNS domain of the cluster, where host names contain it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,7 +119,7 @@ def _loaded(
         raise invalid_manifest(name, [document.with_line(problem) for problem in problems])
     job = as_new_job(framework, job, decoded.dialect)
     adapted = (
-        _for_this_machine(framework, job, changes)
+        _for_this_machine(framework, job, decoded, changes)
         if target.is_local
         else _for_a_cluster(target, document, job, changes)
     )
@@ -144,13 +144,13 @@ class _Adapted:
     notes: Sequence[str] = ()
 
 
-def _for_this_machine(framework: Framework, job: JsonObject, changes: Overrides) -> _Adapted:
+def _for_this_machine(framework: Framework, job: JsonObject, decoded: DecodedJob, changes: Overrides) -> _Adapted:
     images, faults = image_map(embedded_home(), changes.environments)
     if faults:
         raise TarragonError(f"{embedded_home().images} can't be used", why="\n".join(map(str, faults)))
     return _Adapted(
         job=with_annotations_in_templates(job, kubelet_annotations(Path.cwd(), changes)),
-        problems=list(missing_commands(job, images)),
+        problems=list(missing_commands(job, decoded, images)),
         notes=list(missing_tensorflow(job, framework, images)),
     )
 

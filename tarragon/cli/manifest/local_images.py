@@ -13,10 +13,12 @@ from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.cli.options.settings import embedded_home
 from tarragon.cli.targets.environment import calls_python, has_module, install_command_for
 from tarragon.frameworks.plugin import Framework
+from tarragon.job.model import Replica
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.image_file import read_image_file
 from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, missing_command_problem
+from tarragon.plan.input.decode_and_validate import DecodedJob
 
 DOCKERFILE_INSTALL = "in the image's Dockerfile: pip install"
 WORKDIR = "tarragon.dev/workdir"
@@ -31,12 +33,28 @@ def image_map(place: Home, folders: Mapping[str, Path]) -> tuple[ImageMap, list[
     return images.with_folders(folders), problems
 
 
-def missing_commands(job: JsonObject, images: ImageMap) -> Iterator[Problem]:
+def missing_commands(job: JsonObject, decoded: DecodedJob, images: ImageMap) -> Iterator[Problem]:
     """Yields a problem for each container without a known command."""
+    provided = frozenset(_commands_of_operator(decoded))
     for path, container in _containers(job):
-        yield from filter(
-            None, [missing_command_problem(container.get("image") or "", container.get("command") or (), images, path)]
-        )
+        if path not in provided:
+            command = container.get("command") or ()
+            problem = missing_command_problem(container.get("image") or "", command, images, path)
+            yield from [] if problem is None else [problem]
+
+
+def _commands_of_operator(decoded: DecodedJob) -> Iterator[str]:
+    """Yields the path of each container to which the operator adds a command, as sshd to workers of MPI."""
+    if decoded.job is None or decoded.dialect is None:
+        return
+    wire = decoded.dialect.discovery_config(decoded.job, decoded.job.requested_size(), "")
+    for group in decoded.job.replica_specs:
+        wiring = wire(Replica(group.type, 0))
+        if wiring is None or not wiring.command:
+            continue
+        for number, container in enumerate(group.template.get("spec", {}).get("containers", [])):
+            if wiring.container in {"", container.get("name")}:
+                yield f"{group.field_path}.template.spec.containers[{number}]"
 
 
 def missing_tensorflow(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:

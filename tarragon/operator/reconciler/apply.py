@@ -236,7 +236,7 @@ async def _create_if_missing(cluster: Client, create: Create, result: _StepResul
     try:
         await cluster.create(create.resource, {**create.body, **content})
     except AlreadyExists as error:
-        if not create.has_unique_name:
+        if not create.ignores_existing:
             await _use_existing(cluster, create, error)
     except ApiError as error:
         if is_rejected_by_server(error):

@@ -58,7 +58,7 @@ def _create(plan: JobBlueprint, wanted: OwnedObject, *, consequence: str = "") -
     return Create(
         resource=wanted.resource,
         body=body,
-        has_unique_name=wanted.upkeep is Upkeep.UNIQUE,
+        ignores_existing=wanted.upkeep in {Upkeep.UNIQUE, Upkeep.CREATE_UNSEEN},
         is_sequential=True,
         is_optional=bool(consequence),
         consequence=consequence,

@@ -23,7 +23,7 @@ from tarragon.plan.objects.settings import OperatorSettings
 
 TCP = "TCP"
 
-OWN_MANAGED_BY = frozenset({"", "kubeflow.org/training-operator", "tarragon.dev/tarragon"})
+OWN_MANAGED_BY = frozenset({"", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator", "tarragon.dev/tarragon"})
 """Values of managedBy that Tarragon handles."""
 
 
@@ -158,7 +158,7 @@ def _pod(
     wiring = wire(replica)
     spec["containers"] = _containers(plan, group, wiring)
     if wiring is not None:
-        spec = _with_pod_wiring(spec, wiring)
+        spec = _with_pod_wiring(spec, wiring, plan.settings.own_image)
     equipped_spec = with_accelerators(spec, plan.framework.main_container, plan.settings.accelerators)
     name = plan.dialect.names.pod(plan.job, replica)
     annotations = _annotations(plan, template_metadata.get("annotations", {}))
@@ -239,17 +239,17 @@ def _with_termination_message(container: JsonObject) -> JsonObject:
 
 def _with_port(container: JsonObject, plan: JobBlueprint, group: ReplicaSpec) -> JsonObject:
     ports = container.get("ports", [])
-    if any(port.get("name") == plan.port_name for port in ports):
+    if not plan.port_name or any(port.get("name") == plan.port_name for port in ports):
         return container
     return {**container, "ports": [*ports, {"name": plan.port_name, "containerPort": group.port}]}
 
 
-def _with_pod_wiring(spec: JsonObject, wiring: DiscoveryConfig) -> dict[str, Json]:
+def _with_pod_wiring(spec: JsonObject, wiring: DiscoveryConfig, own_image: str) -> dict[str, Json]:
     """Return the pod spec with the framework's volumes, init containers and fields."""
     replaced = {volume["name"] for volume in wiring.volumes}
     users = [volume for volume in spec.get("volumes", []) if volume.get("name") not in replaced]
     volumes = {"volumes": [*users, *wiring.volumes]} if wiring.volumes else {}
-    first = [_with_termination_message(container) for container in wiring.init_containers]
+    first = [_with_termination_message({"image": own_image, **container}) for container in wiring.init_containers]
     init_containers = {"initContainers": [*first, *spec.get("initContainers", [])]} if first else {}
     return {**spec, **volumes, **init_containers, **wiring.pod_fields}
 

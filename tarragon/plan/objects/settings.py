@@ -36,6 +36,8 @@ class OperatorSettings:
 
     Longer than a short outage of a registry and than the kubelet's backoff between two attempts.
     """
+    own_image: str = "tarragon"
+    """The image of the operator. Init containers that bring a tool of ours run it."""
     accelerators: Mapping[str, Accelerator] = field(default_factory=dict)
     """By resource name, what containers that request the resource get in addition."""
     namespaces: tuple[str, ...] = ()

@@ -62,8 +62,9 @@ class Create:
 
     resource: Resource[Json]
     body: JsonObject
-    has_unique_name: bool = False
-    """The name contains the job's UID: an existing object is not read, which would need permission to read them all."""
+    ignores_existing: bool = False
+    """An existing object is not read, which would need permission to read them all: its name contains the job's UID,
+    or it is a Secret."""
     is_optional: bool = False
     """The object is optional: if the API server rejects it, an event says so, and the job runs without it."""
     consequence: str = ""

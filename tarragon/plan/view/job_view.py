@@ -67,6 +67,7 @@ class JobView:
             replicas=self.desired_replicas,
             replica_states=self.members,
             status=self.recorded_status,
+            cluster_domain=self.observed.settings.cluster_domain,
         )
 
     @property
