@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tarragon.base.errors import Problem
+from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.field_reader import describe_value, nearest_name
 from tarragon.kube.meta import Json
 
-FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW, MLKUBE)
+FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW, MLKUBE, MPI)
 """If two kinds have the same name, a name without a group means the first one."""
 
 DEFAULT_FRAMEWORK = FRAMEWORKS[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from tests.frameworks.toy.framework import TOY
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 IMPORT = "from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW\n"
-ENTRIES = "= (TENSORFLOW, MLKUBE)\n"
+ENTRIES = re.compile(r"^(FRAMEWORKS: .* = \(.*)\)$", re.MULTILINE)
 
 PROGRAM = """
 import json, os, socket, sys, time
@@ -98,9 +99,9 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
     shutil.copytree(Path(__file__).parent / "toy", folder / "tarragon" / "frameworks" / "toy")
     registry = folder / "tarragon" / "frameworks" / "registry.py"
     text = registry.read_text()
-    assert text.count(IMPORT) == text.count(ENTRIES) == 1
+    assert text.count(IMPORT) == len(ENTRIES.findall(text)) == 1
     text = text.replace(IMPORT, f"{IMPORT}from tarragon.frameworks.toy.framework import TOY\n")
-    registry.write_text(text.replace(ENTRIES, "= (TENSORFLOW, MLKUBE, TOY)\n"))
+    registry.write_text(ENTRIES.sub(r"\1, TOY)", text))
     (folder / "toy.py").write_text(PROGRAM)
     copy = Copy(folder)
     yield copy

@@ -1,0 +1,158 @@
+"""Decodes an MPIJob with replica specs: all generations since v1alpha2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from tarragon.frameworks.kubeflow.decoding import Generation, decode_job
+from tarragon.frameworks.kubeflow.elastic import ElasticBounds, within_bounds
+from tarragon.frameworks.kubeflow.fields import WORKER, PolicyField
+from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS
+from tarragon.frameworks.mpi.fields import (
+    KIND,
+    LAUNCHER,
+    MAX_REPLICAS,
+    MIN_REPLICAS,
+    SHAPE,
+    V2_ONLY,
+    ShortField,
+    SpecField,
+)
+from tarragon.frameworks.mpi.life_cycle import LauncherEngine, with_life_cycle
+from tarragon.frameworks.mpi.options import SSH_PATH, Implementation, LauncherCreation, MpiOptions, Transport
+from tarragon.frameworks.plugin import DecodedManifest, Manifest
+from tarragon.job.model import ReplicaSpec, RestartPolicy, RunPolicy, TrainingJob
+from tarragon.kube.field_reader import CollectedProblems, FieldReader
+
+GPU_KEY_SUFFIX = ".com/gpu"
+BACKOFF_LIMIT = 6
+"""The default backoffLimit of batch Jobs."""
+
+_COMMON = frozenset({SpecField.REPLICAS, SpecField.RUN_POLICY, SpecField.SLOTS, SpecField.ELASTIC_POLICY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapGeneration:
+    """A generation with replica specs: its fields, its defaults, and how its launcher lives and reaches workers."""
+
+    generation: Generation
+    transport: Transport
+    engine: LauncherEngine
+    fields: frozenset[str] = frozenset()
+    """The fields of spec beside those of all generations. All other fields have no effect."""
+    restart_policies: frozenset[RestartPolicy] = frozenset(RestartPolicy)
+    """The restart policies that the API has."""
+    gpu_launcher_works: bool = False
+    """Whether a launcher with a GPU runs ranks too."""
+
+    @property
+    def known_fields(self) -> frozenset[str]:
+        return _COMMON | self.fields
+
+
+def decoder(of: MapGeneration) -> Callable[[Manifest], DecodedManifest]:
+    """The `decode` of a dialect."""
+
+    def decode(manifest: Manifest) -> DecodedManifest:
+        notes = CollectedProblems()
+        root = FieldReader(manifest, "", notes)
+        root.note_unknown_fields(TOP_LEVEL_FIELDS)
+        spec = root.field("spec")
+        if spec.is_missing:
+            spec.add_problem("is missing", f"a {KIND} needs {SHAPE.replica_specs_path}")
+        job = _job(root, _of_generation(spec, of), of)
+        _note_fields(spec, of)
+        return DecodedManifest(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
+
+    return decode
+
+
+def elastic_bounds(spec: FieldReader) -> ElasticBounds:
+    found = spec.field(SpecField.ELASTIC_POLICY)
+    found.is_map()
+    found.note_unknown_fields((MIN_REPLICAS, MAX_REPLICAS))
+    return ElasticBounds(found.field(MIN_REPLICAS), found.field(MAX_REPLICAS))
+
+
+def with_backoff_limit(policy: RunPolicy, engine: LauncherEngine) -> RunPolicy:
+    """The policy with the default limit of batch Jobs, where the launcher was one."""
+    if engine is LauncherEngine.POD or policy.backoff_limit is not None:
+        return policy
+    return replace(policy, backoff_limit=BACKOFF_LIMIT)
+
+
+def _job(root: FieldReader, spec: FieldReader, of: MapGeneration) -> TrainingJob:
+    job = decode_job(root, spec, SHAPE, of.generation)
+    elastic = elastic_bounds(spec).decode(job.replica_specs)
+    _check_policies(job.replica_specs, spec, of)
+    groups = [within_bounds(_with_workers_default(group, spec), elastic, spec.notes) for group in job.replica_specs]
+    creation = spec.field(SpecField.CREATION).enum(LauncherCreation, LauncherCreation.AT_STARTUP)
+    if of.transport is Transport.EXEC:
+        creation = LauncherCreation.WAIT_FOR_WORKERS_READY  # the API server rejects exec into other pods
+    return replace(
+        job,
+        replica_specs=with_life_cycle(groups, of.engine, creation),
+        run_policy=with_backoff_limit(job.run_policy, of.engine),
+        elastic_policy=elastic,
+        options=_options(spec, groups, of),
+    )
+
+
+def _check_policies(groups: Iterable[ReplicaSpec], spec: FieldReader, of: MapGeneration) -> None:
+    for group in groups:
+        if group.restart_policy not in of.restart_policies:
+            written = FieldReader(None, f"{group.field_path}.restartPolicy", spec.notes)
+            known = " or ".join(sorted(of.restart_policies))
+            written.add_problem(f"must be {known}, not {group.restart_policy}", f"write {RestartPolicy.ON_FAILURE}")
+
+
+def _with_workers_default(group: ReplicaSpec, spec: FieldReader) -> ReplicaSpec:
+    """Workers default to none, unlike all other types."""
+    if group.type != WORKER:
+        return group
+    written = next((value for name, value in spec.field(SpecField.REPLICAS).fields() if name.lower() == "worker"), None)
+    is_missing = written is None or written.field("replicas").is_missing
+    return replace(group, replicas=0) if is_missing else group
+
+
+def _options(spec: FieldReader, groups: Iterable[ReplicaSpec], of: MapGeneration) -> MpiOptions:
+    launcher = next((group for group in groups if group.type == LAUNCHER), None)
+    has_gpu = of.gpu_launcher_works and launcher is not None and requests_gpu(launcher)
+    slots = spec.field(SpecField.SLOTS).integer(1)
+    return MpiOptions(
+        slots=1 if slots is None else slots,
+        transport=of.transport,
+        implementation=spec.field(SpecField.IMPLEMENTATION).enum(Implementation, Implementation.OPEN_MPI),
+        main_container=spec.field(SpecField.MAIN_CONTAINER).string(),
+        ssh_path=spec.field(SpecField.SSH_PATH).string(SSH_PATH),
+        launcher_works=spec.field(SpecField.LAUNCHER_WORKS).boolean() or has_gpu,
+    )
+
+
+def requests_gpu(group: ReplicaSpec) -> bool:
+    """Whether a container has a limit of GPUs, as the v1 operators recognised them by name."""
+    containers = group.template.get("spec", {}).get("containers", [])
+    names = (name for each in containers for name in each.get("resources", {}).get("limits", {}))
+    return any(name.endswith(GPU_KEY_SUFFIX) or "gpu" in name for name in names)
+
+
+def _of_generation(spec: FieldReader, of: MapGeneration) -> FieldReader:
+    """The spec without the fields of other generations."""
+    if not isinstance(spec.value, dict) or spec.value.keys() <= of.known_fields:
+        return spec
+    return replace(spec, value={name: value for name, value in spec.value.items() if name in of.known_fields})
+
+
+def _note_fields(spec: FieldReader, of: MapGeneration) -> None:
+    for name, value in spec.fields():
+        if name in of.known_fields:
+            continue
+        if name in {*PolicyField}:
+            value.add_unknown_field(f"move it to spec.{SpecField.RUN_POLICY}.{name}")
+        elif name in V2_ONLY | {SpecField.MAIN_CONTAINER}:
+            value.add_unknown_field(f"{of.generation.api_version} does not have it")
+        elif name in {*ShortField}:
+            value.add_unknown_field(f"it belongs to v1alpha1, and has no effect with spec.{SpecField.REPLICAS}")
+    spec.note_unknown_fields({*of.known_fields, *PolicyField, *SpecField, *ShortField})
+    spec.field(SpecField.RUN_POLICY).note_unknown_fields(frozenset(PolicyField))

@@ -1,0 +1,142 @@
+"""The generations of MPIJob's API, as dialects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tarragon.frameworks.kubeflow.decoding import Generation
+from tarragon.frameworks.kubeflow.fields import GROUP, WORKER, PolicyField, condition_reason
+from tarragon.frameworks.mpi import labels, launcher_status, short_form
+from tarragon.frameworks.mpi.decoding import MapGeneration, decoder
+from tarragon.frameworks.mpi.fields import KIND, LAUNCHER, V2_ONLY, SpecField
+from tarragon.frameworks.mpi.life_cycle import LauncherEngine
+from tarragon.frameworks.mpi.names import NAMES
+from tarragon.frameworks.mpi.options import Transport
+from tarragon.frameworks.mpi.recognition import is_before_v2beta1, is_map, is_short_form
+from tarragon.frameworks.mpi.rules import V2BETA1_RULES
+from tarragon.frameworks.mpi.transport import discovery_config
+from tarragon.frameworks.plugin import BackoffCount, Dialect, JobService
+from tarragon.job import training_operator_status
+from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
+from tarragon.job.model import CleanPodPolicy, RestartPolicy, TrainingJob
+
+V1ALPHA2, V1, V2BETA1 = (f"{GROUP}/{version}" for version in ("v1alpha2", "v1", "v2beta1"))
+
+
+def _job_service(job: TrainingJob) -> JobService:
+    """The Service in which all pods have a name of their own. Intel MPI and MPICH connect back to the launcher, too."""
+    return JobService(name=job.key.name, selector=labels.V2BETA1.of_job(job))
+
+
+_V1ALPHA1 = Dialect(
+    name=short_form.NAME,
+    api_version=short_form.NAME,
+    matches=is_short_form,
+    decode=short_form.decode,
+    names=NAMES,
+    labels=labels.UP_TO_V1ALPHA2.of_replica,
+    selector=labels.UP_TO_V1ALPHA2.of_job,
+    worker_selector=labels.UP_TO_V1ALPHA2.of_workers,
+    discovery_config=discovery_config,
+    status_fields=launcher_status.status_fields,
+    invalid_job_fields=launcher_status.invalid_job_fields,
+    has_conditions=False,
+    used_batch_jobs=True,
+    condition_reason=condition_reason(KIND, invalid="ValidationError"),
+    exit_codes=SINCE_TRAINING_OPERATOR_1_5,
+    backoff_count=BackoffCount.BATCH_JOB,
+)
+_V1ALPHA2 = Dialect(
+    name=V1ALPHA2,
+    api_version=V1ALPHA2,
+    matches=is_before_v2beta1,
+    decode=decoder(
+        MapGeneration(
+            generation=Generation(
+                name=V1ALPHA2,
+                api_version=V1ALPHA2,
+                clean_pods=CleanPodPolicy.NONE,
+                restart_policies={WORKER: RestartPolicy.ALWAYS},
+            ),
+            transport=Transport.EXEC,
+            engine=LauncherEngine.BATCH_JOB,
+            fields=frozenset(
+                {
+                    SpecField.MAIN_CONTAINER,
+                    PolicyField.CLEAN_POD_POLICY,
+                    PolicyField.BACKOFF_LIMIT,
+                    PolicyField.ACTIVE_DEADLINE,
+                }
+            ),
+        )
+    ),
+    names=NAMES,
+    labels=labels.UP_TO_V1ALPHA2.of_replica,
+    selector=labels.UP_TO_V1ALPHA2.of_job,
+    worker_selector=labels.UP_TO_V1ALPHA2.of_workers,
+    discovery_config=discovery_config,
+    status_fields=training_operator_status.status_fields,
+    used_batch_jobs=True,
+    condition_reason=condition_reason(KIND, invalid="ValidationError"),
+    exit_codes=SINCE_TRAINING_OPERATOR_1_5,
+    backoff_count=BackoffCount.BATCH_JOB,
+)
+_V1 = Dialect(
+    name=V1,
+    api_version=V1,
+    matches=is_before_v2beta1,
+    decode=decoder(
+        MapGeneration(
+            generation=Generation(name=V1, api_version=V1, clean_pods=CleanPodPolicy.NONE),
+            transport=Transport.EXEC,
+            engine=LauncherEngine.POD,
+            fields=frozenset({SpecField.MAIN_CONTAINER, PolicyField.CLEAN_POD_POLICY}),
+            gpu_launcher_works=True,
+        )
+    ),
+    names=NAMES,
+    labels=labels.V1.of_replica,
+    selector=labels.V1.of_job,
+    worker_selector=labels.V1.of_workers,
+    discovery_config=discovery_config,
+    status_fields=training_operator_status.status_fields,
+    condition_reason=condition_reason(KIND, invalid="MPIJobFailedValidation"),
+    exit_codes=SINCE_TRAINING_OPERATOR_1_5,
+)
+_V2BETA1 = Dialect(
+    name=V2BETA1,
+    api_version=V2BETA1,
+    matches=is_map,
+    decode=decoder(
+        MapGeneration(
+            generation=Generation(
+                name=V2BETA1,
+                api_version=V2BETA1,
+                clean_pods=CleanPodPolicy.NONE,
+                restart_policies={LAUNCHER: RestartPolicy.ON_FAILURE},
+            ),
+            transport=Transport.SSH,
+            engine=LauncherEngine.BATCH_JOB,
+            fields=V2_ONLY,
+            restart_policies=frozenset({RestartPolicy.NEVER, RestartPolicy.ON_FAILURE}),
+        )
+    ),
+    names=NAMES,
+    labels=labels.V2BETA1.of_replica,
+    selector=labels.V2BETA1.of_job,
+    worker_selector=labels.V2BETA1.of_workers,
+    discovery_config=discovery_config,
+    job_service=_job_service,
+    status_fields=training_operator_status.status_fields,
+    used_batch_jobs=True,
+    condition_reason=condition_reason(KIND, invalid="ValidationError"),
+    exit_codes=SINCE_TRAINING_OPERATOR_1_5,
+    backoff_count=BackoffCount.BATCH_JOB,
+    rules=V2BETA1_RULES,
+)
+
+DIALECTS = (_V1ALPHA1, _V1ALPHA2, _V1, _V2BETA1)
+"""The last one is the fallback for manifests that could be of several generations."""
+
+DIALECT_BY_NAME: Mapping[str, Dialect] = MappingProxyType({dialect.name: dialect for dialect in DIALECTS})

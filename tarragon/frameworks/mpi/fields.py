@@ -1,0 +1,72 @@
+"""The names and replica types of MPIJob manifests of all generations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+from tarragon.frameworks.kubeflow import fields as kubeflow
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.kubeflow.shape import KindShape
+from tarragon.job.model import Decides, ReplicaRole, ReplicaType
+
+KIND = "MPIJob"
+LAUNCHER = ReplicaType("Launcher")
+FIRST_CONTAINER = ""
+"""The main container of a replica is its first one, whatever its name."""
+
+
+class SpecField(StrEnum):
+    """The fields of `spec` since v1alpha2, without those of the run policy."""
+
+    REPLICAS = "mpiReplicaSpecs"
+    RUN_POLICY = kubeflow.RUN_POLICY
+    SLOTS = "slotsPerWorker"
+    MAIN_CONTAINER = "mainContainer"
+    SSH_PATH = "sshAuthMountPath"
+    IMPLEMENTATION = "mpiImplementation"
+    CREATION = "launcherCreationPolicy"
+    LAUNCHER_WORKS = "runLauncherAsWorker"
+    ELASTIC_POLICY = "elasticPolicy"
+    """An extension: the bounds of an elastic job, as in a PyTorchJob."""
+
+
+class ShortField(StrEnum):
+    """The fields of `spec` in v1alpha1, which has one template and a number of GPUs instead of replica specs."""
+
+    TEMPLATE = "template"
+    GPUS = "gpus"
+    GPUS_PER_NODE = "gpusPerNode"
+    UNITS = "processingUnits"
+    UNITS_PER_NODE = "processingUnitsPerNode"
+    RESOURCE = "processingResourceType"
+    WORKERS = "replicas"
+    SLOTS = "slotsPerWorker"
+    ON_MASTER = "launcherOnMaster"
+
+
+MIN_REPLICAS = "minReplicas"
+MAX_REPLICAS = "maxReplicas"
+"""The fields of `spec.elasticPolicy`."""
+
+V2_ONLY = frozenset({SpecField.SSH_PATH, SpecField.IMPLEMENTATION, SpecField.CREATION, SpecField.LAUNCHER_WORKS})
+
+ROLES: Mapping[ReplicaType, ReplicaRole] = MappingProxyType(
+    {
+        LAUNCHER: ReplicaRole(decides=Decides.AS_CHIEF, is_kept_for_logs=True),
+        WORKER: ReplicaRole(is_elastic=True),
+    }
+)
+
+START_ORDER = (WORKER, LAUNCHER)
+"""The launcher connects to the workers."""
+
+SHAPE = KindShape(
+    kind=KIND,
+    replica_specs=SpecField.REPLICAS.value,
+    roles=ROLES,
+    main_container=FIRST_CONTAINER,
+    port_name="",
+    default_port=0,
+)

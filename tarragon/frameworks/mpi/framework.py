@@ -1,0 +1,48 @@
+"""The Framework value of MPIJob: all that the rest of the program knows about MPI."""
+
+from __future__ import annotations
+
+from tarragon.frameworks.kubeflow.fields import SUSPEND_PATH
+from tarragon.frameworks.mpi.crd import MPIJOBS, crd
+from tarragon.frameworks.mpi.dialects import DIALECTS
+from tarragon.frameworks.mpi.fields import (
+    FIRST_CONTAINER,
+    KIND,
+    MAX_REPLICAS,
+    MIN_REPLICAS,
+    ROLES,
+    START_ORDER,
+    SpecField,
+)
+from tarragon.frameworks.mpi.owned_objects import KEPT_CURRENT, PERMISSIONS, owned_objects
+from tarragon.frameworks.mpi.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES, no_services
+from tarragon.frameworks.mpi.short_form import without_scaled_size
+from tarragon.frameworks.mpi.verdict import evaluate
+from tarragon.frameworks.plugin import EditableFields, Framework
+
+MPI = Framework(
+    kind=KIND,
+    resource=MPIJOBS,
+    dialects=DIALECTS,
+    rules=RULES,
+    warning_rules=WARNING_RULES,
+    unsupported_rules=UNSUPPORTED_RULES,
+    main_container=FIRST_CONTAINER,
+    port_name="",
+    service_size=no_services,
+    owned_objects=owned_objects,
+    kept_current=KEPT_CURRENT,
+    required_permissions=PERMISSIONS,
+    evaluate=evaluate,
+    roles=ROLES,
+    start_order=START_ORDER,
+    crd=crd,
+    editable_fields=EditableFields(
+        suspend=SUSPEND_PATH,
+        min_replicas=f"spec.{SpecField.ELASTIC_POLICY}.{MIN_REPLICAS}",
+        max_replicas=f"spec.{SpecField.ELASTIC_POLICY}.{MAX_REPLICAS}",
+        without_scaled_size=without_scaled_size,
+    ),
+    other_operators=frozenset({"training-operator", "mpi-operator"}),
+    metrics_prefix="mpi_operator",
+)

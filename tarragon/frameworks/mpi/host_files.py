@@ -1,0 +1,56 @@
+"""The host file of mpirun and the host discovery script of elastic Horovod.
+
+Their lines are those of mpi-operator, but for `discover_hosts.sh` of v2beta1, which omitted the slots: Horovod then
+took every host for one slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.mpi.fields import LAUNCHER
+from tarragon.frameworks.mpi.names import pod_name
+from tarragon.frameworks.mpi.options import Implementation, Transport, options_of
+from tarragon.frameworks.plugin import JobObservation
+from tarragon.job.model import Replica, TrainingJob
+
+
+def host_file(observation: JobObservation) -> str:
+    """One line for each admitted host, whether it runs or not; empty without any."""
+    hosts = _hosts(observation.job, observation.replicas)
+    return "".join(f"{_line(observation, replica)}\n" for replica in hosts)
+
+
+def discovery_script(observation: JobObservation) -> str:
+    """A shell script that prints `host:slots` for each worker that runs and is not asked to leave."""
+    slots = options_of(observation.job).slots
+    running = sorted(
+        replica
+        for replica, state in observation.replica_states.items()
+        if replica.type == WORKER and state.is_running and not state.is_leaving
+    )
+    echoes = "".join(
+        f"echo {host(observation.job, worker, observation.cluster_domain)}:{slots}\n" for worker in running
+    )
+    return f"#!/bin/sh\n{echoes}"
+
+
+def host(job: TrainingJob, replica: Replica, domain: str) -> str:
+    """The host of a replica: the pod's name for exec, its name in the DNS for SSH."""
+    name = pod_name(job, replica)
+    if options_of(job).transport is Transport.EXEC:
+        return name
+    return f"{name}.{job.key.name}.{job.key.namespace}.svc{'.' + domain if domain else ''}"
+
+
+def _hosts(job: TrainingJob, replicas: Iterable[Replica]) -> Iterator[Replica]:
+    if options_of(job).launcher_works:
+        yield Replica(LAUNCHER, 0)
+    yield from sorted(replica for replica in replicas if replica.type == WORKER)
+
+
+def _line(observation: JobObservation, replica: Replica) -> str:
+    options = options_of(observation.job)
+    separator = " slots=" if options.implementation is Implementation.OPEN_MPI else ":"
+    return f"{host(observation.job, replica, observation.cluster_domain)}{separator}{options.slots}"

@@ -1,0 +1,34 @@
+"""Recognises the generation of an MPIJob by the structure of its spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tarragon.frameworks.mpi.fields import V2_ONLY, ShortField, SpecField
+from tarragon.frameworks.mpi.short_form import NAME as V1ALPHA1
+from tarragon.frameworks.plugin import Manifest
+
+_SHORT = frozenset(name.lower() for name in ShortField if name is not ShortField.SLOTS)
+
+
+def _fields(manifest: Manifest) -> frozenset[str]:
+    spec = manifest.get("spec")
+    if not isinstance(spec, Mapping):
+        return frozenset()
+    return frozenset(name for name, value in spec.items() if isinstance(name, str) and value is not None)
+
+
+def is_short_form(manifest: Manifest) -> bool:
+    """Whether there is one template for all pods. Replica specs beside it, as `kubectl scale` adds, are ignored."""
+    fields = _fields(manifest)
+    is_stated = manifest.get("apiVersion") == V1ALPHA1 and SpecField.REPLICAS not in fields
+    return is_stated or bool({name.lower() for name in fields} & _SHORT)
+
+
+def is_before_v2beta1(manifest: Manifest) -> bool:
+    """Whether the spec may be of v1alpha2 or v1, which look the same."""
+    return not is_short_form(manifest) and not _fields(manifest) & V2_ONLY
+
+
+def is_map(manifest: Manifest) -> bool:
+    return not is_short_form(manifest)
