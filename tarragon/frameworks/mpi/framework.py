@@ -18,6 +18,7 @@ from tarragon.frameworks.mpi.owned_objects import KEPT_CURRENT, PERMISSIONS, own
 from tarragon.frameworks.mpi.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES, no_services
 from tarragon.frameworks.mpi.short_form import without_scaled_size
 from tarragon.frameworks.mpi.verdict import evaluate
+from tarragon.frameworks.mpi.worker_loss import review_worker_loss
 from tarragon.frameworks.plugin import EditableFields, Framework
 
 MPI = Framework(
@@ -34,6 +35,7 @@ MPI = Framework(
     kept_current=KEPT_CURRENT,
     required_permissions=PERMISSIONS,
     evaluate=evaluate,
+    review_states=review_worker_loss,
     roles=ROLES,
     start_order=START_ORDER,
     crd=crd,
