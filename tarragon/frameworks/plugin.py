@@ -227,6 +227,8 @@ class EditableFields:
     max_replicas: str = ""
     without_scaled_size: Callable[[Manifest], Manifest] = _unchanged
     """Remove a size that `kubectl scale` has written beside the replica specs, and that overrides them."""
+    without_gpu_count: Callable[[Manifest], Manifest] = _unchanged
+    """Replace a number of GPUs from which the workers follow by the number of workers, which then request none."""
     without_derived_fields: Callable[[Manifest], Manifest] = _unchanged
     """Remove fields that were derived from the live job, so that a new job gets its own."""
 

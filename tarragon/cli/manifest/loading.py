@@ -112,7 +112,7 @@ def _loaded(
 ) -> LoadedJob:
     name, documents = file.name, file.documents
     framework = document.framework
-    job, notes = apply_overrides(document.manifest, changes)
+    job, notes = apply_overrides(framework, document.manifest, changes)
     decoded = decode_and_validate(framework, job)
     problems = [*decoded.all_problems, *_namespaces(documents, settings)]
     if problems:
@@ -200,7 +200,7 @@ def invalid_manifest(name: str, problems: Sequence[Problem]) -> InvalidManifest:
     return InvalidManifest(f"{display_name(name)}: {count(len(problems), 'problem')}", why="\n".join(messages))
 
 
-def apply_overrides(job: JsonObject, changes: Overrides) -> tuple[JsonObject, list[str]]:
+def apply_overrides(framework: Framework, job: JsonObject, changes: Overrides) -> tuple[JsonObject, list[str]]:
     """Applies --set and --cpu-only, returns the job and notes. Raises InvalidManifest for an unknown path."""
     for flag, pairs, parsed in (
         ("--set-json", changes.jsons, json.loads),
@@ -214,7 +214,12 @@ def apply_overrides(job: JsonObject, changes: Overrides) -> tuple[JsonObject, li
                 raise InvalidManifest(f"{flag} {path}={text} failed", why=str(error)) from error
     if not changes.is_cpu_only:
         return job, []
-    job, removed = without_gpus(job)
+    if not isinstance(job.get("spec"), Mapping):
+        return job, []
+    counted = framework.editable_fields.without_gpu_count(job)
+    counts = [f"spec.{name}" for name in job["spec"] if name not in counted["spec"]]
+    job, requests = without_gpus(counted)
+    removed = [*counts, *requests]
     if not removed:
         return job, ["--cpu-only has no effect: the job requests no GPU"]
     return job, [f"--cpu-only: removed {count(len(removed), 'GPU request')}: {joined(removed, most=3)}"]

@@ -16,7 +16,7 @@ from tarragon.frameworks.mpi.fields import (
 )
 from tarragon.frameworks.mpi.owned_objects import KEPT_CURRENT, PERMISSIONS, owned_objects
 from tarragon.frameworks.mpi.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES, no_services
-from tarragon.frameworks.mpi.short_form import without_scaled_size
+from tarragon.frameworks.mpi.short_form import without_gpu_count, without_scaled_size
 from tarragon.frameworks.mpi.verdict import evaluate
 from tarragon.frameworks.mpi.worker_loss import review_worker_loss
 from tarragon.frameworks.plugin import EditableFields, Framework
@@ -44,6 +44,7 @@ MPI = Framework(
         min_replicas=f"spec.{SpecField.ELASTIC_POLICY}.{MIN_REPLICAS}",
         max_replicas=f"spec.{SpecField.ELASTIC_POLICY}.{MAX_REPLICAS}",
         without_scaled_size=without_scaled_size,
+        without_gpu_count=without_gpu_count,
     ),
     other_operators=frozenset({"training-operator", "mpi-operator"}),
     metrics_prefix="mpi_operator",

@@ -33,6 +33,7 @@ SLEEP = ("sleep", "365d")
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
 """The label and taint of launcherOnMaster, and their name since Kubernetes 1.20."""
 
+_GPU_COUNTS = (ShortField.GPUS, ShortField.GPUS_PER_NODE, ShortField.UNITS, ShortField.UNITS_PER_NODE)
 _POLICIES = FLAT_POLICIES | {RUN_POLICY}
 
 
@@ -128,7 +129,7 @@ def _allocation(spec: FieldReader, template: JsonObject, resource: str) -> Alloc
         return Allocation()
     if given[0].name == workers.name:
         each = _limit(template, resource)
-        return Allocation(workers=workers.integer(0, MAX_REPLICAS) or 0, units=each, slots=each or 1)
+        return Allocation(workers=workers.integer(0, MAX_REPLICAS) or 0, units=each or None, slots=each or 1)
     total_field = given[0]
     node_field = any_case(
         spec, ShortField.GPUS_PER_NODE if total_field.name == gpus.name else ShortField.UNITS_PER_NODE
@@ -198,6 +199,20 @@ def _on_control_plane(spec: JsonObject) -> JsonObject:
 
 def _without(found: JsonObject, name: str) -> dict[str, Json]:
     return {key: value for key, value in found.items() if key != name}
+
+
+def without_gpu_count(manifest: Manifest) -> Manifest:
+    """The job with its number of workers and slots instead of a number of GPUs."""
+    found = FieldReader(manifest["spec"], "spec", CollectedProblems())
+    counts = {any_case(found, name).name for name in _GPU_COUNTS if not any_case(found, name).is_missing}
+    if not counts or any_case(found, ShortField.RESOURCE).value == "cpu":
+        return manifest
+    template: JsonObject = validated(any_case(found, ShortField.TEMPLATE)) or {}
+    shares = _allocation(found, template, GPU)
+    slots = any_case(found, ShortField.SLOTS).integer(1)
+    kept = {name: value for name, value in manifest["spec"].items() if name not in counts}
+    size = {ShortField.WORKERS.value: shares.workers, ShortField.SLOTS.value: shares.slots if slots is None else slots}
+    return {**manifest, "spec": {**kept, **size}}
 
 
 def without_scaled_size(manifest: Manifest) -> Manifest:

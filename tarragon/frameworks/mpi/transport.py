@@ -92,10 +92,8 @@ def _exec_launcher(job: TrainingJob, options: MpiOptions) -> DiscoveryConfig:
     delivery = {
         "name": "kubectl-delivery",
         "command": ["/bin/sh", "-c", f'[ -n "$TARRAGON_RSH" ] || cp {KUBECTL_IN_IMAGE} {KUBECTL_PATH}/kubectl'],
-        "resources": {
-            "requests": {"cpu": "10m", "memory": "64Mi"},
-            "limits": {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"},
-        },
+        # As the launcher itself: the pod requests no more than the scheduler knows of, and a quota finds its limits.
+        "resources": _container(job, Replica(LAUNCHER, 0)).get("resources", {}),
         "volumeMounts": [{"name": KUBECTL_VOLUME, "mountPath": KUBECTL_PATH}],
     }
     return DiscoveryConfig(
