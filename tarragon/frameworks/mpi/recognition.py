@@ -20,9 +20,10 @@ def _fields(manifest: Manifest) -> frozenset[str]:
 
 def is_short_form(manifest: Manifest) -> bool:
     """Whether there is one template for all pods. Replica specs beside it, as `kubectl scale` adds, are ignored."""
-    fields = _fields(manifest)
-    is_stated = manifest.get("apiVersion") == V1ALPHA1 and SpecField.REPLICAS not in fields
-    return is_stated or bool({name.lower() for name in fields} & _SHORT)
+    fields = {name.lower() for name in _fields(manifest)}
+    if SpecField.REPLICAS.lower() in fields:
+        return ShortField.TEMPLATE in fields
+    return manifest.get("apiVersion") == V1ALPHA1 or bool(fields & _SHORT)
 
 
 def is_before_v2beta1(manifest: Manifest) -> bool:
