@@ -16,6 +16,9 @@ from tarragon.cli.checks.permissions import operator_findings, operator_question
 from tarragon.cli.output.finding import Finding, finding_lines
 from tarragon.cli.output.style import uncolored
 from tarragon.client.leader_election import Lease, LeaseSpec
+from tarragon.frameworks.mpi.framework import MPI
+from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.codec import format_micro_time
 from tarragon.kube.core import Node, NodeSpec, NodeStatus, PodCondition
@@ -143,7 +146,8 @@ def test_a_viewer_is_told_what_a_viewer_cannot_do_and_who_can_change_it() -> Non
 
     findings = list(user_findings(answers))
 
-    assert [finding.level for finding in findings] == ["error", "warning", "ok", "ok", "ok"]
+    optional = ["warning"] * (len(FRAMEWORKS) - 1)
+    assert [finding.level for finding in findings] == ["error", *optional, "ok", "ok", "ok"]
     assert findings[0].text.startswith("may not create, patch and delete tfjobs.kubeflow.org, only get, list and watch")
     assert "edit" in findings[0].remedy
 
@@ -243,10 +247,15 @@ def test_a_kind_that_a_cluster_may_do_without_is_no_fault() -> None:
     found = missing_crd(MLKUBE)
 
     assert (found.level, found.topic) == ("ok", "TfJob")
-    assert found.text == "tfjobs.mlkube.io is not installed: only jobs of mlkube.io/v1beta1 need it"
+    assert found.text == "tfjobs.mlkube.io is not installed: only TfJobs need it"
 
 
-def test_rights_to_the_older_kind_are_no_condition() -> None:
-    answers = {question: question.permission.group != "mlkube.io" for question in user_questions("default")}
+@pytest.mark.parametrize("framework", [MLKUBE, MPI], ids=lambda each: each.resource.full_name)
+def test_rights_to_a_kind_that_a_cluster_may_do_without_are_no_condition(framework: Framework) -> None:
+    kind = framework.resource.group, framework.resource.plural
+    answers = {
+        question: (question.permission.group, question.permission.resource) != kind
+        for question in user_questions("default")
+    }
 
     assert {finding.level for finding in user_findings(answers)} == {"ok", "warning"}

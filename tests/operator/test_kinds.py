@@ -77,7 +77,7 @@ async def test_a_role_that_knows_nothing_of_the_older_kind_is_told_once_and_is_n
 
     about = [line for line in logs if "mlkube" in str(line)]
     assert [(line["log_level"], line["event"]) for line in about] == [
-        ("info", "reading is forbidden: if installed, its jobs are managed once the role in deploy/ is applied")
+        ("info", "reading is forbidden: jobs of this kind, or that need it, wait until the role in deploy/ is applied")
     ]
 
 
@@ -115,5 +115,5 @@ async def test_jobs_of_one_name_and_both_kinds_leave_each_other_alone(stage: Sta
     assert "deletionTimestamp" not in stage.pods()["a-worker-0"]["metadata"]
 
 
-def test_every_kind_says_of_itself_whether_a_cluster_may_lack_it() -> None:
-    assert (TENSORFLOW.is_crd_optional, MLKUBE.is_crd_optional) == (False, True)
+def test_a_cluster_may_lack_every_kind_but_tfjob() -> None:
+    assert [framework for framework in FRAMEWORKS if not framework.is_crd_optional] == [TENSORFLOW]

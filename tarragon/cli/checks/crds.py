@@ -17,7 +17,7 @@ _KUBEFLOW = ".status.conditions[-1:].type"
 
 def missing_crd(framework: Framework) -> Finding:
     if framework.is_crd_optional:
-        text = f"{framework.resource.full_name} is not installed: only jobs of {_api_versions(framework)} need it"
+        text = f"{framework.resource.full_name} is not installed: only {framework.kind}s need it"
         return Finding("ok", framework.kind, text)
     return Finding(
         "error", framework.kind, "the kind is not installed", f"{APPLY_COMMAND} installs it (as cluster administrator)"
@@ -44,11 +44,6 @@ def compare_crd(framework: Framework, found: JsonObject) -> Finding:
         return Finding("ok", kind, f"the CRD matches this version of Tarragon: {', '.join(have)}")
     text = f"the CRD is from another version of Tarragon, or was edited: {joined(differing, most=3)}"
     return Finding("warning", kind, text, f"{APPLY_COMMAND} updates it")
-
-
-def _api_versions(framework: Framework) -> str:
-    """Name the API versions of a kind: `mlkube.io/v1beta1`."""
-    return joined([dialect.api_version for dialect in framework.dialects])
 
 
 def _not_served(found: JsonObject) -> str:

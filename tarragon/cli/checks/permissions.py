@@ -44,8 +44,9 @@ _COMMANDS_BY_VERB: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The commands that need each verb on jobs. A read-only user thus reads that `run` is refused, not `list`."""
 
-_REQUIRED_GROUPS = frozenset(framework.resource.group for framework in FRAMEWORKS if not framework.is_crd_optional)
-"""The API groups of the kinds that are required."""
+_REQUIRED_KINDS = frozenset(
+    (framework.resource.group, framework.resource.plural) for framework in FRAMEWORKS if not framework.is_crd_optional
+)
 
 Answers = Mapping[PermissionQuestion, bool]
 
@@ -71,7 +72,7 @@ def user_findings(answers: Answers) -> Iterator[Finding]:
             yield Finding("ok", "you", f"may {joined(allowed)} {kind}")
             continue
         may = f", only {joined(allowed)}" if allowed else ""
-        is_job = permission.group in _REQUIRED_GROUPS
+        is_job = (permission.group, permission.resource) in _REQUIRED_KINDS
         text = f"may not {joined(refused)} {kind}{may}: needed by {joined(_commands(permission, refused))}"
         makes_impossible = is_job and set(refused) - {"delete", "patch"}
         yield Finding("error" if makes_impossible else "warning", "you", text, _BIND)

@@ -39,6 +39,7 @@ MPI = Framework(
     roles=ROLES,
     start_order=START_ORDER,
     crd=crd,
+    is_crd_optional=True,
     editable_fields=EditableFields(
         suspend=SUSPEND_PATH,
         min_replicas=f"spec.{SpecField.ELASTIC_POLICY}.{MIN_REPLICAS}",

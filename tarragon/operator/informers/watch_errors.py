@@ -16,7 +16,7 @@ REPEAT_SECONDS = 600.0
 
 _NOT_INSTALLED = "not installed; its jobs are managed as soon as it is"
 # A server that forbids reading a kind does not say whether the kind exists.
-_UNREADABLE = "reading is forbidden: if installed, its jobs are managed once the role in deploy/ is applied"
+_UNREADABLE = "reading is forbidden: jobs of this kind, or that need it, wait until the role in deploy/ is applied"
 
 log = structlog.get_logger(__name__)
 

@@ -250,7 +250,10 @@ async def _use_existing(cluster: Client, create: Create, error: AlreadyExists) -
     """Keep the existing object if it is the job's own. Raises CreateRefused for another owner's, and Conflict."""
     metadata: JsonObject = create.body["metadata"]
     key = Key(metadata.get("namespace", ""), metadata["name"])
-    existing = await cluster.get(create.resource.with_model(PartialObjectMetadata), key)
+    try:
+        existing = await cluster.get(create.resource.with_model(PartialObjectMetadata), key)
+    except Forbidden as forbidden:
+        raise CreateRefused(create, forbidden) from forbidden
     owner = convert(metadata["ownerReferences"][0], OwnerReference).identity(key.namespace)
     if existing.metadata.controller_identity != owner:
         raise CreateRefused(create, name_conflict(create, error), NAME_TAKEN) from error

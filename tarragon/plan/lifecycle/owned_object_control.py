@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tarragon.frameworks.owned_objects import OwnedContent, OwnedObject, Upkeep
 from tarragon.kube.merge_patch import create_merge_patch
@@ -42,6 +42,14 @@ def patches_of_watched(view: JobView) -> Iterator[Patch]:
             found = existing.metadata
             precondition = {"uid": found.uid, "resourceVersion": found.resource_version}
             yield Patch(resource=wanted.resource, key=found.key, body={"metadata": precondition, **changes})
+
+
+def unreadable_kinds(view: JobView) -> Sequence[str]:
+    """Return the kinds of objects that the job needs kept current and that the operator may not watch."""
+    unreadable = view.observed.unreadable_kinds
+    if not unreadable:
+        return ()
+    return sorted({wanted.resource.full_name for wanted in _kept_current(view)} & unreadable)
 
 
 def _kept_current(view: JobView) -> Iterator[OwnedObject]:

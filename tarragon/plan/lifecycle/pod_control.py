@@ -17,7 +17,7 @@ from tarragon.kube.meta import Key
 from tarragon.plan.lifecycle.displacement import NodeFilter, replicas_on_rejecting_nodes
 from tarragon.plan.lifecycle.gang_restart import outdated_pods
 from tarragon.plan.lifecycle.graceful_eviction import PodEviction
-from tarragon.plan.lifecycle.owned_object_control import creates_before_pods, creates_of_watched
+from tarragon.plan.lifecycle.owned_object_control import creates_before_pods, creates_of_watched, unreadable_kinds
 from tarragon.plan.lifecycle.restart_records import backoff_ends_at, is_end_recorded
 from tarragon.plan.lifecycle.start_order import GangReadiness, UnmetPrerequisite, unmet_prerequisites
 from tarragon.plan.objects.desired import (
@@ -38,6 +38,8 @@ MAX_CREATES_PER_RECONCILE = 500
 def objects_to_create(view: JobView, status: JobStatus) -> list[Create]:
     """Return what to create: all services first, so that every name resolves when the first replica starts."""
     if not view.may_run or view.is_spec_invalid or _is_backing_off(view) or any(outdated_pods(view, status)):
+        return []
+    if unreadable_kinds(view):
         return []
     plan = replace(view.blueprint, gang_round=current_round(status))
     missing_services = list(_missing_services(view))

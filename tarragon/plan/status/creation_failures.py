@@ -11,6 +11,7 @@ from tarragon.job.replica_state import ReplicaAction
 from tarragon.job.status import UNASSIGNED, JobStatus, Obstacle
 from tarragon.kube.core import Pod
 from tarragon.plan.lifecycle.displacement import was_rejected_by_node
+from tarragon.plan.lifecycle.owned_object_control import unreadable_kinds
 from tarragon.plan.lifecycle.pod_control import conflicting_names, has_missing_objects, rejecting_nodes
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.status.stall_report import image_pull_errors, next_report_at, report_blocking_stalls, report_delays
@@ -87,7 +88,7 @@ def next_check_at(view: JobView, status: JobStatus) -> dt.datetime | None:
     if status.obstacle is not None:
         refusal = view.observed.rejected_create
         times.append(refusal.retry_at if refusal is not None and refusal.retry_at > view.now else None)
-        if status.obstacle.reason in {NAME_TAKEN, NODE_UNAVAILABLE}:
+        if status.obstacle.reason in {NAME_TAKEN, NODE_UNAVAILABLE} or view.observed.unreadable_kinds:
             times.append(view.now + dt.timedelta(seconds=POLL_SECONDS))
     return min((at for at in times if at is not None), default=None)
 
@@ -105,10 +106,19 @@ def _find_obstacle(view: JobView, status: JobStatus) -> tuple[str, str] | None:
     if conflicting:
         names = ", ".join(conflicting[:MAX_LISTED_NAMES])
         return NAME_TAKEN, f"objects of other owners already use the names {names}; the job waits until they are free"
-    refusal = view.observed.rejected_create
+    refusal = _refusal(view)
     if refusal is not None and has_missing_objects(view, status):
-        return refusal.reason, refusal.message
+        return refusal
     return _node_unavailable(view) or _not_bound(view) or _node_rejects(view, status) or _not_startable(view)
+
+
+def _refusal(view: JobView) -> tuple[str, str] | None:
+    unreadable = unreadable_kinds(view)
+    if unreadable:
+        kinds = " and ".join(unreadable)
+        return REFUSED, f"the operator may not list and watch {kinds}; the job waits until a role allows it (deploy/)"
+    refusal = view.observed.rejected_create
+    return None if refusal is None else (refusal.reason, refusal.message)
 
 
 def _not_startable(view: JobView) -> tuple[str, str] | None:

@@ -49,6 +49,8 @@ class ObservedJob:
     """PodGroups with the name of the job, of any owner, by the full name of their kind."""
     owned_objects: Mapping[tuple[str, str], OwnedContent] = field(default_factory=dict)
     """The job's objects that are kept current, by the full name of their kind and their name."""
+    unreadable_kinds: frozenset[str] = frozenset()
+    """The full names of the kinds of such objects that the operator may not watch."""
     storage: VolumeCache = field(default_factory=VolumeCache)
     rejected_create: RejectedCreate | None = None
     optional_retry_at: Mapping[str, dt.datetime] = field(default_factory=dict)
