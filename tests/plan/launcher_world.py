@@ -11,7 +11,7 @@ from tarragon.frameworks.mpi.worker_loss import review_worker_loss
 from tarragon.frameworks.plugin import BackoffCount, DecodedManifest, Dialect, Framework, Manifest
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.frameworks.tensorflow.replica_types import CHIEF
-from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy
+from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.plan.view.actions import Create
 from tests.plan.world import World, is_idle, manifest
 
@@ -34,7 +34,8 @@ def launcher_framework(starts_after: ReplicaType | None) -> Framework:
             if job is None:
                 return decoded
             specs = tuple(
-                _launcher(group, starts_after) if group.type == CHIEF else group for group in job.replica_specs
+                _launcher(group, starts_after) if group.type == CHIEF else _worker(group, job)
+                for group in job.replica_specs
             )
             return replace(decoded, job=replace(job, replica_specs=specs))
 
@@ -55,6 +56,15 @@ def _launcher(group: ReplicaSpec, starts_after: ReplicaType | None) -> ReplicaSp
         starts_after=starts_after,
         pod_restart_policy_override=RestartPolicy.NEVER.value,
     )
+
+
+def _worker(group: ReplicaSpec, job: TrainingJob) -> ReplicaSpec:
+    """A worker that fails is replaced if the launcher may start again."""
+    launcher = job.replica_spec(CHIEF)
+    gives_up = launcher is None or launcher.restart_policy is RestartPolicy.NEVER
+    if group.restart_policy is not RestartPolicy.NEVER or gives_up:
+        return group
+    return replace(group, restart_policy=RestartPolicy.ON_FAILURE, pod_restart_policy_override="Never")
 
 
 class LauncherWorld(World):

@@ -12,13 +12,13 @@ of a launcher needs another lost worker, and workers that fail count, so that a 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.plugin import JobObservation, StateReview
-from tarragon.job.model import Replica, RestartPolicy
-from tarragon.job.replica_state import PodOutcome, ReplicaAction, ReplicaState, disrupted, unjudged
+from tarragon.job.model import Replica
+from tarragon.job.replica_state import PodOutcome, ReplicaState, disrupted, unjudged
 from tarragon.job.status import RestartRecord
 
 WORKER_LOST = "WorkerLost"
@@ -31,17 +31,12 @@ JUDGEMENT_DELAY = dt.timedelta(seconds=5)
 STALE_GRACE = dt.timedelta(seconds=60)
 """How long a launcher may run on after a worker was replaced, until it is replaced itself. Most end within seconds."""
 
-_RETRYING = frozenset({RestartPolicy.ON_FAILURE, RestartPolicy.ALWAYS})
-
 
 def review_worker_loss(observation: JobObservation, now: dt.datetime) -> StateReview:
     """Return the states with the launcher's end judged by what happened to the workers."""
-    launcher = observation.job.chief
-    if observation.job.elastic_policy is not None or launcher is None:
-        return StateReview(states=observation.replica_states)
-    states = {**observation.replica_states, **dict(_retried_workers(observation, launcher))}
-    member = states.get(launcher)
-    if member is None or member.is_leaving:
+    launcher, states = observation.job.chief, observation.replica_states
+    member = states.get(launcher) if launcher is not None else None
+    if launcher is None or member is None or member.is_leaving or observation.job.elastic_policy is not None:
         return StateReview(states=states)
     run = _LauncherRun(observation=observation, launcher=launcher, member=member)
     found = _review_end(run, now) if member.termination is not None else _review_running(run, now)
@@ -115,15 +110,6 @@ def _review_running(run: _LauncherRun, now: dt.datetime) -> _Found:
     if now < due:
         return _Found(state=run.member, next_at=due)
     return _Found(state=disrupted(run.member, WORKER_LOST, sorted(replaced_at)))
-
-
-def _retried_workers(observation: JobObservation, launcher: Replica) -> Iterator[tuple[Replica, ReplicaState]]:
-    """Yield failed workers whose own policy gives up, but not the launcher's, for which they are needed again."""
-    if observation.job.restart_policy_of(launcher) not in _RETRYING:
-        return
-    for replica, worker in observation.replica_states.items():
-        if replica.type == WORKER and worker.action is ReplicaAction.FAIL_JOB:
-            yield replica, replace(worker, action=ReplicaAction.REPLACE)
 
 
 def _was_lost(run: _LauncherRun, replica: Replica, worker: ReplicaState | None) -> bool:
