@@ -54,7 +54,7 @@ V2_ONLY = frozenset({SpecField.SSH_PATH, SpecField.IMPLEMENTATION, SpecField.CRE
 
 ROLES: Mapping[ReplicaType, ReplicaRole] = MappingProxyType(
     {
-        LAUNCHER: ReplicaRole(decides=Decides.AS_CHIEF, is_kept_for_logs=True),
+        LAUNCHER: ReplicaRole(decides=Decides.AS_CHIEF, is_kept_for_logs=True, restarts_after=WORKER),
         WORKER: ReplicaRole(is_elastic=True),
     }
 )
