@@ -265,6 +265,17 @@ class Verdict:
     failed_replicas: Sequence[Replica] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingLibrary:
+    """The Python library that the programs of a kind train with. Images that have it have its module in their names."""
+
+    title: str
+    module: str
+    """The Python module, and the extra of Tarragon that installs it."""
+    packages: Sequence[str]
+    """The packages that have the module."""
+
+
 def _unreviewed(observation: JobObservation, _: dt.datetime) -> StateReview:
     return StateReview(states=observation.replica_states)
 
@@ -326,5 +337,7 @@ class Framework:
     """The names of other operators that manage this kind where they are installed."""
     metrics_prefix: str = ""
     """The prefix of the original operator's metrics, which are published beside Tarragon's own; empty for none."""
+    library: TrainingLibrary | None = None
+    """What its programs need in a local environment; None if that differs from job to job."""
     log_causes: Sequence[LogCause] = ()
     """Errors of the framework's programs that users meet. They are recognised in the logs of all kinds of jobs."""

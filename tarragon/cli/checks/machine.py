@@ -15,6 +15,8 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.output.finding import Finding
 from tarragon.cli.output.words import count
 from tarragon.cli.targets.environment import has_module, install_command_for
+from tarragon.frameworks.plugin import TrainingLibrary
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.images import current_environment
 
@@ -27,7 +29,7 @@ _PORT_SAMPLE = 50
 
 def check_local_machine(place: Home) -> Iterator[Finding]:
     yield _python()
-    yield _tensorflow()
+    yield from _libraries()
     yield from _home(place)
     yield _cluster(place)
     yield _images(place)
@@ -45,14 +47,23 @@ def _python() -> Finding:
     return Finding("warning", "Python", text, "TensorFlow has wheels for 3.11 to 3.13")
 
 
-def _tensorflow() -> Finding:
-    if not has_module(current_environment(), "tensorflow"):
-        remedy = (
-            f"{install_command_for(current_environment())} 'tarragon[tensorflow]', or "
-            "map images to an environment that has it"
-        )
-        return Finding("warning", "TensorFlow", "not installed in the environment that runs tarragon", remedy)
-    return Finding("ok", "TensorFlow", f"{_version('tensorflow', 'tensorflow-cpu')} in {sys.prefix}")
+def _libraries() -> Iterator[Finding]:
+    """One of the libraries is enough for jobs of its kind."""
+    libraries = list(dict.fromkeys(each.library for each in FRAMEWORKS if each.library is not None))
+    environment = current_environment()
+    missing = [library for library in libraries if not has_module(environment, library.module)]
+    for library in libraries:
+        if library not in missing:
+            yield Finding("ok", library.title, f"{_version(*library.packages)} in {sys.prefix}")
+        elif len(missing) < len(libraries):
+            yield Finding("ok", library.title, f"not installed: {_install(library)}")
+        else:
+            remedy = f"{_install(library)}, or map images to an environment that has it"
+            yield Finding("warning", library.title, "not installed in the environment that runs tarragon", remedy)
+
+
+def _install(library: TrainingLibrary) -> str:
+    return f"{install_command_for(current_environment())} 'tarragon[{library.module}]'"
 
 
 def _version(*packages: str) -> str:

@@ -57,21 +57,25 @@ def _commands_of_operator(decoded: DecodedJob) -> Iterator[str]:
                 yield f"{group.field_path}.template.spec.containers[{number}]"
 
 
-def missing_tensorflow(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:
-    """Warns of jobs with a TensorFlow image whose local environment has no TensorFlow; once per environment."""
+def missing_library(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:
+    """Warns of jobs with an image of the kind's library whose local environment lacks it; once per environment."""
+    library = framework.library
+    if library is None:
+        return
     checked: set[Path] = set()
     for _, container in _containers(job):
         image = str(container.get("image") or "")
         environment = images.environment_of(image)
         command = [*(container.get("command") or environment.entrypoint), *(container.get("args") or ())]
-        is_main = container.get("name") == framework.main_container and "tensorflow" in image
+        is_main = container.get("name") == framework.main_container and library.module in image
         if not is_main or environment.folder in checked or not calls_python([str(word) for word in command]):
             continue
         checked.add(environment.folder)
-        if not has_module(environment, "tensorflow"):
+        if not has_module(environment, library.module):
             yield (
-                f"warning: TensorFlow is not installed in {environment.folder}, which runs the image {image} here\n"
-                f"  {install_command_for(environment)} 'tarragon[tensorflow]'; "
+                f"warning: {library.title} is not installed in {environment.folder}, "
+                f"which runs the image {image} here\n"
+                f"  {install_command_for(environment)} 'tarragon[{library.module}]'; "
                 f"or use an environment that has it: --env {image}=FOLDER"
             )
 
