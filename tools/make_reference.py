@@ -6,7 +6,6 @@ python tools/make_reference.py [--check]
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -146,7 +145,20 @@ def page(framework: Framework) -> Iterator[str]:
         yield from ("", "## Fields by generation", "", LEGEND)
         heads = ("field", *(each.title for each in found))
         yield from table(heads, ((f"`{one.shown}`", *(fates[each][one.path] for each in found)) for one in fields))
-    yield from ("", "## Status", "", *statuses(found, whole))
+    yield from ("", "## Status", "")
+    if has_choice(framework):
+        yield from (
+            *statuses(found),
+            "",
+            "Conditions. Generations without a field for them have them in `tarragon.record`:",
+            "",
+        )
+    else:
+        yield from (*status_fields(found), "", "Conditions:", "")
+    yield from table(("condition", "while true"), CONDITION_DESCRIPTIONS.items())
+    yield from ("", "The field `tarragon` has everything for which a generation has no field of its own.", "")
+    ours = [field for field in schema_fields(whole) if field.path.startswith("status.tarragon.")]
+    yield from table(("field", "type", "meaning"), ((f"`{one.shown}`", kind(one), description(one)) for one in ours))
 
 
 def generations_of(framework: Framework) -> Sequence[Generation]:
@@ -182,23 +194,22 @@ def generations(found: Sequence[Generation]) -> Iterator[str]:
     yield from table(heads, rows)
 
 
-def statuses(found: Sequence[Generation], whole: Mapping[str, Any]) -> Iterator[str]:
-    """The status fields of each generation, as its dialect writes them."""
-    rows = []
-    for each in found:
-        written = each.dialect.status_fields(read(each, plain(each)), JobStatus())
-        names = [*written, *(("startTime", "completionTime") if each.dialect.has_conditions else ())]
-        rows.append((each.title, ", ".join(f"`{name}`" for name in names)))
-    yield from table(("generation", "fields"), rows)
-    yield ""
-    shown_names = {name for _, names in rows for name in re.findall(r"`(.+?)`", names)}
+def statuses(found: Sequence[Generation]) -> Iterator[str]:
+    """The status fields of each generation, as its dialect writes them, and what they mean."""
+    rows = [(each.title, ", ".join(f"`{name}`" for name in status_names(each))) for each in found]
+    yield from (*table(("generation", "fields"), rows), "", *status_fields(found))
+
+
+def status_fields(found: Sequence[Generation]) -> Iterator[str]:
+    """A table of the status fields of all these generations."""
+    shown_names = {name for each in found for name in status_names(each)}
     meanings = {**SHARED_STATUS_DESCRIPTIONS, **STATUS_DESCRIPTIONS}
     yield from table(("field", "meaning"), ((f"`{name}`", meanings[name]) for name in meanings if name in shown_names))
-    yield from ("", "Conditions. Generations without a field for them have them in `tarragon.record`:", "")
-    yield from table(("condition", "while true"), CONDITION_DESCRIPTIONS.items())
-    yield from ("", "The field `tarragon` has everything for which a generation has no field of its own.", "")
-    ours = [field for field in schema_fields(whole) if field.path.startswith("status.tarragon.")]
-    yield from table(("field", "type", "meaning"), ((f"`{one.shown}`", kind(one), description(one)) for one in ours))
+
+
+def status_names(generation: Generation) -> Sequence[str]:
+    written = generation.dialect.status_fields(read(generation, plain(generation)), JobStatus())
+    return [*written, *(("startTime", "completionTime") if generation.dialect.has_conditions else ())]
 
 
 def default(found: Sequence[Generation], field: Field) -> str:

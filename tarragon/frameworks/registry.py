@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tarragon.base.errors import Problem
+from tarragon.frameworks.jax.framework import JAX
 from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.field_reader import describe_value, nearest_name
 from tarragon.kube.meta import Json
 
-FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW, MLKUBE, MPI)
+FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW, MLKUBE, MPI, JAX)
 """If two kinds have the same name, a name without a group means the first one."""
 
 DEFAULT_FRAMEWORK = FRAMEWORKS[0]

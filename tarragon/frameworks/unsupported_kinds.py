@@ -36,7 +36,6 @@ UNSUPPORTED_KINDS: tuple[UnsupportedKinds, ...] = (
             "PaddleJob",
             "MXJob",
             "MXNetJob",
-            "JAXJob",
             "ChainerJob",
             "CaffeJob",
             "Caffe2Job",

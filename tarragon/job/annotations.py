@@ -18,7 +18,7 @@ from tarragon.job.tensorboard import ENDS_WITH_JOB_ANNOTATION, IMAGE_ANNOTATION,
 from tarragon.kube.field_reader import join_path, nearest_name
 
 RESTART_ANNOTATION = "tarragon.dev/restart"
-"""`gang`: when one replica must be replaced, all unfinished replicas are replaced together."""
+"""`gang`: when one replica must be replaced, all unfinished ones are replaced together. `replica`: only that one."""
 RESIZE_ANNOTATION = "tarragon.dev/resize"
 """`restart`: a job that can't grow while it runs is restarted at its new size; an elastic job, at each resize."""
 CHECKPOINT_SECONDS_ANNOTATION = "tarragon.dev/checkpoint-seconds"
@@ -52,9 +52,10 @@ JOB_ANNOTATIONS = frozenset(
 ANNOTATIONS = "metadata.annotations"
 
 GANG = "gang"
+SINGLE_REPLICA = "replica"
 BY_RESTART = "restart"
 SUPPORTED_VALUES: Mapping[str, Sequence[str]] = MappingProxyType(
-    {RESTART_ANNOTATION: (GANG,), RESIZE_ANNOTATION: (BY_RESTART,), LOGS_ANNOTATION: ("json", "text")}
+    {RESTART_ANNOTATION: (GANG, SINGLE_REPLICA), RESIZE_ANNOTATION: (BY_RESTART,), LOGS_ANNOTATION: ("json", "text")}
 )
 """The supported values of each annotation that has a fixed set of them."""
 LAST_EXIT_CODE = 255
@@ -68,7 +69,8 @@ def restarts_as_gang(job: TrainingJob) -> bool:
 
     With MultiWorkerMirroredStrategy all workers wait for each other in every step, so replacing one does not help.
     """
-    return job.annotations.get(RESTART_ANNOTATION) == GANG
+    asked = job.annotations.get(RESTART_ANNOTATION)
+    return job.restarts_together if asked is None else asked == GANG
 
 
 def resizes_by_restart(job: TrainingJob) -> bool:

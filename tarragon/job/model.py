@@ -205,6 +205,8 @@ class TrainingJob:
     replica_specs: tuple[ReplicaSpec, ...]
     run_policy: RunPolicy
     success_policy: SuccessPolicy = SuccessPolicy.WORKER_ZERO
+    restarts_together: bool = False
+    """Whether programs of the kind can't go on without any one of their replicas. An annotation overrides it."""
     elastic_policy: ElasticPolicy | None = None
     runtime_id: str = ""
     """Part of the object names in generations where they don't consist of the job's name; empty in all others."""

@@ -108,7 +108,7 @@ def test_a_file_without_a_job_says_what_is_missing(shell: Shell) -> None:
     ended = shell("run", shell.file("cm.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: code}\n"))
 
     assert ended.code == 2
-    assert "there is no job in the manifest; add a TFJob" in ended.err
+    assert "there is no job in the manifest; add a job" in ended.err
 
 
 def test_a_file_that_is_not_there(shell: Shell) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tarragon.frameworks.unsupported_kinds import RUNS
 from tests.cli.conftest import Shell
 from tests.cli.manifests import worker
 from tests.conftest import ROOT
@@ -25,7 +26,7 @@ PROBLEMS = [
     ),
 ]
 MPIJOB = "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: a}\nspec: {}\n"
-REFUSED = "  line 2: kind: MPIJob (kubeflow.org/v2beta1) is not supported yet; Tarragon runs TFJobs\n"
+REFUSED = f"  line 2: kind: MPIJob (kubeflow.org/v2beta1) is not supported yet; {RUNS}\n"
 
 
 def problems(err: str) -> list[str]:
@@ -92,7 +93,7 @@ def test_a_job_that_is_named_by_another_kind_is_told_so(shell: Shell, name: str)
     ended = shell("get", name)
 
     assert ended.code == shell("get", "pod/a").code
-    assert ended.err.endswith("Error: MPIJob is not supported yet\n  Tarragon runs TFJobs\n")
+    assert ended.err.endswith(f"Error: MPIJob is not supported yet\n  {RUNS}\n")
 
 
 def test_a_folder_of_seeds_is_judged_file_by_file(shell: Shell) -> None:

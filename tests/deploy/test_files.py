@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tarragon import __version__
+from tarragon.frameworks.registry import FRAMEWORKS
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
@@ -182,7 +183,9 @@ def test_the_components_fit_onto_the_installation(tmp_path: Path) -> None:
 
     assert {"PodDisruptionBudget", "NetworkPolicy", "Deployment"} <= {each["kind"] for each in objects}
     crds = [each for each in objects if each["kind"] == "CustomResourceDefinition"]
-    assert {crd["metadata"]["name"] for crd in crds} == {"tfjobs.kubeflow.org", "tfjobs.mlkube.io"}
-    for version in (version for crd in crds for version in crd["spec"]["versions"]):
+    rules = {framework.resource.full_name: framework.cel_rules for framework in FRAMEWORKS}
+    assert {crd["metadata"]["name"] for crd in crds} == set(rules)
+    for name, version in ((crd["metadata"]["name"], version) for crd in crds for version in crd["spec"]["versions"]):
         spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
-        assert [rule["message"] for rule in spec["x-kubernetes-validations"]]
+        added = {rule["rule"]: rule["message"] for rule in spec.get("x-kubernetes-validations", [])}
+        assert added == rules[name]

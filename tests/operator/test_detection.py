@@ -18,6 +18,7 @@ from tarragon.operator.coexistence.detection import (
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 TRAINING_LEASE = "1ca428e5.training-operator.kubeflow.org"
+OF_TRAINING_OPERATOR = ["JAXJob", "MPIJob", "TFJob"]
 Json = dict[str, Any]
 
 
@@ -59,7 +60,7 @@ def kinds(found: ClusterState) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [(TRAINING_LEASE, ["MPIJob", "TFJob"]), ("mpi-operator", ["MPIJob"]), ("ours", [])]
+    ("name", "expected"), [(TRAINING_LEASE, OF_TRAINING_OPERATOR), ("mpi-operator", ["MPIJob"]), ("ours", [])]
 )
 def test_a_lease_that_is_renewed_tells_whose_jobs_are_taken(name: str, expected: list[str]) -> None:
     assert kinds(ClusterState(leases=[lease(name, ago(3))])) == expected
@@ -100,8 +101,8 @@ def test_what_was_renewed_between_two_looks_is_held_whatever_the_clocks_say() ->
 @pytest.mark.parametrize(
     ("name", "image", "expected"),
     [
-        ("training-operator", "kubeflow/training-operator:v1-855e096", ["MPIJob", "TFJob"]),
-        ("trainer", "registry.local:5000/kubeflow/training-operator@sha256:0123", ["MPIJob", "TFJob"]),
+        ("training-operator", "kubeflow/training-operator:v1-855e096", OF_TRAINING_OPERATOR),
+        ("trainer", "registry.local:5000/kubeflow/training-operator@sha256:0123", OF_TRAINING_OPERATOR),
         ("tf-job-operator", "gcr.io/kubeflow-images-public/tf_operator:v0.5.0", ["TFJob"]),
         ("tf-operator", "my.registry/whatever:1", ["TFJob"]),
         ("mpi-operator", "mpioperator/mpi-operator:0.6.0", ["MPIJob"]),
@@ -127,7 +128,7 @@ def test_a_deployment_without_pods_does_nothing() -> None:
         (["--enable-scheme=PyTorchJob", "--enable-scheme=mpijob"], ["MPIJob"]),
         (["--enable-scheme", "TFJob"], ["TFJob"]),
         (["--enable-scheme=pytorchjob"], []),
-        (["--leader-elect"], ["MPIJob", "TFJob"]),
+        (["--leader-elect"], OF_TRAINING_OPERATOR),
     ],
 )
 def test_a_training_operator_keeps_the_kinds_that_it_was_told_to(args: list[str], expected: list[str]) -> None:
@@ -145,5 +146,5 @@ def test_all_who_keep_a_kind_are_named() -> None:
     assert operators_by_kind(detect_operators(found, ClusterState(), NOW)) == {
         "MPIJob": "mpi-operator (Lease kubeflow/mpi-operator, held by pod-1), "
         "training-operator (Deployment kubeflow/training-operator)",
-        "TFJob": "training-operator (Deployment kubeflow/training-operator)",
+        **dict.fromkeys(("JAXJob", "TFJob"), "training-operator (Deployment kubeflow/training-operator)"),
     }

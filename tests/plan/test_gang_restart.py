@@ -301,7 +301,7 @@ def test_the_annotations_that_nobody_understands_are_problems() -> None:
     failed = world.status.condition("Failed")
     assert failed is not None
     assert failed.message == (
-        "metadata.annotations[\"tarragon.dev/restart\"]: unsupported value 'all'; write gang, or remove it; "
+        "metadata.annotations[\"tarragon.dev/restart\"]: unsupported value 'all'; write gang or replica, or remove it; "
         "metadata.annotations[\"tarragon.dev/resize\"]: unsupported value 'yes'; write restart, or remove it; "
         "metadata.annotations[\"tarragon.dev/retryable-exit-codes\"]: must be exit codes from 1 to 255, not '400'; "
         "write for example 1,42"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tarragon.base.errors import Problem
+from tarragon.frameworks.unsupported_kinds import RUNS
 from tarragon.plan.input.manifest import ManifestObject, only_job, read_manifest
 
 JOB = "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: a}\nspec: {}\n"
@@ -34,8 +35,8 @@ def test_json_is_read_as_well() -> None:
 
 
 FAULTS = [
-    ("", ["the manifest is empty; add a TFJob"]),
-    ("# nothing\n---\n", ["the manifest is empty; add a TFJob"]),
+    ("", [f"the manifest is empty; add a job: {RUNS}"]),
+    ("# nothing\n---\n", [f"the manifest is empty; add a job: {RUNS}"]),
     (
         "a: b: c",
         [
@@ -127,7 +128,7 @@ def test_a_command_for_one_job_wants_exactly_one() -> None:
     one = only_job(read_manifest(JOB))
     assert isinstance(one, ManifestObject)
 
-    assert str(only_job(read_manifest(CONFIG_MAP))) == "there is no job in the manifest; add a TFJob"
+    assert str(only_job(read_manifest(CONFIG_MAP))) == f"there is no job in the manifest; add a job: {RUNS}"
     two = read_manifest(f"{JOB}---\n{JOB.replace('name: a', 'name: b')}")
     assert str(only_job(two)) == (
         "there are 2 jobs in the manifest: TFJob a in line 1, TFJob b in line 6; keep only one of them"
@@ -142,7 +143,6 @@ JOBS = [
     ("xgboostjob.kubeflow.org/v1alpha1", "XGBoostJob"),
     ("kubeflow.org/v1", "PaddleJob"),
     ("kubeflow.org/v1beta1", "MXJob"),
-    ("kubeflow.org/v1", "JAXJob"),
     ("kubeflow.org/v1alpha1", "ChainerJob"),
     ("kubeflow.org/v1alpha1", "Caffe2Job"),
     ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
@@ -165,8 +165,8 @@ OTHERS = [
     ("kubeflow.org/v1", "Profile"),
 ]
 
-SWEEP_REMEDY = "Tarragon runs TFJobs: submit one for each set of parameters"
-OTHER_REMEDY = "create it with kubectl, where the operator of its kind is installed: Tarragon runs TFJobs"
+SWEEP_REMEDY = f"{RUNS}: submit one for each set of parameters"
+OTHER_REMEDY = f"create it with kubectl, where the operator of its kind is installed: {RUNS}"
 
 
 def of(api_version: str, kind: str) -> str:
@@ -176,7 +176,7 @@ def of(api_version: str, kind: str) -> str:
 @pytest.mark.parametrize(("api_version", "kind"), JOBS)
 def test_another_kind_of_training_job_is_named_as_not_supported_yet(api_version: str, kind: str) -> None:
     assert problem_texts(of(api_version, kind)) == [
-        f"line 2: kind: {kind} ({api_version}) is not supported yet; Tarragon runs TFJobs"
+        f"line 2: kind: {kind} ({api_version}) is not supported yet; {RUNS}"
     ]
 
 
@@ -189,7 +189,7 @@ def test_a_sweep_is_named_with_what_does_for_it_today(api_version: str, kind: st
 
 def test_a_share_of_a_gpu_as_a_pod_of_its_own_is_named() -> None:
     assert problem_texts(of("kubeshare.nthu/v1", "SharePod")) == [
-        "line 2: kind: SharePod (kubeshare.nthu/v1) is not supported yet; Tarragon runs TFJobs, on whole GPUs"
+        f"line 2: kind: SharePod (kubeshare.nthu/v1) is not supported yet; {RUNS}, on whole GPUs"
     ]
 
 
@@ -212,6 +212,6 @@ def test_another_kind_beside_a_job_is_told_and_not_taken_along() -> None:
     documents = read_manifest(f"{JOB}---\n{of('kubeflow.org/v1', 'PyTorchJob')}")
 
     assert [str(problem) for problem in documents.problems] == [
-        "line 7: kind: PyTorchJob (kubeflow.org/v1) is not supported yet; Tarragon runs TFJobs"
+        f"line 7: kind: PyTorchJob (kubeflow.org/v1) is not supported yet; {RUNS}"
     ]
     assert documents.companions == ()

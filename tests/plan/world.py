@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from tarragon.frameworks.plugin import Framework
-from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS, framework_of
 from tarragon.frameworks.tensorflow.replica_types import ROLES
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, JobStatus, WaitReason
@@ -64,7 +64,7 @@ class World:
     """One job and what becomes of it."""
 
     def __init__(self, job: dict[str, Any], settings: OperatorSettings | None = None) -> None:
-        self.framework: Framework = FRAMEWORKS[0]
+        self.framework: Framework = framework_of(job["apiVersion"], job["kind"]) or FRAMEWORKS[0]
         self.settings = settings or OperatorSettings()
         self.now = START
         self.refusal: RejectedCreate | None = None
@@ -260,7 +260,7 @@ class World:
         for name, pod in self.pods.items():
             if (not names and pod["status"]["phase"] == "Pending") or name in names:
                 state = {"running": {"startedAt": format_time(self.now)}}
-                self._set_pod(name, {"phase": "Running", "containerStatuses": [_container(state)]})
+                self._set_pod(name, {"phase": "Running", "containerStatuses": [self._container(state)]})
 
     def exit(self, name: str, code: int, *, message: str = "", reason: str = "") -> None:
         """The main container ends for good, and with it the pod."""
@@ -271,13 +271,13 @@ class World:
             "finishedAt": format_time(self.now),
         }
         phase = "Failed" if code else "Succeeded"
-        self._set_pod(name, {"phase": phase, "containerStatuses": [_container({"terminated": terminated})]})
+        self._set_pod(name, {"phase": phase, "containerStatuses": [self._container({"terminated": terminated})]})
 
     def restart_in_place(self, name: str, times: int, code: int = 1) -> None:
         """The kubelet starts the container again: so many times by now."""
         state = {"running": {"startedAt": format_time(self.now)}}
         last = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": format_time(self.now)}}
-        status = {**_container(state), "restartCount": times, "lastState": last}
+        status = {**self._container(state), "restartCount": times, "lastState": last}
         self._set_pod(name, {"phase": "Running", "containerStatuses": [status]})
 
     def disrupt(
@@ -324,6 +324,9 @@ class World:
         word, _, index = name.removeprefix("dist-").rpartition("-")
         return Replica(next(kind for kind in ROLES if kind.lower() == word), int(index))
 
+    def _container(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        return {"name": self.framework.main_container, "state": state, "restartCount": 0}
+
     def _set_pod(self, name: str, status: dict[str, Any]) -> None:
         pod = self.pods[name]
         self.pods[name] = self._stamped({**pod, "status": status}, uid=pod["metadata"]["uid"])
@@ -346,7 +349,3 @@ def is_idle(step: Actions) -> bool:
     return not (
         step.metadata_patch or step.status_patch or step.annotations or step.deletes or step.creates or step.events
     )
-
-
-def _container(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": "tensorflow", "state": state, "restartCount": 0}

@@ -46,7 +46,7 @@ _GENERAL: Sequence[LogCause] = (
     LogCause(
         r"(?i)address already in use|No address added|Failed to add port to server",
         "a port is already in use",
-        "`ss -ltnp` shows which process uses it; the replica's own port in TF_CONFIG is reserved for it",
+        "`ss -ltnp` shows which process uses it; the port that the operator gave the replica is reserved for it",
     ),
     LogCause(
         r"can't open file '(?P<name>[^']+)'",
@@ -81,7 +81,8 @@ _GENERAL: Sequence[LogCause] = (
     LogCause(
         r"UNAVAILABLE|UnavailableError|failed to connect to all addresses|Connection refused|Connection reset by peer",
         "the replica could not reach another replica",
-        "check how the others ended: usually one of them failed first; take addresses only from TF_CONFIG",
+        "check how the others ended: usually one of them failed first; take addresses only from the variables that "
+        "the operator sets",
         times=3,
     ),
 )

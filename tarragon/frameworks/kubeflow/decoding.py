@@ -59,6 +59,8 @@ def decode_job(root: FieldReader, spec: FieldReader, shape: KindShape, generatio
         creation_time=decode_time(quiet.field("creationTimestamp")),
         replica_specs=tuple(decode_replica_specs(spec.field(shape.replica_specs), shape, generation.restart_policies)),
         run_policy=decode_run_policy(spec, generation.clean_pods),
+        success_policy=shape.success_policy,
+        restarts_together=shape.restarts_together,
         labels=quiet.field("labels").string_map(),
         annotations=quiet.field("annotations").string_map(),
     )

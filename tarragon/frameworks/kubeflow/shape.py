@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tarragon.job.model import ReplicaRole, ReplicaType
+from tarragon.job.model import ReplicaRole, ReplicaType, SuccessPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,10 @@ class KindShape:
     main_container: str
     port_name: str
     default_port: int
+    success_policy: SuccessPolicy = SuccessPolicy.WORKER_ZERO
+    """When a job without a chief succeeds, unless its manifest says otherwise."""
+    restarts_together: bool = False
+    """Whether its replicas can't go on without any one of them."""
 
     @property
     def replica_specs_path(self) -> str:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Framework, Manifest
 from tarragon.frameworks.registry import framework_of, kinds, misspelled_kind
-from tarragon.frameworks.unsupported_kinds import unsupported_kind_problem
+from tarragon.frameworks.unsupported_kinds import RUNS, unsupported_kind_problem
 from tarragon.kube.field_reader import CollectedProblems, FieldReader, describe_value, suggestion
 from tarragon.kube.meta import Json
 from tarragon.kube.yaml_reader import YamlDocument, read_yaml
 
+ADD_A_JOB = f"add a job: {RUNS}"
 COMPANIONS = ("ConfigMap", "PersistentVolumeClaim", "Secret", "Service", "ServiceAccount")
 """Kinds of the API version v1 that a manifest may contain besides jobs."""
 
@@ -59,7 +60,7 @@ def read_manifest(text: str) -> ManifestFile:
     parsed, problems = read_yaml(text)
     documents = [document for source in parsed for document in _documents_of(source, problems)]
     if not documents and not problems:
-        problems.append(Problem("", "the manifest is empty", f"add a {' or a '.join(kinds())}"))
+        problems.append(Problem("", "the manifest is empty", ADD_A_JOB))
     problems += _duplicates(documents)
     return ManifestFile(
         jobs=tuple(document for document in documents if isinstance(document, ManifestJob)),
@@ -74,7 +75,7 @@ def only_job(documents: ManifestFile) -> ManifestJob | Problem:
         case [job]:
             return job
         case []:
-            return Problem("", "there is no job in the manifest", f"add a {kinds()[0]}")
+            return Problem("", "there is no job in the manifest", ADD_A_JOB)
         case jobs:
             names = ", ".join(f"{job.name} in line {job.source.line_of(job.path)}" for job in jobs)
             return Problem("", f"there are {len(jobs)} jobs in the manifest: {names}", "keep only one of them")
