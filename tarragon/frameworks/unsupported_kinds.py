@@ -30,7 +30,6 @@ class UnsupportedKinds:
 UNSUPPORTED_KINDS: tuple[UnsupportedKinds, ...] = (
     UnsupportedKinds(
         kinds=(
-            "MPIJob",
             "PyTorchJob",
             "XGBoostJob",
             "PaddleJob",
@@ -96,7 +95,7 @@ def unsupported_kind_problem(api_version: str, kind: str) -> Problem | None:
 
 
 def unsupported_job_kind(word: str) -> str | None:
-    """The unsupported kind of job that `word` names in one of kubectl's forms: `mpijob`, `mpijobs`."""
+    """The unsupported kind of job that `word` names in one of kubectl's forms: `pytorchjob`, `pytorchjobs`."""
     name, supported = word.lower().partition(".")[0], _lower(kinds())
     for row in UNSUPPORTED_KINDS:
         for kind in row.kinds if row.message == NOT_YET else ():

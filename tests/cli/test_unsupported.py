@@ -25,8 +25,8 @@ PROBLEMS = [
         for line, name in ((35, "gpu_request"), (36, "gpu_limit"), (37, "gpu_mem"))
     ),
 ]
-MPIJOB = "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: a}\nspec: {}\n"
-REFUSED = f"  line 2: kind: MPIJob (kubeflow.org/v2beta1) is not supported yet; {RUNS}\n"
+PYTORCHJOB = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n"
+REFUSED = f"  line 2: kind: PyTorchJob (kubeflow.org/v1) is not supported yet; {RUNS}\n"
 
 
 def problems(err: str) -> list[str]:
@@ -70,7 +70,7 @@ def test_a_job_that_is_to_do_without_gpus_may_have_asked_for_a_share_of_one(shel
 
 @pytest.mark.parametrize("command", ["validate", "run", "submit", "convert", "diff"])
 def test_another_kind_of_training_job_is_refused_by_name(shell: Shell, command: str) -> None:
-    file = shell.file("job.yaml", MPIJOB)
+    file = shell.file("job.yaml", PYTORCHJOB)
     more = {"convert": ["--to", "kubeflow.org/v1", "-f", file], "diff": ["-f", file]}
     ended = shell(command, *more.get(command, [file]))
 
@@ -80,7 +80,7 @@ def test_another_kind_of_training_job_is_refused_by_name(shell: Shell, command: 
 
 @pytest.mark.parametrize("command", ["validate", "run", "submit"])
 def test_another_kind_beside_a_job_keeps_the_job_from_being_submitted(shell: Shell, command: str) -> None:
-    file = shell.file("job.yaml", f"{MPIJOB}---\n{worker('digits', 'print(1)')}\n")
+    file = shell.file("job.yaml", f"{PYTORCHJOB}---\n{worker('digits', 'print(1)')}\n")
     ended = shell(command, file)
 
     assert (ended.code, ended.out) == (2, "")
@@ -88,18 +88,18 @@ def test_another_kind_beside_a_job_keeps_the_job_from_being_submitted(shell: She
     assert not shell.home.exists()
 
 
-@pytest.mark.parametrize("name", ["mpijob/a", "MPIJobs.kubeflow.org/a"])
+@pytest.mark.parametrize("name", ["pytorchjob/a", "PyTorchJobs.kubeflow.org/a"])
 def test_a_job_that_is_named_by_another_kind_is_told_so(shell: Shell, name: str) -> None:
     ended = shell("get", name)
 
     assert ended.code == shell("get", "pod/a").code
-    assert ended.err.endswith(f"Error: MPIJob is not supported yet\n  {RUNS}\n")
+    assert ended.err.endswith(f"Error: PyTorchJob is not supported yet\n  {RUNS}\n")
 
 
 def test_a_folder_of_seeds_is_judged_file_by_file(shell: Shell) -> None:
     folder = Path(shell.folder) / "all"
     folder.mkdir()
-    (folder / "a.yaml").write_text(MPIJOB)
+    (folder / "a.yaml").write_text(PYTORCHJOB)
     (folder / "b.yaml").write_text(worker("digits", "print(1)"))
     ended = shell("validate", str(folder))
 

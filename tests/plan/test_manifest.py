@@ -136,8 +136,6 @@ def test_a_command_for_one_job_wants_exactly_one() -> None:
 
 
 JOBS = [
-    ("kubeflow.org/v2beta1", "MPIJob"),
-    ("kubeflow.org/v1alpha1", "MPIJob"),
     ("kubeflow.org/v1", "PyTorchJob"),
     ("kubeflow.org/v1", "XGBoostJob"),
     ("xgboostjob.kubeflow.org/v1alpha1", "XGBoostJob"),
@@ -147,7 +145,7 @@ JOBS = [
     ("kubeflow.org/v1alpha1", "Caffe2Job"),
     ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
     ("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime"),
-    ("v1", "mpijob"),
+    ("v1", "pytorchjob"),
 ]
 SWEEPS = [
     ("kubeflow.org/v1beta1", "Experiment"),
