@@ -10,6 +10,7 @@ from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.replica_state import PodTermination
 from tarragon.job.status import FirstFailure, JobStatus
+from tarragon.job.termination_message import telling_line
 
 MAX_MESSAGE_LENGTH = 1024
 _LAST_LINE = 200
@@ -65,7 +66,7 @@ def describe_failure(replica: Replica, failure: FirstFailure | PodTermination) -
     if killed:
         return f"{replica}: exit code {failure.exit_code} (killed: {killed})"
     code = "" if failure.exit_code is None else f"exit code {failure.exit_code}"
-    last = failure.message.strip().rpartition("\n")[2][:_LAST_LINE]
+    last = telling_line(failure.message)[:_LAST_LINE]
     return ": ".join(part for part in (str(replica), code or failure.reason, last) if part)
 
 

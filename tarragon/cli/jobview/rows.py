@@ -16,6 +16,7 @@ from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import UNASSIGNED, Condition
 from tarragon.job.status_reason import reason_of
+from tarragon.job.termination_message import telling_line
 from tarragon.plan.reconcile.managed_by import BATCH_JOBS_MANAGER, is_run_by_batch_jobs, needs_adoption
 
 HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "REASON")
@@ -145,7 +146,7 @@ def reason(job: ClusterJob) -> str:
     if job.status.phase is Phase.FAILED and failure is not None:
         if failure.exit_code is not None:
             return f"{failure.replica}: {exit_text(failure.exit_code)}"
-        last = failure.message.strip().rpartition("\n")[2]
+        last = telling_line(failure.message)
         return ": ".join(filter(None, (str(failure.replica), failure.reason, last)))
     condition = last_condition(job.status)
     if not job.status.conditions and job.status.phase is Phase.CREATED:

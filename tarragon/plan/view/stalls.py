@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tarragon.job.replica_state import main_container_status
+from tarragon.job.termination_message import telling_line
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import ContainerStateTerminated, ContainerStatus, Pod, PodCondition
 
@@ -156,7 +157,7 @@ def _waiting(status: ContainerStatus, prefix: str = "") -> Stall | None:
 
 def _crash(last: ContainerStateTerminated, restarts: int) -> str:
     why = f" ({last.reason})" if last.reason not in {"", "Error"} else ""
-    last_line = last.message.strip().rpartition("\n")[2]
+    last_line = telling_line(last.message)
     restarts_text = f", after {restarts} restarts" if restarts > 1 else ""
     return f"exit code {last.exit_code}{why}{restarts_text}" + (f": {_shortened(last_line)}" if last_line else "")
 

@@ -1,0 +1,16 @@
+"""The line of a program's last output that says most."""
+
+from __future__ import annotations
+
+import re
+
+_RULE = re.compile(r"^[-=*#_\s]{8,}$")
+
+
+def telling_line(message: str) -> str:
+    """The last line; of a message between two rules, as Open MPI prints its errors, the first one."""
+    lines = [line.strip() for line in message.strip().split("\n")]
+    if not _RULE.match(lines[-1]):
+        return lines[-1]
+    start = max((number for number, line in enumerate(lines[:-1]) if _RULE.match(line)), default=-1)
+    return next(filter(None, lines[start + 1 : -1]), "")
