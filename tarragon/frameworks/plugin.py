@@ -13,6 +13,7 @@ from enum import Enum
 from hashlib import sha256
 
 from tarragon.base.errors import Problem
+from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.frameworks.log_causes import LogCause
 from tarragon.frameworks.owned_objects import OwnedContent, OwnedObject, RequiredPermission
 from tarragon.job import training_operator_status
@@ -265,17 +266,6 @@ class Verdict:
     failed_replicas: Sequence[Replica] = field(default=())
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingLibrary:
-    """The Python library that the programs of a kind train with. Images that have it have its module in their names."""
-
-    title: str
-    module: str
-    """The Python module, and the extra of Tarragon that installs it."""
-    packages: Sequence[str]
-    """The packages that have the module."""
-
-
 def _unreviewed(observation: JobObservation, _: dt.datetime) -> StateReview:
     return StateReview(states=observation.replica_states)
 
@@ -293,6 +283,8 @@ class Framework:
 
     kind: str
     resource: Resource[CustomObject]
+    short_names: Sequence[str] = ()
+    """What kubectl accepts instead of the kind."""
     dialects: Sequence[Dialect]
     rules: Sequence[Rule]
     """Validation rules. All of them run, and all problems are reported."""
@@ -337,7 +329,8 @@ class Framework:
     """The names of other operators that manage this kind where they are installed."""
     metrics_prefix: str = ""
     """The prefix of the original operator's metrics, which are published beside Tarragon's own; empty for none."""
-    library: TrainingLibrary | None = None
-    """What its programs need in a local environment; None if that differs from job to job."""
     log_causes: Sequence[LogCause] = ()
     """Errors of the framework's programs that users meet. They are recognised in the logs of all kinds of jobs."""
+    image_software: Sequence[ImageSoftware] = ()
+    """What the main containers need of the local environment that stands for their image. The first that an
+    environment lacks is reported."""

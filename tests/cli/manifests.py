@@ -21,6 +21,18 @@ def group(container: Mapping[str, Any], replicas: int = 1, volumes: Sequence[Any
     return {"replicas": replicas, "template": {"spec": {"containers": [container], "volumes": list(volumes)}}}
 
 
+def mpi_job(name: str, **groups: Mapping[str, Any]) -> str:
+    """`Launcher=group(...), Worker=group(...)`, of the newest generation."""
+    return json.dumps(
+        {
+            "apiVersion": "kubeflow.org/v2beta1",
+            "kind": "MPIJob",
+            "metadata": {"name": name},
+            "spec": {"mpiReplicaSpecs": groups},
+        }
+    )
+
+
 def job(name: str, **groups: Mapping[str, Any]) -> str:
     """`Worker=group(...)`."""
     return json.dumps(

@@ -58,6 +58,25 @@ def remedy(line: str) -> str:
         ("tensorflow: OOM when allocating tensor with shape[8,8]", "the replica ran out of memory"),
         ("RuntimeError: no CUDA-capable device is detected", "needs a GPU"),
         ("InternalError: No worker known as /job:worker/replica:0/task:2", "not in its TF_CONFIG"),
+        ("bash: line 1: mpirun: command not found", "MPI is not installed in /envs/tf"),
+        ('exec: "mpirun": executable file not found in $PATH', "MPI is not installed in /envs/tf"),
+        ("/bin/sh: 1: /usr/local/bin/orted: not found", "MPI is not installed in /envs/tf: the program orted"),
+        ("ModuleNotFoundError: No module named 'mpi4py'", "mpi4py is not installed in /envs/tf, which ran"),
+        ("There are not enough slots available in the system to satisfy", "more ranks than the workers have slots"),
+        ("mpirun has detected an attempt to run as root.", "mpirun does not run as root"),
+        ("prterun has detected an attempt to run as root.", "mpirun does not run as root"),
+        ("ssh: Could not resolve hostname pi-worker-0.pi.default.svc: Name or", "the name pi-worker-0.pi.default.svc"),
+        ("user@pi-worker-0: Permission denied (publickey,password).", "did not accept the launcher's key"),
+        ("ssh: connect to host pi-worker-0.pi port 22: Connection refused", "no sshd answered at pi-worker-0.pi"),
+        ("/etc/mpi/kubexec.sh: 18: exec: /opt/kube/kubectl: not found", "the launcher has no kubectl"),
+        ("/etc/mpi/kubexec.sh: line 18: /opt/kube/kubectl: No such file or directory", "the launcher has no kubectl"),
+        ('pods "pi-worker-0" is forbidden: User "a" cannot create resource "pods/exec"', "service account may not run"),
+        ("mpirun was unable to find the specified executable file, and therefore", "mpirun did not find its program"),
+        (
+            "[proxy:0@a] HYDU_create_process (launch.c:73): execvp error on file hello (No such file or directory)",
+            "mpirun did not find its program hello",
+        ),
+        ("No network interfaces were found for out-of-band communications.", "no network interface but the loopback"),
     ],
 )
 def test_a_usual_cause_is_recognised_by_its_line(line: str, cause: str) -> None:
@@ -80,6 +99,12 @@ def test_the_remedy_of_a_missing_module_can_be_pasted(module: str, package: str)
 
 def test_one_refused_connection_at_the_start_is_no_cause() -> None:
     assert found("UNAVAILABLE: connection refused", "step 1", "ValueError: bad shape") == []
+
+
+def test_a_warning_of_open_mpi_is_no_cause() -> None:
+    assert (
+        found("[vm:03997] plm:ssh: Warning: setpgid(4001,4001) failed in parent with errno=Permission denied(13)") == []
+    )
 
 
 def test_nobody_to_talk_to_for_long_is_a_cause() -> None:

@@ -12,12 +12,15 @@ from tarragon.cli.manifest import local_images
 from tarragon.cli.targets.embedded_nodes import node_settings, parse_node
 from tarragon.cli.targets.environment import (
     InstallTools,
-    calls_python,
     has_module,
+    has_program,
     install_command,
     install_command_for,
+    needs_software,
     python_of,
 )
+from tarragon.frameworks.mpi.framework import MPI
+from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.images import Environment, current_environment
 from tarragon.localcluster.kubelet.pod import launch
@@ -67,7 +70,31 @@ def test_the_install_command_names_the_python_of_the_environment(environment: En
     ],
 )
 def test_a_command_that_starts_a_python_is_recognised(command: list[str], *, is_python: bool) -> None:
-    assert calls_python(command) is is_python
+    (tensorflow,) = TENSORFLOW.image_software
+
+    assert needs_software(tensorflow, "tensorflow/tensorflow", command) is is_python
+    assert not needs_software(tensorflow, "acme/train", command)
+
+
+@pytest.mark.parametrize(
+    ("command", "is_mpirun"),
+    [
+        (["mpirun", "-n", "2", "python", "train.py"], True),
+        (["sh", "-c", "cd /work && mpiexec hello"], True),
+        (["/opt/openmpi/bin/mpirun", "hello"], False),
+        (["sh", "-c", "echo mpirunner"], False),
+    ],
+)
+def test_a_command_that_starts_an_mpirun_of_the_path_is_recognised(command: list[str], *, is_mpirun: bool) -> None:
+    assert needs_software(MPI.image_software[0], "acme/train", command) is is_mpirun
+
+
+def test_a_program_is_found_in_the_environment_and_on_the_path(environment: Environment) -> None:
+    (environment.bin_folder / "mpirun").touch()
+
+    assert has_program(environment, "mpirun")
+    assert has_program(environment, "sh")
+    assert not has_program(environment, "no-such-program")
 
 
 def test_what_a_job_uses_is_left_when_it_is_deleted_and_named_once() -> None:

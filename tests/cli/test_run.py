@@ -17,7 +17,7 @@ from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.home.lock import read_server
 from tests.cli.conftest import Shell
 from tests.cli.emulator import SIZES, Emulator
-from tests.cli.manifests import by_all_workers, command, group, job, python, worker
+from tests.cli.manifests import by_all_workers, command, group, job, mpi_job, python, worker
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -232,6 +232,19 @@ def test_an_environment_without_tensorflow_is_named_before_anything_starts(shell
         in (ended.err)
     )
     assert re.search(rf"{environment}/bin/python .*'tarragon\[tensorflow\]'", ended.err)
+
+
+def test_an_environment_without_mpi4py_is_named_with_what_installs_it(shell: Shell) -> None:
+    environment = shell.folder / "env"
+    venv.create(environment, symlinks=True)
+    (environment / "bin" / "mpirun").symlink_to("/bin/true")
+    launcher = command("mpirun", "python", "train.py", image="acme/mpi4py:1")
+    training = mpi_job("digits", Launcher=group(launcher))
+
+    ended = shell("submit", shell.file("job.yaml", training), "--env", "acme/*=env")
+
+    assert f"warning: mpi4py is not installed in {environment}, which runs the image acme/mpi4py:1 here" in ended.err
+    assert re.search(rf"{environment}/bin/python .*'tarragon\[mpi\]'", ended.err)
 
 
 def test_ctrl_c_stops_the_job(shell: Shell) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tarragon.cli.jobview.jobs import JobName, parse_job_name
+from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.unsupported_kinds import RUNS
 from tests.cli.conftest import Shell
 from tests.cli.manifests import worker
@@ -106,3 +108,8 @@ def test_a_folder_of_seeds_is_judged_file_by_file(shell: Shell) -> None:
     assert ended.code == 2
     assert REFUSED in ended.err
     assert ended.out.endswith("b.yaml: TFJob digits (kubeflow.org/v1) is valid\n")
+
+
+@pytest.mark.parametrize("name", ["mpijob/pi", "mpijobs/pi", "mpijobs.kubeflow.org/pi", "mj/pi", "MPIJ/pi"])
+def test_a_job_is_found_by_every_name_of_its_kind_that_kubectl_accepts(name: str) -> None:
+    assert parse_job_name(name) == JobName([MPI], "pi")

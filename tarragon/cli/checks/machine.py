@@ -14,8 +14,8 @@ from pathlib import Path
 from tarragon.base.errors import TarragonError
 from tarragon.cli.output.finding import Finding
 from tarragon.cli.output.words import count
-from tarragon.cli.targets.environment import has_module, install_command_for
-from tarragon.frameworks.plugin import TrainingLibrary
+from tarragon.cli.targets.environment import has_software, install_command_for
+from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.images import current_environment
@@ -49,12 +49,12 @@ def _python() -> Finding:
 
 def _libraries() -> Iterator[Finding]:
     """One of the libraries is enough for jobs of its kind."""
-    libraries = list(dict.fromkeys(each.library for each in FRAMEWORKS if each.library is not None))
+    libraries = list(dict.fromkeys(library for each in FRAMEWORKS for library in each.image_software))
     environment = current_environment()
-    missing = [library for library in libraries if not has_module(environment, library.module)]
+    missing = [library for library in libraries if not has_software(environment, library)]
     for library in libraries:
         if library not in missing:
-            yield Finding("ok", library.title, f"{_version(*library.packages)} in {sys.prefix}")
+            yield Finding("ok", library.title, _place(library))
         elif len(missing) < len(libraries):
             yield Finding("ok", library.title, f"not installed: {_install(library)}")
         else:
@@ -62,8 +62,16 @@ def _libraries() -> Iterator[Finding]:
             yield Finding("warning", library.title, "not installed in the environment that runs tarragon", remedy)
 
 
-def _install(library: TrainingLibrary) -> str:
-    return f"{install_command_for(current_environment())} 'tarragon[{library.module}]'"
+def _place(library: ImageSoftware) -> str:
+    known = _version(*library.packages)
+    program = current_environment().bin_folder / library.program
+    if library.module or program.is_file():
+        return f"{known} in {sys.prefix}"
+    return f"{shutil.which(library.program)}"
+
+
+def _install(library: ImageSoftware) -> str:
+    return f"{install_command_for(current_environment())} 'tarragon[{library.extra}]'"
 
 
 def _version(*packages: str) -> str:

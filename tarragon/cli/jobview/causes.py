@@ -64,7 +64,8 @@ _GENERAL: Sequence[LogCause] = (
         "`df -h` shows which one; put the volume on another disk: --volume NAME=FOLDER",
     ),
     LogCause(
-        r"(?i:permission denied)(?:: '(?P<name>[^']+)')?",
+        # Open MPI 5 warns so of a race that does no harm.
+        r"^(?!.*Warning: setpgid).*(?i:permission denied)(?:: '(?P<name>[^']+)')?",
         "permission denied {name}",
         "make the file executable (chmod +x) or writable, or use another path in the manifest",
     ),

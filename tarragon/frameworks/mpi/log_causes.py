@@ -1,0 +1,68 @@
+"""Errors of MPI that users meet, with their remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tarragon.frameworks.log_causes import MISSING_MODULE, LogCause
+
+_LAUNCHERS = "mpirun|mpiexec|orted|prted|hydra_pmi_proxy"
+_NOT_FOUND = r"(?:command |executable file )?not found|No such file or directory"
+
+LOG_CAUSES: Sequence[LogCause] = (
+    LogCause(
+        rf"\b(?P<name>{_LAUNCHERS})['\"]?: (?:{_NOT_FOUND})",
+        "MPI is not installed in {environment}: the program {name} is not there",
+        "{install} 'tarragon[mpi]'; or use an environment or an image that has MPI, the same one for all replicas",
+    ),
+    LogCause(
+        MISSING_MODULE + r"(?P<name>mpi4py)\b",
+        "mpi4py is not installed in {environment}, which ran this replica",
+        "{install} 'tarragon[mpi]'; or use an environment that has it: --env IMAGE=FOLDER",
+    ),
+    LogCause(
+        r"There are not enough slots available in the system",
+        "mpirun was asked for more ranks than the workers have slots",
+        "lower `-n` of mpirun, or raise slotsPerWorker or the number of workers: slots are the product of the two",
+    ),
+    LogCause(
+        r"(?:mpi|prte)run has detected an attempt to run as root",
+        "mpirun does not run as root",
+        "set OMPI_ALLOW_RUN_AS_ROOT and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM to 1 in the launcher, or run it as another user",
+    ),
+    LogCause(
+        r"ssh: Could not resolve hostname (?P<name>[^\s:]+)",
+        "the launcher could not resolve the name {name} of a worker",
+        "set launcherCreationPolicy: WaitForWorkersReady; if the name never resolves, check the cluster's DNS",
+    ),
+    LogCause(
+        r"Permission denied \(publickey",
+        "sshd of a worker did not accept the launcher's key",
+        "set sshAuthMountPath to ~/.ssh of the user of both; the files must be owned by that user, with mode 600",
+    ),
+    LogCause(
+        r"ssh: connect to host (?P<name>\S+) port \d+: Connection refused",
+        "no sshd answered at {name}",
+        "the image of the workers needs sshd, started by their command (by default /usr/sbin/sshd -De)",
+    ),
+    LogCause(
+        r"/opt/kube/kubectl: (?:not found|No such file)|kubexec\.sh.*: exec: .*not found",
+        "the launcher has no kubectl, by which it starts ranks in the workers",
+        "the init container kubectl-delivery copies it: see its log, and the image of the operator",
+    ),
+    LogCause(
+        r"cannot create resource \"pods/exec\"|pods \"(?P<name>[^\"]+)\" is forbidden",
+        "the launcher's service account may not run commands in the workers",
+        "remove serviceAccountName from the launcher, or allow it `get` on pods and `create` on pods/exec",
+    ),
+    LogCause(
+        r"(?:mpi|prte)run was unable to (?:find|launch) the specified|HYDU_.*execvp error on file (?P<name>\S+)",
+        "mpirun did not find its program {name}",
+        "use the same image for launcher and workers, or write the full path of the program",
+    ),
+    LogCause(
+        r"No network interfaces were found for out-of-band",
+        "Open MPI 5 found no network interface but the loopback",
+        "connect this machine to a network, or use Open MPI 4 or MPICH",
+    ),
+)
