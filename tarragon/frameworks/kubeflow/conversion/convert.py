@@ -53,10 +53,11 @@ def _plain(
     before = _keyed(kind, own, source)
     written = kind.write_spec(before, _meaning(kind, own, source).job, source, target)
     after = _manifest(kind, own, written, target)
-    found = sorted(diff(_keyed(kind, after, target), before), key=lambda change: list(map(str, change.path)))
-    kept = [change.as_json() for change in found]
-    # If only the generation differs, no annotation is needed.
-    if len(kept) > 1:
+    keyed = _keyed(kind, after, target)
+    found = sorted(diff(keyed, before), key=lambda change: list(map(str, change.path)))
+    # If only the generation differs, no annotation is needed, unless the defaults mean something else.
+    if len(found) > 1 or kind.write_spec(keyed, _meaning(kind, after, target).job, target, source) != before:
+        kept = [change.as_json() for change in found]
         note = json.dumps({"in": target.name, "changes": kept}, ensure_ascii=False)
         after = with_annotations(after, {**annotations_of(after), source.extra_annotation: note})
     return ConvertedManifest(after, _compared(kind, own, source, after, target))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tarragon.job.model import ReplicaSpec, RestartPolicy, TrainingJob
 
-_CODES, _FINAL, _FAILURES, _ENDS = "codes", "final", "failures", "ends"
+FINAL = "final"
+_CODES, _FAILURES, _ENDS = "codes", "failures", "ends"
 DESCRIPTIONS = {
     _CODES: "its exit code decides whether a failure is final",
-    _FINAL: "any failure fails the job",
+    FINAL: "any failure fails the job",
     _FAILURES: "it is restarted after every failure",
     _ENDS: "it is restarted after every end, even success",
 }
@@ -38,7 +39,7 @@ def _fate(policy: RestartPolicy, group: ReplicaSpec) -> str:
         case RestartPolicy.EXIT_CODE:
             return _CODES
         case RestartPolicy.NEVER:
-            return _FINAL
+            return FINAL
         case RestartPolicy.ON_FAILURE:
             return _FAILURES
         case RestartPolicy.ALWAYS:
