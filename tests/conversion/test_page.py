@@ -1,41 +1,72 @@
-"""The table of losses in docs/convert.md agrees with conversion."""
+"""The tables of losses in docs/convert.md agree with conversion."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-from tarragon.frameworks.tensorflow.conversion.losses import TOPICS
-from tests.conversion.richest import lost
+import pytest
+
+from tarragon.frameworks.mpi.conversion import generations as mpi_generations
+from tarragon.frameworks.mpi.conversion import losses as mpi_losses
+from tarragon.frameworks.tensorflow.conversion import generations as tensorflow_generations
+from tarragon.frameworks.tensorflow.conversion import losses as tensorflow_losses
+from tests.conversion import richest, richest_mpijobs
 from tests.docs.commands import commands_of
 from tests.docs.markdown import ROOT
 from tests.docs.shell import Shell
 
 PAGE = ROOT / "docs" / "convert.md"
-NEVER = {"the standard server"}
-"""Topics that conversion always preserves; the loss has a name in case it does not."""
+TFJOBS, _, MPIJOBS = PAGE.read_text().partition("\n## MPIJobs\n")
 
 
-def letters() -> dict[str, str]:
-    """The letter of each topic on the page."""
-    return {
-        topic: letter
-        for letter, topic in re.findall(r"^\| \*\*(\w)\*\* \| ([^|]+?) \|", PAGE.read_text(), re.MULTILINE)
-    }
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """The part of the page about one kind."""
+
+    text: str
+    generations: Sequence[str]
+    topics: Collection[str]
+    lost: Callable[[str, str], set[str]]
+    never: Collection[str] = ()
+    """Topics that conversion always preserves; the loss has a name in case it does not."""
+
+    @property
+    def letters(self) -> dict[str, str]:
+        """The letter of each topic."""
+        found = re.findall(r"^\| \*\*(\w)\*\* \| ([^|]+?) \|", self.text, re.MULTILINE)
+        return {topic: letter for letter, topic in found}
+
+    @property
+    def rows(self) -> list[str]:
+        rows = [f"| {short(source)} | {' | '.join(self._cells(source))} |" for source in self.generations]
+        return [row.replace("|  |", "| |") for row in rows]
+
+    def _cells(self, source: str) -> Iterator[str]:
+        for target in self.generations:
+            found = "".join(sorted(self.letters[topic] for topic in self.lost(source, target)))
+            yield "" if source == target else found or "-"
 
 
-def table() -> list[str]:
-    words = letters()
-    rows = []
-    for source in GENERATIONS:
-        cells = [
-            "" if source == target else "".join(sorted(words[topic] for topic in lost(source, target))) or "-"
-            for target in GENERATIONS
-        ]
-        rows.append(f"| {short(source)} | {' | '.join(cells)} |".replace("|  |", "| |"))
-    return rows
+SECTIONS = {
+    "TFJob": Section(
+        text=TFJOBS,
+        generations=tuple(tensorflow_generations.GENERATIONS),
+        topics=tensorflow_losses.TOPICS,
+        lost=richest.lost,
+        never={"the standard server"},
+    ),
+    "MPIJob": Section(
+        text=MPIJOBS,
+        generations=tuple(mpi_generations.GENERATIONS),
+        topics=mpi_losses.TOPICS,
+        lost=richest_mpijobs.lost,
+    ),
+}
+by_kind = pytest.mark.parametrize("section", SECTIONS.values(), ids=SECTIONS)
 
 
 def short(name: str) -> str:
@@ -43,20 +74,23 @@ def short(name: str) -> str:
     return "mlkube" if group == "mlkube.io" else version
 
 
-def test_the_table_on_the_page_is_up_to_date() -> None:
-    _, _, rest = PAGE.read_text().partition("<!-- the table of losses -->\n")
+@by_kind
+def test_the_table_on_the_page_is_up_to_date(section: Section) -> None:
+    _, _, rest = section.text.partition("<!-- the table of losses -->\n")
     written = rest.partition("<!-- its end -->")[0].strip().splitlines()
 
-    assert written[0] == f"| | {' | '.join(map(short, GENERATIONS))} |"
-    assert written[2:] == table()
+    assert written[0] == f"| | {' | '.join(map(short, section.generations))} |"
+    assert written[2:] == section.rows
 
 
-def test_every_loss_has_a_letter_on_the_page() -> None:
-    assert set(letters()) == set(TOPICS) - NEVER
+@by_kind
+def test_every_loss_has_a_letter_on_the_page(section: Section) -> None:
+    assert set(section.letters) == set(section.topics) - set(section.never)
 
 
-def test_the_page_names_every_generation() -> None:
-    assert all(f"| `{name}` |" in PAGE.read_text() for name in GENERATIONS)
+@by_kind
+def test_the_page_names_every_generation(section: Section) -> None:
+    assert all(f"| `{name}` |" in section.text for name in section.generations)
 
 
 def test_the_commands_on_the_page_do_what_it_says(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tarragon.frameworks.kubeflow.fields import SUSPEND_PATH
+from tarragon.frameworks.mpi.conversion.convert import convert, normalize_for_diff
+from tarragon.frameworks.mpi.conversion.generations import GENERATIONS, NEWEST
 from tarragon.frameworks.mpi.crd import MPIJOBS, SHORT_NAMES, crd
 from tarragon.frameworks.mpi.dialects import DIALECTS
 from tarragon.frameworks.mpi.fields import (
@@ -21,7 +23,7 @@ from tarragon.frameworks.mpi.rules import RULES, UNSUPPORTED_RULES, WARNING_RULE
 from tarragon.frameworks.mpi.short_form import without_gpu_count, without_scaled_size
 from tarragon.frameworks.mpi.verdict import evaluate
 from tarragon.frameworks.mpi.worker_loss import review_worker_loss
-from tarragon.frameworks.plugin import EditableFields, Framework
+from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework
 
 MPI = Framework(
     kind=KIND,
@@ -49,6 +51,9 @@ MPI = Framework(
         max_replicas=f"spec.{SpecField.ELASTIC_POLICY}.{MAX_REPLICAS}",
         without_scaled_size=without_scaled_size,
         without_gpu_count=without_gpu_count,
+    ),
+    conversion=ApiConversion(
+        generations=tuple(GENERATIONS), newest=NEWEST, convert=convert, normalize_for_diff=normalize_for_diff
     ),
     other_operators=frozenset({"training-operator", "mpi-operator"}),
     metrics_prefix="mpi_operator",
