@@ -90,5 +90,5 @@ $(FOR_RUNNING): pyproject.toml uv.lock $(MOVED) | $(UV)
 	@touch $@
 
 $(FOR_DEVELOPMENT): pyproject.toml uv.lock $(MOVED) | $(UV)
-	$(SYNC) --group dev --extra bench
+	$(SYNC) --group dev --extra bench --extra jax
 	@touch $@ $(FOR_RUNNING)

@@ -73,6 +73,10 @@ def lacks_tensorflow() -> str | None:
     return None
 
 
+def lacks_jax() -> str | None:
+    return None if importlib.util.find_spec("jax") else "JAX is not installed here; `make test` installs it"
+
+
 def lacks_kubectl() -> str | None:
     return kubectl_fault()
 
@@ -138,6 +142,7 @@ def rsyslogd() -> str | None:
 NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
     {
         "tensorflow": lacks_tensorflow,
+        "jax": lacks_jax,
         "kubectl": lacks_kubectl,
         "newest_kubectl": lacks_newest_kubectl,
         "helm": lacks_helm,
@@ -174,8 +179,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def group_of(item: pytest.Item) -> str | None:
     """Tests of one group run in one process, one at a time; the machine is small, and some of them are large."""
-    if item.get_closest_marker("tensorflow"):
-        # Each starts several TensorFlow processes: one such test at a time is enough for any machine.
+    if item.get_closest_marker("tensorflow") or item.get_closest_marker("jax"):
+        # Each starts several processes that train: one such test at a time is enough for any machine.
         return "tensorflow"
     parts = item.path.relative_to(ROOT).parts
     if {"own_control_plane", "emptied_control_plane"} & set(getattr(item, "fixturenames", ())):

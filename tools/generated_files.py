@@ -14,6 +14,7 @@ def write_or_check(files: Mapping[Path, str], arguments: list[str], program: str
             print(f"{path} is out of date; run python tools/{program}")
         return 1 if stale else 0
     for path, text in files.items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         print(f"{path}: {len(text.encode()):,} bytes")
     return 0

@@ -16,7 +16,7 @@ import yaml
 
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
-from tarragon.operator.rbac import FOR_AUTHENTICATED_USERS, Permission, Scope, permissions
+from tarragon.operator.rbac import FOR_AUTHENTICATED_USERS, Permission, Scope, permissions, permissions_of
 from tools.generated_files import write_or_check
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -61,6 +61,10 @@ def rendered() -> Iterator[tuple[Path, str]]:
     yield DEPLOY / "namespaced" / "permissions.yaml", HEAD + documents(in_its_own_namespace())
     yield DEPLOY / "namespaced" / "tarragon.yaml", HEAD + in_its_namespace((DEPLOY / "tarragon.yaml").read_text())
     yield DEPLOY / "components" / "rules" / "kustomization.yaml", HEAD + cel_component()
+    for framework in FRAMEWORKS:
+        if framework.required_permissions:
+            folder = DEPLOY / "components" / f"without-{framework.resource.plural}"
+            yield folder / "kustomization.yaml", HEAD + component_without(framework)
 
 
 def kustomization() -> str:
@@ -188,6 +192,43 @@ def cel_component() -> str:
     }
     why = "# Rules that the API server checks itself. They need Kubernetes 1.25: older ones reject the CRD.\n"
     return why + yaml.dump(component, Dumper=_Plain, sort_keys=False, width=160)
+
+
+def component_without(framework: Framework) -> str:
+    """A kustomize component that leaves out a kind: its CRD, and what the operator may do only for its jobs.
+
+    Rules are addressed by index, as their list has no merge key. Each is tested before it is removed, so that the
+    component fails if it is applied to roles of another version. The rules of jobs come first in both roles.
+    """
+    own = {*permissions_of(framework)}
+    indexed = [*enumerate(_of(Scope.JOB_NAMESPACES))]
+    removals = [
+        operation
+        for index, permission in reversed(indexed)
+        if permission in own
+        for [(rule, _)] in [rules_of([permission])]
+        for operation in (
+            {"op": "test", "path": f"/rules/{index}", "value": rule},
+            {"op": "remove", "path": f"/rules/{index}"},
+        )
+    ]
+    crd = {"kind": "CustomResourceDefinition", "name": framework.resource.full_name}
+    deletion = {
+        "$patch": "delete",
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": crd["kind"],
+        "metadata": {"name": crd["name"]},
+    }
+    patches = [(crd, deletion), *(({"kind": kind, "name": "tarragon"}, removals) for kind in ("ClusterRole", "Role"))]
+    component = {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "patches": [{"target": target, "patch": _yaml(patch)} for target, patch in patches],
+    }
+    why = (
+        f"# For installations that run no {framework.kind}s: neither the kind nor the permissions that only it needs.\n"
+    )
+    return why + _yaml(component)
 
 
 def cel_rules(framework: Framework) -> list[dict[str, str]]:

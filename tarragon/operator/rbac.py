@@ -97,7 +97,7 @@ class PermissionQuestion:
 
 def permissions(frameworks: Sequence[Framework] = FRAMEWORKS) -> tuple[Permission, ...]:
     """The whole table, in the order of the generated roles."""
-    return (*(each for framework in frameworks for each in _job_permissions(framework)), *_SHARED)
+    return (*(each for framework in frameworks for each in permissions_of(framework)), *_SHARED)
 
 
 def questions(namespaces: Sequence[str], home: str) -> Iterator[PermissionQuestion]:
@@ -121,7 +121,8 @@ def _namespaces(permission: Permission, namespaces: Sequence[str], home: str) ->
             return [] if namespaces else [home]
 
 
-def _job_permissions(framework: Framework) -> Iterator[Permission]:
+def permissions_of(framework: Framework) -> Iterator[Permission]:
+    """What the operator may do only for jobs of this kind."""
     kind = framework.resource
     yield _needs(kind, ("list", "watch"), "to watch jobs")
     yield _needs(

@@ -169,7 +169,10 @@ def test_what_the_operator_lacks_is_told_with_its_reason() -> None:
     assert [finding.level for finding in operator_findings(everything)] == ["ok"]
     [lacking] = operator_findings(without)
     assert lacking.level == "warning"
-    assert "list and watch nodes" in lacking.text
+    assert lacking.text == (
+        "no permission to list and watch nodes, to place gangs by the capacity of each node; without it, placement is "
+        "left to kube-scheduler: no gangs, no queue"
+    )
 
 
 def test_an_operator_is_at_work_when_its_lease_is_fresh() -> None:

@@ -164,6 +164,17 @@ class Stage:
     async def submit(self, name: str, namespace: str = "default", **spec: Any) -> None:
         await self.http.create(TFJOBS, job(name, namespace, **spec))
 
+    async def submit_mpi(self, name: str, version: str, **run_policy: Any) -> None:
+        """Submit an MPIJob with two workers."""
+        specs = {"Launcher": group(1), "Worker": group(2)}
+        whole = {
+            "apiVersion": f"kubeflow.org/{version}",
+            "kind": "MPIJob",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"mpiReplicaSpecs": specs, "runPolicy": run_policy},
+        }
+        await self.kubectl("create", "-f", "-", stdin=json.dumps(whole))
+
     async def change(self, name: str, patch: Json, namespace: str = "default") -> None:
         await self.http.patch(TFJOBS, Key(namespace, name), {"spec": patch})
 
@@ -269,7 +280,8 @@ class Stage:
                     await self._says(key, "Running", {"running": {}})
 
     async def _says(self, pod: Key, phase: str, state: Json) -> None:
-        container = {"name": "tensorflow", "image": "i", "imageID": "", "ready": True, "restartCount": 0}
+        name = self.pods.objects[pod].spec.containers[0].name
+        container = {"name": name, "image": "i", "imageID": "", "ready": True, "restartCount": 0}
         status = {"phase": phase, "containerStatuses": [{**container, "state": state}]}
         await self.http.patch(PODS, pod, {"status": status}, subresource="status")
 

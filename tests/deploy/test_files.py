@@ -12,7 +12,10 @@ import pytest
 import yaml
 
 from tarragon import __version__
+from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.operator.rbac import permissions_of
+from tools.make_deploy import rules_of
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
@@ -176,7 +179,7 @@ def test_the_kustomization_of_the_page_on_installing_opens_the_way_to_that_api_s
 def test_the_components_fit_onto_the_installation(tmp_path: Path) -> None:
     copy_deploy(tmp_path)
     (tmp_path / "mine").mkdir()
-    names = sorted(path.name for path in (DEPLOY / "components").iterdir())
+    names = sorted(path.name for path in (DEPLOY / "components").iterdir() if not path.name.startswith("without-"))
     mine = {"resources": ["../deploy"], "components": [f"../deploy/components/{name}" for name in names]}
     (tmp_path / "mine" / "kustomization.yaml").write_text(yaml.safe_dump(mine))
     objects = rendered(tmp_path / "mine")
@@ -189,3 +192,34 @@ def test_the_components_fit_onto_the_installation(tmp_path: Path) -> None:
         spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
         added = {rule["rule"]: rule["message"] for rule in spec.get("x-kubernetes-validations", [])}
         assert added == rules[name]
+
+
+@pytest.mark.kubectl
+@pytest.mark.parametrize("installation", INSTALLATIONS)
+def test_an_installation_without_mpijobs_has_neither_the_kind_nor_its_permissions(
+    installation: str, tmp_path: Path
+) -> None:
+    copy_deploy(tmp_path)
+    (tmp_path / "mine").mkdir()
+    mine = {"resources": [f"../{installation}"], "components": ["../deploy/components/without-mpijobs"]}
+    (tmp_path / "mine" / "kustomization.yaml").write_text(yaml.safe_dump(mine))
+    before, after = rendered(tmp_path / installation), rendered(tmp_path / "mine")
+
+    removed = [rule for rule in operator_rules(before) if rule not in operator_rules(after)]
+    assert removed == [rule for rule, _ in rules_of(permissions_of(MPI))]
+    assert len(operator_rules(before)) == len(operator_rules(after)) + len(removed)
+    crd = {"mpijobs.kubeflow.org"}
+    assert names_of(after, "CustomResourceDefinition") == names_of(before, "CustomResourceDefinition") - crd
+
+
+def names_of(objects: list[Json], kind: str) -> set[str]:
+    return {each["metadata"]["name"] for each in objects if each["kind"] == kind}
+
+
+def operator_rules(objects: list[Json]) -> list[Json]:
+    """The rules of the role with which the operator manages jobs."""
+    (role,) = [
+        each for each in objects if each["kind"] in {"Role", "ClusterRole"} and each["metadata"]["name"] == "tarragon"
+    ]
+    rules: list[Json] = role["rules"]
+    return rules

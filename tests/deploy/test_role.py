@@ -13,6 +13,9 @@ import pytest
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.port import ALL_OBJECTS, DeleteOptions, ObjectList, Selector, WatchEvent
+from tarragon.frameworks.mpi.framework import MPI
+from tarragon.frameworks.mpi.owned_objects import CONFIG_MAPS, ROLES
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
@@ -28,7 +31,10 @@ OPERATOR = "system:serviceaccount:tarragon-system:tarragon"
 T = TypeVar("T")
 
 # Asked by the API server itself, of its authorizer: no request tells of them.
-NEVER_REQUESTED = {(group, "tfjobs/finalizers", "update") for group in ("kubeflow.org", "mlkube.io")}
+NEVER_REQUESTED = {
+    *((each.resource.group, f"{each.resource.plural}/finalizers", "update") for each in FRAMEWORKS),
+    ("", "pods/exec", "create"),
+}
 
 
 async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: Stage) -> None:
@@ -54,6 +60,9 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: S
     await is_suspended_and_resumed(stage, 3)
     await runs_and_expires(stage)
     await one_of_2017_runs_and_expires(stage)
+    await an_mpijob_with_exec_changes_its_size_and_expires(stage)
+    await an_mpijob_with_ssh_runs(stage)
+    await a_jaxjob_runs_and_expires(stage)
     await second.stop()
     await meets_names_that_its_watch_does_not_show(stage, config)
 
@@ -194,6 +203,52 @@ async def one_of_2017_runs_and_expires(stage: Stage) -> None:
     await stage.until(lambda: stage.runs_all("master-ab12-0"))
     await stage.ends("master-ab12-0", 0)
     await stage.kubectl("wait", "--for=delete", "tfjobs.mlkube.io/e", "--timeout=60s")
+
+
+async def an_mpijob_with_exec_changes_its_size_and_expires(stage: Stage) -> None:
+    """At first there are objects of those names already, which the operator does not watch."""
+    config, role = Key("default", "m-config"), Key("default", "m-launcher")
+    for resource, key in ((CONFIG_MAPS, config), (ROLES, role)):
+        metadata = {"name": key.name, "namespace": key.namespace}
+        stranger = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+        await stage.http.create(resource.with_model(dict), stranger)
+    await stage.submit_mpi("m", "v1", ttlSecondsAfterFinished=0)
+    for resource, key in ((CONFIG_MAPS, config), (ROLES, role)):
+        await stage.until_told("m", f"FailedCreate{resource.kind}")
+        await stage.http.delete(resource, key)
+    await stage.until(lambda: stage.runs_all("m-launcher", "m-worker-0", "m-worker-1"))
+
+    await stage.http.patch(
+        MPI.resource, Key("default", "m"), {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 1}}}}
+    )
+    while any(rule["resourceNames"] != ["m-worker-0"] for rule in (await stage.http.get(ROLES, role)).rules):
+        await stage.clock.sleep(0.1)
+    while (await stage.http.get(CONFIG_MAPS, config)).data["hostfile"] != "m-worker-0 slots=1\n":
+        await stage.clock.sleep(0.1)
+    await stage.ends("m-launcher", 0)
+    await stage.kubectl("wait", "--for=delete", "mpijobs/m", "--timeout=60s")
+
+
+async def an_mpijob_with_ssh_runs(stage: Stage) -> None:
+    await stage.submit_mpi("s", "v2beta1")
+    await stage.until(lambda: stage.runs_all("s-launcher", "s-worker-0", "s-worker-1"))
+    await stage.ends("s-launcher", 0)
+    await stage.until_told("s", "MPIJobSucceeded")
+
+
+async def a_jaxjob_runs_and_expires(stage: Stage) -> None:
+    worker = group(1)
+    worker["template"]["spec"]["containers"][0]["name"] = "jax"
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "JAXJob",
+        "metadata": {"name": "x", "namespace": "default"},
+        "spec": {"jaxReplicaSpecs": {"Worker": worker}, "runPolicy": {"ttlSecondsAfterFinished": 0}},
+    }
+    await stage.kubectl("create", "-f", "-", stdin=json.dumps(job))
+    await stage.until(lambda: stage.runs_all("x-worker-0"))
+    await stage.ends("x-worker-0", 0)
+    await stage.kubectl("wait", "--for=delete", "jaxjobs/x", "--timeout=60s")
 
 
 async def runs_and_expires(stage: Stage) -> None:

@@ -61,7 +61,7 @@ def of(generation: str, *, workers: int = 2) -> Json:
 def objects(manifest: Json) -> dict[str, Json]:
     """What the operator creates for the job, by `Kind/name`."""
     created = child_objects(MPI, manifest, LogFormat.TEXT)
-    return {f"{each['kind']}/{each['metadata']['name']}": each for each in created}
+    return {f"{each['kind']}/{each['metadata']['name']}": dict(each) for each in created}
 
 
 def pod(manifest: Json, name: str) -> Json:

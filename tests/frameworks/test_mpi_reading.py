@@ -96,7 +96,12 @@ def test_workers_default_to_none_and_the_launcher_to_one() -> None:
 
 
 def test_the_fields_of_v2beta1_are_read() -> None:
-    fields = {"slotsPerWorker": 3, "mpiImplementation": "MPICH", "sshAuthMountPath": "/k", "runLauncherAsWorker": True}
+    fields: dict[str, Any] = {
+        "slotsPerWorker": 3,
+        "mpiImplementation": "MPICH",
+        "sshAuthMountPath": "/k",
+        "runLauncherAsWorker": True,
+    }
 
     assert options_of(job_of(mpijob(**fields))) == MpiOptions(
         slots=3, implementation=Implementation.MPICH, ssh_path="/k", launcher_works=True

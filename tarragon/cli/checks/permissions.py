@@ -91,7 +91,9 @@ def operator_findings(answers: Answers) -> Iterator[Finding]:
         yield Finding("ok", "operator", f"you may run it: you have all {len(answers)} permissions")
     for permission, refused in lacking:
         verbs = joined(list(dict.fromkeys(refused)))
-        text = f"you may not run it: no permission to {verbs} {_resource_name(permission)}, {permission.reason}"
+        missing = f"no permission to {verbs} {_resource_name(permission)}, {permission.reason}"
+        consequence = permission.consequence
+        text = f"{missing}; without it, {consequence}" if consequence else f"you may not run it: {missing}"
         yield Finding("warning", "operator", text, "run it with its own service account (deploy/permissions.yaml)")
 
 

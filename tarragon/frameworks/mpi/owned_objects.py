@@ -24,15 +24,14 @@ ROLE_BINDINGS = Resource(
 
 KEPT_CURRENT = (CONFIG_MAPS, ROLES)
 
-_NO_EXEC = "launchers of MPIJobs before v2beta1 can't start ranks in their workers"
-_NO_HOSTS = "the launchers of MPIJobs find no host file"
+_NO_EXEC = "MPIJobs before v2beta1 do not start"
 
 PERMISSIONS = (
     RequiredPermission(
         resource=CONFIG_MAPS,
         verbs=("get", "list", "watch", "patch"),
         reason="to keep the host file of an MPIJob current; only ConfigMaps with Tarragon's label are watched",
-        consequence=_NO_HOSTS,
+        consequence="MPIJobs do not start",
     ),
     RequiredPermission(
         resource=SECRETS,
