@@ -90,5 +90,5 @@ $(FOR_RUNNING): pyproject.toml uv.lock $(MOVED) | $(UV)
 	@touch $@
 
 $(FOR_DEVELOPMENT): pyproject.toml uv.lock $(MOVED) | $(UV)
-	$(SYNC) --group dev --extra bench --extra jax
+	$(SYNC) --group dev --extra bench --extra jax --extra mpi
 	@touch $@ $(FOR_RUNNING)

@@ -10,6 +10,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -75,6 +76,12 @@ def lacks_tensorflow() -> str | None:
 
 def lacks_jax() -> str | None:
     return None if importlib.util.find_spec("jax") else "JAX is not installed here; `make test` installs it"
+
+
+def lacks_mpi() -> str | None:
+    if importlib.util.find_spec("mpi4py") is None or shutil.which("mpirun", path=Path(sys.executable).parent) is None:
+        return "mpi4py or mpirun is not installed here; `make test` installs them"
+    return None
 
 
 def lacks_kubectl() -> str | None:
@@ -143,6 +150,7 @@ NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
     {
         "tensorflow": lacks_tensorflow,
         "jax": lacks_jax,
+        "mpi": lacks_mpi,
         "kubectl": lacks_kubectl,
         "newest_kubectl": lacks_newest_kubectl,
         "helm": lacks_helm,
@@ -154,7 +162,7 @@ NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
 
 
 def required() -> frozenset[str]:
-    """Markers whose tests must not be skipped: TARRAGON_REQUIRE=tensorflow,kubectl,helm,real."""
+    """Markers whose tests must not be skipped: TARRAGON_REQUIRE=tensorflow,mpi,kubectl,helm,real."""
     names = frozenset(filter(None, os.environ.get("TARRAGON_REQUIRE", "").split(",")))
     if unknown := names - NEEDS.keys():
         raise pytest.UsageError(f"TARRAGON_REQUIRE: {', '.join(sorted(unknown))} is none of {', '.join(NEEDS)}")

@@ -58,11 +58,16 @@ class ServicePorts:
         return lookup
 
     async def _is_address(self, pod: Pod, address: ServiceAddress) -> bool:
-        """Whether `name:number` is an address. A full name counts without its Service, which may come later."""
+        """Whether `name:number` is an address. A full name counts without its Service, which may come later.
+
+        But a small number behind the host name of a pod is likelier a number of slots.
+        """
         if address.namespace and address.port > LAST_SMALL_NUMBER:
             return True
         service = await self._service(pod, address)
-        return bool(address.namespace) if service is None else _has_port(service, address)
+        if service is None:
+            return bool(address.namespace) and address.name == address.service
+        return _has_port(service, address)
 
     async def _is_address_of_pair(self, pod: Pod, address: ServiceAddress) -> bool:
         """Whether a host and a port are an address. The names of a headless Service lead to every port of its pods."""
