@@ -145,8 +145,8 @@ async def test_a_launcher_that_ends_because_a_worker_was_lost_starts_again_and_n
 ) -> None:
     await started(mpi, job(V2BETA1, runPolicy={"backoffLimit": 0}, launcherCreationPolicy="WaitForWorkersReady"))
 
-    await mpi.world.client.delete(PODS, Key("default", WORKERS[0]))
-    await mpi.stage.end_pods()
+    evicted = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+    await mpi.world.client.patch(PODS, Key("default", WORKERS[0]), {"status": evicted}, subresource="status")
     await mpi.ends(LAUNCHER, 1)
     await mpi.world.until(lambda: mpi.stage.made().count(WORKERS[0]) == 2)
     await mpi.runs(WORKERS[0])
