@@ -18,9 +18,12 @@ from tarragon.plan.reconcile.tensorboard import SERVICE_PORT
 
 
 def service_addresses(nodes: Path | None, job: ClusterJob, replica: Replica) -> tuple[str, str]:
-    """Returns the address of a replica's service in the cluster, and its local address; empty if not assigned yet."""
+    """Returns the address of a replica's service in the cluster, and its local address; empty if not assigned yet.
+
+    Replicas without a port have no address: others reach them in another way.
+    """
     group = job.job.replica_spec(replica.type) if job.job is not None else None
-    if job.job is None or job.dialect is None or group is None:
+    if job.job is None or job.dialect is None or group is None or not group.port:
         return "", ""
     address = ServiceAddress(
         namespace=job.key.namespace, name=job.dialect.names.service(job.job, replica), port=group.port

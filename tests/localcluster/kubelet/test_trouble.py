@@ -206,3 +206,12 @@ async def test_ignored_fields_of_a_pod_are_reported(world: World) -> None:
         f"container main: runs as user {os.getuid()}, who started this node, not as 12345 (runAsUser)"
     )
     assert ("NotCarriedOut", words) in await world.events()
+
+
+async def test_a_search_domain_of_the_cluster_is_no_ignored_field_for_names_resolve_without_it(world: World) -> None:
+    world.start_kubelet()
+    domains = {"searches": ["pi.d.svc.cluster.local"]}
+    await world.create("p", container_json(), restartPolicy="Never", dnsConfig=domains)
+    await world.phase("Succeeded")
+
+    assert not [message for reason, message in await world.events() if reason == "NotCarriedOut"]

@@ -38,7 +38,7 @@ def ignored_fields(pod: Pod, user: int | None = None) -> list[str]:
 
 def _of_pod(pod: Pod, user: int) -> Iterator[str]:
     fields = {
-        "dnsConfig": pod.spec.dns_config,
+        "dnsConfig": _has_own_names(pod.spec.dns_config),
         "hostAliases": pod.spec.host_aliases,
         "hostPID": pod.spec.host_pid,
         "hostIPC": pod.spec.host_ipc,
@@ -48,6 +48,14 @@ def _of_pod(pod: Pod, user: int) -> Iterator[str]:
     if names := [name for name, value in fields.items() if value]:
         yield f"{', '.join(names)}: ignored, as processes share this machine"
     yield from _security_context("pod", pod.spec, user)
+
+
+def _has_own_names(dns_config: Mapping[str, Any]) -> bool:
+    """Whether a dnsConfig does more than shorten the names of Services, which processes find without it."""
+    searches = dns_config.get("searches") or []
+    return any(dns_config.get(name) for name in ("nameservers", "options")) or any(
+        ".svc" not in str(domain) for domain in searches
+    )
 
 
 def _of_container(container: Container, persistent: set[str]) -> Iterator[str]:
