@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import _socket
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tarragon.kube.core import NAMESPACES
 from tarragon.localcluster.kubelet.base import processes
-from tarragon.localcluster.kubelet.rsh.agent import Arguments, entry_names, shell_words
+from tarragon.localcluster.kubelet.rsh.agent import Arguments, Connection, entry_names, shell_words
 from tarragon.localcluster.kubelet.rsh.programs import mpi_variables, without_sshd
 from tarragon.localcluster.kubelet.shim.shim_client import state_of
 from tests.localcluster.kubelet.builders import container_json
@@ -140,6 +142,31 @@ async def test_a_pod_without_a_running_container_cannot_be_reached(world: World)
     assert await output(world, "ssh pi-worker-0 true; echo $?") == (
         "ssh: the container main of pi-worker-0 is not running\n255\n"
     )
+
+
+def test_a_command_may_end_as_soon_as_it_has_started(tmp_path: Path) -> None:
+    """The shim closes the connection after its reply."""
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+
+    def reply() -> None:
+        theirs.recv(1000)
+        theirs.send(b'{"pid": 7}\n{"code": 3}\n')
+        theirs.close()
+
+    class EndsAtOnce:
+        """A connection whose other end replies while the request is being sent."""
+
+        sendall, recv = ours.sendall, ours.recv
+
+        def sendmsg(self, *message: Any) -> int:
+            sent = ours.sendmsg(*message)
+            reply()
+            return sent
+
+    code = Connection(EndsAtOnce(), str(tmp_path)).execute(["true"], [])  # type: ignore[arg-type]
+
+    ours.close()
+    assert code == 3
 
 
 async def test_another_container_can_be_named(world: World) -> None:

@@ -159,8 +159,10 @@ class Connection:
         request = f'{{"exec": [{text}], "tty": false}}\n'.encode()
         rights = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in streams)
         try:
+            # An empty rest must not be sent: that fails after a short command, whose end closes the connection.
             sent = self._connection.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-            self._connection.sendall(request[sent:])
+            if rest := request[sent:]:
+                self._connection.sendall(rest)
             return self._exit_code()
         except OSError:
             return None
