@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.cli.options.command_tree import HELP_PAGE
+from tarragon.cli.options.command_tree import HELP_PAGE, help_page
+from tarragon.frameworks.registry import kinds_in_words
 from tarragon.frameworks.unsupported_kinds import NOT_YET, UNSUPPORTED_KINDS
 from tests.conftest import ROOT
 
@@ -21,12 +22,14 @@ def promises(text: str) -> list[str]:
 def test_the_summary_of_the_package_names_only_what_it_runs() -> None:
     summary = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["description"]
 
-    assert "TFJobs" in summary
+    assert kinds_in_words() in summary
     assert promises(summary) == []
 
 
 def test_the_first_page_of_the_command_names_only_what_it_runs() -> None:
     assert promises(HELP_PAGE) == []
+    for program in ("tarragon", "kubectl-tarragon"):
+        assert f"Train {kinds_in_words()} on " in help_page(program, program)
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "deploy").rglob("*.yaml")), ids=lambda page: page.name)

@@ -65,6 +65,9 @@ First: {program} run examples/tensorflow/ps.yaml
 Help:  {program} COMMAND --help
 """
 
+JOBS = "TFJobs, MPIJobs and JAXJobs"
+"""What the registry of frameworks says in `kinds_in_words`, which is too much to import for help."""
+
 FOREIGN_NAMES = MappingProxyType(
     {"stop": "`delete` ends a job, `down` the local cluster", "ps": "`list`", "status": "`list`"}
 )
@@ -120,9 +123,9 @@ class RootGroup(click.Group):
 
 def help_page(program: str, name: str) -> str:
     """Returns the help page. `name` is the program's name; `program` is how to call it from the current folder."""
-    where = "Train TFJobs: on this machine by default, on Kubernetes with --context."
+    where = f"Train {JOBS} on this machine, or on a cluster (--context)."
     if name != "tarragon":
-        where = "Train TFJobs on the cluster of kubectl's current context."
+        where = f"Train {JOBS} on the cluster of kubectl's context."
     return HELP_PAGE.format(program=program, name=name, where=where)
 
 
