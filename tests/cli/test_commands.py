@@ -309,8 +309,9 @@ def test_check_tells_what_is_there_and_what_to_do(shell: Shell) -> None:
     ended = shell("check")
 
     topics = [line.split()[1] for line in ended.out.splitlines() if line.split()[0] in {"ok", "warning", "error"}]
-    assert topics[:7] == ["Python", "TensorFlow", "JAX", "home", "disk", "cluster", "images"]
-    assert topics[7:] == ["CPUs", "memory", "ports", "GPUs", "kubectl"]
+    assert topics[:5] == ["Python", "TensorFlow", "MPI", "mpi4py", "JAX"]
+    assert topics[5:9] == ["home", "disk", "cluster", "images"]
+    assert topics[9:] == ["CPUs", "memory", "ports", "GPUs", "kubectl"]
     assert re.search(r"^error +images .*maps to a folder that does not exist$", ended.out, re.MULTILINE)
     assert ended.code == 1
 
