@@ -47,6 +47,16 @@ def with_annotations(found: JsonObject, said: Mapping[str, str]) -> dict[str, Js
     return {**found, "metadata": {**metadata, **({"annotations": dict(said)} if said else {})}}
 
 
+def in_order_of(value: Json, like: Json) -> Json:
+    """The value with its fields in the order of `like`, because servers sort them."""
+    if isinstance(value, dict) and isinstance(like, dict):
+        order = [*(name for name in like if name in value), *(name for name in value if name not in like)]
+        return {name: in_order_of(value[name], like.get(name)) for name in order}
+    if isinstance(value, list) and isinstance(like, list):
+        return [in_order_of(each, like[index] if index < len(like) else None) for index, each in enumerate(value)]
+    return value
+
+
 def _kept(metadata: JsonObject) -> dict[str, Json]:
     kept = {name: value for name, value in metadata.items() if name not in SERVER_FIELDS and value is not None}
     said = kept.get("annotations")

@@ -223,7 +223,7 @@ def _container(container: JsonObject, port: int) -> JsonObject:
 def test_every_field_of_a_job_is_compared_or_follows_from_another() -> None:
     reported = {field.name for field in dataclasses.fields(TrainingJob)}
     of_the_object = {"kind", "api_version", "dialect", "key", "uid", "creation_time", "labels", "annotations"}
-    of_other_kinds = {"options"}
+    of_other_kinds = {"options", "restarts_together"}
     compared = {
         "replica_specs": "replicas",
         "run_policy": "limits",

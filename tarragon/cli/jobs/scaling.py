@@ -123,7 +123,7 @@ def _check_can_grow(job: ClusterJob, after: TrainingJob) -> None:
     """Raise JobNotEditable if the running replicas could not use the added ones."""
     size = _size(job)
     growing = [kind for kind, wish in after.requested_size().items() if size and wish > size.get(kind, 0)]
-    if not growing or after.elastic_policy is not None or resizes_by_restart(after) or restarts_as_gang(after):
+    if not growing or after.elastic_policy is not None or resizes_by_restart(after):
         return
     raise JobNotEditable(
         f"can't scale up {job.name} while it runs: it is not elastic",
@@ -147,8 +147,8 @@ def _resize_note(job: ClusterJob) -> str:
         return f"{job.name} is not running: it will start at this size."
     differing = [kind for kind, wish in wished.items() if wish != size.get(kind, 0)]
     is_growing = any(wished[kind] > size.get(kind, 0) for kind in differing)
-    is_restarted = restarts_as_gang(job.job) or is_elastic_by_restart(job.job)
-    if (differing and is_restarted) or (is_growing and resizes_by_restart(job.job)):
+    is_restarted = resizes_by_restart(job.job) if is_growing else restarts_as_gang(job.job)
+    if differing and (is_restarted or is_elastic_by_restart(job.job)):
         return f"{job.name}: all replicas restart at the new size when the cluster has capacity."
     return ""
 

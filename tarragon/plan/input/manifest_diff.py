@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
+from tarragon.frameworks.manifest_metadata import as_manifest, in_order_of
 from tarragon.frameworks.plugin import Framework, Manifest
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 
@@ -44,9 +45,11 @@ def diff_manifests(framework: Framework, live: Manifest, new: Manifest) -> Manif
             "metadata": {**converted.manifest["metadata"], "uid": live["metadata"].get("uid", "")},
         }
         inexpressible = [loss.problem for loss in converted.losses]
-    before, after = live, new
     if conversion is not None:
         before, after = conversion.normalize_for_diff(live, new, new_decoded.dialect.name)
+    else:
+        after = as_manifest(new)
+        before = in_order_of(as_manifest(live), after)
     return ManifestDiff(
         before={**before, "apiVersion": live_decoded.dialect.api_version},
         after=after,

@@ -9,7 +9,7 @@ from tarragon.frameworks.kubeflow.conversion.kind_conversion import (
     KindConversion,
     NormalizedSpec,
 )
-from tarragon.frameworks.manifest_metadata import annotations_of, with_annotations
+from tarragon.frameworks.manifest_metadata import annotations_of, in_order_of, with_annotations
 from tarragon.frameworks.plugin import Manifest
 from tarragon.kube.merge_patch import without_nulls
 from tarragon.kube.meta import Json, JsonObject
@@ -28,7 +28,7 @@ def normalize_for_diff(
         for found, each in ((before, live), (after, new))
     ]
     young = _whole(kind, new, _quiet(after, before, filled[0]), generation)
-    return _aligned(_whole(kind, live, _quiet(before, after, filled[1]), generation), young), young
+    return in_order_of(_whole(kind, live, _quiet(before, after, filled[1]), generation), young), young
 
 
 def _whole(
@@ -69,14 +69,4 @@ def _quiet(value: Json, other: Json, full: Json) -> Json:
     lists = [each for each in (value, other, full) if isinstance(each, list)]
     if len(lists) == len((value, other, full)) and len(value) == len(other) == len(full):
         return list(map(_quiet, value, other, full))
-    return value
-
-
-def _aligned(value: Json, like: Json) -> Json:
-    """The value with its fields in the order of `like`, because servers sort them."""
-    if isinstance(value, dict) and isinstance(like, dict):
-        order = [*(name for name in like if name in value), *(name for name in value if name not in like)]
-        return {name: _aligned(value[name], like.get(name)) for name in order}
-    if isinstance(value, list) and isinstance(like, list):
-        return [_aligned(each, like[index] if index < len(like) else None) for index, each in enumerate(value)]
     return value
