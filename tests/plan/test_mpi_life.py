@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from tarragon.job.model import Replica
 from tests.frameworks.mpi_jobs import EXEC, V1, V1ALPHA1, V1ALPHA2, V2BETA1, mpijob, short_job, template
 from tests.plan.launcher_world import LauncherWorld
 
+CONTAINER = "any"
 POD, WORKER_0, WORKER_1 = "pi-launcher", "pi-worker-0", "pi-worker-1"
 GENERATIONS = (*EXEC, V2BETA1)
 BATCH_JOBS = (V1ALPHA1, V1ALPHA2, V2BETA1)
@@ -29,6 +31,10 @@ class MpiWorld(LauncherWorld):
     def replica(self, name: str) -> Replica:
         return Replica(LAUNCHER, 0) if name == POD else Replica(WORKER, int(name.rpartition("-")[2]))
 
+    def _container(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The first container is the main one, whatever its name."""
+        return {**super()._container(state), "name": CONTAINER}
+
     def counted(self, name: str) -> int:
         record = self.status.restarts.get(self.replica(name))
         return record.counted_for_backoff_limit if record is not None else 0
@@ -43,14 +49,14 @@ class MpiWorld(LauncherWorld):
 
 
 def of(generation: str, *, workers: int = 2, launcher: str = "", worker: str = "", **run_policy: Any) -> dict[str, Any]:
-    """A job whose containers are named as those of the world."""
+    """A job of that generation, with policies and limits."""
     if generation == V1ALPHA1:
-        job = short_job(pod=template(name="tensorflow", command=["mpirun", "pi"]), replicas=workers, **run_policy)
+        job = short_job(pod=template(name=CONTAINER, command=["mpirun", "pi"]), replicas=workers, **run_policy)
     else:
         job = mpijob(generation, workers=workers, runPolicy=run_policy)
         for kind, policy in (("Launcher", launcher), ("Worker", worker)):
             group = job["spec"]["mpiReplicaSpecs"][kind]
-            group["template"] = template(name="tensorflow", command=["run"])
+            group["template"] = template(name=CONTAINER, command=["run"])
             if policy:
                 group["restartPolicy"] = policy
     job["metadata"]["namespace"] = "n1"
@@ -195,12 +201,16 @@ def test_a_worker_of_v2beta1_that_crashes_again_and_again_ends_the_job() -> None
     assert (world.counted(POD), world.counted(WORKER_1)) == (0, 3)
 
 
+@pytest.mark.parametrize("end", ["evicted", "crashed"])
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_an_elastic_job_goes_on_without_a_worker(generation: str) -> None:
+def test_an_elastic_job_goes_on_without_a_worker_and_gets_it_back(generation: str, end: str) -> None:
     job = of(generation)
     job["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 2}
     world = running(job)
-    world.disrupt(WORKER_1)
+    if end == "evicted":
+        world.disrupt(WORKER_1)
+    else:
+        world.exit(WORKER_1, 139)
     world.come_back()
     world.pass_time(3600)
     world.settle()

@@ -92,7 +92,7 @@ def _job(root: FieldReader, spec: FieldReader, of: MapGeneration) -> TrainingJob
         creation = LauncherCreation.WAIT_FOR_WORKERS_READY  # the API server rejects exec into other pods
     return replace(
         job,
-        replica_specs=with_life_cycle(groups, of.engine, creation),
+        replica_specs=with_life_cycle(groups, of.engine, creation, elastic),
         run_policy=with_backoff_limit(job.run_policy, of.engine),
         elastic_policy=elastic,
         options=_options(spec, groups, of),

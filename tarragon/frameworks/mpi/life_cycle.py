@@ -14,7 +14,7 @@ from enum import Enum
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.mpi.fields import LAUNCHER
 from tarragon.frameworks.mpi.options import LauncherCreation
-from tarragon.job.model import ReplicaSpec, RestartPolicy
+from tarragon.job.model import ElasticPolicy, ReplicaSpec, RestartPolicy
 
 
 class LauncherEngine(Enum):
@@ -27,12 +27,13 @@ class LauncherEngine(Enum):
 
 
 def with_life_cycle(
-    groups: Iterable[ReplicaSpec], engine: LauncherEngine, creation: LauncherCreation
+    groups: Iterable[ReplicaSpec], engine: LauncherEngine, creation: LauncherCreation, elastic: ElasticPolicy | None
 ) -> tuple[ReplicaSpec, ...]:
     """The replica specs with the restart policies that the operator follows, and the order of the start."""
     given = {group.type: group for group in groups}
     launcher, workers = given.get(LAUNCHER), given.get(WORKER)
-    retries = launcher is not None and _launcher_policy(launcher, engine) is not RestartPolicy.NEVER
+    launcher_retries = launcher is not None and _launcher_policy(launcher, engine) is not RestartPolicy.NEVER
+    retries = launcher_retries or elastic is not None
     return tuple(
         _launcher(group, engine, creation, workers) if group.type == LAUNCHER else _worker(group, retries=retries)
         for group in given.values()
@@ -57,7 +58,10 @@ def _launcher_policy(group: ReplicaSpec, engine: LauncherEngine) -> RestartPolic
 
 
 def _worker(group: ReplicaSpec, *, retries: bool) -> ReplicaSpec:
-    """A failed worker is replaced where the launcher may start again: that is of no use without the worker."""
+    """A failed worker is replaced where the launcher may start again, which is of no use without the worker.
+
+    So it is in an elastic job, whose launcher goes on.
+    """
     if group.restart_policy is not RestartPolicy.NEVER or not retries:
         return group
     return replace(

@@ -102,11 +102,12 @@ def _job(root: FieldReader, spec: FieldReader) -> TrainingJob:
     quiet = replace(policies, value={**policies.value, SHAPE.replica_specs: {}})
     job = decode_job(root, quiet, SHAPE, GENERATION)
     engine = LauncherEngine.BATCH_JOB
+    elastic = elastic_bounds(spec).decode((workers,))
     return replace(
         job,
-        replica_specs=with_life_cycle((launcher, workers), engine, LauncherCreation.WAIT_FOR_WORKERS_READY),
+        replica_specs=with_life_cycle((launcher, workers), engine, LauncherCreation.WAIT_FOR_WORKERS_READY, elastic),
         run_policy=with_backoff_limit(job.run_policy, engine),
-        elastic_policy=elastic_bounds(spec).decode((workers,)),
+        elastic_policy=elastic,
         options=MpiOptions(transport=Transport.EXEC, slots=shares.slots if slots is None else slots),
     )
 
