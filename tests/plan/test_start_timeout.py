@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -146,3 +147,15 @@ def test_an_obstacle_that_an_earlier_admission_met_takes_nothing_away() -> None:
     old = Obstacle(since=after(-1), reason="Refused", message="")
 
     assert apply_start_timeout(hold(held, workers(0), least=2, obstacle=old), after(3600), 60) is held
+
+
+def test_what_made_a_gang_shrink_takes_no_more_from_it() -> None:
+    """A replica that was waiting for the one left out is created only after that."""
+    shrunk = apply_start_timeout(hold(admission(0, 1, 2), workers(0, 1), least=1), after(60), 60)
+    there = workers(0, 1) - {Replica(PS, 0)}
+
+    assert apply_start_timeout(hold(shrunk, there, least=1), after(61), 60) is shrunk
+
+    again = replace(REFUSED, since=after(61))
+    assert apply_start_timeout(hold(shrunk, there, least=1, obstacle=again), after(120), 60) is shrunk
+    assert apply_start_timeout(hold(shrunk, there, least=1, obstacle=again), after(121), 60).admitted_at is None

@@ -36,9 +36,17 @@ class GangStart:
         return all(replica in self.replicas_in_place for replica in self.admission.nodes)
 
 
+def is_current(obstacle: Obstacle, admission: Admission) -> bool:
+    """Whether the obstacle was found at the gang's size: not before its admission, nor before a timeout shrank it."""
+    if admission.admitted_at is None or obstacle.since < admission.admitted_at:
+        return False
+    shrunk_at = admission.resized_at if admission.backoff is not None else None
+    return shrunk_at is None or obstacle.since >= shrunk_at
+
+
 def start_timeout_at(admission: Admission, obstacle: Obstacle | None, timeout: float) -> dt.datetime | None:
     """Return when a gang that can't start because of an obstacle loses its admission; None without an obstacle."""
-    if obstacle is None or admission.admitted_at is None or obstacle.since < admission.admitted_at:
+    if obstacle is None or not is_current(obstacle, admission):
         return None
     return add_seconds(obstacle.since, timeout)
 

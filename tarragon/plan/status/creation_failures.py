@@ -13,6 +13,7 @@ from tarragon.kube.core import Pod
 from tarragon.plan.lifecycle.displacement import was_rejected_by_node
 from tarragon.plan.lifecycle.owned_object_control import unreadable_kinds
 from tarragon.plan.lifecycle.pod_control import conflicting_names, has_missing_objects, rejecting_nodes
+from tarragon.plan.lifecycle.start_timeout import is_current
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.status.stall_report import image_pull_errors, next_report_at, report_blocking_stalls, report_delays
 from tarragon.plan.view.actions import NAME_TAKEN, REFUSED
@@ -22,6 +23,8 @@ UNSCHEDULABLE = "Unschedulable"
 """The reason that kube-scheduler sets on pods; reused as the obstacle's reason."""
 NODE_FULL = "NodeFull"
 NODE_UNAVAILABLE = "NodeAway"
+PREVENTS_CREATION = frozenset({REFUSED, NAME_TAKEN, NODE_UNAVAILABLE})
+"""Obstacles of replicas that have no pod. All others concern pods that exist."""
 MAX_LISTED_NAMES = 8
 POLL_SECONDS = 5
 """Polling interval: changes of other owners' objects and of nodes do not wake the job. A look at the cache is cheap."""
@@ -94,11 +97,11 @@ def next_check_at(view: JobView, status: JobStatus) -> dt.datetime | None:
 
 
 def _current_obstacle(status: JobStatus) -> Obstacle | None:
-    """Return the recorded obstacle if it concerns the current admission and not an earlier one."""
+    """Return the recorded obstacle if it concerns the current admission and size, and not earlier ones."""
     admission, recorded = status.admission, status.obstacle
     if recorded is None or admission is None or admission.admitted_at is None:
         return recorded
-    return recorded if recorded.since >= admission.admitted_at else None
+    return recorded if is_current(recorded, admission) else None
 
 
 def _find_obstacle(view: JobView, status: JobStatus) -> tuple[str, str] | None:

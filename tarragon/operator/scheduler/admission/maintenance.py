@@ -30,7 +30,7 @@ from tarragon.plan.reconcile.adoption import (
     rebuild_admission,
     with_bound_nodes,
 )
-from tarragon.plan.status.creation_failures import timeout_for, unschedulable_message
+from tarragon.plan.status.creation_failures import PREVENTS_CREATION, timeout_for, unschedulable_message
 from tarragon.plan.view.stalls import is_unable_to_start
 
 AdmissionUpdate = tuple[Candidate, Admission]
@@ -160,7 +160,7 @@ class AdmissionMaintenance:
         return {replica for replica, pod in pods_by_replica(candidate, pods) if self._is_progressing(candidate, pod)}
 
     def _waiting(self, candidate: Candidate, admission: Admission) -> set[Replica]:
-        """Return replicas without a pod that are not late: they are created once others are ready."""
+        """Return replicas without a pod that are not late: they are created once others are ready, or just now."""
         pods = dict(pods_by_replica(candidate, self._informers.pods_of(candidate.object)))
         gang = GangReadiness(
             job=candidate.job,
@@ -169,6 +169,9 @@ class AdmissionMaintenance:
             is_ready=lambda replica: replica in pods and is_ready(pods[replica]),
         )
         types = {each.waiting for each in unmet_prerequisites(gang)}
+        obstacle = candidate.status.obstacle
+        if obstacle is None or obstacle.reason not in PREVENTS_CREATION:
+            types |= {group.type for group in candidate.job.replica_specs if group.starts_after is not None}
         return {replica for replica in admission.nodes if replica.type in types and replica not in pods}
 
     def _is_progressing(self, candidate: Candidate, pod: Pod) -> bool:
