@@ -22,7 +22,7 @@ _PUBLIC = re.compile(
     r"(?:(?:docker\.io|index\.docker\.io|registry-1\.docker\.io)/)?"
     r"(?:(?:library/)?(?:python|ubuntu|debian|alpine|fedora|busybox|bash|pypy)|tensorflow/tensorflow|nvidia/cuda|"
     r"pytorch/pytorch|continuumio/\w+|jupyter/[\w-]+|horovod/horovod)(?:[:@].*)?"
-    r"|(?:nvcr\.io/nvidia/(?:tensorflow|cuda)|gcr\.io/deeplearning-platform-release/[\w.-]+)(?:[:@].*)?"
+    r"|(?:(?:nvcr|ghcr)\.io/nvidia/(?:tensorflow|cuda|jax)|gcr\.io/deeplearning-platform-release/[\w.-]+)(?:[:@].*)?"
 )
 """Well-known public images, which contain no user's files."""
 
