@@ -119,6 +119,10 @@ def _nothing(_: TrainingJob, __: JsonObject) -> dict[str, Json]:
     return {}
 
 
+def _not_configured(_: JsonObject, __: JsonObject) -> dict[str, Json]:
+    return {}
+
+
 def _no_annotations(_: TrainingJob) -> dict[str, str]:
     return {}
 
@@ -163,6 +167,9 @@ class Dialect:
     default_fields: Callable[[TrainingJob, JsonObject], dict[str, Json]] = _nothing
     """Fields that the original operator filled into the spec and that users look for. They are written together with
     the generation annotation. The second argument is the spec as it is."""
+    configured_fields: Callable[[JsonObject, JsonObject], dict[str, Json]] = _not_configured
+    """Fields of a new job's spec, the first argument, that the operator's options, the second one, fill in. They are
+    written in the same way, so that everybody who reads the job later finds the same values."""
     persistent_annotations: Callable[[TrainingJob], dict[str, str]] = _no_annotations
     """Annotations for what must not change with the spec once the job has started; written together with the
     generation annotation."""

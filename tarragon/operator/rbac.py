@@ -165,7 +165,12 @@ def _needs(kind: Resource[Json], verbs: tuple[str, ...], reason: str, *, subreso
 _SHARED = (
     _needs(PODS, ("list", "watch"), "to follow the state of replicas, and the free capacity of each node"),
     _needs(PODS, ("create", "delete"), "to start, stop, replace and clean up replicas"),
-    _needs(PODS, ("get",), "to find the owner of an existing pod with a replica's name while the cache is stale"),
+    _needs(
+        PODS,
+        ("get",),
+        "to find the owner of an existing pod with a replica's name while the cache is stale, and the image of the"
+        " operator's own pod",
+    ),
     Permission(
         group=PODS.group,
         resource=PODS.plural,

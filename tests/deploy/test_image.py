@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from tarragon.frameworks.mpi.transport import KUBECTL_IN_IMAGE
 from tests.conftest import ROOT
 from tests.deploy.test_files import DEPLOY
 
@@ -14,13 +15,16 @@ TEXT = (DEPLOY / "Dockerfile").read_text()
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
-def build_with(base: str) -> subprocess.CompletedProcess[str]:
-    """What the first command of the build says when PYTHON_IMAGE is that."""
+ARGUMENTS = ("PYTHON_IMAGE", "KUBECTL_IMAGE")
+
+
+def build_with(**images: str) -> subprocess.CompletedProcess[str]:
+    """What the first command of the build says with these images."""
     joined = TEXT.replace("\\\n", " ")
     first = next(line.removeprefix("RUN ") for line in joined.splitlines() if line.startswith("RUN "))
     return subprocess.run(
         ["sh", "-c", first],
-        env={"PYTHON_IMAGE": base, "PATH": "/usr/bin:/bin"},
+        env={**dict.fromkeys(ARGUMENTS, f"i@{DIGEST}"), **images, "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=False,
@@ -31,10 +35,12 @@ def build_with(base: str) -> subprocess.CompletedProcess[str]:
 def test_no_stage_of_the_image_has_a_base_that_is_written_down_here() -> None:
     bases = re.findall(r"^FROM (\S+)", TEXT, re.MULTILINE)
 
-    assert set(bases) == {"${PYTHON_IMAGE}"}
-    assert re.search(r"^ARG PYTHON_IMAGE$", TEXT[: TEXT.index("FROM ")], re.MULTILINE), "without a default"
+    assert set(bases) == {f"${{{each}}}" for each in ARGUMENTS}
+    before = TEXT[: TEXT.index("FROM ")]
+    assert re.findall(r"^ARG (\S+)$", before, re.MULTILINE) == [*ARGUMENTS], "without a default"
 
 
+@pytest.mark.parametrize("argument", ARGUMENTS)
 @pytest.mark.parametrize(
     "base",
     [
@@ -50,17 +56,17 @@ def test_no_stage_of_the_image_has_a_base_that_is_written_down_here() -> None:
         "",
     ],
 )
-def test_a_base_without_a_digest_is_refused(base: str) -> None:
-    ended = build_with(base)
+def test_an_image_without_a_digest_is_refused(base: str, argument: str) -> None:
+    ended = build_with(**{argument: base})
 
     assert ended.returncode != 0
-    assert "PYTHON_IMAGE" in ended.stderr
+    assert argument in ended.stderr
     assert "docs/install.md" in ended.stderr
 
 
 @pytest.mark.parametrize("name", ["python:3.13-slim", "python", "registry.example.com:5000/mirror/python:3.13-slim"])
-def test_a_base_with_a_digest_is_taken(name: str) -> None:
-    ended = build_with(f"{name}@{DIGEST}")
+def test_an_image_with_a_digest_is_taken(name: str) -> None:
+    ended = build_with(PYTHON_IMAGE=f"{name}@{DIGEST}", KUBECTL_IMAGE=f"registry.k8s.io/kubectl:v1.36.0@{DIGEST}")
 
     assert (ended.returncode, ended.stderr) == (0, "")
 
@@ -69,8 +75,9 @@ def test_nobody_has_invented_a_digest() -> None:
     page = (DEPLOY.parent / "docs" / "install.md").read_text()
 
     assert not re.search(r"sha256:[0-9a-f]{16}", TEXT + page)
-    assert "--build-arg PYTHON_IMAGE=" in TEXT
-    assert "--build-arg PYTHON_IMAGE=" in page
+    for argument in ARGUMENTS:
+        assert f"--build-arg {argument}=" in TEXT
+        assert f"--build-arg {argument}=" in page
 
 
 def test_the_image_says_what_it_was_built_on() -> None:
@@ -78,6 +85,12 @@ def test_the_image_says_what_it_was_built_on() -> None:
 
     assert "ARG PYTHON_IMAGE\n" in last
     assert "LABEL org.opencontainers.image.base.name=${PYTHON_IMAGE}\n" in last
+
+
+def test_the_image_has_kubectl_where_launchers_look_for_it() -> None:
+    last = TEXT[TEXT.rindex("FROM ") :]
+
+    assert f"COPY --from=kubectl /bin/kubectl {KUBECTL_IN_IMAGE}\n" in last
 
 
 def test_the_image_is_built_with_the_uv_that_builds_everything_else() -> None:

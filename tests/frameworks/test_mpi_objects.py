@@ -194,6 +194,17 @@ def test_an_older_launcher_reaches_its_workers_by_kubexec(generation: str) -> No
     assert modes == {"kubexec.sh": "0o555", "hostfile": "0o444", "discover_hosts.sh": "0o555"}
 
 
+def test_kubectl_is_delivered_with_the_resources_and_the_privileges_of_the_launcher() -> None:
+    resources, context = {"requests": {"cpu": "2"}}, {"runAsUser": 1000, "allowPrivilegeEscalation": False}
+    restricted = {"Launcher": {"template": template(resources=resources, securityContext=context)}}
+
+    (delivery,) = pod(mpijob(V1, specs=restricted), "pi-launcher")["spec"]["initContainers"]
+    (plain,) = pod(mpijob(V1), "pi-launcher")["spec"]["initContainers"]
+
+    assert (delivery["resources"], delivery["securityContext"]) == (resources, context)
+    assert "securityContext" not in plain
+
+
 @pytest.mark.parametrize("generation", EXEC)
 def test_an_older_worker_sleeps_and_has_the_script_for_spawning_in_a_tree(generation: str) -> None:
     worker = pod(of(generation), "pi-worker-0")

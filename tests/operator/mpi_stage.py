@@ -24,11 +24,14 @@ class MpiStage:
         self.world = stage.world
 
     async def prepare(self) -> None:
+        await self.install()
+        self.stage.start_operator()
+
+    async def install(self) -> None:
         await self.world.client.create(CUSTOM_RESOURCE_DEFINITIONS, MPI.crd())
         for kind in (MPIJOBS, CONFIG_MAPS, SECRETS):
             await self.world.follow(kind)
         await self.stage.node("n")
-        self.stage.start_operator()
 
     async def submit(self, manifest: Json) -> None:
         # The client of the tests has the operator's name, so that its writes do not tell the generation.

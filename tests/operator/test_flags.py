@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
 
+from tarragon import __version__
 from tarragon.cli.main import run_command
 from tarragon.cli.operator import process_environment
+from tarragon.cli.operator.mpi_options import MpiOptions
+from tarragon.kube.meta import Key
 from tarragon.operator.manager.health import ListenAddress
+from tarragon.plan.objects.settings import OperatorSettings
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 
@@ -26,6 +31,8 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
         (["--cool-down", "inf"], "inf is not between 0 and"),
         (["--grace", "-1"], "-1 is not between 0 and"),
         (["--patience", "long"], "'long' is not a number of seconds; use for example 30 or 0.5"),
+        (["--gpus-per-node", "0"], "0 is not in the range x>=1"),
+        (["--processing-resource-type", "amd.com/gpu"], "'amd.com/gpu' is not one of 'nvidia.com/gpu', 'cpu'"),
         (["--policy", "lifo"], "'lifo' is not one of 'fifo', 'backfill', 'dragon'"),
     ],
 )
@@ -73,6 +80,27 @@ def test_outside_of_a_pod_nobody_but_this_machine_is_answered_unless_that_is_ask
     text: str | None, environment: dict[str, str], expected: ListenAddress | None
 ) -> None:
     assert process_environment.listen_address(text, environment) == expected
+
+
+def test_a_process_in_a_pod_knows_its_pod() -> None:
+    assert process_environment.own_pod({**POD, "MY_POD_NAME": "tarragon-0"}, "ns") == Key("ns", "tarragon-0")
+    assert process_environment.own_pod({"MY_POD_NAME": "tarragon-0"}, "ns") is None
+
+
+def test_mpi_options_become_fields_unless_they_are_the_defaults_of_the_api() -> None:
+    settings = OperatorSettings()
+    given = MpiOptions(
+        gpus_per_node=1,
+        processing_units_per_node=1,
+        processing_resource_type="nvidia.com/gpu",
+        kubectl_delivery_image=None,
+    )
+
+    default = given.configure(settings)
+    eight = replace(given, gpus_per_node=8, kubectl_delivery_image="mirror/kubectl").configure(settings)
+
+    assert (default.own_image, default.job_defaults) == (f"tarragon:{__version__}", {"MPIJob": {}})
+    assert (eight.own_image, eight.job_defaults) == ("mirror/kubectl", {"MPIJob": {"gpusPerNode": 8}})
 
 
 def test_an_address_without_a_port_is_told_as_one() -> None:

@@ -14,6 +14,7 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.cli.operator import process_environment
 from tarragon.cli.operator.leader_election import LeaderElectionOptions, leader_election_options
+from tarragon.cli.operator.mpi_options import MpiOptions, mpi_options
 from tarragon.cli.operator.pod_groups import pod_groups_option
 from tarragon.cli.operator.scheduling_options import SchedulingOptions, scheduling_options
 from tarragon.cli.options.durations import seconds_option
@@ -97,6 +98,7 @@ class ManagementOptions:
     metavar="DOMAIN",
     help="DNS domain of Services, such as cluster.local; by default names end in .svc",
 )
+@mpi_options
 @leader_election_options
 @click.option(
     "--listen",
@@ -120,6 +122,7 @@ def command(
     cluster: ClusterFlags,
     management: ManagementOptions,
     scheduling: SchedulingOptions,
+    mpi: MpiOptions,
     election: LeaderElectionOptions,
     listen: str | None,
     log_format: str | None,
@@ -138,13 +141,14 @@ def command(
     namespaces = _valid_namespaces(management.namespaces or tuple(filter(None, [settings.explicit_namespace])))
     where = access(settings, cluster, process_environment.kubeconfig(os.environ))
     claim = election.claim(os.environ, where.namespace)
-    plan = management.plan_settings(namespaces)
+    plan = mpi.configure(management.plan_settings(namespaces))
     wanted = ProcessSettings(
         # An operator of some namespaces schedules no gangs, so it publishes no scheduling configuration.
         options=scheduling.operator_options(plan, published_in="" if namespaces else claim.key.namespace),
         lease_claim=claim if election.leader_elect else None,
         listen=process_environment.listen_address(listen, os.environ),
         shutdown_seconds=grace,
+        own_pod=None if mpi.kubectl_delivery_image else process_environment.own_pod(os.environ, where.namespace),
         adopt=plan.adopts_jobs,
     )
     process_environment.configure_logging(settings, log_format)

@@ -17,6 +17,7 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.options.settings import GlobalOptions
 
 if TYPE_CHECKING:
+    from tarragon.kube.meta import Key
     from tarragon.operator.manager.health import ListenAddress
     from tarragon.plan.objects.accelerators import Accelerator
 
@@ -68,6 +69,14 @@ def cluster_domain(environment: Environment) -> str:
 def lease_namespace(environment: Environment) -> str:
     """Return the Lease namespace of older TF operators: KUBEFLOW_NAMESPACE, or the earlier MY_POD_NAMESPACE."""
     return environment.get("KUBEFLOW_NAMESPACE", "") or environment.get("MY_POD_NAMESPACE", "")
+
+
+def own_pod(environment: Environment, namespace: str) -> Key | None:
+    """Return the pod that this process runs in; None outside of pods. `namespace` is that of its service account."""
+    from tarragon.kube.meta import Key
+
+    name = environment.get("MY_POD_NAME", "") or socket.gethostname()
+    return Key(namespace, name) if is_pod(environment) else None
 
 
 def identity(environment: Environment) -> str:

@@ -43,6 +43,7 @@ _V1ALPHA1 = Dialect(
     invalid_job_fields=launcher_status.invalid_job_fields,
     has_conditions=False,
     used_batch_jobs=True,
+    configured_fields=short_form.configured_fields,
     condition_reason=condition_reason(KIND, invalid="ValidationError"),
     exit_codes=SINCE_TRAINING_OPERATOR_1_5,
     backoff_count=BackoffCount.BATCH_JOB,

@@ -112,6 +112,17 @@ def _job(root: FieldReader, spec: FieldReader) -> TrainingJob:
     )
 
 
+def configured_fields(spec: JsonObject, values: JsonObject) -> dict[str, Json]:
+    """The fields that the flags of the v1alpha1 operator set: how many units a node has, and their type."""
+    found = FieldReader(spec, "spec", CollectedProblems())
+    totals = {ShortField.GPUS_PER_NODE.value: ShortField.GPUS, ShortField.UNITS_PER_NODE.value: ShortField.UNITS}
+    return {
+        name: value
+        for name, value in values.items()
+        if any_case(found, name).is_missing and (name not in totals or not any_case(found, totals[name]).is_missing)
+    }
+
+
 def _resource(found: FieldReader) -> str:
     written = found.string(GPU)
     if written not in RESOURCES:

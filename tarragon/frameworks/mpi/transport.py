@@ -89,11 +89,14 @@ exec {KUBECTL_PATH}/kubectl exec "$host" {container}-- /bin/sh -c "$*"
 
 
 def _exec_launcher(job: TrainingJob, options: MpiOptions) -> DiscoveryConfig:
+    launcher = _container(job, Replica(LAUNCHER, 0))
     delivery = {
         "name": "kubectl-delivery",
         "command": ["/bin/sh", "-c", f'[ -n "$TARRAGON_RSH" ] || cp {KUBECTL_IN_IMAGE} {KUBECTL_PATH}/kubectl'],
         # As the launcher itself: the pod requests no more than the scheduler knows of, and a quota finds its limits.
-        "resources": _container(job, Replica(LAUNCHER, 0)).get("resources", {}),
+        "resources": launcher.get("resources", {}),
+        # Nor does it need another level of Pod Security. The image has a user of its own, who may write emptyDirs.
+        **({"securityContext": launcher["securityContext"]} if launcher.get("securityContext") else {}),
         "volumeMounts": [{"name": KUBECTL_VOLUME, "mountPath": KUBECTL_PATH}],
     }
     return DiscoveryConfig(

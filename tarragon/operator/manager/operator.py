@@ -154,6 +154,10 @@ class Operator:
         self._informers.settings = replace(self._informers.settings, other_managers=left_to)
         self._enqueue_all(kinds)
 
+    def use_own_image(self, image: str) -> None:
+        """Run this image in the init containers of pods that are created from now on."""
+        self._informers.settings = replace(self._informers.settings, own_image=image)
+
     @property
     def restart_reasons(self) -> Sequence[str]:
         """Reasons to restart the process: work that made no progress for too long. Always empty on a standby."""

@@ -30,6 +30,7 @@ from tarragon.client.port import Client
 from tarragon.operator.coexistence.watcher import CoexistenceWatcher
 from tarragon.operator.manager.health import HttpResponse, Routes, probe_response, serving
 from tarragon.operator.manager.operator import Operator
+from tarragon.operator.manager.own_image import read_own_image
 from tarragon.operator.manager.settings import ProcessSettings
 from tarragon.operator.metrics.registry import CONTENT_TYPE, Metrics
 from tarragon.operator.scheduler.config.reload import ReloadingRules
@@ -64,7 +65,7 @@ class Process:
         self._settings = settings
         self._is_stopping = False
         self.lease: LeaderElector | None = None
-        cluster = clients.operator
+        self._client = cluster = clients.operator
         if settings.lease_claim is not None:
             jitter = random.Random(settings.options.seed)
             self.lease = LeaderElector(clients.leader_election, clock, settings.lease_claim, jitter)
@@ -101,6 +102,7 @@ class Process:
 
     async def _run_operator(self) -> None:
         await self._operator.wait_for_sync()
+        await self._find_own_image()
         gc.freeze()
         if self.lease is None:
             log.info("leading", lease="none")
@@ -113,6 +115,14 @@ class Process:
             log.info("leading", identity=self.lease.identity)
             await self._lead()
             renewal.cancel()
+
+    async def _find_own_image(self) -> None:
+        if self._settings.own_pod is None:
+            return
+        image = await read_own_image(self._client, self._clock, self._settings.own_pod)
+        if image:
+            log.info("own image", image=image)
+            self._operator.use_own_image(image)
 
     async def _lead(self) -> None:
         await self._coexistence.first_check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tarragon.client.leader_election import LeaseLock
+from tarragon.kube.meta import Key
 from tarragon.operator.manager.health import ListenAddress
 from tarragon.operator.manager.operator import OperatorOptions
 
@@ -21,5 +22,7 @@ class ProcessSettings:
     listen: ListenAddress | None = None
     shutdown_seconds: float = SHUTDOWN_SECONDS
     """Seconds that writes in progress may take after a stop request."""
+    own_pod: Key | None = None
+    """The operator's own pod, whose image takes the place of `OperatorSettings.own_image`; None for no such pod."""
     adopt: bool = False
     """Also manage jobs of another running operator. The user must make sure that the other operator stops."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tarragon.kube.meta import JsonObject
 from tarragon.plan.objects.accelerators import Accelerator
 from tarragon.plan.objects.logs import LogFormat
 from tarragon.plan.objects.placement import Placement
@@ -37,7 +38,7 @@ class OperatorSettings:
     Longer than a short outage of a registry and than the kubelet's backoff between two attempts.
     """
     own_image: str = "tarragon"
-    """The image of the operator. Init containers that bring a tool of ours run it."""
+    """The image of the operator, or another one with kubectl. Init containers that bring a tool of ours run it."""
     accelerators: Mapping[str, Accelerator] = field(default_factory=dict)
     """By resource name, what containers that request the resource get in addition."""
     namespaces: tuple[str, ...] = ()
@@ -51,5 +52,7 @@ class OperatorSettings:
     """The log format of jobs that do not set one themselves."""
     pod_groups: Mapping[str, str] = field(default_factory=lambda: DEFAULT_KIND_BY_SCHEDULER)
     """By scheduler name, the kind of PodGroup that the scheduler needs: a key of `podgroup_kinds.POD_GROUP_KINDS`."""
+    job_defaults: Mapping[str, JsonObject] = field(default_factory=dict)
+    """By job kind, values of fields that new jobs get if they lack them. Each generation takes those that it has."""
     other_managers: Mapping[str, str] = field(default_factory=dict)
     """By job kind, a description of another operator that manages it. Jobs that are not ours yet are left to it."""

@@ -76,9 +76,10 @@ def record_generation(observed: ObservedJob, decoded: DecodedJob) -> Actions | N
     if is_started_by_other(observed):
         annotations[ADOPT_ANNOTATION] = "true"
     submitted_spec = observed.object.spec
-    spec_patch = (
-        dialect.default_fields(job, submitted_spec) if job is not None and isinstance(submitted_spec, Mapping) else {}
-    )
+    spec_patch: dict[str, Json] = {}
+    if job is not None and isinstance(submitted_spec, Mapping):
+        configured = observed.settings.job_defaults.get(job.kind, {})
+        spec_patch = dialect.default_fields(job, submitted_spec) | dialect.configured_fields(submitted_spec, configured)
     annotations |= provenance_annotations(submitted_spec, spec_patch)
     metadata: dict[str, Json] = {**precondition(observed.object), "annotations": annotations}
     return Actions(metadata_patch={"metadata": metadata, "spec": spec_patch} if spec_patch else {"metadata": metadata})
