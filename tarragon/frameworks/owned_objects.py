@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from tarragon.job.model import ReplicaType
 from tarragon.kube.meta import Json, JsonObject, PartialObjectMetadata, Resource
 
 OWNED_OBJECT_LABEL = "tarragon.dev/owned-object"
 """On the objects that are kept current; the operator watches only objects with this label."""
+
+
+MOUNTED_ANNOTATION = "tarragon.dev/mounted-objects"
+"""On pods that must see a change of a mounted object at once: a digest of its content."""
 
 
 class OwnedContent(PartialObjectMetadata, frozen=True):
@@ -46,6 +51,8 @@ class OwnedObject:
     body: JsonObject
     upkeep: Upkeep
     generated: Generated | None = None
+    urgent_for: frozenset[ReplicaType] = frozenset()
+    """The replicas that mount the object and must see a change at once. Of an object that is kept current."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

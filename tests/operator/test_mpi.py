@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tarragon.frameworks.owned_objects import MOUNTED_ANNOTATION
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tests.frameworks.mpi_jobs import EXEC, V1, V1ALPHA1, V1ALPHA2, V2BETA1, of, short_job, template
@@ -191,6 +192,27 @@ async def test_workers_that_leave_are_hosts_no_more_before_they_are_gone(mpi: Mp
     await mpi.world.until(lambda: "pi-worker-1" not in mpi.config["discover_hosts.sh"])
     assert "pi-worker-1" in mpi.stage.pods()
     assert LAUNCHER in mpi.stage.pods()
+
+
+async def test_an_elastic_launcher_sees_new_hosts_at_once_for_its_pod_changes_after_them(mpi: MpiStage) -> None:
+    await started(mpi, job(V2BETA1, elasticPolicy=BOUNDS))
+
+    def digest() -> str:
+        return str(mpi.stage.pods()[LAUNCHER]["metadata"].get("annotations", {}).get(MOUNTED_ANNOTATION, ""))
+
+    await mpi.world.until(lambda: "pi-worker-1" in mpi.config["discover_hosts.sh"] and bool(digest()))
+    before = digest()
+    await mpi.change(mpiReplicaSpecs={"Worker": {"replicas": 3}})
+    await mpi.world.until(lambda: "pi-worker-2" in mpi.config["hostfile"] and digest() != before)
+
+
+async def test_a_launcher_of_fixed_size_is_not_annotated(mpi: MpiStage) -> None:
+    await started(mpi, job(V2BETA1))
+    await mpi.world.until(lambda: "pi-worker-1" in mpi.config["discover_hosts.sh"])
+    await mpi.ends(LAUNCHER, 0)
+    await mpi.until_state("Succeeded")
+
+    assert MOUNTED_ANNOTATION not in mpi.stage.pods()[LAUNCHER]["metadata"].get("annotations", {})
 
 
 async def test_suspension_ends_all_pods_and_resumption_starts_workers_first(mpi: MpiStage) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.mpi import transport
+from tarragon.frameworks.mpi.fields import LAUNCHER
 from tarragon.frameworks.mpi.host_files import discovery_script, host_file
 from tarragon.frameworks.mpi.names import config_name, launcher_name, pod_name, secret_name
 from tarragon.frameworks.mpi.options import Transport, options_of
@@ -86,7 +87,9 @@ def _config_map(observation: JobObservation) -> OwnedObject:
     if options.transport is Transport.EXEC:
         data[transport.KUBEXEC] = transport.kubexec_script(options)
     body = {"metadata": {"name": config_name(observation.job)}, "data": data}
-    return OwnedObject(resource=CONFIG_MAPS, body=body, upkeep=Upkeep.KEEP_CURRENT)
+    # An elastic program polls its hosts each second; a kubelet would let it wait for a minute.
+    urgent_for = frozenset() if observation.job.elastic_policy is None else frozenset({LAUNCHER})
+    return OwnedObject(resource=CONFIG_MAPS, body=body, upkeep=Upkeep.KEEP_CURRENT, urgent_for=urgent_for)
 
 
 def _secret(job: TrainingJob) -> OwnedObject:

@@ -13,6 +13,7 @@ from sys import intern
 from msgspec.structs import force_setattr, replace
 
 from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
+from tarragon.frameworks.owned_objects import MOUNTED_ANNOTATION
 from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode
@@ -42,7 +43,12 @@ _HEALTHY_CONDITIONS = frozenset(
 )
 """Pod conditions that are dropped while they are True."""
 
-_OUR_ANNOTATIONS = (ROUND_ANNOTATION, EVICTION_TIME_ANNOTATION, CHECKPOINT_REQUEST_ANNOTATION)
+_OUR_ANNOTATIONS = (
+    ROUND_ANNOTATION,
+    EVICTION_TIME_ANNOTATION,
+    CHECKPOINT_REQUEST_ANNOTATION,
+    MOUNTED_ANNOTATION,
+)
 
 # Shared empty values: one per pod would take more memory than the rest of a healthy pod.
 _EMPTY_MAP: dict[str, str] = {}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 
-from tarragon.frameworks.owned_objects import OwnedContent, OwnedObject, Upkeep
+from tarragon.frameworks.owned_objects import MOUNTED_ANNOTATION, OwnedContent, OwnedObject, Upkeep
+from tarragon.kube.codec import encode
 from tarragon.kube.merge_patch import create_merge_patch
 from tarragon.kube.meta import JsonObject
 from tarragon.plan.objects.desired import JobBlueprint, build_owned_object, log_config_maps
-from tarragon.plan.view.actions import Create, Patch
+from tarragon.plan.view.actions import AnnotatePod, Create, Patch
 from tarragon.plan.view.job_view import JobView
 
+_DIGEST_LENGTH = 16
 PLAIN_LOGS_MESSAGE = "the job runs without it and logs plain text"
 
 
@@ -36,12 +39,41 @@ def patches_of_watched(view: JobView) -> Iterator[Patch]:
         existing = _existing(view, wanted)
         if existing is None or existing.metadata.is_being_deleted:
             continue
-        content = {name: value for name, value in wanted.body.items() if name != "metadata"}
-        changes = create_merge_patch({name: getattr(existing, name) for name in content}, content)
+        changes = _changes(existing, wanted)
         if changes:
             found = existing.metadata
             precondition = {"uid": found.uid, "resourceVersion": found.resource_version}
             yield Patch(resource=wanted.resource, key=found.key, body={"metadata": precondition, **changes})
+
+
+def notices_of_changes(view: JobView) -> Iterator[AnnotatePod]:
+    """Yield annotations for the pods that must see a change of a mounted object at once.
+
+    A kubelet writes the files of a pod again when the pod changes, else only within a minute or two. The object comes
+    first: what the annotation says is what the API server already has.
+    """
+    for wanted in _kept_current(view):
+        existing = _existing(view, wanted)
+        if not wanted.urgent_for or existing is None or _changes(existing, wanted):
+            continue
+        note = {MOUNTED_ANNOTATION: sha256(encode(_content(wanted))).hexdigest()[:_DIGEST_LENGTH]}
+        for replica, member in view.members.items():
+            found = member.pod.metadata
+            is_noted = note.items() <= found.annotations.items()
+            if replica.type in wanted.urgent_for and member.is_pod_running and not is_noted:
+                yield AnnotatePod(
+                    pod=found.key, uid=found.uid, resource_version=found.resource_version, annotations=note
+                )
+
+
+def _content(wanted: OwnedObject) -> JsonObject:
+    return {name: value for name, value in wanted.body.items() if name != "metadata"}
+
+
+def _changes(existing: OwnedContent, wanted: OwnedObject) -> JsonObject:
+    content = _content(wanted)
+    changes: JsonObject = create_merge_patch({name: getattr(existing, name) for name in content}, content)
+    return changes
 
 
 def unreadable_kinds(view: JobView) -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tarragon.frameworks.owned_objects import OWNED_OBJECT_LABEL, OwnedObject, Upkeep
+from tarragon.frameworks.owned_objects import MOUNTED_ANNOTATION, OWNED_OBJECT_LABEL, OwnedObject, Upkeep
 from tarragon.frameworks.plugin import Dialect, DiscoveryConfig, Framework, GangSize, JobService
 from tarragon.job.annotations import restarts_as_gang
 from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
@@ -189,7 +189,7 @@ def _annotations(plan: JobBlueprint, template_annotations: Mapping[str, str]) ->
     annotations = {
         name: value
         for name, value in template_annotations.items()
-        if name not in {ROUND_ANNOTATION, EVICTION_TIME_ANNOTATION, CHECKPOINT_REQUEST_ANNOTATION}
+        if name not in {ROUND_ANNOTATION, EVICTION_TIME_ANNOTATION, CHECKPOINT_REQUEST_ANNOTATION, MOUNTED_ANNOTATION}
     }
     return {**annotations, ROUND_ANNOTATION: str(plan.gang_round)} if plan.gang_round else annotations
 

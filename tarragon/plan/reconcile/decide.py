@@ -11,7 +11,7 @@ from tarragon.kube.meta import Json
 from tarragon.plan.input.decode_and_validate import DecodedJob
 from tarragon.plan.lifecycle.force_delete import force_deletes, next_force_delete_at
 from tarragon.plan.lifecycle.graceful_eviction import evict_pods
-from tarragon.plan.lifecycle.owned_object_control import patches_of_watched
+from tarragon.plan.lifecycle.owned_object_control import notices_of_changes, patches_of_watched
 from tarragon.plan.lifecycle.pod_control import next_start_at, objects_to_create, pods_to_evict, services_to_delete
 from tarragon.plan.reconcile.adoption import await_admission
 from tarragon.plan.reconcile.finish import clean_up, reconcile_finished
@@ -96,6 +96,7 @@ def reconcile_active(view: JobView) -> Actions:
             requeue_at=expires_at(view.job, status),
         )
     evictions = evict_pods(view, pods_to_evict(view, status))
+    keeps_current = view.may_run and not view.is_spec_invalid
     wakes = (
         deadline_at(view.job, status),
         next_start_at(view, status),
@@ -106,9 +107,9 @@ def reconcile_active(view: JobView) -> Actions:
     )
     return Actions(
         status_patch=status_patch(view, status),
-        annotations=evictions.annotations,
+        annotations=[*evictions.annotations, *(notices_of_changes(view) if keeps_current else ())],
         deletes=[*evictions.deletes, *force_deletes(view), *services_to_delete(view)],
-        patches=list(patches_of_watched(view)) if view.may_run and not view.is_spec_invalid else [],
+        patches=list(patches_of_watched(view)) if keeps_current else [],
         creates=objects_to_create(view, status),
         events=events_for(view, status),
         requeue_at=min((at for at in wakes if at is not None), default=None),

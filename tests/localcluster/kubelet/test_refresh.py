@@ -117,6 +117,21 @@ async def test_downward_api_files_are_updated_as_soon_as_the_pod_changes(world: 
         await eventually(lambda note=note: place.read_text() == note)  # type: ignore[misc]
 
 
+async def test_a_config_map_is_updated_as_soon_as_the_pod_changes(world: World) -> None:
+    await world.config_map("hosts", list="a")
+    world.start_kubelet(FakeClock())
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    body = container_json(command=["sh", "-c", "sleep 1000"], volumeMounts=mounts)
+    created = await world.create("p", body, volumes=[{"name": "v", "configMap": {"name": "hosts"}}])
+    await world.phase("Running")
+    place = world.node / "pods" / created["metadata"]["uid"] / "volumes/v/list"
+
+    for hosts in ("a b", "b"):
+        await world.cluster.patch(CONFIG_MAPS, Key("default", "hosts"), {"data": {"list": hosts}})
+        await world.cluster.patch(ANY_POD, Key("default", "p"), {"metadata": {"annotations": {"digest": hosts}}})
+        await eventually(lambda hosts=hosts: place.read_text() == hosts)  # type: ignore[misc]
+
+
 async def test_the_mounted_root_certificates_are_written_only_when_they_change(world: World) -> None:
     account = [
         {"serviceAccountToken": {"path": "token"}},

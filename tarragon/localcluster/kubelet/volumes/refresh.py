@@ -1,8 +1,9 @@
 """Keeps mounted ConfigMaps, Secrets and downward API files of pods up to date with the API.
 
 ConfigMaps and Secrets are polled every POLL_SECONDS by their resource version, not watched, so that a node needs no
-permission to list secrets. Downward API files are refreshed as soon as the watch delivers a pod's new labels or
-annotations, so that an eviction notice reaches the program in time. The objects that a pod mounts are determined once.
+permission to list secrets. All volumes of a pod are refreshed as soon as the watch delivers its new labels or
+annotations, as a kubelet does, so that an eviction notice and new hosts reach the program in time. The objects that a
+pod mounts are determined once.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class VolumeRefresher:
         self._refresh = refresh
         self._mounts_of: dict[str, _Mounts] = {}
         self._versions: dict[_MountedObject, str] = {}
-        self._metadata: dict[str, str] = {}
+        self._seen: set[str] = set()
+        self._relabelled: set[str] = set()
+        """The pods whose labels or annotations have changed since their last refresh."""
         self._metadata_changed = asyncio.Event()
 
     def on_pod_change(self, _: Key, old: Pod | None, new: Pod | None) -> None:
@@ -68,6 +71,7 @@ class VolumeRefresher:
             return
         before, after = old.metadata, new.metadata
         if before.labels != after.labels or before.annotations != after.annotations:
+            self._relabelled.add(new.metadata.uid)
             self._metadata_changed.set()
 
     async def run(self, pods: Callable[[], Iterable[Pod]]) -> None:
@@ -94,11 +98,13 @@ class VolumeRefresher:
         return by_uid
 
     async def _refresh_changed(self, pods: Mapping[str, Pod], changed: AbstractSet[_MountedObject]) -> None:
-        metadata = {uid: _metadata(pods[uid]) for uid, mounts in self._mounts_of.items() if mounts.has_metadata}
+        relabelled, self._relabelled = self._relabelled, set()
         for uid, mounts in self._mounts_of.items():
-            if mounts.objects & changed or (mounts.has_metadata and metadata[uid] != self._metadata.get(uid)):
+            # The metadata of a new pod may have changed since its volumes were written.
+            may_be_old = mounts.has_metadata and uid not in self._seen
+            if mounts.objects & changed or uid in relabelled or may_be_old:
                 await self._refresh_pod(pods[uid])
-        self._metadata = metadata
+        self._seen = set(self._mounts_of)
 
     async def _changed_objects(self, objects: Iterable[_MountedObject]) -> set[_MountedObject]:
         before, self._versions = self._versions, await self._read(objects)
@@ -152,8 +158,3 @@ def _mounts(pod: Pod) -> _Mounts:
 
 
 _CHANGING = ("metadata.labels", "metadata.annotations")
-
-
-def _metadata(pod: Pod) -> str:
-    """The metadata of a pod that may change and that its volumes may show, as one comparable text."""
-    return f"{sorted(pod.metadata.labels.items())}{sorted(pod.metadata.annotations.items())}"
