@@ -14,6 +14,7 @@ RULE = "-" * 74
         ("killed\n", "killed"),
         ("Traceback:\n  File\nValueError: 5\n", "ValueError: 5"),
         (f"[a] warning\n{RULE}\n\nThere are no slots\n\nAsk for fewer.\n{RULE}\n", "There are no slots"),
+        (f"{RULE}\nThere are no slots\n{RULE}\n\0\n", "There are no slots"),
         (f"{RULE}\none\n{RULE}\n{RULE}\ntwo\nmore\n{RULE}", "two"),
         (f"the end of a long message\n{RULE}", "the end of a long message"),
         (RULE, ""),

@@ -21,7 +21,7 @@ LOG_CAUSES: Sequence[LogCause] = (
         "{install} 'tarragon[mpi]'; or use an environment that has it: --env IMAGE=FOLDER",
     ),
     LogCause(
-        r"There are not enough slots available in the system",
+        r"There are not enough slots available in the system|request fewer (?:procs|slots) for your application",
         "mpirun was asked for more ranks than the workers have slots",
         "lower `-n` of mpirun, or raise slotsPerWorker or the number of workers: slots are the product of the two",
     ),
