@@ -27,7 +27,7 @@ def regular_expression(text: str) -> re.Pattern[str]:
     multiple=True,
     metavar="NAME",
     shell_complete=complete_replica,
-    help="only this replica, such as worker-1; can be repeated",
+    help="only this replica, such as worker-1 or launcher; can be repeated",
 )
 @click.option(
     "--type",
@@ -35,7 +35,7 @@ def regular_expression(text: str) -> re.Pattern[str]:
     multiple=True,
     metavar="TYPE",
     shell_complete=complete_type,
-    help="only replicas of this type: chief, ps, worker, evaluator; can be repeated",
+    help="only replicas of this type, such as worker; can be repeated",
 )
 @click.option("-c", "--container", default="", metavar="NAME", help="this container instead of the main one")
 @click.option(

@@ -127,14 +127,16 @@ def _provenance(job: ClusterJob) -> Sequence[str]:
 
 
 def _replica_table(target: ClusterTarget, job: ClusterJob, progress: Progress) -> Sequence[str]:
-    """Build the table of replicas. On the local cluster it also has the address on this machine."""
-    header = ("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", "ADDRESS", *(["HERE"] if target.is_local else []))
+    """Build the table of replicas, with addresses if they have any: on the local cluster also that on this machine."""
+    addresses = [service_addresses(target.nodes_folder, job, member.replica) for member in progress.replicas]
+    has_addresses = any(address for address, _ in addresses)
+    columns = (["ADDRESS", "HERE"] if target.is_local else ["ADDRESS"]) if has_addresses else []
+    header = ("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", *columns)
     rows = []
-    for member in progress.replicas:
-        address, local = service_addresses(target.nodes_folder, job, member.replica)
+    for member, (address, local) in zip(progress.replicas, addresses, strict=True):
         code = "-" if member.exit_code is None else str(member.exit_code)
-        here = [local or "-"] if target.is_local else []
-        rows.append((member.name, member.state, code, str(member.restarts), member.node or "-", address, *here))
+        places = [address or "-", local or "-"][: len(columns)]
+        rows.append((member.name, member.state, code, str(member.restarts), member.node or "-", *places))
     return table(header, rows) if rows else ()
 
 

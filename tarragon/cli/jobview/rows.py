@@ -118,7 +118,9 @@ def restarts(job: ClusterJob) -> int:
 def replicas(job: ClusterJob) -> str:
     """`chief 1, ps 1, worker 2`; if the job runs smaller than requested, `worker 2 (3 requested)`."""
     current = current_size(job)
-    counts = (f"{kind.lower()} {number}{_requested(job, kind, number)}" for kind, number in current.items() if number)
+    kinds = dict.fromkeys([*job.requested, *current])  # in the order of the manifest, not in that of the start
+    sizes = ((kind, current.get(kind, 0)) for kind in kinds)
+    counts = (f"{kind.lower()} {number}{_requested(job, kind, number)}" for kind, number in sizes if number)
     return ", ".join(counts) or "-"
 
 

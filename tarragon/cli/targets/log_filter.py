@@ -38,7 +38,7 @@ class LogQuery:
     grep: re.Pattern[str] | None = None
 
     def selects(self, replica: Replica) -> bool:
-        is_named = not self.replicas or str(replica) in self.replicas
+        is_named = not self.replicas or bool({str(replica), replica.type.lower()} & {*self.replicas})
         return is_named and (not self.types or replica.type.lower() in self.types)
 
     def matches(self, said: LogLine) -> bool:
