@@ -1,0 +1,112 @@
+"""The examples for MPI are files that a cluster and `tarragon run` take alike, and they run with the extra `mpi`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.conftest import CommandResult, shell
+
+__all__ = ["shell"]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FOLDER = EXAMPLES / "mpi"
+SCRIPTS = {
+    "digits.yaml": {"train.py", "digits.py"},
+    "ring.yaml": {"ring.py"},
+    "ring-v1.yaml": {"ring.py"},
+}
+VERSIONS = {"digits.yaml": "v2beta1", "ring.yaml": "v2beta1", "ring-v1.yaml": "v1"}
+
+
+def documents(name: str) -> tuple[Any, Any]:
+    config_map, job = yaml.safe_load_all((FOLDER / name).read_text())
+    return config_map, job
+
+
+def pods(job: Any) -> dict[str, Any]:
+    return {kind: spec["template"]["spec"] for kind, spec in job["spec"]["mpiReplicaSpecs"].items()}
+
+
+def test_there_is_no_example_that_these_tests_do_not_know() -> None:
+    assert {path.name for path in FOLDER.glob("*.yaml")} == SCRIPTS.keys()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_an_example_is_its_scripts_and_one_job(name: str) -> None:
+    config_map, job = documents(name)
+
+    assert (config_map["kind"], job["kind"]) == ("ConfigMap", "MPIJob")
+    assert job["apiVersion"] == f"kubeflow.org/{VERSIONS[name]}"
+    assert config_map["metadata"]["name"] == job["metadata"]["name"] + "-scripts"
+    assert config_map["data"].keys() == SCRIPTS[name]
+    for script, text in config_map["data"].items():
+        ast.parse(text, filename=script, feature_version=(3, 8))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_launcher_and_workers_have_the_same_image_and_scripts(name: str) -> None:
+    config_map, job = documents(name)
+    found = pods(job)
+
+    assert found.keys() == {"Launcher", "Worker"}
+    assert len({pod["containers"][0]["image"] for pod in found.values()}) == 1
+    assert "command" not in found["Worker"]["containers"][0]
+    for pod in found.values():
+        assert pod["volumes"] == [{"name": "scripts", "configMap": {"name": config_map["metadata"]["name"]}}]
+        assert pod["containers"][0]["volumeMounts"] == [{"name": "scripts", "mountPath": "/opt/train"}]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_mpirun_starts_as_many_ranks_as_the_workers_have_slots(name: str) -> None:
+    _, job = documents(name)
+    program, option, ranks, *_ = pods(job)["Launcher"]["containers"][0]["command"]
+
+    assert (program, option) == ("mpirun", "-n")
+    assert int(ranks) == job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] * job["spec"].get("slotsPerWorker", 1)
+
+
+def test_what_the_examples_share_is_the_same() -> None:
+    assert documents("ring.yaml")[0]["data"] == documents("ring-v1.yaml")[0]["data"]
+    assert documents("digits.yaml")[0]["data"]["digits.py"] == (EXAMPLES / "tensorflow" / "digits.py").read_text()
+
+
+def of_launcher(ended: CommandResult) -> list[str]:
+    lines = [line.removeprefix("[launcher-0] ") for line in ended.out.splitlines() if line.startswith("[launcher-0] ")]
+    return [line for line in lines if "setpgid" not in line]  # a harmless warning of Open MPI 5
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(200)
+def test_the_ranks_learn_the_digits_together_and_end_with_the_same_weights(shell: Any) -> None:
+    pytest.importorskip("sklearn")
+    ended = shell("run", str(FOLDER / "digits.yaml"))
+
+    lines = of_launcher(ended)
+    assert ended.code == 0, ended.out + ended.err
+    assert lines[0] == "data: scikit-learn's digits"
+    assert re.fullmatch(r"4 ranks on .* train together", lines[1])
+    assert lines[-2:] == [
+        "the weights are equal on all 4 ranks",
+        "done: steps=1000 loss=0.083 accuracy=0.980",
+    ]
+    assert re.search(r"^Succeeded  digits-mpi in .*  accuracy 0.980", ended.out, re.MULTILINE)
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("name", ["ring", "ring-v1"])
+def test_a_message_goes_around_the_ring_in_every_size(shell: Any, name: str) -> None:
+    ended = shell("run", str(FOLDER / f"{name}.yaml"))
+
+    lines = of_launcher(ended)
+    sizes = [int(match[1]) for match in re.finditer(r"step \d+ of 23: +(\d+) bytes", "\n".join(lines))]
+    assert ended.code == 0, ended.out + ended.err
+    assert lines[0] == "a ring of 3 ranks, 20 rounds of each size"
+    assert sizes == [2**power for power in range(23)]
+    assert re.fullmatch(r"done: latency_us=[\d.]+ bandwidth_mb_per_s=[\d.]+", lines[-1])
