@@ -286,6 +286,14 @@ def test_an_elastic_job_has_bounds_as_a_policy() -> None:
     assert (job.elastic_policy, job.requested_size()[WORKER]) == (ElasticPolicy(1, 4), 2)
 
 
+def test_the_workers_of_an_elastic_job_are_within_its_bounds_in_every_generation() -> None:
+    bounds = {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 2}}
+
+    for manifest in (short_job(gpus=3, **bounds), *(mpijob(name, workers=3, **bounds) for name in GENERATIONS[1:])):
+        assert job_of(manifest).requested_size()[WORKER] == 2
+        assert any("outside the allowed range" in warning for warning in warnings(manifest))
+
+
 # ------------------------------------------------------------------------------------------------ definition
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from tarragon.base.quantity import parse_milli
 from tarragon.frameworks.kubeflow.decoding import Generation, decode_job
+from tarragon.frameworks.kubeflow.elastic import within_bounds
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, GROUP, RUN_POLICY, WORKER, PolicyField
 from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS
 from tarragon.frameworks.mpi.decoding import elastic_bounds, with_backoff_limit
@@ -103,9 +104,10 @@ def _job(root: FieldReader, spec: FieldReader) -> TrainingJob:
     job = decode_job(root, quiet, SHAPE, GENERATION)
     engine = LauncherEngine.BATCH_JOB
     elastic = elastic_bounds(spec).decode((workers,))
+    groups = (launcher, within_bounds(workers, elastic, spec.notes))
     return replace(
         job,
-        replica_specs=with_life_cycle((launcher, workers), engine, LauncherCreation.WAIT_FOR_WORKERS_READY, elastic),
+        replica_specs=with_life_cycle(groups, engine, LauncherCreation.WAIT_FOR_WORKERS_READY, elastic),
         run_policy=with_backoff_limit(job.run_policy, engine),
         elastic_policy=elastic,
         options=MpiOptions(transport=Transport.EXEC, slots=shares.slots if slots is None else slots),
