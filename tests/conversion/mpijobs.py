@@ -85,6 +85,7 @@ def short_spec(draw: st.DrawFn) -> dict[str, Any]:
             st.sampled_from(sizes),
             maybe("slotsPerWorker", st.integers(1, 4)),
             maybe("launcherOnMaster", st.booleans()),
+            maybe("elasticPolicy", st.just({"minReplicas": 1, "maxReplicas": 2})),
             maybe("mpiReplicaSpecs", st.just({"Worker": {"replicas": 5}})),
             templates("mpi", policies=True).map(lambda found: {"template": found}),
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tarragon.frameworks.kubeflow.conversion.kind_conversion import NormalizedSpec
-from tarragon.frameworks.kubeflow.fields import PolicyField
+from tarragon.frameworks.kubeflow.fields import RUN_POLICY, PolicyField
 from tarragon.frameworks.mpi.conversion.generations import MPIJobGeneration
 from tarragon.frameworks.mpi.conversion.normalized_spec import LAUNCHER, WORKER
 from tarragon.frameworks.mpi.decoding import BACKOFF_LIMIT
@@ -39,6 +39,9 @@ def with_defaults(found: NormalizedSpec, generation: MPIJobGeneration) -> Normal
         **found["policy"],
     }
     own = {name: value for name, value in _DEFAULTS.items() if name in generation.fields}
+    rest = dict(found["rest"])
+    if not generation.has_nested_policies:
+        rest[RUN_POLICY] = {PolicyField.SUSPEND.value: False, **rest.get(RUN_POLICY, {})}
     groups: Mapping[str, Json] = found["groups"]
     if not generation.has_one_template:
         own[SpecField.SLOTS.value] = 1
@@ -47,7 +50,7 @@ def with_defaults(found: NormalizedSpec, generation: MPIJobGeneration) -> Normal
             WORKER: {"replicas": 0, "restartPolicy": generation.worker_restarts.value},
         }
         groups = {role: {**defaults[role], **group} for role, group in groups.items()}
-    return {**found, "groups": groups, "policy": policy, "rest": {**own, **found["rest"]}}
+    return {**found, "groups": groups, "policy": policy, "rest": {**own, **rest}}
 
 
 def with_spelling_of(found: NormalizedSpec, like: NormalizedSpec) -> NormalizedSpec:

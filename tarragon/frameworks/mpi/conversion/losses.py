@@ -82,7 +82,7 @@ def _templates(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
         if twin is None or not group.replicas:
             continue
         old, new = dict(_parts(group)), dict(_parts(twin))
-        names = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)]
+        names = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
         path = f"{group.field_path}.template"
         if names:
             words = f"{after.name} has one template for all pods: {', '.join(names)} of the {group.type} can't be kept"

@@ -94,7 +94,8 @@ def _of_template(fields: dict[str, Json]) -> dict[str, Json]:
     unscaled = {name: fields.pop(name) for name in (ShortField.WORKERS.value,) if name in fields}
     scaled = (fields.get(SpecField.REPLICAS) or {}).get(WORKER_TYPE, {}).get("replicas")
     number = unscaled if scaled is None else {"replicas": scaled, _UNSCALED: unscaled}
-    if number.get("replicas") or (scaled is None and any(name in fields for name in _TOTALS)):
+    has_number = bool(number.get("replicas")) or (scaled is None and any(name in fields for name in _TOTALS))
+    if has_number or fields.get(SpecField.ELASTIC_POLICY):
         return {WORKER: {**template, **number}}
     return {LAUNCHER: template, **({WORKER: number} if number else {})}
 
