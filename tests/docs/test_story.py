@@ -15,7 +15,10 @@ from tests.docs.markdown import ROOT
 from tests.docs.shell import Shell
 
 PAGES = tuple(page for page in (ROOT / "README.md", ROOT / "docs" / "tutorial.md") if page.is_file() and story_of(page))
-HOW_TO = tuple(sorted((ROOT / "docs" / "howto").glob("*.md")))
+HOW_TO = tuple(
+    pytest.param(page, marks=[pytest.mark.mpi] if page.name == "mpi.md" else [], id=page.name)
+    for page in sorted((ROOT / "docs" / "howto").glob("*.md"))
+)
 _CLONE = re.compile(r"git clone (\S+)")
 
 
@@ -46,7 +49,7 @@ def test_every_command_of_the_page_does_what_the_reader_expects(page: Path, tmp_
 @pytest.mark.kubectl
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", HOW_TO)
 def test_every_command_of_a_how_to_does_what_the_reader_expects(page: Path, tmp_path: Path) -> None:
     type_all(story_of(page), tmp_path)
 
