@@ -275,8 +275,10 @@ class Supervisor(exec_server.ContainerOperations):
             raise exec_server.CannotSpawn(str(error)) from error
 
     def end_tree(self, pid: int) -> None:
-        """Kill a child and its descendants. It has not been reaped, so no other process can have its pid."""
-        for each in [*processes.descendants(pid), pid]:
+        """Kill a child, its group and its descendants. It has not been reaped, so no other process can have its pid."""
+        descendants = processes.descendants(pid)
+        processes.kill_group(pid, signal.SIGKILL)  # also those started since, and where descendants cannot be listed
+        for each in [*descendants, pid]:
             processes.kill(each, signal.SIGKILL)
 
     def hang_up(self, pid: int) -> None:
