@@ -273,6 +273,15 @@ class Verdict:
     failed_replicas: Sequence[Replica] = field(default=())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginalMetrics:
+    """The metrics that an original operator had: whether it leads, and how many jobs went through a transition."""
+
+    prefix: str
+    counters: Mapping[str, str]
+    """By Tarragon's name of a transition, such as `succeeded`, the original one."""
+
+
 def _unreviewed(observation: JobObservation, _: dt.datetime) -> StateReview:
     return StateReview(states=observation.replica_states)
 
@@ -334,8 +343,8 @@ class Framework:
     """The conversion between the generations of the API; None if there is only one."""
     other_operators: frozenset[str] = frozenset()
     """The names of other operators that manage this kind where they are installed."""
-    metrics_prefix: str = ""
-    """The prefix of the original operator's metrics, which are published beside Tarragon's own; empty for none."""
+    original_metrics: OriginalMetrics | None = None
+    """The metrics of the original operator, which are published beside Tarragon's own."""
     log_causes: Sequence[LogCause] = ()
     """Errors of the framework's programs that users meet. They are recognised in the logs of all kinds of jobs."""
     image_software: Sequence[ImageSoftware] = ()

@@ -15,6 +15,8 @@ from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.metrics.definitions import DEFINITIONS, PHASES, MetricDefinition
 from tarragon.operator.metrics.registry import Metrics
+from tests.frameworks.mpi_jobs import mpijob
+from tests.operator.mpi_stage import LAUNCHER, MpiStage
 from tests.operator.stage import TFJOBS, Stage, group
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -73,6 +75,21 @@ async def test_a_job_is_counted_in_every_phase_that_it_goes_through(measured: Me
     assert measured.value("tarragon_job_start_seconds_count", kind="TFJob") == 1
     assert measured.value("tf_operator_jobs_successful_total") == 1
     assert measured.value("tf_operator_is_leader") == 1
+
+
+async def test_an_mpijob_is_counted_under_the_names_of_mpi_operator(stage: Stage) -> None:
+    mpi, measured = MpiStage(stage), Measured(stage)
+    await mpi.install()
+    measured.start()
+    await mpi.submit(mpijob(workers=None))
+    await stage.until_pods(LAUNCHER)
+    await mpi.ends(LAUNCHER, 0)
+
+    await measured.until("mpi_operator_jobs_successful_total", 1)
+    assert measured.value("mpi_operator_jobs_created_total") == 1
+    assert measured.value("mpi_operator_jobs_failed_total") == 0
+    assert measured.value("mpi_operator_is_leader") == 1
+    assert measured.value("tf_operator_jobs_created_total") == 0
 
 
 async def test_a_job_that_is_deleted_is_in_no_phase_any_more(measured: Measured) -> None:

@@ -23,7 +23,7 @@ from tarragon.frameworks.mpi.rules import RULES, UNSUPPORTED_RULES, WARNING_RULE
 from tarragon.frameworks.mpi.short_form import without_gpu_count, without_scaled_size
 from tarragon.frameworks.mpi.verdict import evaluate
 from tarragon.frameworks.mpi.worker_loss import review_worker_loss
-from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework
+from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework, OriginalMetrics
 
 MPI = Framework(
     kind=KIND,
@@ -56,7 +56,9 @@ MPI = Framework(
         generations=tuple(GENERATIONS), newest=NEWEST, convert=convert, normalize_for_diff=normalize_for_diff
     ),
     other_operators=frozenset({"training-operator", "mpi-operator"}),
-    metrics_prefix="mpi_operator",
+    original_metrics=OriginalMetrics(
+        prefix="mpi_operator", counters={"created": "created", "succeeded": "successful", "failed": "failed"}
+    ),
     log_causes=LOG_CAUSES,
     image_software=IMAGE_SOFTWARE,
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tarragon.frameworks.image_software import python_library
 from tarragon.frameworks.kubeflow.fields import SUSPEND_PATH
 from tarragon.frameworks.kubeflow.verdict import evaluate
-from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework
+from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework, OriginalMetrics
 from tarragon.frameworks.tensorflow.conversion.convert import convert, normalize_for_diff
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.conversion.metadata import without_derived_id
@@ -49,7 +49,16 @@ TENSORFLOW = Framework(
         generations=tuple(GENERATIONS), newest=v1.NAME, convert=convert, normalize_for_diff=normalize_for_diff
     ),
     other_operators=frozenset({"training-operator", "tf-operator"}),
-    metrics_prefix="tf_operator",
+    original_metrics=OriginalMetrics(
+        prefix="tf_operator",
+        counters={
+            "created": "created",
+            "deleted": "deleted",
+            "succeeded": "successful",
+            "failed": "failed",
+            "restarted": "restarted",
+        },
+    ),
     image_software=(python_library("TensorFlow", "tensorflow", ("tensorflow", "tensorflow-cpu")),),
     log_causes=LOG_CAUSES,
 )
@@ -61,7 +70,7 @@ MLKUBE = replace(
     dialects=(mlkube.DIALECT,),
     crd=mlkube_crd,
     is_crd_optional=True,
-    metrics_prefix="",
+    original_metrics=None,
     other_operators=frozenset(),
 )
 """The TfJob of 2017, a different kind in a different group, with its own CustomResourceDefinition."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tarragon.frameworks.plugin import OriginalMetrics
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.phase import Phase
 from tarragon.plan.lifecycle.start_timeout import MOVED_TOO_OFTEN
@@ -131,30 +132,27 @@ CACHE_ERRORS = MetricDefinition(
     "tarragon_cache_troubles", "counter", "Failed lists and watches, and undecodable objects", ("resource",)
 )
 
-_ORIGINAL_NAMES = {
-    "created": "created",
-    "deleted": "deleted",
-    "succeeded": "successful",
-    "failed": "failed",
-    "restarted": "restarted",
-}
+_ORIGINALS = {framework.kind: framework.original_metrics for framework in FRAMEWORKS}
 
 
-def _original_counters(kind: str, prefix: str) -> Mapping[str, MetricDefinition]:
+def _original_counters(kind: str, original: OriginalMetrics) -> Mapping[str, MetricDefinition]:
     return {
         transition: MetricDefinition(
-            f"{prefix}_jobs_{name}", "counter", f"As tarragon_jobs_{transition}_total, of {kind}s"
+            f"{original.prefix}_jobs_{name}", "counter", f"As tarragon_jobs_{transition}_total, of {kind}s"
         )
-        for transition, name in _ORIGINAL_NAMES.items()
+        for transition, name in original.counters.items()
     }
 
 
-_PREFIXES = {framework.kind: framework.metrics_prefix for framework in FRAMEWORKS if framework.metrics_prefix}
 ORIGINAL_LEADERS = [
-    MetricDefinition(f"{prefix}_is_leader", "gauge", "As tarragon_is_leader") for prefix in _PREFIXES.values()
+    MetricDefinition(f"{original.prefix}_is_leader", "gauge", "As tarragon_is_leader")
+    for original in _ORIGINALS.values()
+    if original is not None
 ]
-"""The names of the original operators (tf-operator 1.0), for existing dashboards."""
-ORIGINAL_PHASE_COUNTERS = {kind: _original_counters(kind, prefix) for kind, prefix in _PREFIXES.items()}
+"""The names of the original operators (tf-operator 1.0, mpi-operator 0.2), for existing dashboards."""
+ORIGINAL_PHASE_COUNTERS = {
+    kind: _original_counters(kind, original) for kind, original in _ORIGINALS.items() if original is not None
+}
 """The same by kind and transition."""
 
 DEFINITIONS = (

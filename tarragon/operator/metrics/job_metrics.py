@@ -93,8 +93,9 @@ class JobMetrics:
         for transition, happened in happened_by_transition.items():
             if happened:
                 self._transitions[transition].labels(kind).inc()
-                if kind in self._original_transitions:
-                    self._original_transitions[kind][transition].inc()
+                original = self._original_transitions.get(kind, {}).get(transition)
+                if original is not None:
+                    original.inc()
 
     def _observe_times(self, kind: str, before: JobStatus, after: JobStatus) -> None:
         """Observe queue and start times. A job that starts again after a restart or resumption is observed again."""
