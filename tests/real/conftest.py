@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from tarragon.client.port import DeleteOptions
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, NODES, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
+from tests.e2e.user import eventually
 from tests.real.scene import connect, until_served
+from tests.real.site import Site, a_site
 from tools.controlplane import ControlPlane
 
 KINDS = (TENSORFLOW, MLKUBE)
@@ -24,6 +27,26 @@ OF_A_TEST: tuple[Resource[Any], ...] = (
 """What a test leaves, in the order in which it goes."""
 ITS_OWN = {("default", "kubernetes")}
 """The Service that a control plane makes for itself."""
+
+VOLUME = """\
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: models}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  hostPath: {path: %s}
+"""
+
+
+@pytest.fixture
+def site(own_control_plane: ControlPlane, tmp_path: Path) -> Iterator[Site]:
+    with a_site(own_control_plane, tmp_path) as site:
+        site.kubectl("create", "-f", "deploy/crd-tfjobs.kubeflow.org.yaml")
+        eventually(lambda: site.serves("tfjobs.kubeflow.org"))
+        site.kubectl("create", "-f", "-", given=VOLUME % site.models)
+        site.operator()
+        yield site
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +11,7 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from tests.real.test_training import PATIENCE, Site, created_pods, site
-
-__all__ = ["site"]
+from tests.real.site import PATIENCE, Site, created_pods
 
 pytestmark = [
     pytest.mark.real,
@@ -67,7 +64,7 @@ def test_every_manifest_of_long_ago_runs_unchanged_to_its_end_or_says_why_not(si
     site.kubectl("wait", "-n", apart, "tfjobs", "--all", "--for=condition=Failed", f"--timeout={PATIENCE:.0f}s")
     (failed,) = (
         condition
-        for condition in read(site, "tfjobs", "job1", apart)["status"]["conditions"]
+        for condition in site.read("tfjobs", "job1", apart)["status"]["conditions"]
         if condition["type"] == "Failed"
     )
     assert failed["message"].count("fractions of GPUs are not supported yet") == 4
@@ -77,7 +74,7 @@ def test_every_manifest_of_long_ago_runs_unchanged_to_its_end_or_says_why_not(si
     assert set(pods.values()) == {1}
     master = next(name for name in pods if name.startswith("first/example-job-master-"))
     assert "master 0 has ended: loss 0.0" in site.kubectl("logs", "-n", "first", master.removeprefix("first/"))
-    assert as_in_2017(read(site, "tfjobs.v1alpha1.kubeflow.org", "example-job", "first"))
+    assert as_in_2017(site.read("tfjobs.v1alpha1.kubeflow.org", "example-job", "first"))
 
 
 def acting(folder: Path) -> Path:
@@ -101,8 +98,3 @@ def as_in_2017(found: Mapping[str, Any]) -> bool:
     masters, *_ = status["replicaStatuses"]
     assert masters == {"tf_replica_type": "MASTER", "state": "Succeeded", "ReplicasStates": {"Succeeded": 1}}
     return True
-
-
-def read(site: Site, kind: str, name: str, namespace: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(site.kubectl("get", "-n", namespace, kind, name, "-o", "json"))
-    return found

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 
-from tarragon.base.clock import SystemClock
-from tarragon.localcluster.kubelet.kubelet import end_all_containers
 from tests.conftest import ROOT
 from tests.e2e.user import eventually
-from tools.controlplane import ControlPlane
+from tests.real.site import PATIENCE, Site, created_pods, end
 
 pytestmark = [
     pytest.mark.real,
@@ -29,96 +21,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(500),
 ]
-
-PATIENCE = 240.0
-NODE = "worker-1"
-VOLUME = """\
-apiVersion: v1
-kind: PersistentVolume
-metadata: {name: models}
-spec:
-  capacity: {storage: 1Gi}
-  accessModes: [ReadWriteOnce]
-  hostPath: {path: %s}
-"""
-
-
-class Site:
-    """A control plane, the operator and one node as processes of their own, and kubectl."""
-
-    def __init__(self, plane: ControlPlane, folder: Path, ending: ExitStack) -> None:
-        self.plane = plane
-        self.folder = folder
-        self.models = folder / "models"
-        self._ending = ending
-        self.models.mkdir()
-
-    def kubectl(self, *words: str, given: str | None = None) -> str:
-        command = ["kubectl", "--kubeconfig", str(self.plane.kubeconfig), *words]
-        ended = subprocess.run(command, input=given, capture_output=True, text=True, timeout=PATIENCE, check=False)
-        assert ended.returncode == 0, ended.stderr + self.logs()
-        return ended.stdout
-
-    def knows_jobs(self) -> bool:
-        """Read here: `kubectl wait` and a JSONPath both fail in the moment before a definition has conditions."""
-        definition = json.loads(self.kubectl("get", "crd", "tfjobs.kubeflow.org", "-o", "json"))
-        conditions = definition.get("status", {}).get("conditions") or ()
-        return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
-
-    def operator(self) -> None:
-        self._start("operator", "--kubeconfig", str(self.plane.kubeconfig), "--listen", "off")
-
-    def node(self, *offers: str) -> subprocess.Popen[str]:
-        """Once the cluster knows it as Ready. It has the identity and the rights of a kubelet, no more."""
-        config = self.plane.user(f"system:node:{NODE}", ["system:nodes"])
-        authority = str(self.plane.folder / "ca.crt")
-        node = self._start("node", "--kubeconfig", str(config), "--client-ca-file", authority, "--name", NODE, *offers)
-        assert node.stdout
-        assert node.stdout.readline().startswith("ready"), self.logs()
-        return node
-
-    def logs(self) -> str:
-        return "\n".join(f"{path}:\n{path.read_text()[-3000:]}" for path in self.folder.glob("*.log"))
-
-    def _start(self, *words: str) -> subprocess.Popen[str]:
-        with (self.folder / f"{words[0]}.log").open("a") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tarragon", *words],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=self._environment(),
-            )
-        self._ending.callback(end, process)
-        return process
-
-    def _environment(self) -> Mapping[str, str]:
-        return {**os.environ, "TARRAGON_HOME": str(self.folder / "home"), "CUDA_VISIBLE_DEVICES": "-1"}
-
-
-def end(process: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM) -> None:
-    if process.poll() is None:
-        process.send_signal(number)
-    process.communicate(timeout=60)
-
-
-def end_replicas(home: Path) -> None:
-    """What a test that has failed leaves running."""
-    for folder in home.glob("clusters/*/[!_]*"):
-        if folder.is_dir():
-            asyncio.run(end_all_containers(folder, SystemClock()))
-
-
-@pytest.fixture
-def site(own_control_plane: ControlPlane, tmp_path: Path) -> Iterator[Site]:
-    with ExitStack() as ending:
-        ending.callback(end_replicas, tmp_path / "home")
-        site = Site(own_control_plane, tmp_path, ending)
-        site.kubectl("create", "-f", str(ROOT / "deploy/crd-tfjobs.kubeflow.org.yaml"))
-        eventually(site.knows_jobs)
-        site.kubectl("create", "-f", "-", given=VOLUME % site.models)
-        site.operator()
-        yield site
 
 
 def test_a_job_trains_to_its_end_although_its_node_is_killed_in_the_middle(site: Site) -> None:
@@ -193,15 +95,3 @@ def follow_until(pattern: str, site: Site, pod: str) -> int:
 def uids(site: Site) -> Mapping[str, str]:
     words = ("get", "pods", "-o", "jsonpath={range .items[*]}{.metadata.name} {.metadata.uid}{'\\n'}{end}")
     return dict(line.split() for line in site.kubectl(*words).splitlines())
-
-
-def created_pods(site: Site) -> Mapping[str, int]:
-    """How many times each was made, by namespace and name, by the API server's own account."""
-    return Counter(
-        f"{event['objectRef']['namespace']}/{event['objectRef']['name']}"
-        for event in site.plane.audit_events()
-        if event["verb"] == "create"
-        and event["objectRef"].get("resource") == "pods"
-        and "subresource" not in event["objectRef"]
-        and event["responseStatus"]["code"] == 201
-    )
