@@ -15,6 +15,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tarragon.base.clock import SystemClock
 from tarragon.localcluster.kubelet.kubelet import end_all_containers
 from tests.conftest import ROOT
@@ -66,6 +68,12 @@ class Site:
         definition = json.loads(self.kubectl("get", "crd", name, "-o", "json"))
         conditions = definition.get("status", {}).get("conditions") or ()
         return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+    def map_images(self, images: Mapping[str, Json]) -> None:
+        """For nodes that start later."""
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        (home / "images.yaml").write_text(yaml.safe_dump(dict(images)))
 
     def operator(self) -> None:
         """As somebody who may do everything."""

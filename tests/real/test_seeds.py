@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from tests.real.site import PATIENCE, Site, created_pods
+from tests.real.site import PATIENCE, Site, a_site, created_pods
+from tools.controlplane import ControlPlane
 
 pytestmark = [
     pytest.mark.real,
@@ -43,10 +44,8 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, stor
 
 
 def test_every_manifest_of_long_ago_runs_unchanged_to_its_end_or_says_why_not(site: Site) -> None:
-    home = site.folder / "home"
-    home.mkdir(exist_ok=True)
     image = {"entrypoint": ["python", "acting.py"], "workdir": str(acting(site.folder / "programs"))}
-    (home / "images.yaml").write_text(yaml.safe_dump(dict.fromkeys(IMAGES, image)))
+    site.map_images(dict.fromkeys(IMAGES, image))
     _, apart = SHARES
     for namespace in (*SEEDS.values(), apart):
         site.kubectl("create", "namespace", namespace)
@@ -75,6 +74,41 @@ def test_every_manifest_of_long_ago_runs_unchanged_to_its_end_or_says_why_not(si
     master = next(name for name in pods if name.startswith("first/example-job-master-"))
     assert "master 0 has ended: loss 0.0" in site.kubectl("logs", "-n", "first", master.removeprefix("first/"))
     assert as_in_2017(site.read("tfjobs.v1alpha1.kubeflow.org", "example-job", "first"))
+
+
+@pytest.mark.mpi
+def test_the_commands_of_document_004_install_and_run_an_mpijob_of_16_gpus(
+    own_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Word for word: `kubectl create -f deploy/`, `get crd`, the manifest, `get -o yaml mpijobs`; its TFJob, too."""
+    with a_site(own_control_plane, tmp_path) as site:
+        programs = acting(site.folder / "programs")
+        ranks = ["mpirun", "python", str(DATA / "programs" / "ranks.py"), str(programs)]
+        site.map_images(
+            {
+                "mpioperator/tensorflow-benchmarks": {"entrypoint": ranks},
+                "your_imagename": {"entrypoint": ["python", "acting.py"], "workdir": str(programs)},
+            }
+        )
+
+        assert "customresourcedefinition.apiextensions.k8s.io/mpijobs.kubeflow.org created" in site.install()
+        assert "mpijobs.kubeflow.org" in site.kubectl("get", "crd")
+        site.installed_operator()
+        site.node("--cpu", "64", "--memory", "256Gi", "--resource", "nvidia.com/gpu=16")
+        site.kubectl("create", "namespace", "kubeflow")
+        site.kubectl("create", "-f", str(DATA / "manifests" / "004-tfjob.yaml"))
+        site.kubectl("create", "-f", str(DATA / "manifests" / "004-mpijob.yaml"))
+        site.wait("mpijobs", "tensorflow-benchmarks-16", "jsonpath={.status.tarragon.state}=Succeeded")
+
+        (found,) = yaml.safe_load(site.kubectl("get", "-o", "yaml", "mpijobs"))["items"]
+        assert found["spec"] == yaml.safe_load((DATA / "manifests" / "004-mpijob.yaml").read_text())["spec"]
+        assert found["status"]["launcherStatus"] == "Succeeded"
+        log = site.kubectl("logs", "tensorflow-benchmarks-16-launcher")
+        assert log.count(f"of 16, sum {sum(range(16))}") == 16
+        workers = [name for name in created_pods(site) if name.startswith("default/tensorflow-benchmarks-16-worker-")]
+        assert len(workers) == 16
+        (trained,) = site.kubectl("get", "-n", "kubeflow", "tfjobs", "-o", "name").split()
+        site.wait("tfjob", trained.partition("/")[2], "condition=Succeeded", "kubeflow")
 
 
 def acting(folder: Path) -> Path:
