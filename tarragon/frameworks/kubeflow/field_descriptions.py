@@ -50,7 +50,7 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "suspend": "While true, the job has no pods. When set to false, the job is queued again.",
         "managedBy": (
             "The controller that manages the job. Tarragon ignores the job unless this is empty, "
-            "kubeflow.org/training-operator or tarragon.dev/tarragon."
+            "kubeflow.org/training-operator, kubeflow.org/mpi-operator or tarragon.dev/tarragon."
         ),
         # --------------------------------------------------------------------------------------------------- status
         "tarragon": "The status that the generation has no fields for. The schema names only part of it.",
