@@ -72,6 +72,7 @@ def remedy(line: str) -> str:
         ("/etc/mpi/kubexec.sh: 18: exec: /opt/kube/kubectl: not found", "the launcher has no kubectl"),
         ("/etc/mpi/kubexec.sh: line 18: /opt/kube/kubectl: No such file or directory", "the launcher has no kubectl"),
         ('pods "pi-worker-0" is forbidden: User "a" cannot create resource "pods/exec"', "service account may not run"),
+        ("PRTE has lost communication with a remote daemon.", "mpirun lost a worker"),
         ("mpirun was unable to find the specified executable file, and therefore", "mpirun did not find its program"),
         (
             "[proxy:0@a] HYDU_create_process (launch.c:73): execvp error on file hello (No such file or directory)",
@@ -106,6 +107,10 @@ def test_a_warning_of_open_mpi_is_no_cause() -> None:
     assert (
         found("[vm:03997] plm:ssh: Warning: setpgid(4001,4001) failed in parent with errno=Permission denied(13)") == []
     )
+
+
+def test_a_pod_beyond_a_quota_is_not_blamed_on_the_service_account_of_a_launcher() -> None:
+    assert found('pods "train-worker-1" is forbidden: exceeded quota: team') == []
 
 
 def test_nobody_to_talk_to_for_long_is_a_cause() -> None:

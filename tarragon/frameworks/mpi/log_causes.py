@@ -51,7 +51,7 @@ LOG_CAUSES: Sequence[LogCause] = (
         "the init container kubectl-delivery copies it: see its log, and the image of the operator",
     ),
     LogCause(
-        r"cannot create resource \"pods/exec\"|pods \"(?P<name>[^\"]+)\" is forbidden",
+        r"cannot create resource \"pods/exec\"|pods \"\S+-worker-\d+\" is forbidden: User",
         "the launcher's service account may not run commands in the workers",
         "remove serviceAccountName from the launcher, or allow it `get` on pods and `create` on pods/exec",
     ),
@@ -59,6 +59,11 @@ LOG_CAUSES: Sequence[LogCause] = (
         r"(?:mpi|prte)run was unable to (?:find|launch) the specified|HYDU_.*execvp error on file (?P<name>\S+)",
         "mpirun did not find its program {name}",
         "use the same image for launcher and workers, or write the full path of the program",
+    ),
+    LogCause(
+        r"(?:ORTE|PRTE) has lost communication with a remote daemon",
+        "mpirun lost a worker while it ran",
+        "the states and events in `describe` say how the worker ended, such as for lack of memory",
     ),
     LogCause(
         r"No network interfaces were found for out-of-band",
