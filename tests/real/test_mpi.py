@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import yaml
 from tests.conftest import ROOT
 from tests.e2e.user import eventually
 from tests.real.site import Site, a_site
+from tests.virtualenvs import virtualenv
 from tools.controlplane import ControlPlane
 
 pytestmark = [
@@ -228,6 +231,34 @@ def test_kubectl_explains_the_fields(site: Site) -> None:
 
     explained = " ".join(site.kubectl("explain", "mpijob.spec.slotsPerWorker").split())
     assert "The number of ranks that mpirun starts on each worker." in explained
+
+
+SDK = ("kubeflow-training==1.9.*", "kubernetes==31.*")
+"""With the official client of its time: 37 checks its arguments, and refuses the models of Kubeflow's client."""
+
+
+@pytest.mark.parametrize(("kind", "master"), [("MPIJob", "from-python-launcher"), ("TFJob", "from-python-worker-0")])
+def test_kubeflows_own_client_creates_waits_for_reads_logs_of_and_deletes_a_job(
+    site: Site, kind: str, master: str
+) -> None:
+    python = virtualenv(ROOT / ".tools" / "kubeflow-training-1.9", *SDK) / "bin" / "python"
+    go = site.folder / "go-python"
+    go.touch()
+    rank = ["python", RANKS, str(go)]
+
+    client = [str(each) for each in (python, PROGRAMS / "kubeflow_client.py", site.plane.kubeconfig, kind)]
+    ended = subprocess.run(
+        [*client, *(["mpirun"] if kind == "MPIJob" else []), *rank], capture_output=True, text=True, check=False
+    )
+
+    assert ended.returncode == 0, ended.stderr + site.logs()
+    found = json.loads(ended.stdout.splitlines()[-1])
+    assert "from-python" in found["listed"]
+    assert {"Created", "Running", "Succeeded"} <= set(found["conditions"])
+    assert (found["succeeded"], found["failed"]) == (True, False)
+    assert found["masters"] == [master]
+    assert ranks(found["logs"][master]) == all_ranks(4 if kind == "MPIJob" else 1)
+    assert eventually(lambda: not pods_of(site, "from-python"))
 
 
 def hosts(site: Site, name: str) -> list[str]:
