@@ -69,7 +69,7 @@ def test_what_is_as_long_as_a_book_does_not_stand_in_a_condition_as_a_whole() ->
     messages = [condition.message for world in worlds for condition in world.status.conditions]
     messages += [event.message for world in worlds for event in world.events]
     assert any(message.startswith(f'metadata.annotations["{RESTART_ANNOTATION}"]: ') for message in messages)
-    assert any(message.endswith("xxx'; write gang, or remove it") for message in messages)
+    assert any(message.endswith("xxx'; write gang or replica, or remove it") for message in messages)
     assert any(message.startswith("spec.runPolicy.xxx") for message in messages)
     assert max(map(len, messages)) < 1000
 

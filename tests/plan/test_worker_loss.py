@@ -337,3 +337,42 @@ def test_the_success_of_the_launcher_ends_the_job_whatever_its_workers_do() -> N
     world.settle()
 
     assert world.tarragon["state"] == "Succeeded"
+
+
+@pytest.mark.parametrize("loss", ["deleted", "failed", "gone"])
+def test_a_launcher_that_says_it_succeeded_after_it_lost_a_worker_runs_again(loss: str) -> None:
+    """Open MPI 5.0's mpirun exits with 0 when it loses the daemon of a worker."""
+    world = started()
+    if loss == "failed":
+        world.exit(WORKER_0, 137)
+    else:
+        world.delete_pod(WORKER_0)
+    if loss == "gone":
+        world.bury()
+    world.pass_time(3)
+    world.exit(LAUNCHER, 0)
+
+    world.settle()
+    world.bury()
+    come_back(world)
+
+    assert not message(world, "Succeeded")
+    assert world.tarragon["state"] == "Running"
+    world.pass_time(600)
+    world.exit(LAUNCHER, 0)
+    world.settle()
+    assert message(world, "Succeeded")
+
+
+@pytest.mark.parametrize("loss", ["deleted", "failed"])
+def test_a_launcher_that_succeeded_before_a_worker_was_lost_has_succeeded(loss: str) -> None:
+    world = started()
+    world.exit(LAUNCHER, 0)
+    world.pass_time(1)
+    if loss == "failed":
+        world.exit(WORKER_0, 137)
+    else:
+        world.delete_pod(WORKER_0)
+
+    world.settle()
+    assert message(world, "Succeeded")

@@ -82,6 +82,10 @@ class _Found:
 
 def _review_end(run: _LauncherRun, now: dt.datetime) -> _Found:
     member, ending = run.member, run.member.termination
+    if ending is not None and ending.outcome is PodOutcome.SUCCEEDED:
+        missed = sorted(replica for replica, worker in run.workers.items() if _was_lost_before(run, replica, worker))
+        is_consequence = bool(missed) or _is_recorded_as_consequence(run)
+        return _Found(state=disrupted(member, WORKER_LOST, missed) if is_consequence else member)
     if ending is None or ending.outcome is not PodOutcome.FAILED or not run.workers:
         return _Found(state=member)
     lost = sorted(replica for replica, worker in run.workers.items() if _was_lost(run, replica, worker))
@@ -127,6 +131,25 @@ def _was_lost(run: _LauncherRun, replica: Replica, worker: ReplicaState | None) 
         return worker.termination.outcome is PodOutcome.DISRUPTED
     ended_at = worker.termination.finished_at
     return ended_at is None or run.ended_at is None or ended_at <= run.ended_at + CLOCK_SKEW
+
+
+def _was_lost_before(run: _LauncherRun, replica: Replica, worker: ReplicaState | None) -> bool:
+    """Whether the worker was surely lost before a launcher ended that says it has succeeded.
+
+    mpirun of Open MPI 5.0 exits with 0 when it loses the daemon of a worker, although the other ranks were aborted.
+    """
+    if worker is None:
+        return True
+    if run.ended_at is None:
+        return False
+    metadata = worker.pod.metadata
+    if metadata.deletion_timestamp is not None:
+        notice = dt.timedelta(seconds=metadata.deletion_grace_period_seconds or 0)
+        return metadata.deletion_timestamp - notice < run.ended_at
+    if worker.termination is not None and worker.termination.outcome is not PodOutcome.SUCCEEDED:
+        return worker.termination.finished_at is not None and worker.termination.finished_at < run.ended_at
+    replaced_at = _replaced_at(run, replica, worker)
+    return _has_unrecorded_restart(run, replica, worker) or (replaced_at is not None and replaced_at < run.ended_at)
 
 
 def _replaced_at(run: _LauncherRun, replica: Replica, worker: ReplicaState) -> dt.datetime | None:
