@@ -145,6 +145,13 @@ def rsyslogd() -> str | None:
     return shutil.which("rsyslogd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
+def lacks_sshd() -> str | None:
+    programs = (Path("/usr/sbin/sshd"), *(shutil.which(name) for name in ("ssh", "ssh-keygen")))
+    if not all(each and Path(each).exists() for each in programs):
+        return "OpenSSH is not installed here; Debian's package is openssh-server"
+    return None
+
+
 # Marker -> why a test that carries it cannot run on this machine, or None.
 NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
     {
@@ -156,6 +163,7 @@ NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
         "helm": lacks_helm,
         "jq": lacks_jq,
         "rsyslog": lacks_rsyslog,
+        "sshd": lacks_sshd,
         "real": controlplane.missing_reason,
     }
 )

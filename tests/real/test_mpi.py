@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -231,6 +233,47 @@ def test_kubectl_explains_the_fields(site: Site) -> None:
 
     explained = " ".join(site.kubectl("explain", "mpijob.spec.slotsPerWorker").split())
     assert "The number of ranks that mpirun starts on each worker." in explained
+
+
+SSH_CONFIG = """\
+Include {folder}/*.conf
+Host *
+  BatchMode yes
+  StrictHostKeyChecking no
+  UserKnownHostsFile /dev/null
+  LogLevel ERROR
+"""
+
+
+@pytest.mark.sshd
+def test_openssh_accepts_the_keys_of_the_job_in_its_server_and_its_client(site: Site) -> None:
+    """On a node of containers, sshd is what a worker runs. Here a shell hides it, or the node would not start it."""
+    go, shared = site.folder / "go-ssh", site.folder / "ssh"
+    go.touch()
+    shared.mkdir()
+    (shared / "config").write_text(SSH_CONFIG.format(folder=shared))
+    manifest = mpijob("v2beta1", "by-ssh", go, launcherCreationPolicy="WaitForWorkersReady")
+    launcher, worker = (
+        each["template"]["spec"]["containers"][0] for each in manifest["spec"]["mpiReplicaSpecs"].values()
+    )
+    agent = f"{shutil.which('ssh')} -F {shared}/config -i /root/.ssh/id_rsa"
+    launcher["command"] = ["/bin/sh", "-c", f"exec mpirun $(command -v python) {RANKS} {go}"]
+    launcher["env"] = [{"name": "PRTE_MCA_plm_ssh_agent", "value": agent}]
+    worker["command"] = ["python", str(PROGRAMS / "sshd.py"), str(shared), "/root/.ssh"]
+    is_there = ["/bin/sh", "-c", f"test -e {shared}/$HOSTNAME.conf"]
+    worker["readinessProbe"] = {"exec": {"command": is_there}, "periodSeconds": 1}
+
+    create(site, manifest)
+    site.wait("mpijob", "by-ssh", "condition=Succeeded")
+
+    assert ranks(site.kubectl("logs", "by-ssh-launcher")) == all_ranks(4)
+    for index in range(2):
+        assert "Accepted publickey for" in site.kubectl("logs", f"by-ssh-worker-{index}")
+    secret = site.read("secret", "by-ssh-ssh")
+    private, public = (base64.b64decode(secret["data"][f"ssh-{kind}key"]) for kind in ("private", "public"))
+    assert private.startswith(b"-----BEGIN EC PRIVATE KEY-----")
+    assert public.startswith(b"ecdsa-sha2-nistp521 ")
+    site.kubectl("delete", "mpijob", "by-ssh")
 
 
 SDK = ("kubeflow-training==1.9.*", "kubernetes==31.*")
