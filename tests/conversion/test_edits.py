@@ -140,6 +140,21 @@ def test_a_job_scaled_by_kubectl_is_converted_with_its_new_size() -> None:
     assert convert(made, V1, V1ALPHA1).manifest == scaled
 
 
+def test_a_job_scaled_by_kubectl_and_again_elsewhere_has_the_last_size() -> None:
+    scaled = old()
+    scaled["spec"]["tfReplicaSpecs"] = {"Worker": {"replicas": 5}}
+    edited: Any = copy.deepcopy(convert(scaled, V1ALPHA1, V1).manifest)
+    edited["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = 6
+
+    again = convert(edited, V1, V1ALPHA1).manifest
+
+    assert again["spec"] == {**old()["spec"], "tfReplicaSpecs": {"Worker": {"replicas": 6}}}
+
+    del edited["spec"]["tfReplicaSpecs"]["Worker"]["replicas"]
+    default = convert(edited, V1, V1ALPHA1).manifest["spec"]["tfReplicaSpecs"]
+    assert default == {"Worker": {"replicas": 1}}
+
+
 def test_the_annotation_of_a_large_job_is_small() -> None:
     [note] = converted()["metadata"]["annotations"].values()
 

@@ -112,7 +112,7 @@ def _with_template(groups: JsonObject, fields: JsonObject) -> dict[str, Json]:
     replicas = workers.get("replicas")
     if _UNSCALED in workers and SpecField.REPLICAS in fields:
         specs = fields[SpecField.REPLICAS]
-        scaled = {**specs, WORKER_TYPE: {**specs.get(WORKER_TYPE, {}), "replicas": replicas}}
+        scaled = {**specs, WORKER_TYPE: {**specs.get(WORKER_TYPE, {}), "replicas": replicas or 0}}
         return {**fields, **template, **workers[_UNSCALED], SpecField.REPLICAS.value: scaled}
     if replicas is None:
         return {**fields, **template}

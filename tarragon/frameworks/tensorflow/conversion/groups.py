@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from tarragon.frameworks.kubeflow.conversion.kind_conversion import NormalizedSpec
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.conversion.generations import TFJobGeneration
-from tarragon.frameworks.tensorflow.conversion.normalized_spec import CHIEF, type_of
+from tarragon.frameworks.tensorflow.conversion.normalized_spec import CHIEF, UNSCALED, type_of
 from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, PORT_NAME
 from tarragon.frameworks.tensorflow.replica_list.default_server import SCRIPT, VOLUME, script
 from tarragon.frameworks.tensorflow.replica_types import MASTER, PS
 from tarragon.job.model import ReplicaSpec, RestartPolicy, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 
-_TRANSLATED = frozenset({"word", "words", "template", "tfPort", "IsDefaultPS", "restartPolicy"})
+_TRANSLATED = frozenset({"word", "words", UNSCALED, "template", "tfPort", "IsDefaultPS", "restartPolicy"})
 _TYPES_OF_A_LIST = {CHIEF: MASTER, "ps": PS, "worker": WORKER}
 _SERVER_ARGUMENTS = f"""\
 import json, os, sys
@@ -54,7 +54,7 @@ def _translation(source: TFJobGeneration, target: TFJobGeneration) -> _Translati
 
 
 def _unchanged(_: str, fields: JsonObject, __: ReplicaSpec, ___: TrainingJob) -> dict[str, Json]:
-    return {name: value for name, value in fields.items() if name not in {"words", "IsDefaultPS"}}
+    return {name: value for name, value in fields.items() if name not in {"words", "IsDefaultPS", UNSCALED}}
 
 
 def _replicas(fields: JsonObject, group: ReplicaSpec) -> dict[str, Json]:

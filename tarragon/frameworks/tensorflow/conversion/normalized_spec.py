@@ -3,7 +3,8 @@
 Nothing is converted or left out: `denormalize` returns exactly what `normalize` was given.
 
     generation  the name of the generation, which defines the defaults
-    groups      role -> the fields of its replicas; `word` is the type as in the manifest
+    groups      role -> the fields of its replicas; `word` is the type as in the manifest, `unscaled` are the fields
+                that `kubectl scale` has overridden
     order       the roles in the order of a list
     policy      cleanPodPolicy and the like, wherever they are in the spec
     rest        all other fields of spec
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tarragon.frameworks.kubeflow.conversion.kind_conversion import NormalizedSpec
-from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES
+from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, WORKER
 from tarragon.frameworks.tensorflow.conversion.generations import SpecLayout, TFJobGeneration
 from tarragon.frameworks.tensorflow.fields import SpecField
 from tarragon.frameworks.tensorflow.replica_types import MASTER, ROLES
@@ -30,6 +31,8 @@ CHIEF = "chief"
 
 FIELD_ANNOTATIONS = (LOG_DIR_ANNOTATION, IMAGE_ANNOTATION)
 
+UNSCALED = "unscaled"
+_WORKER = WORKER.lower()
 _SPEC_SPELLINGS = {"replica_specs": SpecField.LIST.value}
 _IN_ANY_CAPITALS = "RuntimeId"
 _ITEM_SPELLINGS = {"tf_port": "tfPort", "tf_replica_type": "tfReplicaType"}
@@ -65,6 +68,11 @@ def _of_list(spec: dict[str, Json], generation: TFJobGeneration) -> NormalizedSp
         word = each.pop("tfReplicaType", None)
         said = {} if word is None else {"word": word}
         groups[role(word or "MASTER")] = {**said, **each, **({"words": spelled} if spelled else {})}
+    scaled = (fields.get(SpecField.REPLICAS) or {}).get(WORKER, {}).get("replicas")
+    if scaled is not None and _WORKER in groups:
+        own = groups[_WORKER]
+        unscaled = {name: value for name, value in own.items() if name == "replicas"}
+        groups[_WORKER] = {**own, "replicas": scaled, UNSCALED: unscaled}
     found: NormalizedSpec = {"generation": generation.name, "groups": groups, "order": list(groups)}
     return {**found, "policy": _nested(fields), "rest": fields, "words": words}
 
@@ -93,13 +101,24 @@ def _list_spec(found: NormalizedSpec) -> dict[str, Json]:
     groups: dict[str, Json] = found["groups"]
     known = [each for each in found.get("order", ()) if each in groups]
     items = [_item(groups[each]) for each in (*known, *(each for each in groups if each not in known))]
-    return _spelled({**found["rest"], **_run_policy(found), SpecField.LIST.value: items}, found["words"])
+    fields = {**found["rest"], **_scaled(found), **_run_policy(found), SpecField.LIST.value: items}
+    return _spelled(fields, found["words"])
+
+
+def _scaled(found: NormalizedSpec) -> dict[str, Json]:
+    """The size beside the list, which overrides that of the list, with later edits in other generations."""
+    specs, workers = found["rest"].get(SpecField.REPLICAS), found["groups"].get(_WORKER, {})
+    if specs is None or UNSCALED not in workers:
+        return {}
+    own = {**specs.get(WORKER, {}), "replicas": workers.get("replicas", 1)}
+    return {SpecField.REPLICAS.value: {**specs, WORKER: own}}
 
 
 def _item(group: JsonObject) -> dict[str, Json]:
     word = {"tfReplicaType": group["word"]} if "word" in group else {}
-    fields = {name: value for name, value in group.items() if name not in {"word", "words"}}
-    return _spelled({**word, **fields}, group.get("words", {}))
+    scaled = {"replicas"} if UNSCALED in group else set()
+    fields = {name: value for name, value in group.items() if name not in {"word", "words", UNSCALED, *scaled}}
+    return _spelled({**word, **group.get(UNSCALED, {}), **fields}, group.get("words", {}))
 
 
 def _map_spec(found: NormalizedSpec, generation: TFJobGeneration) -> dict[str, Json]:
