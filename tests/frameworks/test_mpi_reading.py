@@ -297,6 +297,41 @@ def test_the_workers_of_an_elastic_job_are_within_its_bounds_in_every_generation
 # ------------------------------------------------------------------------------------------------ definition
 
 
+def of_launcher(*words: str) -> dict[str, Any]:
+    return {"Launcher": {"template": template(command=list(words))}}
+
+
+@pytest.mark.parametrize("option", ["-n", "-np", "--np"])
+def test_more_ranks_than_slots_are_a_warning_with_both_numbers(option: str) -> None:
+    (warning,) = warnings(
+        mpijob(slotsPerWorker=2, specs=of_launcher("mpirun", "--allow-run-as-root", option, "5", "pi"))
+    )
+
+    assert warning.startswith(
+        "spec.mpiReplicaSpecs.Launcher.template.spec.containers: starts 5 ranks, but there are only 4"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["mpirun", "-n", "4", "pi"],
+        ["mpirun", "pi", "-n", "100"],
+        ["mpirun", "-n", "9", "--oversubscribe", "pi"],
+        ["mpirun", "-n", "9", "--map-by", ":OVERSUBSCRIBE", "pi"],
+        ["mpirun", "-n", "9", "--host", "a:9", "pi"],
+        ["mpirun", "-n", "$(RANKS)", "pi"],
+        ["horovodrun", "-n", "9", "pi"],
+    ],
+)
+def test_ranks_that_fit_or_whose_slots_are_not_known_are_no_warning(words: list[str]) -> None:
+    assert warnings(mpijob(slotsPerWorker=2, specs=of_launcher(*words))) == []
+
+
+def test_hydra_starts_any_number_of_ranks() -> None:
+    assert warnings(mpijob(mpiImplementation="MPICH", specs=of_launcher("mpirun", "-n", "9", "pi"))) == []
+
+
 def test_the_definition_serves_all_versions_and_has_the_short_names_of_mpi_operator() -> None:
     spec = crd()["spec"]
 
