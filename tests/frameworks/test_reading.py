@@ -140,6 +140,11 @@ def test_of_flat_and_nested_policies_the_nested_ones_win_and_the_user_is_told() 
     ]
 
 
+def test_equal_flat_and_nested_policies_are_fine() -> None:
+    """Training-operator copied one to the other in MPIJobs."""
+    assert warnings(tfjob(runPolicy={"cleanPodPolicy": "All"}, cleanPodPolicy="All")) == []
+
+
 def test_a_restart_policy_in_the_template_is_overwritten_and_the_user_is_told() -> None:
     alone = {**template(), "spec": {**template()["spec"], "restartPolicy": "OnFailure"}}
 

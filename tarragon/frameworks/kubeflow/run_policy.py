@@ -35,7 +35,7 @@ def decode_run_policy(spec: FieldReader, clean_pods: CleanPodPolicy) -> RunPolic
 
 
 def _policy(spec: FieldReader, name: PolicyField, read_value: Callable[[FieldReader], T]) -> T:
-    """Decode a policy from spec or spec.runPolicy. If both have it, runPolicy wins, with a warning."""
+    """Decode a policy from spec or spec.runPolicy. If both have it and differ, runPolicy wins, with a warning."""
     flat, nested = spec.field(name), spec.field(RUN_POLICY).field(name)
     if flat.is_missing:
         return read_value(nested)
@@ -44,7 +44,8 @@ def _policy(spec: FieldReader, name: PolicyField, read_value: Callable[[FieldRea
     if nested.is_missing:
         flat.add_warning("should be in spec.runPolicy, but has an effect", f"move it to {nested.path}")
         return read_value(flat)
-    flat.add_warning(f"has no effect, because {nested.path} overrides it", "remove one of the two")
+    if flat.value != nested.value:  # training-operator copied the cleanPodPolicy of an MPIJob to where it was missing
+        flat.add_warning(f"has no effect, because {nested.path} overrides it", "remove one of the two")
     return read_value(nested)
 
 
