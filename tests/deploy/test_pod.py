@@ -7,10 +7,11 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from tarragon.client.errors import Forbidden
+from tarragon.client.errors import Forbidden, NotFound
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.config import SERVICE_ACCOUNT, in_cluster_config
-from tarragon.kube.core import SECRETS
+from tarragon.kube.core import PODS, SECRETS
+from tarragon.kube.meta import Key
 from tests.deploy.stage import TFJOBS, Json, Stage
 from tests.docs.markdown import ROOT
 
@@ -59,4 +60,6 @@ async def test_what_its_pod_is_given_lets_it_in_and_no_further_than_its_role(sta
         assert (await http.list(TFJOBS)).items == []
         with pytest.raises(Forbidden, match="tarragon-system:tarragon"):
             await http.list(SECRETS)
+        with pytest.raises(NotFound):  # it may ask for its own pod, whose image it looks up
+            await http.get(PODS, Key(access.namespace, "tarragon-0"))
     assert (where, access.namespace) == (str(SERVICE_ACCOUNT), "tarragon-system")

@@ -12,13 +12,15 @@ from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import ALL_OBJECTS, Client, ObjectList, Selector
 from tarragon.frameworks.mpi.framework import MPI
 from tarragon.job.model import GENERATION_ANNOTATION
-from tarragon.kube.core import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS
+from tarragon.kube.core import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tarragon.kube.meta import Json, Key, Resource
 from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.plan.objects.settings import OperatorSettings
 from tests.operator.stage import Stage, group
 
 T = TypeVar("T")
 Verb = tuple[str, str]
+ALL_NAMESPACES = OperatorSettings()
 
 
 class Restricted(DelegatingClient):
@@ -27,9 +29,12 @@ class Restricted(DelegatingClient):
     def __init__(self, cluster: Client, *lacking: Verb) -> None:
         super().__init__(cluster)
         self.lacking = {*lacking}
+        self.lists_all_of = ""
+        """A namespace in which everything may be listed."""
 
     async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]:
-        self._check("list", resource)
+        if not self.lists_all_of or selection.namespace != self.lists_all_of:
+            self._check("list", resource)
         return await super().list(resource, selection)
 
     async def get(self, resource: Resource[T], key: Key) -> T:
@@ -68,9 +73,10 @@ async def mpi(stage: Stage) -> Stage:
     return stage
 
 
-def start(stage: Stage, *lacking: Verb) -> Restricted:
+def start(stage: Stage, *lacking: Verb, settings: OperatorSettings = ALL_NAMESPACES) -> Restricted:
     cluster = Restricted(stage.world.client, *lacking)
-    stage.start(Operator(cluster, stage.world.clock, OperatorOptions(seed=1)).run())
+    options = OperatorOptions(seed=1, settings=settings)
+    stage.start(Operator(cluster, stage.world.clock, options).run())
     return cluster
 
 
@@ -112,6 +118,16 @@ async def test_a_job_starts_as_soon_as_the_operator_may_watch_its_host_file(mpi:
 
     await mpi.until_pods("m-launcher", "m-worker-0")
     await mpi.world.until(lambda: not blocked(mpi, "m"))
+
+
+async def test_a_job_does_not_wait_for_a_role_of_another_namespace(mpi: Stage) -> None:
+    await mpi.world.client.create(NAMESPACES, {"metadata": {"name": "other"}})
+    settings = OperatorSettings(namespaces=("default", "other"))
+    cluster = start(mpi, ("list", "configmaps"), settings=settings)
+    cluster.lists_all_of = "default"
+    await submit(mpi, "m")
+
+    await mpi.until_pods("m-launcher", "m-worker-0")
 
 
 async def test_without_leave_to_create_keys_a_job_says_what_is_refused(mpi: Stage) -> None:

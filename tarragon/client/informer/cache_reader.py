@@ -64,6 +64,10 @@ class CacheReader(Protocol[T]):
     @property
     def has_synced(self) -> bool: ...
 
+    def has_synced_in(self, namespace: str) -> bool:
+        """Whether the first list of this namespace has been processed completely."""
+        ...
+
     @property
     def failure(self) -> OngoingFailure | None: ...
 

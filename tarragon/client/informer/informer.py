@@ -94,6 +94,10 @@ class Informer(Generic[T]):
         """Whether the first list has been processed completely."""
         return self._synced.is_set()
 
+    def has_synced_in(self, _: str) -> bool:
+        """All namespaces are listed at once."""
+        return self.has_synced
+
     @property
     def last_resource_version(self) -> int:
         """The resourceVersion that the cache has reached, as a number; 0 before the first list."""

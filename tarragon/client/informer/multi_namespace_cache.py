@@ -39,6 +39,9 @@ class MultiNamespaceCache(Generic[T]):
     def has_synced(self) -> bool:
         return all(cache.has_synced for cache in self._caches.values())
 
+    def has_synced_in(self, namespace: str) -> bool:
+        return namespace in self._caches and self._caches[namespace].has_synced
+
     @property
     def failure(self) -> OngoingFailure | None:
         """The failure that has lasted longest."""

@@ -229,7 +229,7 @@ class Informers:
                 cache.resource.full_name: cache.objects[key] for cache in self.pod_groups if key in cache.objects
             },
             owned_objects=self.owned_objects.of_job(job.owner_identity),
-            unreadable_kinds=self.owned_objects.unreadable_kinds,
+            unreadable_kinds=self.owned_objects.unreadable_kinds(key.namespace),
             storage=self.storage,
             rejected_create=self.create_backoff.last_refusal(kind, key),
             optional_retry_at=self.create_backoff.optional_retry_times(kind, key),

@@ -26,13 +26,12 @@ class OwnedObjectCaches:
     def all(self) -> Sequence[CacheReader[OwnedContent]]:
         return list(self._caches.values())
 
-    @property
-    def unreadable_kinds(self) -> frozenset[str]:
-        """The full names of the kinds that the server refuses to list, perhaps because the role has no such rule.
+    def unreadable_kinds(self, namespace: str) -> frozenset[str]:
+        """The full names of the kinds that the server refuses to list, perhaps because a role has no such rule.
 
         Decisions are made only after the first list of every kind, or its refusal.
         """
-        return frozenset(name for name, cache in self._caches.items() if not cache.has_synced)
+        return frozenset(name for name, cache in self._caches.items() if not cache.has_synced_in(namespace))
 
     def of_job(self, owner: OwnerIdentity) -> Mapping[tuple[str, str], OwnedContent]:
         """The job's objects by the full name of their kind and their name."""
