@@ -18,14 +18,16 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDER = EXAMPLES / "mpi"
 SCRIPTS = {
     "digits.yaml": {"train.py", "digits.py"},
+    "elastic.yaml": {"driver.py", "train.py"},
     "ring.yaml": {"ring.py"},
     "ring-v1.yaml": {"ring.py"},
 }
-VERSIONS = {"digits.yaml": "v2beta1", "ring.yaml": "v2beta1", "ring-v1.yaml": "v1"}
+FIXED_SIZE = sorted(SCRIPTS.keys() - {"elastic.yaml"})
 
 
 def documents(name: str) -> tuple[Any, Any]:
-    config_map, job = yaml.safe_load_all((FOLDER / name).read_text())
+    """The scripts and the job."""
+    *_, config_map, job = yaml.safe_load_all((FOLDER / name).read_text())
     return config_map, job
 
 
@@ -42,7 +44,7 @@ def test_an_example_is_its_scripts_and_one_job(name: str) -> None:
     config_map, job = documents(name)
 
     assert (config_map["kind"], job["kind"]) == ("ConfigMap", "MPIJob")
-    assert job["apiVersion"] == f"kubeflow.org/{VERSIONS[name]}"
+    assert job["apiVersion"] == ("kubeflow.org/v1" if name == "ring-v1.yaml" else "kubeflow.org/v2beta1")
     assert config_map["metadata"]["name"] == job["metadata"]["name"] + "-scripts"
     assert config_map["data"].keys() == SCRIPTS[name]
     for script, text in config_map["data"].items():
@@ -58,11 +60,11 @@ def test_launcher_and_workers_have_the_same_image_and_scripts(name: str) -> None
     assert len({pod["containers"][0]["image"] for pod in found.values()}) == 1
     assert "command" not in found["Worker"]["containers"][0]
     for pod in found.values():
-        assert pod["volumes"] == [{"name": "scripts", "configMap": {"name": config_map["metadata"]["name"]}}]
-        assert pod["containers"][0]["volumeMounts"] == [{"name": "scripts", "mountPath": "/opt/train"}]
+        assert pod["volumes"][0] == {"name": "scripts", "configMap": {"name": config_map["metadata"]["name"]}}
+        assert pod["containers"][0]["volumeMounts"][0] == {"name": "scripts", "mountPath": "/opt/train"}
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", FIXED_SIZE)
 def test_mpirun_starts_as_many_ranks_as_the_workers_have_slots(name: str) -> None:
     _, job = documents(name)
     program, option, ranks, *_ = pods(job)["Launcher"]["containers"][0]["command"]
@@ -110,3 +112,21 @@ def test_a_message_goes_around_the_ring_in_every_size(shell: Any, name: str) -> 
     assert lines[0] == "a ring of 3 ranks, 20 rounds of each size"
     assert sizes == [2**power for power in range(23)]
     assert re.fullmatch(r"done: latency_us=[\d.]+ bandwidth_mb_per_s=[\d.]+", lines[-1])
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(300)
+def test_a_worker_that_joins_takes_part_in_the_training(shell: Any) -> None:
+    text = (FOLDER / "elastic.yaml").read_text()
+    end = "            - /models\n"
+    assert text.count(end) == 1
+    slower = [end, *(f"            - '{word}'\n" for word in ("--steps", "600", "--step-seconds", "0.02"))]
+    going = shell.start("run", shell.file("job.yaml", text.replace(end, "".join(slower))))
+    going.until("step 0 of 600, 2 ranks")
+    scaled = shell("scale", "mj/digits-elastic", "--workers", "3")
+    ended = going.ended()
+
+    assert scaled.code == ended.code == 0, ended.out + ended.err
+    lines = of_launcher(ended)
+    assert "driver: 3 ranks on 3 hosts" in lines[lines.index("driver: the hosts have changed") :]
+    assert re.fullmatch(r"done: steps=600 ranks=3 accuracy=0\.9\d+", lines[-1])
