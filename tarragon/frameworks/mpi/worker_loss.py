@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.mpi.options import Implementation, options_of
 from tarragon.frameworks.plugin import JobObservation, StateReview
 from tarragon.job.model import Replica
 from tarragon.job.replica_state import PodOutcome, ReplicaState, disrupted, unjudged
@@ -28,6 +29,8 @@ CREATION_SKEW = dt.timedelta(seconds=1)
 """Times of creation have whole seconds, and come from several API servers."""
 JUDGEMENT_DELAY = dt.timedelta(seconds=5)
 """How long after a launcher's failure a worker's end may become known that has caused it."""
+SUCCESS_DELAY = dt.timedelta(seconds=2)
+"""How long after a launcher's success the end of a worker may become known: kubelets look once a second."""
 STALE_GRACE = dt.timedelta(seconds=60)
 """How long a launcher may run on after a worker was replaced, until it is replaced itself. Most end within seconds."""
 
@@ -83,9 +86,7 @@ class _Found:
 def _review_end(run: _LauncherRun, now: dt.datetime) -> _Found:
     member, ending = run.member, run.member.termination
     if ending is not None and ending.outcome is PodOutcome.SUCCEEDED:
-        missed = sorted(replica for replica, worker in run.workers.items() if _was_lost_before(run, replica, worker))
-        is_consequence = bool(missed) or _is_recorded_as_consequence(run)
-        return _Found(state=disrupted(member, WORKER_LOST, missed) if is_consequence else member)
+        return _review_success(run, now)
     if ending is None or ending.outcome is not PodOutcome.FAILED or not run.workers:
         return _Found(state=member)
     lost = sorted(replica for replica, worker in run.workers.items() if _was_lost(run, replica, worker))
@@ -95,6 +96,22 @@ def _review_end(run: _LauncherRun, now: dt.datetime) -> _Found:
     if run.ended_at is None or abs(now - run.ended_at) >= JUDGEMENT_DELAY:
         return _Found(state=member)
     return _Found(state=unjudged(member), next_at=run.ended_at + JUDGEMENT_DELAY)
+
+
+def _review_success(run: _LauncherRun, now: dt.datetime) -> _Found:
+    """Believe Open MPI's launcher that it has succeeded only if no worker was lost before.
+
+    mpirun of Open MPI 5.0 exits with 0 when it loses the daemon of a worker, although the other ranks were aborted. It
+    does so at once, so that the end of the worker may become known only after that of the launcher.
+    """
+    if options_of(run.observation.job).implementation is not Implementation.OPEN_MPI:
+        return _Found(state=run.member)
+    lost = sorted(replica for replica, worker in run.workers.items() if _was_lost_before_end(run, replica, worker))
+    if lost or _is_recorded_as_consequence(run):
+        return _Found(state=disrupted(run.member, WORKER_LOST, lost))
+    if not run.workers or run.ended_at is None or abs(now - run.ended_at) >= SUCCESS_DELAY:
+        return _Found(state=run.member)
+    return _Found(state=unjudged(run.member), next_at=run.ended_at + SUCCESS_DELAY)
 
 
 def _review_running(run: _LauncherRun, now: dt.datetime) -> _Found:
@@ -133,21 +150,21 @@ def _was_lost(run: _LauncherRun, replica: Replica, worker: ReplicaState | None) 
     return ended_at is None or run.ended_at is None or ended_at <= run.ended_at + CLOCK_SKEW
 
 
-def _was_lost_before(run: _LauncherRun, replica: Replica, worker: ReplicaState | None) -> bool:
-    """Whether the worker was surely lost before a launcher ended that says it has succeeded.
-
-    mpirun of Open MPI 5.0 exits with 0 when it loses the daemon of a worker, although the other ranks were aborted.
-    """
-    if worker is None:
-        return True
+def _was_lost_before_end(run: _LauncherRun, replica: Replica, worker: ReplicaState | None) -> bool:
+    """Whether the worker was surely lost before the launcher ended. Times of ends have whole seconds."""
     if run.ended_at is None:
-        return False
+        return worker is None
+    if worker is None:
+        # A worker that was deleted left no record. When it was is not known, and another run costs less than a lie.
+        recorded_end = run.record_of(replica).ended_at
+        is_of_this_run = recorded_end is not None and run.created_at is not None and recorded_end > run.created_at
+        return not is_of_this_run or recorded_end is None or recorded_end <= run.ended_at
     metadata = worker.pod.metadata
     if metadata.deletion_timestamp is not None:
         notice = dt.timedelta(seconds=metadata.deletion_grace_period_seconds or 0)
-        return metadata.deletion_timestamp - notice < run.ended_at
+        return metadata.deletion_timestamp - notice <= run.ended_at
     if worker.termination is not None and worker.termination.outcome is not PodOutcome.SUCCEEDED:
-        return worker.termination.finished_at is not None and worker.termination.finished_at < run.ended_at
+        return worker.termination.finished_at is not None and worker.termination.finished_at <= run.ended_at
     replaced_at = _replaced_at(run, replica, worker)
     return _has_unrecorded_restart(run, replica, worker) or (replaced_at is not None and replaced_at < run.ended_at)
 
