@@ -61,7 +61,7 @@ def test_a_generation_that_another_kind_has_is_refused_with_those_of_the_kind(sh
     ended = shell("convert", "--to", "v2beta1", "-", stdin=SHORT + TFJOB)
 
     assert (ended.code, ended.out) == (2, "")
-    assert "a TFJob can't be converted to kubeflow.org/v2beta1; its generations are mlkube.io/v1beta1, " in ended.err
+    assert "TFJobs can't be converted to kubeflow.org/v2beta1; its generations are mlkube.io/v1beta1, " in ended.err
 
 
 def test_jobs_of_two_kinds_are_converted_to_the_version_that_both_have(shell: Shell) -> None:

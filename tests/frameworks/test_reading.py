@@ -218,7 +218,7 @@ WRONG_SHAPES: list[tuple[dict[str, Any], list[str]]] = [
         ['spec.runPolicy.suspend: must be true or false, not the text "true"; write true without quotes'],
     ),
     (tfjob(successPolicy="All"), ['spec.successPolicy: must be AllWorkers, not the text "All"']),
-    ({**tfjob(), "spec": None}, ["spec: is missing; a TFJob needs spec.tfReplicaSpecs"]),
+    ({**tfjob(), "spec": None}, ["spec: is missing; TFJobs need spec.tfReplicaSpecs"]),
     ({**tfjob(), "spec": "x"}, ['spec: must be a map of fields, not the text "x"']),
     (
         {**tfjob(), "spec": {}},

@@ -91,7 +91,7 @@ def _with_bounds(job: ClusterJob, read: TrainingJob, before: JsonObject, wish: R
     given = {path: bound for path, bound in bounds.items() if bound is not None}
     if given and read.elastic_policy is None:
         fields = " and ".join(filter(None, (paths.min_replicas, paths.max_replicas)))
-        remedy = f"submit it again with {fields}" if fields else f"a {job.framework.kind} has a fixed size"
+        remedy = f"submit it again with {fields}" if fields else f"{job.framework.kind}s have a fixed size"
         raise JobNotEditable(f"{job.name} is not elastic", remedy=remedy)
     after = before
     for path, bound in given.items():

@@ -27,9 +27,7 @@ def _changed(job: ClusterJob, before: JsonObject, verb: str, *, value: bool) -> 
     if job.status.phase.is_final:
         raise job_has_ended(job, verb)
     if not path:
-        raise JobNotEditable(
-            f"can't {verb} {job.name}: a {job.framework.kind} can't be suspended", remedy="`delete` it"
-        )
+        raise JobNotEditable(f"can't {verb} {job.name}: {job.framework.kind}s can't be suspended", remedy="`delete` it")
     try:
         after = set_path(before, path, value)
     except ValueError as error:

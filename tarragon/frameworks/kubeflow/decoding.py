@@ -36,7 +36,7 @@ def decoder(shape: KindShape, generation: Generation) -> Callable[[Manifest], De
         root.note_unknown_fields(TOP_LEVEL_FIELDS)
         spec = root.field("spec")
         if spec.is_missing:
-            spec.add_problem("is missing", f"a {shape.kind} needs {shape.replica_specs_path}")
+            spec.add_problem("is missing", f"{shape.kind}s need {shape.replica_specs_path}")
         job = decode_job(root, spec, shape, generation)
         spec.note_unknown_fields({shape.replica_specs, RUN_POLICY})
         spec.field(RUN_POLICY).note_unknown_fields(frozenset(PolicyField))

@@ -60,7 +60,7 @@ def decoder(of: MapGeneration) -> Callable[[Manifest], DecodedManifest]:
         root.note_unknown_fields(TOP_LEVEL_FIELDS)
         spec = root.field("spec")
         if spec.is_missing:
-            spec.add_problem("is missing", f"a {KIND} needs {SHAPE.replica_specs_path}")
+            spec.add_problem("is missing", f"{KIND}s need {SHAPE.replica_specs_path}")
         job = _job(root, _of_generation(spec, of), of)
         _note_fields(spec, of)
         return DecodedManifest(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)

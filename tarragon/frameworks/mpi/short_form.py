@@ -55,7 +55,7 @@ def decode(manifest: Manifest) -> DecodedManifest:
     root.note_unknown_fields(TOP_LEVEL_FIELDS)
     spec = root.field("spec")
     if spec.is_missing:
-        spec.add_problem("is missing", f"a {KIND} needs spec.{ShortField.TEMPLATE}")
+        spec.add_problem("is missing", f"{KIND}s of v1alpha1 need spec.{ShortField.TEMPLATE}")
     job = _job(root, spec)
     known = {name.lower() for name in ShortField} | {name.lower() for name in _POLICIES}
     extra = {name for name in (spec.value if isinstance(spec.value, dict) else ()) if str(name).lower() in known}

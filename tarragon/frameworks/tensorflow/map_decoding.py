@@ -42,7 +42,7 @@ def decode(manifest: Manifest, defaults: GenerationFields) -> DecodedManifest:
     root.note_unknown_fields(TOP_LEVEL_FIELDS)
     spec = root.field("spec")
     if spec.is_missing:
-        spec.add_problem("is missing", f"a {KIND} needs spec.{SpecField.REPLICAS}")
+        spec.add_problem("is missing", f"{KIND}s need spec.{SpecField.REPLICAS}")
     job = _job(root, _of_generation(spec, defaults), defaults)
     _fields(spec, defaults)
     return DecodedManifest(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)

@@ -29,7 +29,7 @@ def convert_manifest(framework: Framework, found: Manifest, target: str) -> Conv
         return Conversion(source="", manifest={}, problems=decoded_source.problems)
     source = decoded_source.dialect.name
     if framework.conversion is None or target not in framework.conversion.generations:
-        problem = Problem("", f"a {framework.kind} can't be converted to {target}", _generations_of(framework))
+        problem = Problem("", f"{framework.kind}s can't be converted to {target}", _generations_of(framework))
         return Conversion(source=source, manifest={}, problems=[problem])
     conversion = framework.conversion.convert(found, source, target)
     decoded_target = decode_and_validate(_framework_of(conversion.manifest, framework), conversion.manifest)

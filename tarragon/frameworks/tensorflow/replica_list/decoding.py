@@ -70,7 +70,7 @@ def decode(manifest: Manifest, generation: ListGeneration) -> DecodedManifest:
     root.note_unknown_fields(TOP_LEVEL_FIELDS)
     spec = root.field("spec")
     if spec.is_missing:
-        spec.add_problem("is missing", f"a {generation.kind} needs spec.{SpecField.LIST}")
+        spec.add_problem("is missing", f"{generation.kind}s need spec.{SpecField.LIST}")
     job = _job(root, spec, generation)
     _fields(spec, generation)
     return DecodedManifest(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
