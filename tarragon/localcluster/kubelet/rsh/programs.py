@@ -83,7 +83,6 @@ def mpi_variables(declared: Mapping[str, str], argv: Sequence[str], user: int) -
 
 _FOREGROUND = re.compile(r"-[46deiqt]*D")
 _SLEEPER = """\
-echo 'sshd is not started: on this node, ssh reaches the pod without it'
 trap 'kill $! 2>/dev/null; exit 0' TERM
 sleep 2147483647 &
 wait
