@@ -149,6 +149,34 @@ def test_ranks_run_in_the_workers_and_the_workers_end_with_the_launcher(site: Si
     assert eventually(lambda: pods_of(site, name) == {f"{name}-launcher"})
 
 
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_a_job_that_loses_a_worker_starts_its_ranks_again_and_does_not_claim_success(site: Site, version: str) -> None:
+    """As `mpirun` of Open MPI 5 does, which exits with 0 when it loses a worker."""
+    name, go = f"loses-{version}", site.folder / f"go-loses-{version}"
+    create(site, mpijob(version, name, go))
+    site.wait("mpijob", name, "condition=Running")
+    assert eventually(lambda: "all are there" in site.kubectl("logs", f"{name}-launcher"))
+    first = site.read("pod", f"{name}-launcher")["metadata"]["uid"]
+
+    site.kubectl("delete", "pod", f"{name}-worker-1")
+    assert eventually(lambda: {first} < launchers(site, name))
+    go.touch()
+    site.wait("mpijob", name, "condition=Succeeded")
+
+    assert ranks(site.kubectl("logs", f"{name}-launcher")) == all_ranks(4)
+    status = site.read("mpijob", name)["status"]
+    assert status["tarragon"]["restarts"]["total"] >= 1
+    assert status["replicaStatuses"]["Launcher"] == {"active": 0, "failed": 0, "succeeded": 1}
+    site.kubectl("delete", "mpijob", name)
+
+
+def launchers(site: Site, name: str) -> set[str]:
+    """The UIDs of the launchers that there are and were, by the events of the API server."""
+    listed = json.loads(site.kubectl("get", "events", "-o", "json"))["items"]
+    seen = (each["involvedObject"] for each in listed)
+    return {each["uid"] for each in seen if each["kind"] == "Pod" and each["name"] == f"{name}-launcher"}
+
+
 def test_workers_that_are_not_to_be_cleaned_up_stay(site: Site) -> None:
     go = site.folder / "go-stays"
     go.touch()
@@ -280,7 +308,9 @@ SDK = ("kubeflow-training==1.9.*", "kubernetes==31.*")
 """With the official client of its time: 37 checks its arguments, and refuses the models of Kubeflow's client."""
 
 
-@pytest.mark.parametrize(("kind", "master"), [("MPIJob", "from-python-launcher"), ("TFJob", "from-python-worker-0")])
+@pytest.mark.parametrize(
+    ("kind", "master"), [("MPIJob", "mpijob-of-python-launcher"), ("TFJob", "tfjob-of-python-worker-0")]
+)
 def test_kubeflows_own_client_creates_waits_for_reads_logs_of_and_deletes_a_job(
     site: Site, kind: str, master: str
 ) -> None:
@@ -288,6 +318,8 @@ def test_kubeflows_own_client_creates_waits_for_reads_logs_of_and_deletes_a_job(
     go = site.folder / "go-python"
     go.touch()
     rank = ["python", RANKS, str(go)]
+    name = f"{kind.lower()}-of-python"
+    site.kubectl("create", "namespace", name)
 
     client = [str(each) for each in (python, PROGRAMS / "kubeflow_client.py", site.plane.kubeconfig, kind)]
     ended = subprocess.run(
@@ -296,12 +328,12 @@ def test_kubeflows_own_client_creates_waits_for_reads_logs_of_and_deletes_a_job(
 
     assert ended.returncode == 0, ended.stderr + site.logs()
     found = json.loads(ended.stdout.splitlines()[-1])
-    assert "from-python" in found["listed"]
+    assert found["listed"] == [name]
     assert {"Created", "Running", "Succeeded"} <= set(found["conditions"])
     assert (found["succeeded"], found["failed"]) == (True, False)
     assert found["masters"] == [master]
     assert ranks(found["logs"][master]) == all_ranks(4 if kind == "MPIJob" else 1)
-    assert eventually(lambda: not pods_of(site, "from-python"))
+    assert eventually(lambda: not site.kubectl("get", "-n", name, "pods", "-o", "name"))
 
 
 def hosts(site: Site, name: str) -> list[str]:

@@ -1,6 +1,8 @@
 """What a user of Kubeflow's client library 1.9 does with a job: creates it, waits, reads its logs, and deletes it.
 
 python kubeflow_client.py KUBECONFIG KIND PROGRAM...     The program is that of the launcher, or of all workers.
+
+The job has a namespace of its own: the library cannot list jobs of other generations, which lack fields of v1.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from kubeflow.training import TrainingClient, models
 from kubernetes.client import V1Container, V1ObjectMeta, V1PodSpec, V1PodTemplateSpec
 
 config, kind, *program = sys.argv[1:]
-NAME = "from-python"
+NAME = f"{kind.lower()}-of-python"
 
 
 def replicas(count: int, container: str, command: list[str] | None = None) -> Any:
@@ -43,9 +45,9 @@ JOBS = {
     "TFJob": (models.KubeflowOrgV1TFJob, tensorflow_spec),
 }
 model, spec = JOBS[kind]
-client = TrainingClient(config_file=config, job_kind=kind)
+client = TrainingClient(config_file=config, namespace=NAME, job_kind=kind)
 job = model(api_version="kubeflow.org/v1", kind=kind, metadata=V1ObjectMeta(name=NAME), spec=spec())
-client.create_job(job, namespace="default")
+client.create_job(job)
 client.wait_for_job_conditions(NAME, expected_conditions={"Running", "Succeeded"}, polling_interval=1)
 ended = client.wait_for_job_conditions(NAME, polling_interval=1)
 logs, _ = client.get_job_logs(NAME)

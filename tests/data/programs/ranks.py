@@ -13,6 +13,9 @@ from mpi4py import MPI
 
 WORLD = MPI.COMM_WORLD
 
+WORLD.barrier()
+if WORLD.rank == 0:
+    print("all are there", flush=True)
 while not Path(sys.argv[1]).exists():
     time.sleep(0.05)  # noqa: TID251 - a program of a user
 print(f"rank {WORLD.rank} of {WORLD.size}, sum {WORLD.allreduce(WORLD.rank)}", flush=True)
