@@ -376,6 +376,25 @@ def test_a_launcher_that_says_it_succeeded_after_it_lost_a_worker_runs_again(los
     assert message(world, "Succeeded")
 
 
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_a_launcher_whose_end_is_known_only_after_its_worker_was_replaced_runs_again(seconds: int) -> None:
+    """The new worker is created in the second in which the launcher ends, or in the next one."""
+    world = started()
+    world.pass_time(60)
+    world.delete_pod(WORKER_0)
+    world.bury()
+    world.settle()
+    assert world.created[WORKER_0] == 2
+
+    world.pass_time(seconds)
+    world.exit(LAUNCHER, 0)
+    world.pass_time(-seconds)
+    come_back(world)
+
+    assert not message(world, "Succeeded")
+    assert world.created[LAUNCHER] == 2
+
+
 def test_a_launcher_that_succeeded_before_a_worker_failed_has_succeeded() -> None:
     world = started()
     world.exit(LAUNCHER, 0)

@@ -155,10 +155,7 @@ def _was_lost_before_end(run: _LauncherRun, replica: Replica, worker: ReplicaSta
     if run.ended_at is None:
         return worker is None
     if worker is None:
-        # A worker that was deleted left no record. When it was is not known, and another run costs less than a lie.
-        recorded_end = run.record_of(replica).ended_at
-        is_of_this_run = recorded_end is not None and run.created_at is not None and recorded_end > run.created_at
-        return not is_of_this_run or recorded_end is None or recorded_end <= run.ended_at
+        return not _is_recorded_after(run, replica, run.ended_at)
     metadata = worker.pod.metadata
     if metadata.deletion_timestamp is not None:
         notice = dt.timedelta(seconds=metadata.deletion_grace_period_seconds or 0)
@@ -166,7 +163,20 @@ def _was_lost_before_end(run: _LauncherRun, replica: Replica, worker: ReplicaSta
     if worker.termination is not None and worker.termination.outcome is not PodOutcome.SUCCEEDED:
         return worker.termination.finished_at is not None and worker.termination.finished_at <= run.ended_at
     replaced_at = _replaced_at(run, replica, worker)
-    return _has_unrecorded_restart(run, replica, worker) or (replaced_at is not None and replaced_at < run.ended_at)
+    # The new pod may be as old as the launcher's end, or younger: that end becomes known only later.
+    is_replaced = replaced_at is not None and replaced_at <= run.ended_at + SUCCESS_DELAY
+    is_known = _is_recorded_after(run, replica, run.ended_at)
+    return (is_replaced and not is_known) or _has_unrecorded_restart(run, replica, worker)
+
+
+def _is_recorded_after(run: _LauncherRun, replica: Replica, at: dt.datetime) -> bool:
+    """Whether the worker is on record as having ended after this time.
+
+    A worker that was deleted left no record. When it was is not known, and another run costs less than a lie.
+    """
+    recorded_end = run.record_of(replica).ended_at
+    is_of_this_run = recorded_end is not None and run.created_at is not None and recorded_end > run.created_at
+    return is_of_this_run and recorded_end is not None and recorded_end > at
 
 
 def _replaced_at(run: _LauncherRun, replica: Replica, worker: ReplicaState) -> dt.datetime | None:
