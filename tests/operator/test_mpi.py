@@ -231,6 +231,32 @@ async def test_suspension_ends_all_pods_and_resumption_starts_workers_first(mpi:
     await mpi.until_state("Running")
 
 
+async def test_workers_share_the_fewest_nodes_and_the_launcher_needs_no_gpu(mpi: MpiStage) -> None:
+    for name in ("gpu-a", "gpu-b"):
+        await mpi.stage.node(name, **{"nvidia.com/gpu": "4", "cpu": "4"})
+    gpu = template(name="worker", resources={"limits": {"nvidia.com/gpu": 1, "cpu": 1}})
+    launcher = template(name="launcher", command=["mpirun"], resources={"requests": {"cpu": 2}})
+    specs = {"Worker": {"template": gpu}, "Launcher": {"template": launcher}}
+    await mpi.submit(job(workers=4, specs=specs))
+
+    await mpi.world.until(lambda: len(mpi.stage.pods()) == 5)
+    nodes = {name: pod["spec"]["nodeName"] for name, pod in mpi.stage.pods().items()}
+    assert {node for name, node in nodes.items() if "worker" in name} == {"gpu-a"}
+    assert nodes[LAUNCHER] == "n"
+
+
+async def test_a_gang_of_launcher_and_workers_starts_whole_or_not_at_all(mpi: MpiStage) -> None:
+    half = template(name="worker", resources={"limits": {"cpu": 4}})
+    launcher = template(name="launcher", command=["mpirun"], resources={"requests": {"cpu": 1}})
+    await mpi.submit(job(workers=2, specs={"Worker": {"template": half}, "Launcher": {"template": launcher}}))
+    await mpi.world.until(lambda: mpi.state == "Waiting")
+    assert not mpi.stage.pods()
+
+    await mpi.stage.node("m", cpu="1")
+    await mpi.stage.until_pods(*WORKERS, LAUNCHER)
+    assert mpi.stage.pods()[LAUNCHER]["spec"]["nodeName"] == "m"
+
+
 async def test_a_job_without_workers_is_a_launcher(mpi: MpiStage) -> None:
     await mpi.submit(short_job(pod=template(command=["mpirun", "pi"])))
     await mpi.stage.until_pods(LAUNCHER)

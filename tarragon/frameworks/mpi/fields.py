@@ -46,6 +46,9 @@ class ShortField(StrEnum):
     ON_MASTER = "launcherOnMaster"
 
 
+IDLE_COMMAND = ("sleep", "365d")
+"""The command of workers before v2beta1: mpirun starts the ranks in them."""
+
 MIN_REPLICAS = "minReplicas"
 MAX_REPLICAS = "maxReplicas"
 """The fields of `spec.elasticPolicy`."""

@@ -14,7 +14,7 @@ from tarragon.frameworks.kubeflow.elastic import within_bounds
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, GROUP, RUN_POLICY, WORKER, PolicyField
 from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS
 from tarragon.frameworks.mpi.decoding import elastic_bounds, with_backoff_limit
-from tarragon.frameworks.mpi.fields import KIND, LAUNCHER, ROLES, SHAPE, ShortField, SpecField
+from tarragon.frameworks.mpi.fields import IDLE_COMMAND, KIND, LAUNCHER, ROLES, SHAPE, ShortField, SpecField
 from tarragon.frameworks.mpi.life_cycle import LauncherEngine, with_life_cycle
 from tarragon.frameworks.mpi.options import LauncherCreation, MpiOptions, Transport
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
@@ -29,8 +29,6 @@ GENERATION = Generation(name=NAME, api_version=NAME, clean_pods=CleanPodPolicy.A
 GPU = "nvidia.com/gpu"
 RESOURCES = (GPU, "cpu")
 """The types of processing units. Any other type meant GPUs."""
-SLEEP = ("sleep", "365d")
-"""The command of workers: mpirun starts the ranks in them."""
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
 """The label and taint of launcherOnMaster, and their name since Kubernetes 1.20."""
 
@@ -185,7 +183,7 @@ def _worker_template(template: JsonObject, resource: str, units: int | None) -> 
     containers = spec.get("containers", [])
     if not containers:
         return template
-    first = {**_without(containers[0], "args"), "command": list(SLEEP)}
+    first = {**_without(containers[0], "args"), "command": list(IDLE_COMMAND)}
     if units is not None:
         resources = first.get("resources", {})
         first["resources"] = {**resources, "limits": {**resources.get("limits", {}), resource: units}}

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from tarragon.frameworks.mpi.fields import LAUNCHER
+from tarragon.frameworks.mpi.fields import IDLE_COMMAND, LAUNCHER
 from tarragon.frameworks.mpi.names import config_name, pod_name, secret_name
 from tarragon.frameworks.mpi.options import SSH_PATH, Implementation, MpiOptions, Transport, options_of
 from tarragon.frameworks.plugin import DiscoveryConfig, GangSize
@@ -26,7 +26,6 @@ KUBECTL_PATH = "/opt/kube"
 KUBECTL_IN_IMAGE = "/usr/local/bin/kubectl"
 """Where the operator's image has kubectl."""
 CONFIG_VOLUME, KUBECTL_VOLUME, SSH_VOLUME = "mpi-job-config", "mpi-job-kubectl", "ssh-auth"
-SLEEP = ("sleep", "365d")
 SSHD = ("/usr/sbin/sshd", "-De")
 SSH_ATTEMPTS = "-o ConnectionAttempts=10"
 """The launcher may start before sshd runs on all workers."""
@@ -121,7 +120,7 @@ def _exec_worker(job: TrainingJob, replica: Replica) -> DiscoveryConfig:
     return DiscoveryConfig(
         container=_first_container(job, replica),
         env={},
-        command=() if _container(job, replica).get("command") else SLEEP,
+        command=() if _container(job, replica).get("command") else IDLE_COMMAND,
         volume_mounts=[{"name": CONFIG_VOLUME, "mountPath": CONFIG_PATH}],
         volumes=[_config_volume(job, {KUBEXEC: _SCRIPT_MODE})],
     )
@@ -129,7 +128,6 @@ def _exec_worker(job: TrainingJob, replica: Replica) -> DiscoveryConfig:
 
 def _ssh(job: TrainingJob, replica: Replica, domain: str) -> DiscoveryConfig:
     options, is_launcher = options_of(job), replica.type == LAUNCHER
-    has_config = is_launcher
     container = _container(job, replica)
     is_idle = not is_launcher and not container.get("command") and not container.get("args")
     hidden = {} if options.launcher_works or not is_launcher else _NO_GPUS
@@ -143,11 +141,11 @@ def _ssh(job: TrainingJob, replica: Replica, domain: str) -> DiscoveryConfig:
         command=SSHD if is_idle else (),
         volume_mounts=[
             {"name": SSH_VOLUME, "mountPath": options.ssh_path},
-            *([{"name": CONFIG_VOLUME, "mountPath": CONFIG_PATH}] if has_config else []),
+            *([{"name": CONFIG_VOLUME, "mountPath": CONFIG_PATH}] if is_launcher else []),
         ],
         volumes=[
             _key_volume(job, options),
-            *([_config_volume(job, {HOST_FILE: _FILE_MODE, DISCOVERY_SCRIPT: _SCRIPT_MODE})] if has_config else []),
+            *([_config_volume(job, {HOST_FILE: _FILE_MODE, DISCOVERY_SCRIPT: _SCRIPT_MODE})] if is_launcher else []),
         ],
         pod_fields=_host_name(job, replica, domain),
     )

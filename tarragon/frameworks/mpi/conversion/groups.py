@@ -9,9 +9,9 @@ from tarragon.frameworks.kubeflow.fields import WORKER as WORKER_TYPE
 from tarragon.frameworks.mpi.conversion.failures import all_failures_are_final
 from tarragon.frameworks.mpi.conversion.generations import BATCH_JOB_POLICIES, MPIJobGeneration
 from tarragon.frameworks.mpi.conversion.normalized_spec import LAUNCHER, TYPES, WORKER
+from tarragon.frameworks.mpi.fields import IDLE_COMMAND
 from tarragon.frameworks.mpi.life_cycle import LauncherEngine
 from tarragon.frameworks.mpi.options import Transport
-from tarragon.frameworks.mpi.transport import SLEEP
 from tarragon.job.model import RestartPolicy, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 
@@ -56,7 +56,7 @@ def _without_idle_command_of(role: str, fields: JsonObject) -> JsonObject:
 def _without_idle_command(template: JsonObject) -> JsonObject:
     """The template of workers without `sleep` as its command, so that they get the default command."""
     first, *others = template.get("spec", {}).get("containers") or [{}]
-    if tuple(first.get("command", ())) != SLEEP or "args" in first:
+    if tuple(first.get("command", ())) != IDLE_COMMAND or "args" in first:
         return template
     return _with_containers(template, [_without(first, "command"), *others])
 

@@ -12,14 +12,14 @@ from tarragon.frameworks.kubeflow.conversion.losses import DecodedJob, LossFinde
 from tarragon.frameworks.kubeflow.fields import RUN_POLICY, WORKER, PolicyField
 from tarragon.frameworks.mpi.conversion.failures import all_failures_are_final, failure_fates, fatal_failure
 from tarragon.frameworks.mpi.conversion.generations import GENERATIONS
-from tarragon.frameworks.mpi.fields import LAUNCHER, SpecField
+from tarragon.frameworks.mpi.fields import IDLE_COMMAND, LAUNCHER, SpecField
 from tarragon.frameworks.mpi.options import SSH_PATH, Transport, options_of
-from tarragon.frameworks.mpi.transport import SLEEP, SSHD
+from tarragon.frameworks.mpi.transport import SSHD
 from tarragon.job.model import ReplicaSpec, ReplicaType, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.pod_validation import main_container
 
-_IDLE = ((), SLEEP, SSHD)
+_IDLE = ((), IDLE_COMMAND, SSHD)
 """The commands of workers that only wait for mpirun. Each generation starts the one that it needs by default."""
 
 
