@@ -15,7 +15,7 @@ from typing import Any
 
 from tarragon.frameworks.kubeflow.field_descriptions import CONDITION_DESCRIPTIONS
 from tarragon.frameworks.kubeflow.field_descriptions import STATUS_DESCRIPTIONS as SHARED_STATUS_DESCRIPTIONS
-from tarragon.frameworks.mpi import field_descriptions as mpi
+from tarragon.frameworks.mpi.manifest import field_descriptions as mpi
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.frameworks.registry import FRAMEWORKS, kinds
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS

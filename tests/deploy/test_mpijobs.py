@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 import pytest
 
 from tarragon.frameworks.mpi.framework import MPI
-from tarragon.frameworks.mpi.owned_objects import PERMISSIONS
+from tarragon.frameworks.mpi.objects.owned_objects import PERMISSIONS
 from tarragon.kube.core import SECRETS
 from tarragon.kube.meta import Key
 from tests.deploy.stage import Json, Stage, group

@@ -14,7 +14,7 @@ from tarragon.client.http.client import HttpClient
 from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.port import ALL_OBJECTS, DeleteOptions, ObjectList, Selector, WatchEvent
 from tarragon.frameworks.mpi.framework import MPI
-from tarragon.frameworks.mpi.owned_objects import CONFIG_MAPS, ROLES
+from tarragon.frameworks.mpi.objects.owned_objects import CONFIG_MAPS, ROLES
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES

@@ -8,8 +8,8 @@ import pytest
 
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.mpi.fields import LAUNCHER
-from tarragon.frameworks.mpi.host_files import host_file
-from tarragon.frameworks.mpi.owned_objects import owned_objects
+from tarragon.frameworks.mpi.objects.host_files import host_file
+from tarragon.frameworks.mpi.objects.owned_objects import owned_objects
 from tarragon.job.model import Replica
 from tests.frameworks.jobs import dialect_of, job_of
 from tests.frameworks.mpi_jobs import (

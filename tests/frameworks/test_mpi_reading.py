@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.frameworks.kubeflow.fields import WORKER
-from tarragon.frameworks.mpi.crd import crd
 from tarragon.frameworks.mpi.fields import LAUNCHER
 from tarragon.frameworks.mpi.framework import MPI
+from tarragon.frameworks.mpi.manifest.crd import crd
 from tarragon.frameworks.mpi.options import Implementation, MpiOptions, Transport, options_of
 from tarragon.frameworks.registry import framework_of
 from tarragon.job.model import GENERATION_ANNOTATION, CleanPodPolicy, ElasticPolicy, RestartPolicy

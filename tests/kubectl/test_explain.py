@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tarragon.frameworks.mpi import field_descriptions as mpi
 from tarragon.frameworks.mpi.framework import MPI
+from tarragon.frameworks.mpi.manifest import field_descriptions as mpi
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.tensorflow import field_descriptions as tensorflow
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW

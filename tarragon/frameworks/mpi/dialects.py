@@ -7,15 +7,17 @@ from types import MappingProxyType
 
 from tarragon.frameworks.kubeflow.decoding import Generation
 from tarragon.frameworks.kubeflow.fields import GROUP, WORKER, PolicyField, condition_reason
-from tarragon.frameworks.mpi import labels, launcher_status, short_form
-from tarragon.frameworks.mpi.decoding import MapGeneration, decoder
+from tarragon.frameworks.mpi import launcher_status
 from tarragon.frameworks.mpi.fields import KIND, LAUNCHER, V2_ONLY, SpecField
-from tarragon.frameworks.mpi.life_cycle import LauncherEngine
-from tarragon.frameworks.mpi.names import NAMES
+from tarragon.frameworks.mpi.manifest import short_form
+from tarragon.frameworks.mpi.manifest.decoding import MapGeneration, decoder
+from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine
+from tarragon.frameworks.mpi.manifest.recognition import is_before_v2beta1, is_map, is_short_form
+from tarragon.frameworks.mpi.manifest.rules import V2BETA1_RULES
+from tarragon.frameworks.mpi.objects import labels
+from tarragon.frameworks.mpi.objects.names import NAMES
+from tarragon.frameworks.mpi.objects.transport import discovery_config
 from tarragon.frameworks.mpi.options import Transport
-from tarragon.frameworks.mpi.recognition import is_before_v2beta1, is_map, is_short_form
-from tarragon.frameworks.mpi.rules import V2BETA1_RULES
-from tarragon.frameworks.mpi.transport import discovery_config
 from tarragon.frameworks.plugin import BackoffCount, Dialect, JobService
 from tarragon.job import training_operator_status
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tarragon.frameworks.kubeflow.fields import SUSPEND_PATH
 from tarragon.frameworks.mpi.conversion.convert import convert, normalize_for_diff
 from tarragon.frameworks.mpi.conversion.generations import GENERATIONS, NEWEST
-from tarragon.frameworks.mpi.crd import MPIJOBS, SHORT_NAMES, crd
 from tarragon.frameworks.mpi.dialects import DIALECTS
 from tarragon.frameworks.mpi.fields import (
     FIRST_CONTAINER,
@@ -18,9 +17,10 @@ from tarragon.frameworks.mpi.fields import (
 )
 from tarragon.frameworks.mpi.image_software import IMAGE_SOFTWARE
 from tarragon.frameworks.mpi.log_causes import LOG_CAUSES
-from tarragon.frameworks.mpi.owned_objects import KEPT_CURRENT, PERMISSIONS, owned_objects
-from tarragon.frameworks.mpi.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES, no_services
-from tarragon.frameworks.mpi.short_form import without_gpu_count, without_scaled_size
+from tarragon.frameworks.mpi.manifest.crd import MPIJOBS, SHORT_NAMES, crd
+from tarragon.frameworks.mpi.manifest.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES, no_services
+from tarragon.frameworks.mpi.manifest.short_form import without_gpu_count, without_scaled_size
+from tarragon.frameworks.mpi.objects.owned_objects import KEPT_CURRENT, PERMISSIONS, owned_objects
 from tarragon.frameworks.mpi.verdict import evaluate
 from tarragon.frameworks.mpi.worker_loss import review_worker_loss
 from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework, OriginalMetrics

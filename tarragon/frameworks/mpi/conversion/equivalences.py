@@ -9,11 +9,11 @@ from tarragon.frameworks.kubeflow.conversion.kind_conversion import NormalizedSp
 from tarragon.frameworks.kubeflow.fields import RUN_POLICY, PolicyField
 from tarragon.frameworks.mpi.conversion.generations import MPIJobGeneration
 from tarragon.frameworks.mpi.conversion.normalized_spec import LAUNCHER, WORKER
-from tarragon.frameworks.mpi.decoding import BACKOFF_LIMIT
 from tarragon.frameworks.mpi.fields import ShortField, SpecField
-from tarragon.frameworks.mpi.life_cycle import LauncherEngine
+from tarragon.frameworks.mpi.manifest.decoding import BACKOFF_LIMIT
+from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine
+from tarragon.frameworks.mpi.manifest.short_form import GPU
 from tarragon.frameworks.mpi.options import SSH_PATH, Implementation, LauncherCreation
-from tarragon.frameworks.mpi.short_form import GPU
 from tarragon.kube.meta import Json
 
 _DEFAULTS: Mapping[str, Json] = MappingProxyType(

@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 from tarragon.frameworks.kubeflow.conversion.kind_conversion import ApiGeneration
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, RUN_POLICY, PolicyField
-from tarragon.frameworks.mpi import short_form
 from tarragon.frameworks.mpi.dialects import V1, V1ALPHA2, V2BETA1
 from tarragon.frameworks.mpi.fields import KIND, V2_ONLY, ShortField, SpecField
-from tarragon.frameworks.mpi.life_cycle import LauncherEngine
+from tarragon.frameworks.mpi.manifest import short_form
+from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine
 from tarragon.frameworks.mpi.options import Transport
 from tarragon.job.model import CleanPodPolicy, RestartPolicy
 

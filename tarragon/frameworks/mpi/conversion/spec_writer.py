@@ -7,9 +7,9 @@ from tarragon.frameworks.kubeflow.fields import RUN_POLICY, PolicyField
 from tarragon.frameworks.mpi.conversion.failures import all_failures_are_final, fatal_failure
 from tarragon.frameworks.mpi.conversion.generations import KNOWN_FIELDS, MPIJobGeneration
 from tarragon.frameworks.mpi.conversion.groups import convert_replicas
-from tarragon.frameworks.mpi.decoding import BACKOFF_LIMIT
 from tarragon.frameworks.mpi.fields import LAUNCHER, SpecField
-from tarragon.frameworks.mpi.life_cycle import LauncherEngine
+from tarragon.frameworks.mpi.manifest.decoding import BACKOFF_LIMIT
+from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine
 from tarragon.frameworks.mpi.options import LauncherCreation, options_of
 from tarragon.job.model import TrainingJob
 from tarragon.kube.meta import Json

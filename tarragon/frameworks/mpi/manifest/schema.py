@@ -15,8 +15,8 @@ from tarragon.frameworks.kubeflow.schema import (
     replica_fields,
     whole_number,
 )
-from tarragon.frameworks.mpi.field_descriptions import DESCRIPTIONS
 from tarragon.frameworks.mpi.fields import MAX_REPLICAS, MIN_REPLICAS, ShortField, SpecField
+from tarragon.frameworks.mpi.manifest.field_descriptions import DESCRIPTIONS
 from tarragon.frameworks.mpi.options import Implementation, LauncherCreation
 
 

@@ -17,7 +17,7 @@ from tarragon.frameworks.kubeflow.rules import (
     names_fit,
 )
 from tarragon.frameworks.mpi.fields import LAUNCHER, MIN_REPLICAS, SHAPE, SpecField
-from tarragon.frameworks.mpi.names import NAMES
+from tarragon.frameworks.mpi.objects.names import NAMES
 from tarragon.frameworks.mpi.options import Implementation, Transport, options_of
 from tarragon.frameworks.plugin import GangSize, Rule
 from tarragon.job.annotations import validate_annotations, warn_about_misspelled_annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tarragon.frameworks.kubeflow.crd import definition
 from tarragon.frameworks.kubeflow.fields import GROUP
 from tarragon.frameworks.mpi.fields import KIND, SpecField
-from tarragon.frameworks.mpi.schema import schema
+from tarragon.frameworks.mpi.manifest.schema import schema
 from tarragon.kube.meta import CustomObject, Json, Resource
 
 VERSIONS = ("v2beta1", "v1", "v1alpha2", "v1alpha1")

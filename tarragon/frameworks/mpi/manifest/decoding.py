@@ -19,7 +19,7 @@ from tarragon.frameworks.mpi.fields import (
     ShortField,
     SpecField,
 )
-from tarragon.frameworks.mpi.life_cycle import LauncherEngine, with_life_cycle
+from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine, with_life_cycle
 from tarragon.frameworks.mpi.options import SSH_PATH, Implementation, LauncherCreation, MpiOptions, Transport
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
 from tarragon.job.model import ReplicaSpec, RestartPolicy, RunPolicy, TrainingJob

@@ -13,9 +13,9 @@ from tarragon.frameworks.kubeflow.decoding import Generation, decode_job
 from tarragon.frameworks.kubeflow.elastic import within_bounds
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, GROUP, RUN_POLICY, WORKER, PolicyField
 from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS
-from tarragon.frameworks.mpi.decoding import elastic_bounds, with_backoff_limit
 from tarragon.frameworks.mpi.fields import IDLE_COMMAND, KIND, LAUNCHER, ROLES, SHAPE, ShortField, SpecField
-from tarragon.frameworks.mpi.life_cycle import LauncherEngine, with_life_cycle
+from tarragon.frameworks.mpi.manifest.decoding import elastic_bounds, with_backoff_limit
+from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine, with_life_cycle
 from tarragon.frameworks.mpi.options import LauncherCreation, MpiOptions, Transport
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
 from tarragon.job.model import CleanPodPolicy, ReplicaSpec, RestartPolicy, TrainingJob

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from tarragon.frameworks.mpi.fields import IDLE_COMMAND, LAUNCHER
-from tarragon.frameworks.mpi.names import config_name, pod_name, secret_name
+from tarragon.frameworks.mpi.objects.names import config_name, pod_name, secret_name
 from tarragon.frameworks.mpi.options import SSH_PATH, Implementation, MpiOptions, Transport, options_of
 from tarragon.frameworks.plugin import DiscoveryConfig, GangSize
 from tarragon.job.model import Replica, TrainingJob

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.mpi.fields import LAUNCHER
-from tarragon.frameworks.mpi.names import pod_name
+from tarragon.frameworks.mpi.objects.names import pod_name
 from tarragon.frameworks.mpi.options import Implementation, Transport, options_of
 from tarragon.frameworks.plugin import JobObservation
 from tarragon.job.model import Replica, TrainingJob

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tarragon.frameworks.kubeflow.fields import WORKER
-from tarragon.frameworks.mpi import transport
 from tarragon.frameworks.mpi.fields import LAUNCHER
-from tarragon.frameworks.mpi.host_files import discovery_script, host_file
-from tarragon.frameworks.mpi.names import config_name, launcher_name, pod_name, secret_name
+from tarragon.frameworks.mpi.objects import transport
+from tarragon.frameworks.mpi.objects.host_files import discovery_script, host_file
+from tarragon.frameworks.mpi.objects.names import config_name, launcher_name, pod_name, secret_name
 from tarragon.frameworks.mpi.options import Transport, options_of
 from tarragon.frameworks.owned_objects import Generated, OwnedContent, OwnedObject, RequiredPermission, Upkeep
 from tarragon.frameworks.plugin import JobObservation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tarragon.frameworks.mpi.fields import V2_ONLY, ShortField, SpecField
-from tarragon.frameworks.mpi.short_form import NAME as V1ALPHA1
+from tarragon.frameworks.mpi.manifest.short_form import NAME as V1ALPHA1
 from tarragon.frameworks.plugin import Manifest
 
 _SHORT = frozenset(name.lower() for name in ShortField if name is not ShortField.SLOTS)
