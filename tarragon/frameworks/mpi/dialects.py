@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 
 from tarragon.frameworks.kubeflow.decoding import Generation
@@ -31,26 +32,25 @@ def _job_service(job: TrainingJob) -> JobService:
     return JobService(name=job.key.name, selector=labels.V2BETA1.of_job(job))
 
 
-_V1ALPHA1 = Dialect(
+_dialect = partial(Dialect, names=NAMES, discovery_config=discovery_config, exit_codes=SINCE_TRAINING_OPERATOR_1_5)
+
+_V1ALPHA1 = _dialect(
     name=short_form.NAME,
     api_version=short_form.NAME,
     matches=is_short_form,
     decode=short_form.decode,
-    names=NAMES,
     labels=labels.UP_TO_V1ALPHA2.of_replica,
     selector=labels.UP_TO_V1ALPHA2.of_job,
     worker_selector=labels.UP_TO_V1ALPHA2.of_workers,
-    discovery_config=discovery_config,
     status_fields=launcher_status.status_fields,
     invalid_job_fields=launcher_status.invalid_job_fields,
     has_conditions=False,
     used_batch_jobs=True,
     configured_fields=short_form.configured_fields,
     condition_reason=condition_reason(KIND, invalid="ValidationError"),
-    exit_codes=SINCE_TRAINING_OPERATOR_1_5,
     backoff_count=BackoffCount.BATCH_JOB,
 )
-_V1ALPHA2 = Dialect(
+_V1ALPHA2 = _dialect(
     name=V1ALPHA2,
     api_version=V1ALPHA2,
     matches=is_before_v2beta1,
@@ -74,18 +74,15 @@ _V1ALPHA2 = Dialect(
             ),
         )
     ),
-    names=NAMES,
     labels=labels.UP_TO_V1ALPHA2.of_replica,
     selector=labels.UP_TO_V1ALPHA2.of_job,
     worker_selector=labels.UP_TO_V1ALPHA2.of_workers,
-    discovery_config=discovery_config,
     status_fields=training_operator_status.status_fields,
     used_batch_jobs=True,
     condition_reason=condition_reason(KIND, invalid="ValidationError"),
-    exit_codes=SINCE_TRAINING_OPERATOR_1_5,
     backoff_count=BackoffCount.BATCH_JOB,
 )
-_V1 = Dialect(
+_V1 = _dialect(
     name=V1,
     api_version=V1,
     matches=is_before_v2beta1,
@@ -98,16 +95,13 @@ _V1 = Dialect(
             gpu_launcher_works=True,
         )
     ),
-    names=NAMES,
     labels=labels.V1.of_replica,
     selector=labels.V1.of_job,
     worker_selector=labels.V1.of_workers,
-    discovery_config=discovery_config,
     status_fields=training_operator_status.status_fields,
     condition_reason=condition_reason(KIND, invalid="MPIJobFailedValidation"),
-    exit_codes=SINCE_TRAINING_OPERATOR_1_5,
 )
-_V2BETA1 = Dialect(
+_V2BETA1 = _dialect(
     name=V2BETA1,
     api_version=V2BETA1,
     matches=is_map,
@@ -125,16 +119,13 @@ _V2BETA1 = Dialect(
             restart_policies=frozenset({RestartPolicy.NEVER, RestartPolicy.ON_FAILURE}),
         )
     ),
-    names=NAMES,
     labels=labels.V2BETA1.of_replica,
     selector=labels.V2BETA1.of_job,
     worker_selector=labels.V2BETA1.of_workers,
-    discovery_config=discovery_config,
     job_service=_job_service,
     status_fields=training_operator_status.status_fields,
     used_batch_jobs=True,
     condition_reason=condition_reason(KIND, invalid="ValidationError"),
-    exit_codes=SINCE_TRAINING_OPERATOR_1_5,
     backoff_count=BackoffCount.BATCH_JOB,
     rules=V2BETA1_RULES,
 )
