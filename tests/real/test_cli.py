@@ -511,10 +511,11 @@ def test_a_cluster_without_our_kinds_and_one_that_does_not_know_us(
     stranger.write_text(yaml.safe_dump(config))
     shell = shell_of(tmp_path, own_control_plane.kubeconfig)
 
+    absent = "Error: the kinds TFJob, MPIJob and JAXJob are not installed in this cluster"
     for words in (["list"], ["get", "x"], ["delete", "x"], ["submit", shell.file("job.yaml", manifest("digits"))]):
         missing = shell("--context", "test", *words)
         assert missing.code == 1, words
-        assert missing.err.splitlines()[0] == "Error: the kind TFJob is not installed in this cluster", words
+        assert missing.err.splitlines()[0] == absent, words
         assert "kubectl apply -k deploy" in missing.err
     checked = shell("--context", "test", "check")
     unknown = shell("--kubeconfig", str(stranger), "list")
