@@ -256,8 +256,9 @@ def test_kubectl_gets_scales_and_deletes(site: Site) -> None:
 
 
 def test_kubectl_explains_the_fields(site: Site) -> None:
+    assert "MPIJob" in site.kubectl("explain", "mpijob")
     if site.plane.minor < FIRST_WITH_OPENAPI_V3:
-        pytest.skip(f"Kubernetes 1.{site.plane.minor} publishes OpenAPI v2, which leaves out schemas such as ours")
+        return  # OpenAPI v2 leaves out schemas such as ours.
 
     explained = " ".join(site.kubectl("explain", "mpijob.spec.slotsPerWorker").split())
     assert "The number of ranks that mpirun starts on each worker." in explained
