@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import framework_of
 from tarragon.job.model import GENERATION_ANNOTATION
@@ -12,6 +13,8 @@ from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.reconcile.managed_by import needs_adoption
 from tarragon.plan.view.actions import Actions
 from tests.frameworks.listed_jobs import cluster, item, listed
+from tests.frameworks.mpi_jobs import V1ALPHA1, V1ALPHA2, V2BETA1
+from tests.frameworks.mpi_jobs import of as of_mpi
 from tests.plan.world import World, manifest
 
 BESIDE_ANOTHER = OperatorSettings(other_managers={"TFJob": "training-operator (Deployment kubeflow/training-operator)"})
@@ -197,6 +200,23 @@ def test_a_job_of_mlkube_that_nobody_has_begun_or_that_is_over_is_ours(asked: st
     assert world.decide().metadata_patch is not None
     world.settle()
     assert not world.pods
+
+
+@WAYS
+@pytest.mark.parametrize("generation", [V1ALPHA1, V1ALPHA2, V2BETA1])
+def test_an_mpijob_is_left_to_the_batch_job_of_its_launcher_although_its_workers_are_its_own(
+    asked: str, generation: str
+) -> None:
+    conditions = [{"type": "Created", "status": "True"}, {"type": "Running", "status": "True"}]
+    status = {"launcherStatus": "Active"} if generation == V1ALPHA1 else {"conditions": conditions}
+    job = {**of_mpi(generation), "status": status}
+    job["metadata"]["namespace"] = "n1"
+    world = given(asked, job)
+    world.framework = MPI
+    owner = {"apiVersion": generation, "kind": "MPIJob", "name": "pi", "uid": job["metadata"].get("uid", "job-1")}
+    world.pods["pi-worker-0"] = pod_of(owner, "pi-worker-0")
+
+    assert_left_to_batch_jobs(world)
 
 
 def of_2017(**status: str) -> dict[str, Any]:

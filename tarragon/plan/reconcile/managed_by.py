@@ -85,12 +85,12 @@ def is_run_by_batch_jobs(found: CustomObject, dialect: Dialect | None) -> bool:
 def _is_run_by_batch_jobs(observed: ObservedJob) -> bool:
     """Whether batch Jobs still run the replicas. They would recreate their pods: each replica would run twice."""
     found, decoded = observed.object, observed.decoded
-    if decoded.dialect is None or decoded.dialect.has_conditions or not has_foreign_status(found):
-        return False
-    if decode_status(found.status).phase.is_final or any(_is_live(pod, found.owner_identity) for pod in observed.pods):
+    if decoded.dialect is None or not has_foreign_status(found) or decode_status(found.status).phase.is_final:
         return False
     if is_run_by_batch_jobs(found, decoded.dialect):
         return True
+    if decoded.dialect.has_conditions or any(_is_live(pod, found.owner_identity) for pod in observed.pods):
+        return False
     job, replica = decoded.job or decoded.partial_job, decoded.dialect.names.replica_of
     return job is not None and any(
         replica(job, key.name) is not None and _is_of_a_batch_job(pod)
