@@ -395,11 +395,13 @@ def test_a_launcher_whose_end_is_known_only_after_its_worker_was_replaced_runs_a
     assert world.created[LAUNCHER] == 2
 
 
-def test_a_launcher_that_succeeded_before_a_worker_failed_has_succeeded() -> None:
-    world = started()
+@pytest.mark.parametrize("job", [launcher_job(), launcher_job(**NEVER), launcher_job(runPolicy={"backoffLimit": 0})])
+def test_a_launcher_that_succeeded_before_a_worker_failed_has_succeeded(job: dict[str, Any]) -> None:
+    world = started(job)
     world.exit(LAUNCHER, 0)
     world.pass_time(1)
     world.exit(WORKER_0, 137)
 
     world.settle_and_wait()
     assert message(world, "Succeeded")
+    assert world.created[WORKER_0] == 1

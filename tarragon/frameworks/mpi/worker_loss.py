@@ -43,7 +43,12 @@ def review_worker_loss(observation: JobObservation, now: dt.datetime) -> StateRe
         return StateReview(states=states)
     run = _LauncherRun(observation=observation, launcher=launcher, member=member)
     found = _review_end(run, now) if member.termination is not None else _review_running(run, now)
-    return StateReview(states={**states, launcher: found.state}, next_at=found.next_at)
+    reviewed = {**states, launcher: found.state}
+    if member.termination is not None and found.state.termination is None:
+        # Nor do later ends of workers mean anything before that of the launcher does: it may have succeeded.
+        ended = {replica: worker for replica, worker in run.workers.items() if worker is not None}
+        reviewed |= {replica: unjudged(worker) for replica, worker in ended.items() if worker.termination is not None}
+    return StateReview(states=reviewed, next_at=found.next_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
