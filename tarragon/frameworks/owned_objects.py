@@ -20,7 +20,8 @@ class OwnedContent(PartialObjectMetadata, frozen=True):
     """The content of an object that is kept current: the data of a ConfigMap, the rules of a Role."""
 
     data: dict[str, str] = {}
-    rules: list[Json] = []
+    rules: list[Json] | None = None
+    """An API server returns an empty list as null."""
 
 
 class Upkeep(Enum):

@@ -221,7 +221,7 @@ async def an_mpijob_with_exec_changes_its_size_and_expires(stage: Stage) -> None
     await stage.http.patch(
         MPI.resource, Key("default", "m"), {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 1}}}}
     )
-    while any(rule["resourceNames"] != ["m-worker-0"] for rule in (await stage.http.get(ROLES, role)).rules):
+    while any(rule["resourceNames"] != ["m-worker-0"] for rule in (await stage.http.get(ROLES, role)).rules or ()):
         await stage.clock.sleep(0.1)
     while (await stage.http.get(CONFIG_MAPS, config)).data["hostfile"] != "m-worker-0 slots=1\n":
         await stage.clock.sleep(0.1)

@@ -11,8 +11,12 @@ import pytest
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.mpi.fields import LAUNCHER
 from tarragon.frameworks.mpi.framework import MPI
+from tarragon.frameworks.mpi.objects.owned_objects import ROLES, owned_objects
+from tarragon.frameworks.owned_objects import OwnedContent
 from tarragon.job.model import Replica
-from tests.frameworks.mpi_jobs import EXEC, V1, V1ALPHA1, V1ALPHA2, V2BETA1, mpijob, short_job, template
+from tarragon.kube.codec import decode, encode
+from tarragon.plan.reconcile.decide import decide
+from tests.frameworks.mpi_jobs import EXEC, V1, V1ALPHA1, V1ALPHA2, V2BETA1, mpijob, observation, short_job, template
 from tests.plan.launcher_world import LauncherWorld
 
 CONTAINER = "any"
@@ -91,6 +95,22 @@ def test_a_job_without_workers_starts_its_launcher_at_once(generation: str) -> N
     world = begun(of(generation, workers=0))
 
     assert set(world.pods) == {POD}
+
+
+def test_a_role_without_rules_is_not_patched_for_ever_although_api_servers_return_null() -> None:
+    world = begun(of(V1, workers=0))
+    owned = [
+        decode(encode({**each.body, "rules": None}), OwnedContent)
+        for each in owned_objects(observation(of(V1, workers=0)))
+        if each.resource is ROLES
+    ]
+    seen = replace(world.observed(), owned_objects={(ROLES.full_name, each.metadata.name): each for each in owned})
+
+    step = decide(MPI, seen, world.now)
+
+    assert [each.metadata.name for each in owned] == [POD]
+    assert not step.patches
+    assert not [create for create in step.creates if create.resource == ROLES]
 
 
 def test_at_startup_the_launcher_is_created_along_with_its_workers() -> None:

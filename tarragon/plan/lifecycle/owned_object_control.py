@@ -72,7 +72,9 @@ def _content(wanted: OwnedObject) -> JsonObject:
 
 def _changes(existing: OwnedContent, wanted: OwnedObject) -> JsonObject:
     content = _content(wanted)
-    changes: JsonObject = create_merge_patch({name: getattr(existing, name) for name in content}, content)
+    # Null and an empty list or map are the same.
+    found = {name: getattr(existing, name) or type(value)() for name, value in content.items()}
+    changes: JsonObject = create_merge_patch(found, content)
     return changes
 
 
