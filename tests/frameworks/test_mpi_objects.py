@@ -214,6 +214,15 @@ def test_an_older_worker_sleeps_and_has_the_script_for_spawning_in_a_tree(genera
     assert "OMPI_MCA_plm_rsh_agent" not in env(worker)
 
 
+@pytest.mark.parametrize("generation", [V1ALPHA2, V1])
+def test_an_older_worker_that_has_only_arguments_sleeps_without_them(generation: str) -> None:
+    arguments = {"Worker": {"template": template(args=["--train"])}}
+
+    (container,) = pod(mpijob(generation, specs=arguments), "pi-worker-0")["spec"]["containers"]
+
+    assert (container["command"], container.get("args")) == (["sleep", "365d"], None)
+
+
 def test_a_worker_with_a_command_keeps_it() -> None:
     command = {"Worker": {"template": template(command=["agent"])}}
 

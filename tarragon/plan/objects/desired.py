@@ -262,7 +262,9 @@ def _wired(container: JsonObject, wiring: DiscoveryConfig | None) -> JsonObject:
     if wiring is None or wiring.container not in {"", container.get("name")}:
         return container
     if wiring.command:
-        container = {**container, "command": list(wiring.command)}
+        # Arguments without a command are those of the image's own program.
+        others = {name: value for name, value in container.items() if name != "args"}
+        container = {**others, "command": list(wiring.command)}
     users = [variable for variable in container.get("env", []) if variable.get("name") not in wiring.env]
     set_by_user = {variable.get("name") for variable in users}
     env = {**{name: value for name, value in wiring.default_env.items() if name not in set_by_user}, **wiring.env}
