@@ -93,6 +93,14 @@ def test_hosts_are_discovered_only_once_they_run() -> None:
     assert config(mpijob())["discover_hosts.sh"] == "#!/bin/sh\n"
 
 
+def test_a_launcher_that_works_is_the_first_host_to_be_discovered() -> None:
+    gpu = {"Launcher": {"template": template(command=["mpirun"], resources={"limits": {"nvidia.com/gpu": 1}})}}
+
+    found = config(mpijob(slotsPerWorker=2, runLauncherAsWorker=True))["discover_hosts.sh"]
+    assert found == "#!/bin/sh\necho pi-launcher.pi.d.svc:2\n"
+    assert config(mpijob(V1, specs=gpu))["discover_hosts.sh"] == "#!/bin/sh\necho pi-launcher:1\n"
+
+
 # ---------------------------------------------------------------- names, labels
 
 

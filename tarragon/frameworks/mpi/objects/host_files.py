@@ -23,15 +23,19 @@ def host_file(observation: JobObservation) -> str:
 
 
 def discovery_script(observation: JobObservation) -> str:
-    """A shell script that prints `host:slots` for each worker that runs and is not asked to leave."""
+    """A shell script that prints `host:slots` for each worker that runs and is not asked to leave.
+
+    A launcher that works is printed whether it runs or not: it is where the script is called.
+    """
     slots = options_of(observation.job).slots
-    running = sorted(
+    running = (
         replica
         for replica, state in observation.replica_states.items()
         if replica.type == WORKER and state.is_running and not state.is_leaving
     )
     echoes = "".join(
-        f"echo {host(observation.job, worker, observation.cluster_domain)}:{slots}\n" for worker in running
+        f"echo {host(observation.job, replica, observation.cluster_domain)}:{slots}\n"
+        for replica in _hosts(observation.job, running)
     )
     return f"#!/bin/sh\n{echoes}"
 
