@@ -332,6 +332,15 @@ def test_an_account_that_the_user_names_is_left_as_it_is() -> None:
     assert [each.resource.kind for each in owned_objects(observation(manifest))] == ["ConfigMap"]
 
 
+def test_the_old_name_of_the_field_names_an_account_too() -> None:
+    launcher = template(command=["mpirun"])
+    launcher["spec"]["serviceAccount"] = "mine"
+    manifest = mpijob(V1, specs={"Launcher": {"template": launcher}})
+
+    assert pod(manifest, "pi-launcher")["spec"]["serviceAccountName"] == "mine"
+    assert "Role/pi-launcher" not in objects(manifest)
+
+
 def test_the_script_names_the_container_that_the_manifest_names() -> None:
     assert "--container 'a b' " in config(mpijob(V1, mainContainer="a b"))["kubexec.sh"]
     assert "--container" not in config(mpijob(V1))["kubexec.sh"]

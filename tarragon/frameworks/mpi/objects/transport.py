@@ -204,7 +204,9 @@ def _host_name(job: TrainingJob, replica: Replica, domain: str) -> JsonObject:
 
 def account(job: TrainingJob) -> str:
     """The user's service account of the launcher, else the one that the operator makes."""
-    named: str = _template_spec(job, Replica(LAUNCHER, 0)).get("serviceAccountName", "")
+    spec = _template_spec(job, Replica(LAUNCHER, 0))
+    # The API server reads the old name of the field only if the new one is missing, which it will not be.
+    named: str = spec.get("serviceAccountName") or spec.get("serviceAccount") or ""
     return named or pod_name(job, Replica(LAUNCHER, 0))
 
 
