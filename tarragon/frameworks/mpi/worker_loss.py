@@ -180,8 +180,9 @@ def _is_recorded_after(run: _LauncherRun, replica: Replica, at: dt.datetime) -> 
     A worker that was deleted left no record. When it was is not known, and another run costs less than a lie.
     """
     recorded_end = run.record_of(replica).ended_at
-    is_of_this_run = recorded_end is not None and run.created_at is not None and recorded_end > run.created_at
-    return is_of_this_run and recorded_end is not None and recorded_end > at
+    if recorded_end is None or run.created_at is None:
+        return False
+    return recorded_end > max(run.created_at, at)
 
 
 def _replaced_at(run: _LauncherRun, replica: Replica, worker: ReplicaState) -> dt.datetime | None:

@@ -89,7 +89,7 @@ def _job(root: FieldReader, spec: FieldReader, of: MapGeneration) -> TrainingJob
     groups = [within_bounds(_with_workers_default(group, spec), elastic, spec.notes) for group in job.replica_specs]
     creation = spec.field(SpecField.CREATION).enum(LauncherCreation, LauncherCreation.AT_STARTUP)
     if of.transport is Transport.EXEC:
-        creation = LauncherCreation.WAIT_FOR_WORKERS_READY  # the API server rejects exec into other pods
+        creation = LauncherCreation.WAIT_FOR_WORKERS_READY  # the API server runs commands only in started pods
     return replace(
         job,
         replica_specs=with_life_cycle(groups, of.engine, creation, elastic),
