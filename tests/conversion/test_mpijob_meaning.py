@@ -14,7 +14,7 @@ from tarragon.frameworks.mpi.conversion.convert import convert
 from tarragon.frameworks.mpi.conversion.generations import GENERATIONS
 from tarragon.frameworks.mpi.conversion.losses import TOPICS
 from tarragon.frameworks.mpi.framework import MPI
-from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine
+from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine
 from tarragon.frameworks.mpi.options import MpiOptions, options_of
 from tarragon.job.model import ReplicaSpec, RestartPolicy, TrainingJob
 from tarragon.kube.meta import JsonObject

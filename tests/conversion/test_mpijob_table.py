@@ -10,7 +10,7 @@ from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, PolicyField
 from tarragon.frameworks.mpi.conversion.generations import FIELDS, GENERATIONS
 from tarragon.frameworks.mpi.dialects import DIALECT_BY_NAME, DIALECTS
 from tarragon.frameworks.mpi.framework import MPI
-from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine
+from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine
 from tarragon.frameworks.mpi.options import options_of
 from tarragon.frameworks.plugin import BackoffCount
 from tarragon.job.model import TrainingJob

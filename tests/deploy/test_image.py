@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tarragon.frameworks.mpi.objects.transport import KUBECTL_IN_IMAGE
+from tarragon.frameworks.mpi.objects.pod_wiring import KUBECTL_IN_IMAGE
 from tests.conftest import ROOT
 from tests.deploy.test_files import DEPLOY
 

@@ -10,14 +10,14 @@ from tarragon.frameworks.kubeflow.decoding import Generation
 from tarragon.frameworks.kubeflow.fields import GROUP, WORKER, PolicyField, condition_reason
 from tarragon.frameworks.mpi import launcher_status
 from tarragon.frameworks.mpi.fields import KIND, LAUNCHER, V2_ONLY, SpecField
-from tarragon.frameworks.mpi.manifest import short_form
+from tarragon.frameworks.mpi.manifest import v1alpha1_decoding
 from tarragon.frameworks.mpi.manifest.decoding import MapGeneration, decoder
-from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine
-from tarragon.frameworks.mpi.manifest.recognition import is_before_v2beta1, is_map, is_short_form
+from tarragon.frameworks.mpi.manifest.recognition import is_before_v2beta1, is_map, is_v1alpha1
+from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine
 from tarragon.frameworks.mpi.manifest.rules import V2BETA1_RULES
 from tarragon.frameworks.mpi.objects import labels
 from tarragon.frameworks.mpi.objects.names import NAMES
-from tarragon.frameworks.mpi.objects.transport import discovery_config
+from tarragon.frameworks.mpi.objects.pod_wiring import discovery_config
 from tarragon.frameworks.mpi.options import Transport
 from tarragon.frameworks.plugin import BackoffCount, Dialect, JobService
 from tarragon.job import training_operator_status
@@ -35,10 +35,10 @@ def _job_service(job: TrainingJob) -> JobService:
 _dialect = partial(Dialect, names=NAMES, discovery_config=discovery_config, exit_codes=SINCE_TRAINING_OPERATOR_1_5)
 
 _V1ALPHA1 = _dialect(
-    name=short_form.NAME,
-    api_version=short_form.NAME,
-    matches=is_short_form,
-    decode=short_form.decode,
+    name=v1alpha1_decoding.NAME,
+    api_version=v1alpha1_decoding.NAME,
+    matches=is_v1alpha1,
+    decode=v1alpha1_decoding.decode,
     labels=labels.UP_TO_V1ALPHA2.of_replica,
     selector=labels.UP_TO_V1ALPHA2.of_job,
     worker_selector=labels.UP_TO_V1ALPHA2.of_workers,
@@ -46,7 +46,7 @@ _V1ALPHA1 = _dialect(
     invalid_job_fields=launcher_status.invalid_job_fields,
     has_conditions=False,
     used_batch_jobs=True,
-    configured_fields=short_form.configured_fields,
+    configured_fields=v1alpha1_decoding.configured_fields,
     condition_reason=condition_reason(KIND, invalid="ValidationError"),
     backoff_count=BackoffCount.BATCH_JOB,
 )

@@ -32,7 +32,7 @@ class SpecField(StrEnum):
     """An extension: the bounds of an elastic job, as in a PyTorchJob."""
 
 
-class ShortField(StrEnum):
+class V1Alpha1Field(StrEnum):
     """The fields of `spec` in v1alpha1, which has one template and a number of GPUs instead of replica specs."""
 
     TEMPLATE = "template"

@@ -19,7 +19,7 @@ from tarragon.frameworks.mpi.image_software import IMAGE_SOFTWARE
 from tarragon.frameworks.mpi.log_causes import LOG_CAUSES
 from tarragon.frameworks.mpi.manifest.crd import MPIJOBS, SHORT_NAMES, crd
 from tarragon.frameworks.mpi.manifest.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES, no_services
-from tarragon.frameworks.mpi.manifest.short_form import without_gpu_count, without_scaled_size
+from tarragon.frameworks.mpi.manifest.v1alpha1_decoding import without_gpu_count, without_scaled_size
 from tarragon.frameworks.mpi.objects.owned_objects import KEPT_CURRENT, PERMISSIONS, owned_objects
 from tarragon.frameworks.mpi.verdict import evaluate
 from tarragon.frameworks.mpi.worker_loss import review_worker_loss

@@ -9,10 +9,10 @@ from tarragon.frameworks.kubeflow.conversion.kind_conversion import NormalizedSp
 from tarragon.frameworks.kubeflow.fields import RUN_POLICY, PolicyField
 from tarragon.frameworks.mpi.conversion.generations import MPIJobGeneration
 from tarragon.frameworks.mpi.conversion.normalized_spec import LAUNCHER, WORKER
-from tarragon.frameworks.mpi.fields import ShortField, SpecField
+from tarragon.frameworks.mpi.fields import SpecField, V1Alpha1Field
 from tarragon.frameworks.mpi.manifest.decoding import BACKOFF_LIMIT
-from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine
-from tarragon.frameworks.mpi.manifest.short_form import GPU
+from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine
+from tarragon.frameworks.mpi.manifest.v1alpha1_decoding import GPU
 from tarragon.frameworks.mpi.options import SSH_PATH, Implementation, LauncherCreation
 from tarragon.kube.meta import Json
 
@@ -22,10 +22,10 @@ _DEFAULTS: Mapping[str, Json] = MappingProxyType(
         SpecField.IMPLEMENTATION.value: Implementation.OPEN_MPI.value,
         SpecField.CREATION.value: LauncherCreation.AT_STARTUP.value,
         SpecField.LAUNCHER_WORKS.value: False,
-        ShortField.GPUS_PER_NODE.value: 1,
-        ShortField.UNITS_PER_NODE.value: 1,
-        ShortField.RESOURCE.value: GPU,
-        ShortField.ON_MASTER.value: False,
+        V1Alpha1Field.GPUS_PER_NODE.value: 1,
+        V1Alpha1Field.UNITS_PER_NODE.value: 1,
+        V1Alpha1Field.RESOURCE.value: GPU,
+        V1Alpha1Field.ON_MASTER.value: False,
     }
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tarragon.frameworks.kubeflow.conversion.failure_semantics import FINAL, failure_semantics
 from tarragon.frameworks.mpi.conversion.generations import GENERATIONS
-from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine
+from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine
 from tarragon.job.model import ReplicaType, TrainingJob
 
 

@@ -9,13 +9,13 @@ from types import MappingProxyType
 from tarragon.frameworks.kubeflow.conversion.kind_conversion import ApiGeneration
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, RUN_POLICY, PolicyField
 from tarragon.frameworks.mpi.dialects import V1, V1ALPHA2, V2BETA1
-from tarragon.frameworks.mpi.fields import KIND, V2_ONLY, ShortField, SpecField
-from tarragon.frameworks.mpi.manifest import short_form
-from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine
+from tarragon.frameworks.mpi.fields import KIND, V2_ONLY, SpecField, V1Alpha1Field
+from tarragon.frameworks.mpi.manifest import v1alpha1_decoding
+from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine
 from tarragon.frameworks.mpi.options import Transport
 from tarragon.job.model import CleanPodPolicy, RestartPolicy
 
-V1ALPHA1 = short_form.NAME
+V1ALPHA1 = v1alpha1_decoding.NAME
 BATCH_JOB_POLICIES = frozenset({RestartPolicy.NEVER, RestartPolicy.ON_FAILURE})
 """The restart policies that the pods of a batch Job can have."""
 
@@ -55,7 +55,7 @@ _ALL = (
         name=V1ALPHA1,
         api_version=V1ALPHA1,
         clean_pods=CleanPodPolicy.ALL,
-        fields=_COMMON | frozenset(ShortField) - {ShortField.TEMPLATE, ShortField.WORKERS},
+        fields=_COMMON | frozenset(V1Alpha1Field) - {V1Alpha1Field.TEMPLATE, V1Alpha1Field.WORKERS},
         flat_policies=_LIMITS,
         effective_flat_policies=FLAT_POLICIES,
         transport=Transport.EXEC,
@@ -109,4 +109,4 @@ NEWEST = V2BETA1
 FIELDS: frozenset[str] = frozenset().union(*(generation.fields for generation in _ALL))
 """The fields of all generations. Any other field is unknown and is kept unchanged."""
 
-KNOWN_FIELDS = FIELDS | {*PolicyField} | {SpecField.REPLICAS.value, RUN_POLICY, *ShortField}
+KNOWN_FIELDS = FIELDS | {*PolicyField} | {SpecField.REPLICAS.value, RUN_POLICY, *V1Alpha1Field}

@@ -10,7 +10,7 @@ from tarragon.frameworks.mpi.conversion.failures import all_failures_are_final
 from tarragon.frameworks.mpi.conversion.generations import BATCH_JOB_POLICIES, MPIJobGeneration
 from tarragon.frameworks.mpi.conversion.normalized_spec import LAUNCHER, TYPES, WORKER
 from tarragon.frameworks.mpi.fields import IDLE_COMMAND
-from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine
+from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine
 from tarragon.frameworks.mpi.options import Transport
 from tarragon.job.model import RestartPolicy, TrainingJob
 from tarragon.kube.meta import Json, JsonObject

@@ -13,7 +13,7 @@ from tarragon.frameworks.kubeflow.fields import RUN_POLICY, WORKER, PolicyField
 from tarragon.frameworks.mpi.conversion.failures import all_failures_are_final, failure_fates, fatal_failure
 from tarragon.frameworks.mpi.conversion.generations import GENERATIONS
 from tarragon.frameworks.mpi.fields import IDLE_COMMAND, LAUNCHER, SpecField
-from tarragon.frameworks.mpi.objects.transport import SSHD
+from tarragon.frameworks.mpi.objects.pod_wiring import SSHD
 from tarragon.frameworks.mpi.options import SSH_PATH, Transport, options_of
 from tarragon.job.model import ReplicaSpec, ReplicaType, TrainingJob
 from tarragon.kube.meta import Json, JsonObject

@@ -21,7 +21,7 @@ from tarragon.frameworks.kubeflow.fields import RUN_POLICY
 from tarragon.frameworks.kubeflow.fields import WORKER as WORKER_TYPE
 from tarragon.frameworks.mpi.conversion.generations import MPIJobGeneration
 from tarragon.frameworks.mpi.fields import LAUNCHER as LAUNCHER_TYPE
-from tarragon.frameworks.mpi.fields import ShortField, SpecField
+from tarragon.frameworks.mpi.fields import SpecField, V1Alpha1Field
 from tarragon.job.model import ReplicaType
 from tarragon.kube.merge_patch import without_nulls
 from tarragon.kube.meta import Json, JsonObject
@@ -30,10 +30,10 @@ LAUNCHER, WORKER = "launcher", "worker"
 TYPES = {LAUNCHER: LAUNCHER_TYPE, WORKER: WORKER_TYPE}
 
 _UNSCALED = "unscaled"
-_CAPITALS = {name.lower(): name.value for name in ShortField}
+_CAPITALS = {name.lower(): name.value for name in V1Alpha1Field}
 _TOTALS = {
-    ShortField.GPUS.value: ShortField.GPUS_PER_NODE.value,
-    ShortField.UNITS.value: ShortField.UNITS_PER_NODE.value,
+    V1Alpha1Field.GPUS.value: V1Alpha1Field.GPUS_PER_NODE.value,
+    V1Alpha1Field.UNITS.value: V1Alpha1Field.UNITS_PER_NODE.value,
 }
 """The fields that stand for a number of workers, and those with the size of one."""
 
@@ -90,8 +90,8 @@ def _canonical(fields: JsonObject) -> tuple[dict[str, Json], dict[str, str]]:
 
 def _of_template(fields: dict[str, Json]) -> dict[str, Json]:
     """Remove the template and the number of workers from the fields, and return them as groups."""
-    template = {name: fields.pop(name) for name in (ShortField.TEMPLATE.value,) if name in fields}
-    unscaled = {name: fields.pop(name) for name in (ShortField.WORKERS.value,) if name in fields}
+    template = {name: fields.pop(name) for name in (V1Alpha1Field.TEMPLATE.value,) if name in fields}
+    unscaled = {name: fields.pop(name) for name in (V1Alpha1Field.WORKERS.value,) if name in fields}
     scaled = (fields.get(SpecField.REPLICAS) or {}).get(WORKER_TYPE, {}).get("replicas")
     number = unscaled if scaled is None else {"replicas": scaled, _UNSCALED: unscaled}
     has_number = bool(number.get("replicas")) or (scaled is None and any(name in fields for name in _TOTALS))
@@ -106,7 +106,7 @@ def _with_template(groups: JsonObject, fields: JsonObject) -> dict[str, Json]:
     template = {
         name: group[name]
         for group in (groups.get(LAUNCHER, {}), workers)
-        for name in (ShortField.TEMPLATE.value,)
+        for name in (V1Alpha1Field.TEMPLATE.value,)
         if name in group
     }
     replicas = workers.get("replicas")
@@ -118,10 +118,10 @@ def _with_template(groups: JsonObject, fields: JsonObject) -> dict[str, Json]:
         return {**fields, **template}
     total = next((name for name in _TOTALS if name in fields), None)
     if total is None:
-        return {**fields, **template, ShortField.WORKERS.value: replicas}
+        return {**fields, **template, V1Alpha1Field.WORKERS.value: replicas}
     # The number of workers was edited in another generation: both fields together are invalid.
     size = min(fields[total], fields.get(_TOTALS[total], 1))
-    number = {total: replicas * size, _TOTALS[total]: size} if replicas else {ShortField.WORKERS.value: 0}
+    number = {total: replicas * size, _TOTALS[total]: size} if replicas else {V1Alpha1Field.WORKERS.value: 0}
     return {
         **{name: value for name, value in fields.items() if name not in {total, _TOTALS[total]}},
         **template,

@@ -9,7 +9,7 @@ from tarragon.frameworks.mpi.conversion.generations import KNOWN_FIELDS, MPIJobG
 from tarragon.frameworks.mpi.conversion.groups import convert_replicas
 from tarragon.frameworks.mpi.fields import LAUNCHER, SpecField
 from tarragon.frameworks.mpi.manifest.decoding import BACKOFF_LIMIT
-from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine
+from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine
 from tarragon.frameworks.mpi.options import LauncherCreation, options_of
 from tarragon.job.model import TrainingJob
 from tarragon.kube.meta import Json

@@ -1,4 +1,5 @@
 """How manifests of MPIJob are recognised, read and validated, and the definition of the kind.
 
-Begin with `decoding.py`; `short_form.py` reads v1alpha1. It may import the names and options of the folder above.
+Begin with `decoding.py`; `v1alpha1_decoding.py` reads v1alpha1. It may import the names and options of the folder
+above.
 """

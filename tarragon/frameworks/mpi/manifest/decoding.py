@@ -16,10 +16,10 @@ from tarragon.frameworks.mpi.fields import (
     MIN_REPLICAS,
     SHAPE,
     V2_ONLY,
-    ShortField,
     SpecField,
+    V1Alpha1Field,
 )
-from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine, with_life_cycle
+from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine, with_restart_policies
 from tarragon.frameworks.mpi.options import SSH_PATH, Implementation, LauncherCreation, MpiOptions, Transport
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
 from tarragon.job.model import ReplicaSpec, RestartPolicy, RunPolicy, TrainingJob
@@ -92,7 +92,7 @@ def _job(root: FieldReader, spec: FieldReader, of: MapGeneration) -> TrainingJob
         creation = LauncherCreation.WAIT_FOR_WORKERS_READY  # the API server runs commands only in started pods
     return replace(
         job,
-        replica_specs=with_life_cycle(groups, of.engine, creation, elastic),
+        replica_specs=with_restart_policies(groups, of.engine, creation, elastic),
         run_policy=with_backoff_limit(job.run_policy, of.engine),
         elastic_policy=elastic,
         options=_options(spec, groups, of),
@@ -152,7 +152,7 @@ def _note_fields(spec: FieldReader, of: MapGeneration) -> None:
             value.add_unknown_field(f"move it to spec.{SpecField.RUN_POLICY}.{name}")
         elif name in V2_ONLY | {SpecField.MAIN_CONTAINER}:
             value.add_unknown_field(f"{of.generation.api_version} does not have it")
-        elif name in {*ShortField}:
+        elif name in {*V1Alpha1Field}:
             value.add_unknown_field(f"it belongs to v1alpha1, and has no effect with spec.{SpecField.REPLICAS}")
-    spec.note_unknown_fields({*of.known_fields, *PolicyField, *SpecField, *ShortField})
+    spec.note_unknown_fields({*of.known_fields, *PolicyField, *SpecField, *V1Alpha1Field})
     spec.field(SpecField.RUN_POLICY).note_unknown_fields(frozenset(PolicyField))

@@ -15,7 +15,7 @@ from tarragon.frameworks.kubeflow.schema import (
     replica_fields,
     whole_number,
 )
-from tarragon.frameworks.mpi.fields import MAX_REPLICAS, MIN_REPLICAS, ShortField, SpecField
+from tarragon.frameworks.mpi.fields import MAX_REPLICAS, MIN_REPLICAS, SpecField, V1Alpha1Field
 from tarragon.frameworks.mpi.manifest.field_descriptions import DESCRIPTIONS
 from tarragon.frameworks.mpi.options import Implementation, LauncherCreation
 
@@ -39,12 +39,12 @@ def _spec_fields() -> Schema:
         SpecField.CREATION.value: choice(LauncherCreation),
         SpecField.LAUNCHER_WORKS.value: dict(TRUTH),
         SpecField.ELASTIC_POLICY.value: open_object({MIN_REPLICAS: whole_number(1), MAX_REPLICAS: whole_number(1)}),
-        ShortField.TEMPLATE.value: open_object({}),
-        ShortField.GPUS.value: whole_number(1),
-        ShortField.GPUS_PER_NODE.value: whole_number(1),
-        ShortField.UNITS.value: whole_number(1),
-        ShortField.UNITS_PER_NODE.value: whole_number(1),
-        ShortField.RESOURCE.value: dict(TEXT),
-        ShortField.WORKERS.value: whole_number(0),
-        ShortField.ON_MASTER.value: dict(TRUTH),
+        V1Alpha1Field.TEMPLATE.value: open_object({}),
+        V1Alpha1Field.GPUS.value: whole_number(1),
+        V1Alpha1Field.GPUS_PER_NODE.value: whole_number(1),
+        V1Alpha1Field.UNITS.value: whole_number(1),
+        V1Alpha1Field.UNITS_PER_NODE.value: whole_number(1),
+        V1Alpha1Field.RESOURCE.value: dict(TEXT),
+        V1Alpha1Field.WORKERS.value: whole_number(0),
+        V1Alpha1Field.ON_MASTER.value: dict(TRUTH),
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.mpi.fields import LAUNCHER
-from tarragon.frameworks.mpi.objects import transport
+from tarragon.frameworks.mpi.objects import pod_wiring
 from tarragon.frameworks.mpi.objects.host_files import discovery_script, host_file
 from tarragon.frameworks.mpi.objects.names import config_name, launcher_name, pod_name, secret_name
 from tarragon.frameworks.mpi.options import Transport, options_of
@@ -81,11 +81,11 @@ def owned_objects(observation: JobObservation) -> Iterator[OwnedObject]:
 def _config_map(observation: JobObservation) -> OwnedObject:
     options = options_of(observation.job)
     data = {
-        transport.HOST_FILE: host_file(observation),
-        transport.DISCOVERY_SCRIPT: discovery_script(observation),
+        pod_wiring.HOST_FILE: host_file(observation),
+        pod_wiring.DISCOVERY_SCRIPT: discovery_script(observation),
     }
     if options.transport is Transport.EXEC:
-        data[transport.KUBEXEC] = transport.kubexec_script(options)
+        data[pod_wiring.KUBEXEC] = pod_wiring.kubexec_script(options)
     body = {"metadata": {"name": config_name(observation.job)}, "data": data}
     # An elastic program polls its hosts each second; a kubelet would let it wait for a minute.
     urgent_for = frozenset() if observation.job.elastic_policy is None else frozenset({LAUNCHER})
@@ -119,4 +119,4 @@ def _permissions(observation: JobObservation) -> Iterator[OwnedObject]:
 
 def _has_own_account(job: TrainingJob) -> bool:
     """Whether the user names a service account for the launcher, which then needs these permissions itself."""
-    return transport.account(job) != launcher_name(job)
+    return pod_wiring.account(job) != launcher_name(job)

@@ -26,7 +26,7 @@ class LauncherEngine(Enum):
     """A failed launcher is started again if its restartPolicy says so."""
 
 
-def with_life_cycle(
+def with_restart_policies(
     groups: Iterable[ReplicaSpec], engine: LauncherEngine, creation: LauncherCreation, elastic: ElasticPolicy | None
 ) -> tuple[ReplicaSpec, ...]:
     """The replica specs with the restart policies that the operator follows, and the order of the start."""

@@ -13,9 +13,9 @@ from tarragon.frameworks.kubeflow.decoding import Generation, decode_job
 from tarragon.frameworks.kubeflow.elastic import within_bounds
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, GROUP, RUN_POLICY, WORKER, PolicyField
 from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS
-from tarragon.frameworks.mpi.fields import IDLE_COMMAND, KIND, LAUNCHER, ROLES, SHAPE, ShortField, SpecField
+from tarragon.frameworks.mpi.fields import IDLE_COMMAND, KIND, LAUNCHER, ROLES, SHAPE, SpecField, V1Alpha1Field
 from tarragon.frameworks.mpi.manifest.decoding import elastic_bounds, with_backoff_limit
-from tarragon.frameworks.mpi.manifest.life_cycle import LauncherEngine, with_life_cycle
+from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine, with_restart_policies
 from tarragon.frameworks.mpi.options import LauncherCreation, MpiOptions, Transport
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
 from tarragon.job.model import CleanPodPolicy, ReplicaSpec, RestartPolicy, TrainingJob
@@ -32,7 +32,7 @@ RESOURCES = (GPU, "cpu")
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
 """The label and taint of launcherOnMaster, and their name since Kubernetes 1.20."""
 
-_GPU_COUNTS = (ShortField.GPUS, ShortField.GPUS_PER_NODE, ShortField.UNITS, ShortField.UNITS_PER_NODE)
+_GPU_COUNTS = (V1Alpha1Field.GPUS, V1Alpha1Field.GPUS_PER_NODE, V1Alpha1Field.UNITS, V1Alpha1Field.UNITS_PER_NODE)
 _POLICIES = FLAT_POLICIES | {RUN_POLICY}
 
 
@@ -53,11 +53,11 @@ def decode(manifest: Manifest) -> DecodedManifest:
     root.note_unknown_fields(TOP_LEVEL_FIELDS)
     spec = root.field("spec")
     if spec.is_missing:
-        spec.add_problem("is missing", f"{KIND}s of v1alpha1 need spec.{ShortField.TEMPLATE}")
+        spec.add_problem("is missing", f"{KIND}s of v1alpha1 need spec.{V1Alpha1Field.TEMPLATE}")
     job = _job(root, spec)
-    known = {name.lower() for name in ShortField} | {name.lower() for name in _POLICIES}
+    known = {name.lower() for name in V1Alpha1Field} | {name.lower() for name in _POLICIES}
     extra = {name for name in (spec.value if isinstance(spec.value, dict) else ()) if str(name).lower() in known}
-    spec.note_unknown_fields({*ShortField, *_POLICIES, SpecField.REPLICAS, SpecField.ELASTIC_POLICY, *extra})
+    spec.note_unknown_fields({*V1Alpha1Field, *_POLICIES, SpecField.REPLICAS, SpecField.ELASTIC_POLICY, *extra})
     spec.field(RUN_POLICY).note_unknown_fields(frozenset(PolicyField))
     return DecodedManifest(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
 
@@ -72,21 +72,21 @@ def any_case(spec: FieldReader, name: str) -> FieldReader:
 
 
 def _job(root: FieldReader, spec: FieldReader) -> TrainingJob:
-    template = any_case(spec, ShortField.TEMPLATE)
+    template = any_case(spec, V1Alpha1Field.TEMPLATE)
     if template.is_missing and not spec.is_missing:
         template.add_problem("is missing", "add a pod template")
     valid: JsonObject = validated(template) or {}
-    resource = _resource(any_case(spec, ShortField.RESOURCE))
+    resource = _resource(any_case(spec, V1Alpha1Field.RESOURCE))
     shares = _allocation(spec, valid, resource)
     scaled = spec.field(SpecField.REPLICAS).field(WORKER).field("replicas").integer(0, MAX_REPLICAS)
-    slots = any_case(spec, ShortField.SLOTS).integer(1)
+    slots = any_case(spec, V1Alpha1Field.SLOTS).integer(1)
     path = template.path.rpartition(".")[0]
     launcher = ReplicaSpec(
         type=LAUNCHER,
         role=ROLES[LAUNCHER],
         replicas=1,
         restart_policy=RestartPolicy.ON_FAILURE,
-        template=_launcher_template(valid, on_master=any_case(spec, ShortField.ON_MASTER)),
+        template=_launcher_template(valid, on_master=any_case(spec, V1Alpha1Field.ON_MASTER)),
         field_path=path,
     )
     workers = ReplicaSpec(
@@ -105,7 +105,7 @@ def _job(root: FieldReader, spec: FieldReader) -> TrainingJob:
     groups = (launcher, within_bounds(workers, elastic, spec.notes))
     return replace(
         job,
-        replica_specs=with_life_cycle(groups, engine, LauncherCreation.WAIT_FOR_WORKERS_READY, elastic),
+        replica_specs=with_restart_policies(groups, engine, LauncherCreation.WAIT_FOR_WORKERS_READY, elastic),
         run_policy=with_backoff_limit(job.run_policy, engine),
         elastic_policy=elastic,
         options=MpiOptions(transport=Transport.EXEC, slots=shares.slots if slots is None else slots),
@@ -115,7 +115,10 @@ def _job(root: FieldReader, spec: FieldReader) -> TrainingJob:
 def configured_fields(spec: JsonObject, values: JsonObject) -> dict[str, Json]:
     """The fields that the flags of the v1alpha1 operator set: how many units a node has, and their type."""
     found = FieldReader(spec, "spec", CollectedProblems())
-    totals = {ShortField.GPUS_PER_NODE.value: ShortField.GPUS, ShortField.UNITS_PER_NODE.value: ShortField.UNITS}
+    totals = {
+        V1Alpha1Field.GPUS_PER_NODE.value: V1Alpha1Field.GPUS,
+        V1Alpha1Field.UNITS_PER_NODE.value: V1Alpha1Field.UNITS,
+    }
     return {
         name: value
         for name, value in values.items()
@@ -133,7 +136,9 @@ def _resource(found: FieldReader) -> str:
 
 def _allocation(spec: FieldReader, template: JsonObject, resource: str) -> Allocation:
     """Spread the units over workers of equal size (3.2 of the reference): less than a node's fill one worker."""
-    gpus, units, workers = (any_case(spec, name) for name in (ShortField.GPUS, ShortField.UNITS, ShortField.WORKERS))
+    gpus, units, workers = (
+        any_case(spec, name) for name in (V1Alpha1Field.GPUS, V1Alpha1Field.UNITS, V1Alpha1Field.WORKERS)
+    )
     given = [found for found in (gpus, units, workers) if not found.is_missing]
     if len(given) > 1:
         given[1].add_problem(f"excludes {given[0].path}", "remove one of the two")
@@ -144,7 +149,7 @@ def _allocation(spec: FieldReader, template: JsonObject, resource: str) -> Alloc
         return Allocation(workers=workers.integer(0, MAX_REPLICAS) or 0, units=each or None, slots=each or 1)
     total_field = given[0]
     node_field = any_case(
-        spec, ShortField.GPUS_PER_NODE if total_field.name == gpus.name else ShortField.UNITS_PER_NODE
+        spec, V1Alpha1Field.GPUS_PER_NODE if total_field.name == gpus.name else V1Alpha1Field.UNITS_PER_NODE
     )
     total, per_node = total_field.integer(1), node_field.integer(1) or 1
     if total is None:
@@ -217,13 +222,16 @@ def without_gpu_count(manifest: Manifest) -> Manifest:
     """The job with its number of workers and slots instead of a number of GPUs."""
     found = FieldReader(manifest["spec"], "spec", CollectedProblems())
     counts = {any_case(found, name).name for name in _GPU_COUNTS if not any_case(found, name).is_missing}
-    if not counts or any_case(found, ShortField.RESOURCE).value == "cpu":
+    if not counts or any_case(found, V1Alpha1Field.RESOURCE).value == "cpu":
         return manifest
-    template: JsonObject = validated(any_case(found, ShortField.TEMPLATE)) or {}
+    template: JsonObject = validated(any_case(found, V1Alpha1Field.TEMPLATE)) or {}
     shares = _allocation(found, template, GPU)
-    slots = any_case(found, ShortField.SLOTS).integer(1)
+    slots = any_case(found, V1Alpha1Field.SLOTS).integer(1)
     kept = {name: value for name, value in manifest["spec"].items() if name not in counts}
-    size = {ShortField.WORKERS.value: shares.workers, ShortField.SLOTS.value: shares.slots if slots is None else slots}
+    size = {
+        V1Alpha1Field.WORKERS.value: shares.workers,
+        V1Alpha1Field.SLOTS.value: shares.slots if slots is None else slots,
+    }
     return {**manifest, "spec": {**kept, **size}}
 
 
@@ -233,6 +241,6 @@ def without_scaled_size(manifest: Manifest) -> Manifest:
     `kubectl scale` writes it there, and it would take precedence over the number of GPUs.
     """
     spec = manifest["spec"]
-    if not any(str(name).lower() == ShortField.TEMPLATE for name in spec) or SpecField.REPLICAS not in spec:
+    if not any(str(name).lower() == V1Alpha1Field.TEMPLATE for name in spec) or SpecField.REPLICAS not in spec:
         return manifest
     return {**manifest, "spec": {name: value for name, value in spec.items() if name != SpecField.REPLICAS}}
