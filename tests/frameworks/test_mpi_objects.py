@@ -93,12 +93,18 @@ def test_hosts_are_discovered_only_once_they_run() -> None:
     assert config(mpijob())["discover_hosts.sh"] == "#!/bin/sh\n"
 
 
+@pytest.mark.parametrize("generation", EXEC)
+def test_a_launcher_that_waits_for_its_workers_will_find_them_all(generation: str) -> None:
+    assert config(of(generation))["discover_hosts.sh"] == "#!/bin/sh\necho pi-worker-0:1\necho pi-worker-1:1\n"
+
+
 def test_a_launcher_that_works_is_the_first_host_to_be_discovered() -> None:
     gpu = {"Launcher": {"template": template(command=["mpirun"], resources={"limits": {"nvidia.com/gpu": 1}})}}
 
     found = config(mpijob(slotsPerWorker=2, runLauncherAsWorker=True))["discover_hosts.sh"]
     assert found == "#!/bin/sh\necho pi-launcher.pi.d.svc:2\n"
-    assert config(mpijob(V1, specs=gpu))["discover_hosts.sh"] == "#!/bin/sh\necho pi-launcher:1\n"
+    older = config(mpijob(V1, specs=gpu))["discover_hosts.sh"]
+    assert older.startswith("#!/bin/sh\necho pi-launcher:1\necho pi-worker-0:1\n")
 
 
 # ---------------------------------------------------------------- names, labels

@@ -46,6 +46,11 @@ class MpiStage:
         for pod in pods:
             await self._plays(pod, "Running", {"running": {"startedAt": self._now()}}, is_ready=ready)
 
+    async def waits_for_volumes(self, pod: str) -> None:
+        message = 'MountVolume.SetUp failed for volume "ssh-auth": secret "pi-ssh" not found'
+        waiting = {"waiting": {"reason": "ContainerCreating", "message": message}}
+        await self._plays(pod, "Pending", waiting, is_ready=False)
+
     async def ends(self, pod: str, code: int) -> None:
         phase = "Failed" if code else "Succeeded"
         ended = {
@@ -80,6 +85,10 @@ class MpiStage:
     def config(self) -> Mapping[str, str]:
         found: Mapping[str, str] = self.world.objects.get("configmaps/default/pi-config", {}).get("data", {})
         return found
+
+    @property
+    def config_version(self) -> str:
+        return str(self.world.objects["configmaps/default/pi-config"]["metadata"]["resourceVersion"])
 
     def named(self, kind: str) -> set[str]:
         prefix = f"{kind}/default/"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tarragon.frameworks.owned_objects import MOUNTED_ANNOTATION
-from tarragon.kube.core import PODS
+from tarragon.kube.core import PODS, SECRETS
 from tarragon.kube.meta import Key
 from tests.frameworks.mpi_jobs import EXEC, V1, V1ALPHA1, V1ALPHA2, V2BETA1, of, short_job, template
 from tests.operator.mpi_stage import LAUNCHER, MpiStage, job
@@ -168,6 +168,17 @@ async def test_a_worker_that_fails_fails_a_job_that_never_restarts_and_is_named(
     assert failed["message"].startswith("worker-1 failed with exit code 9")
 
 
+async def test_a_key_that_is_gone_is_made_again_for_pods_that_wait_for_it(mpi: MpiStage) -> None:
+    """As when the Secret of an earlier job of that name is collected just after the pods were created."""
+    await mpi.submit(job(V2BETA1))
+    await mpi.stage.until_pods(*WORKERS, LAUNCHER)
+    await mpi.world.client.delete(SECRETS, Key("default", "pi-ssh"))
+    await mpi.world.until(lambda: not mpi.named("secrets"))
+
+    await mpi.waits_for_volumes("pi-worker-0")
+    await mpi.world.until(lambda: mpi.named("secrets") == {"pi-ssh"})
+
+
 # --------------------------------------------------------------------------------------------------- sizes
 
 
@@ -182,6 +193,19 @@ async def test_the_host_file_and_the_role_follow_the_size(mpi: MpiStage) -> None
     await mpi.world.until(lambda: "pi-worker-2" in mpi.stage.pods())
     await mpi.runs("pi-worker-2")
     await mpi.world.until(lambda: "pi-worker-2" in mpi.config["discover_hosts.sh"])
+
+
+async def test_workers_that_start_before_their_launcher_change_no_file_one_by_one(mpi: MpiStage) -> None:
+    await mpi.submit(job(V1))
+    await mpi.stage.until_pods(*WORKERS)
+    created = mpi.config_version
+    await mpi.runs(*WORKERS)
+    await mpi.stage.until_pods(*WORKERS, LAUNCHER)
+    await mpi.runs(LAUNCHER)
+    await mpi.until_state("Running")
+
+    assert mpi.config_version == created
+    assert mpi.config["discover_hosts.sh"] == "#!/bin/sh\necho pi-worker-0:1\necho pi-worker-1:1\n"
 
 
 async def test_workers_that_leave_are_hosts_no_more_before_they_are_gone(mpi: MpiStage) -> None:

@@ -12,14 +12,17 @@ from tarragon.kube.meta import JsonObject
 from tarragon.plan.objects.desired import JobBlueprint, build_owned_object, log_config_maps
 from tarragon.plan.view.actions import AnnotatePod, Create, Patch
 from tarragon.plan.view.job_view import JobView
+from tarragon.plan.view.stalls import CREATING, POD_NOT_PREPARED
 
 _DIGEST_LENGTH = 16
+_WAITS_FOR_VOLUMES = frozenset({POD_NOT_PREPARED, CREATING})
+"""The reasons of stalls that a missing Secret may have caused. Kubelets say no more."""
 PLAIN_LOGS_MESSAGE = "the job runs without it and logs plain text"
 
 
 def creates_before_pods(view: JobView, plan: JobBlueprint) -> Iterator[Create]:
     """Yield creates for all objects that pods need. Existing ones are not looked up: creating them again is rare."""
-    for wanted in view.framework.owned_objects(view.framework_view):
+    for wanted in view.owned_objects:
         if wanted.upkeep is not Upkeep.KEEP_CURRENT:
             yield _create(plan, wanted)
     for wanted in log_config_maps(plan):
@@ -31,6 +34,16 @@ def creates_of_watched(view: JobView) -> Iterator[Create]:
     for wanted in _kept_current(view):
         if _existing(view, wanted) is None:
             yield _create(view.blueprint, wanted)
+
+
+def creates_of_unseen(view: JobView) -> Iterator[Create]:
+    """Yield creates for the objects that the operator may not read, while a pod waits for its volumes.
+
+    The object of an earlier job of this name may have been there when the pods were created, and be collected by now.
+    """
+    if any(stall.reason in _WAITS_FOR_VOLUMES and stall.is_due(view.now) for stall in view.stalls.values()):
+        unseen = (wanted for wanted in view.owned_objects if wanted.upkeep is Upkeep.CREATE_UNSEEN)
+        yield from (_create(view.blueprint, wanted) for wanted in unseen)
 
 
 def patches_of_watched(view: JobView) -> Iterator[Patch]:
@@ -87,8 +100,7 @@ def unreadable_kinds(view: JobView) -> Sequence[str]:
 
 
 def _kept_current(view: JobView) -> Iterator[OwnedObject]:
-    wanted_objects = view.framework.owned_objects(view.framework_view)
-    return (wanted for wanted in wanted_objects if wanted.upkeep is Upkeep.KEEP_CURRENT)
+    return (wanted for wanted in view.owned_objects if wanted.upkeep is Upkeep.KEEP_CURRENT)
 
 
 def _existing(view: JobView, wanted: OwnedObject) -> OwnedContent | None:

@@ -17,7 +17,12 @@ from tarragon.kube.meta import Key
 from tarragon.plan.lifecycle.displacement import NodeFilter, replicas_on_rejecting_nodes
 from tarragon.plan.lifecycle.gang_restart import outdated_pods
 from tarragon.plan.lifecycle.graceful_eviction import PodEviction
-from tarragon.plan.lifecycle.owned_object_control import creates_before_pods, creates_of_watched, unreadable_kinds
+from tarragon.plan.lifecycle.owned_object_control import (
+    creates_before_pods,
+    creates_of_unseen,
+    creates_of_watched,
+    unreadable_kinds,
+)
 from tarragon.plan.lifecycle.restart_records import backoff_ends_at, is_end_recorded
 from tarragon.plan.lifecycle.start_order import GangReadiness, UnmetPrerequisite, unmet_prerequisites
 from tarragon.plan.objects.desired import (
@@ -54,7 +59,7 @@ def objects_to_create(view: JobView, status: JobStatus) -> list[Create]:
         return []  # A gang that can't be complete is not started.
     due = list(islice(_due_replicas(view, status), MAX_CREATES_PER_RECONCILE))
     if not due:
-        return []
+        return list(creates_of_unseen(view))
     return list(creates_before_pods(view, plan)) + [
         Create(resource=PODS, body=body, is_sequential=_is_created_alone(view, replica))
         for replica, body in zip(due, build_pods(plan, due), strict=False)

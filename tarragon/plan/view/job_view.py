@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tarragon.frameworks.owned_objects import OwnedObject
 from tarragon.frameworks.plugin import Dialect, Framework, GangSize, JobObservation
 from tarragon.job.annotations import is_elastic_by_restart, resizes_by_restart, retryable_exit_codes
 from tarragon.job.model import Replica, SuccessPolicy, TrainingJob
@@ -48,6 +49,8 @@ class JobView:
     """When the framework wants to review the states of `members` again."""
     surplus_pods: Sequence[Pod]
     """Pods of the job that belong to no desired replica or to an earlier gang round."""
+    owned_objects: Sequence[OwnedObject]
+    """What the job should have beside its pods and Services. Large jobs have large ones: they are computed once."""
 
     @property
     def may_run(self) -> bool:
@@ -137,9 +140,15 @@ def build_job_view(
         or not is_outdated(pod, before)
     }
     uids = {found.pod.metadata.uid for found in members.values()}
-    review = framework.review_states(
-        JobObservation(job=job, size=size, replicas=replicas, replica_states=members, status=before), now
+    seen = JobObservation(
+        job=job,
+        size=size,
+        replicas=replicas,
+        replica_states=members,
+        status=before,
+        cluster_domain=observed.settings.cluster_domain,
     )
+    review = framework.review_states(seen, now)
     return JobView(
         framework=framework,
         dialect=decoded.dialect,
@@ -153,6 +162,7 @@ def build_job_view(
         desired_replicas=replicas,
         members=review.states,
         surplus_pods=[pod for pod in own_pods if pod.metadata.uid not in uids],
+        owned_objects=tuple(framework.owned_objects(replace(seen, replica_states=review.states))),
         stalls={
             replica: found
             for replica, each in members.items()

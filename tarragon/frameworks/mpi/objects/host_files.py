@@ -25,19 +25,28 @@ def host_file(observation: JobObservation) -> str:
 def discovery_script(observation: JobObservation) -> str:
     """A shell script that prints `host:slots` for each worker that runs and is not asked to leave.
 
-    A launcher that works is printed whether it runs or not: it is where the script is called.
+    A launcher that works is printed whether it runs or not: it is where the script is called. Before a launcher that
+    waits for its workers is there, nobody calls the script, and all workers are printed, as the launcher will find
+    them: so their starts do not change it one by one.
     """
     slots = options_of(observation.job).slots
-    running = (
-        replica
-        for replica, state in observation.replica_states.items()
-        if replica.type == WORKER and state.is_running and not state.is_leaving
-    )
+    callable_hosts = observation.replicas if _awaits_workers(observation) else _running(observation)
     echoes = "".join(
         f"echo {host(observation.job, replica, observation.cluster_domain)}:{slots}\n"
-        for replica in _hosts(observation.job, running)
+        for replica in _hosts(observation.job, callable_hosts)
     )
     return f"#!/bin/sh\n{echoes}"
+
+
+def _awaits_workers(observation: JobObservation) -> bool:
+    launcher = observation.job.replica_spec(LAUNCHER)
+    is_there = any(replica.type == LAUNCHER for replica in observation.replica_states)
+    return not is_there and launcher is not None and launcher.starts_after == WORKER
+
+
+def _running(observation: JobObservation) -> Iterator[Replica]:
+    states = observation.replica_states.items()
+    return (replica for replica, state in states if state.is_running and not state.is_leaving)
 
 
 def host(job: TrainingJob, replica: Replica, domain: str) -> str:
