@@ -45,7 +45,7 @@ _HELP_LINES: Sequence[str] = (
     "",
     "QUEUE is the position in the queue, among the jobs shown; RST: restarts.",
     "PROGRESS OR REASON: why the job waits or failed; else the latest epochs, steps,",
-    "losses and accuracies in the log of its chief, or of its first replica.",
+    "losses and accuracies in the log of its chief, launcher or first worker.",
     "PODS, GPUS, CPU and MEMORY of nodes: requested/allocatable; used, if measured.",
 )
 
