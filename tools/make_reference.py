@@ -6,27 +6,35 @@ python tools/make_reference.py [--check]
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from tarragon.frameworks.kubeflow.field_descriptions import CONDITION_DESCRIPTIONS
-from tarragon.frameworks.kubeflow.field_descriptions import STATUS_DESCRIPTIONS as SHARED_STATUS_DESCRIPTIONS
+from tarragon.frameworks.jax import framework as jax
+from tarragon.frameworks.mpi.conversion import generations as mpi_generations
+from tarragon.frameworks.mpi.fields import LAUNCHER, SpecField
 from tarragon.frameworks.mpi.manifest import field_descriptions as mpi
+from tarragon.frameworks.mpi.manifest.v1alpha1_decoding import GPU, UNITS_PER_NODE
+from tarragon.frameworks.mpi.options import LauncherCreation, options_of
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.frameworks.registry import FRAMEWORKS, kinds
+from tarragon.frameworks.tensorflow import field_descriptions as tensorflow
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-from tarragon.frameworks.tensorflow.field_descriptions import RECOGNITION_DESCRIPTIONS, STATUS_DESCRIPTIONS
 from tarragon.frameworks.tensorflow.replica_list import default_server
-from tarragon.job.model import TrainingJob
+from tarragon.job.model import ReplicaSpec, RestartPolicy, TrainingJob
+from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tools.generated_files import write_or_check
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 HEAD = "<!-- Written by tools/make_reference.py; do not edit. -->"
+
+E = TypeVar("E", bound=StrEnum)
 
 TAKEN, IDLE, UNKNOWN = "yes", "idle", "no"
 LISTS = ("spec.replicaSpecs", "spec.replica_specs")
@@ -57,31 +65,6 @@ SAMPLES: Mapping[str, Any] = {
 }
 BY_TYPE: Mapping[str, Any] = {"string": "a", "integer": 1, "boolean": True, "object": {}}
 
-# The default of a field in a job that does not set it, by the last part of the field's path.
-DEFAULTS: Mapping[str, Callable[[TrainingJob], str]] = {
-    "replicas": lambda job: str(job.replica_specs[0].replicas),
-    "restartPolicy": lambda job: job.replica_specs[0].restart_policy.value,
-    "tfPort": lambda job: str(job.replica_specs[0].port),
-    "tf_port": lambda job: str(job.replica_specs[0].port),
-    "tfReplicaType": lambda job: job.replica_specs[-1].type.upper(),
-    "tf_replica_type": lambda job: job.replica_specs[-1].type.upper(),
-    "cleanPodPolicy": lambda job: job.run_policy.clean_pod_policy.value,
-    "ttlSecondsAfterFinished": lambda job: "never" if job.run_policy.ttl_seconds_after_finished is None else "",
-    "activeDeadlineSeconds": lambda job: "no limit" if job.run_policy.active_deadline_seconds is None else "",
-    "backoffLimit": lambda job: (
-        "no limit" if job.run_policy.backoff_limit is None else str(job.run_policy.backoff_limit)
-    ),
-    "suspend": lambda job: str(job.run_policy.suspend).lower(),
-    "successPolicy": lambda job: job.success_policy.value or "empty",
-    "enableDynamicWorker": lambda job: str(any(group.may_fail for group in job.replica_specs)).lower(),
-    "max-instances": lambda job: "not elastic" if job.elastic_policy is None else "",
-    "min-instances": lambda job: "not elastic" if job.elastic_policy is None else "",
-    "RuntimeId": lambda job: f"{len(job.runtime_id)} characters, from the job's uid",
-    "tfImage": lambda _: f"`{default_server.IMAGE}`",
-    "terminationPolicy": lambda job: "MASTER 0" if job.named_chief is None else "",
-    "serviceType": lambda _: "ClusterIP",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Generation:
@@ -96,9 +79,19 @@ class Generation:
         return self.framework.kind.lower() == TFJOB and GENERATIONS[self.dialect.name].is_list
 
     @property
+    def has_one_template(self) -> bool:
+        """Whether all replicas have the same template, as in the first generation of MPIJob."""
+        return self.framework.kind == MPIJOB and mpi_generations.GENERATIONS[self.dialect.name].has_one_template
+
+    @property
+    def job(self) -> TrainingJob:
+        """The job of the shortest manifest, in which all fields have their defaults."""
+        return read(self, plain(self))
+
+    @property
     def recognition(self) -> str:
         of_mpi = self.framework.kind == MPIJOB
-        return (mpi.RECOGNITION_DESCRIPTIONS if of_mpi else RECOGNITION_DESCRIPTIONS)[self.dialect.name]
+        return (mpi.RECOGNITION_DESCRIPTIONS if of_mpi else tensorflow.RECOGNITION_DESCRIPTIONS)[self.dialect.name]
 
     @property
     def title(self) -> str:
@@ -117,6 +110,85 @@ class Field:
     @property
     def shown(self) -> str:
         return self.path.removeprefix("spec.").removeprefix("status.")
+
+
+def of_each_type(job: TrainingJob, find: Callable[[ReplicaSpec], str]) -> str:
+    """A value for all replica types together if it is the same, or else with their names."""
+    values = {group.type: find(group) for group in job.replica_specs}
+    if len(set(values.values())) == 1:
+        return next(iter(values.values()))
+    return ", ".join(f"{kind} {value}" for kind, value in values.items())
+
+
+def default_restart_policies(generation: Generation) -> str:
+    return of_each_type(generation.job, lambda group: default_restart_policy(generation, group))
+
+
+def default_restart_policy(generation: Generation, group: ReplicaSpec) -> str:
+    """The policy that means the same as none. If several do, the one that the operator follows."""
+    steps = ("spec", replica_map(generation.framework), group.type, "restartPolicy")
+    same = meaning_the_same(generation, plain(generation), steps, RestartPolicy)
+    policy = group.restart_policy if group.restart_policy in same else same[0]
+    return policy.value
+
+
+def default_launcher_creation(generation: Generation) -> str:
+    """When the launcher is created: it makes a difference only if there are workers."""
+    manifest = plain(generation)
+    manifest["spec"][replica_map(generation.framework)][WORKER]["replicas"] = 1
+    return meaning_the_same(generation, manifest, ("spec", SpecField.CREATION), LauncherCreation)[0].value
+
+
+def meaning_the_same(
+    generation: Generation, manifest: dict[str, Any], steps: Sequence[str], choices: type[E]
+) -> Sequence[E]:
+    """The values of a field with which the manifest means the same as without the field."""
+    found = []
+    for choice in choices:
+        written = deepcopy(manifest)
+        put(written, steps, choice.value)
+        reading = generation.dialect.decode(written)
+        if not reading.problems and reading.job == read(generation, manifest):
+            found.append(choice)
+    return found
+
+
+# The default of a field in a job that does not set it, by the last part of the field's path, or by the whole path.
+DEFAULTS: Mapping[str, Callable[[Generation], str]] = {
+    "replicas": lambda each: of_each_type(each.job, lambda group: str(group.replicas)),
+    "spec.replicas": lambda each: str(sum(group.replicas for group in each.job.replica_specs if group.type == WORKER)),
+    "restartPolicy": default_restart_policies,
+    "tfPort": lambda each: str(each.job.replica_specs[0].port),
+    "tf_port": lambda each: str(each.job.replica_specs[0].port),
+    "tfReplicaType": lambda each: each.job.replica_specs[-1].type.upper(),
+    "tf_replica_type": lambda each: each.job.replica_specs[-1].type.upper(),
+    "cleanPodPolicy": lambda each: each.job.run_policy.clean_pod_policy.value,
+    "ttlSecondsAfterFinished": lambda each: "never" if each.job.run_policy.ttl_seconds_after_finished is None else "",
+    "activeDeadlineSeconds": lambda each: "no limit" if each.job.run_policy.active_deadline_seconds is None else "",
+    "backoffLimit": lambda each: (
+        "no limit" if each.job.run_policy.backoff_limit is None else str(each.job.run_policy.backoff_limit)
+    ),
+    "suspend": lambda each: str(each.job.run_policy.suspend).lower(),
+    "successPolicy": lambda each: each.job.success_policy.value or "empty",
+    "enableDynamicWorker": lambda each: str(any(group.may_fail for group in each.job.replica_specs)).lower(),
+    "max-instances": lambda each: "not elastic" if each.job.elastic_policy is None else "",
+    "min-instances": lambda each: "not elastic" if each.job.elastic_policy is None else "",
+    "RuntimeId": lambda each: f"{len(each.job.runtime_id)} characters, from the job's uid",
+    "tfImage": lambda _: f"`{default_server.IMAGE}`",
+    "terminationPolicy": lambda each: "MASTER 0" if each.job.named_chief is None else "",
+    "serviceType": lambda _: "ClusterIP",
+    "slotsPerWorker": lambda each: str(options_of(each.job).slots),
+    "mainContainer": lambda each: options_of(each.job).main_container or "the first container",
+    "sshAuthMountPath": lambda each: f"`{options_of(each.job).ssh_path}`",
+    "mpiImplementation": lambda each: options_of(each.job).implementation.value,
+    "launcherCreationPolicy": default_launcher_creation,
+    "runLauncherAsWorker": lambda each: str(options_of(each.job).launcher_works).lower(),
+    "elasticPolicy": lambda each: "not elastic" if each.job.elastic_policy is None else "",
+    "gpusPerNode": lambda _: str(UNITS_PER_NODE),
+    "processingUnitsPerNode": lambda _: str(UNITS_PER_NODE),
+    "processingResourceType": lambda _: GPU,
+    "launcherOnMaster": lambda _: "false",
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -162,7 +234,7 @@ def page(framework: Framework) -> Iterator[str]:
         )
     else:
         yield from (*status_fields(found), "", "Conditions:", "")
-    yield from table(("condition", "while true"), CONDITION_DESCRIPTIONS.items())
+    yield from table(("condition", "while true"), conditions_of(framework).items())
     yield from ("", "The field `tarragon` has everything for which a generation has no field of its own.", "")
     ours = [field for field in schema_fields(whole) if field.path.startswith("status.tarragon.")]
     yield from table(("field", "type", "meaning"), ((f"`{one.shown}`", kind(one), description(one)) for one in ours))
@@ -192,10 +264,8 @@ def generations(found: Sequence[Generation]) -> Iterator[str]:
     """A table of the generations, with the defaults of a job that sets only the required fields."""
     rows = []
     for each in found:
-        job = read(each, plain(each))
-        clean, restart = job.run_policy.clean_pod_policy.value, job.replica_specs[0].restart_policy.value
-        if each.is_list:
-            restart = "from the template"
+        clean = each.job.run_policy.clean_pod_policy.value
+        restart = "from the template" if each.is_list else default_restart_policies(each)
         rows.append((each.title, f"`{each.dialect.api_version}`", each.recognition, clean, restart))
     heads = ("generation", "apiVersion", "recognized by", "default cleanPodPolicy", "default restartPolicy")
     yield from table(heads, rows)
@@ -207,27 +277,36 @@ def statuses(found: Sequence[Generation]) -> Iterator[str]:
     yield from (*table(("generation", "fields"), rows), "", *status_fields(found))
 
 
+def conditions_of(framework: Framework) -> Mapping[str, str]:
+    """What the conditions mean in jobs of a kind."""
+    of_kind = {MPIJOB: mpi.CONDITION_DESCRIPTIONS, jax.SHAPE.kind: jax.CONDITION_DESCRIPTIONS}
+    return of_kind.get(framework.kind, tensorflow.CONDITION_DESCRIPTIONS)
+
+
 def status_fields(found: Sequence[Generation]) -> Iterator[str]:
     """A table of the status fields of all these generations."""
     shown_names = {name for each in found for name in status_names(each)}
-    meanings = {**SHARED_STATUS_DESCRIPTIONS, **STATUS_DESCRIPTIONS}
+    meanings = {**mpi.STATUS_DESCRIPTIONS, **tensorflow.STATUS_DESCRIPTIONS}
     yield from table(("field", "meaning"), ((f"`{name}`", meanings[name]) for name in meanings if name in shown_names))
 
 
 def status_names(generation: Generation) -> Sequence[str]:
-    written = generation.dialect.status_fields(read(generation, plain(generation)), JobStatus())
-    return [*written, *(("startTime", "completionTime") if generation.dialect.has_conditions else ())]
+    """The fields of a new job's status, and those that a finished one has in addition."""
+    write, job = generation.dialect.status_fields, generation.job
+    at = dt.datetime.fromtimestamp(0, dt.UTC)
+    finished = JobStatus(phase=Phase.SUCCEEDED, start_time=at, completion_time=at)
+    return list(dict.fromkeys((*write(job, JobStatus()), *write(job, finished))))
 
 
 def default(found: Sequence[Generation], field: Field) -> str:
     """The default of a field, as the dialects read a manifest without it."""
-    find = DEFAULTS.get(field.name)
+    find = DEFAULTS.get(field.path) or DEFAULTS.get(field.name)
     if find is None:
         return ""
     titles: dict[str, list[str]] = {}
     for each in found:
         if field_support(each, field) == TAKEN:
-            titles.setdefault(find(read(each, plain(each))), []).append(each.title)
+            titles.setdefault(find(each), []).append(each.title)
     if len(titles) == 1:
         return next(iter(titles))
     return "; ".join(f"{value}: {', '.join(names)}" for value, names in titles.items())
@@ -265,8 +344,11 @@ def plain(generation: Generation) -> dict[str, Any]:
     item = {"template": {"spec": {"containers": [container]}}}
     if generation.is_list:
         spec: dict[str, Any] = {"replicaSpecs": [{"tfReplicaType": "WORKER", **item}, {"template": item["template"]}]}
+    elif generation.has_one_template:
+        spec = dict(item)
     else:
-        spec = {replica_map(framework): {WORKER: item}}
+        types = (LAUNCHER, WORKER) if framework.kind == MPIJOB else (WORKER,)
+        spec = {replica_map(framework): {kind: deepcopy(item) for kind in types}}
     return {"apiVersion": api_version, "kind": framework.kind, "metadata": {"name": "a"}, "spec": deepcopy(spec)}
 
 

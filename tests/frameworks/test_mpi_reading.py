@@ -272,6 +272,8 @@ def test_a_name_that_is_too_long_for_the_last_worker_is_reported() -> None:
         (mpijob(slotPerWorker=3), "spec.slotPerWorker"),
         (mpijob(V1, gpus=3), "spec.gpus"),
         (short_job(gpus=1, slots=3), "spec.slots"),
+        (short_job(mpiReplicaSpecs={"Launcher": {}}), "spec.mpiReplicaSpecs.Launcher"),
+        (short_job(mpiReplicaSpecs={"Worker": {"template": {}}}), "spec.mpiReplicaSpecs.Worker.template"),
     ],
 )
 def test_fields_of_other_generations_are_unknown(manifest: dict[str, Any], field: str) -> None:

@@ -9,6 +9,7 @@ from tarragon.base.errors import Problem
 from tarragon.frameworks.gpu_fractions import no_gpu_fractions
 from tarragon.frameworks.image_software import python_library
 from tarragon.frameworks.jax.log_causes import LOG_CAUSES
+from tarragon.frameworks.kubeflow import field_descriptions as shared
 from tarragon.frameworks.kubeflow.crd import definition
 from tarragon.frameworks.kubeflow.decoding import Generation, decoder
 from tarragon.frameworks.kubeflow.fields import GROUP, SUSPEND_PATH, WORKER, condition_reason
@@ -26,6 +27,7 @@ from tarragon.frameworks.kubeflow.schema import job_schema
 from tarragon.frameworks.kubeflow.shape import KindShape
 from tarragon.frameworks.kubeflow.verdict import evaluate
 from tarragon.frameworks.plugin import Dialect, DiscoveryConfig, EditableFields, Framework, GangSize
+from tarragon.job import conditions
 from tarragon.job.annotations import validate_annotations, warn_about_misspelled_annotations
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import CleanPodPolicy, Decides, Replica, ReplicaRole, SuccessPolicy, TrainingJob
@@ -56,6 +58,7 @@ DESCRIPTIONS = MappingProxyType(
         "template": "The pod template. Only the container named jax decides whether the worker succeeds.",
     }
 )
+CONDITION_DESCRIPTIONS = MappingProxyType({**shared.CONDITION_DESCRIPTIONS, conditions.RUNNING: "A worker is running."})
 
 
 def all_workers(_: TrainingJob, size: GangSize) -> GangSize:

@@ -89,7 +89,7 @@ CONDITION_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         conditions.ADMISSION_DISCARDED: (
             "The status had an admission that the scheduler did not write, and it was discarded."
         ),
-        conditions.RUNNING: "The chief is running, or a worker if there is no chief.",
+        conditions.RUNNING: "The replica that decides the job is running.",
         conditions.RESTARTING: "Replicas are being restarted.",
         conditions.SUSPENDED: "The job is suspended and has no pods.",
         conditions.SUCCEEDED: "The job has succeeded.",
@@ -106,6 +106,7 @@ CONDITION_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         conditions.FIELDS_IGNORED: "The manifest has unknown fields.",
     }
 )
+"""What each condition means. Kinds name the replicas that decide when they run."""
 
 
 def describe(schema: dict[str, Json], descriptions: Mapping[str, str], path: str = "") -> None:

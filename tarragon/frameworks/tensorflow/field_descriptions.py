@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tarragon.frameworks.kubeflow import field_descriptions as shared
+from tarragon.job import conditions
 
 DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -80,6 +81,13 @@ STATUS_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     }
 )
 """The descriptions of the status fields that no other kind has."""
+
+CONDITION_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        **shared.CONDITION_DESCRIPTIONS,
+        conditions.RUNNING: "The chief is running, or a worker if there is no chief.",
+    }
+)
 
 RECOGNITION_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {

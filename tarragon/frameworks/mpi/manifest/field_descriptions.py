@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tarragon.frameworks.kubeflow import field_descriptions as shared
+from tarragon.frameworks.mpi.manifest.decoding import BACKOFF_LIMIT
+from tarragon.frameworks.mpi.manifest.v1alpha1_decoding import GPU, UNITS_PER_NODE
+from tarragon.frameworks.mpi.options import SSH_PATH, Implementation, LauncherCreation, MpiOptions
+from tarragon.job import conditions
+
+_DEFAULTS = MpiOptions()
 
 DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -25,20 +31,29 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "spec.template": "The pod template of the launcher and of all workers, in v1alpha1.",
         "restartPolicy": (
             "When a replica is restarted: Always, OnFailure, Never, or ExitCode. In all generations but v1 a failed "
-            "launcher starts again until backoffLimit is exceeded. v2beta1 has only Never and OnFailure."
+            "launcher starts again until backoffLimit is exceeded. v2beta1 has only Never and OnFailure. By default "
+            "workers have Never, and before v1 Always."
         ),
         "backoffLimit": (
-            "The job fails once its launcher has failed more often than this; 6 by default, and no limit in v1. "
+            f"The job fails once its launcher has failed more often than this; {BACKOFF_LIMIT} by default, and no "
+            "limit in v1. "
             "A launcher that ends because it lost a worker has not failed."
         ),
-        "slotsPerWorker": "The number of ranks that mpirun starts on each worker.",
-        "mainContainer": "The container of the workers in which ranks run, up to v1. By default the first one.",
-        "sshAuthMountPath": "The directory of the SSH keys in all pods, since v2beta1.",
-        "mpiImplementation": "The implementation of MPI: OpenMPI, Intel or MPICH. They read different host files.",
-        "launcherCreationPolicy": (
-            "When the launcher is created: AtStartup, or WaitForWorkersReady. Older generations always wait."
+        "slotsPerWorker": (
+            f"The number of ranks that mpirun starts on each worker; {_DEFAULTS.slots} by default, and in v1alpha1 as "
+            "many as the worker has processing units."
         ),
-        "runLauncherAsWorker": "Whether ranks run in the launcher's pod, too.",
+        "mainContainer": "The container of the workers in which ranks run, up to v1. By default the first one.",
+        "sshAuthMountPath": f"The directory of the SSH keys in all pods, since v2beta1; by default {SSH_PATH}.",
+        "mpiImplementation": (
+            f"The implementation of MPI: {Implementation.OPEN_MPI} (the default), {Implementation.INTEL} or "
+            f"{Implementation.MPICH}. They read different host files."
+        ),
+        "launcherCreationPolicy": (
+            f"When the launcher is created: {LauncherCreation.AT_STARTUP} (the default), or "
+            f"{LauncherCreation.WAIT_FOR_WORKERS_READY}. Older generations always wait."
+        ),
+        "runLauncherAsWorker": "Whether ranks run in the launcher's pod, too; by default they do not.",
         "elasticPolicy": (
             "An extension of Tarragon: the bounds of an elastic job. It grows while resources are free, and "
             "/etc/mpi/discover_hosts.sh lists the workers that run, as elastic Horovod expects."
@@ -47,10 +62,10 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "maxReplicas": "The maximum number of workers.",
         # ---------------------------------------------------------------------------------------------- of v1alpha1
         "gpus": "The number of GPUs of all workers together. It is compared without case: GPUs means the same.",
-        "gpusPerNode": "The number of GPUs of each worker; 1 by default.",
+        "gpusPerNode": f"The number of GPUs of each worker; {UNITS_PER_NODE} by default.",
         "processingUnits": "The number of GPUs, or of CPUs, of all workers together.",
-        "processingUnitsPerNode": "The number of processing units of each worker; 1 by default.",
-        "processingResourceType": "The resource that processing units are: nvidia.com/gpu or cpu.",
+        "processingUnitsPerNode": f"The number of processing units of each worker; {UNITS_PER_NODE} by default.",
+        "processingResourceType": f"The resource that processing units are: {GPU} (the default) or cpu.",
         "spec.replicas": "The number of workers, whose processing units are the limit in the template.",
         "launcherOnMaster": "Whether the launcher runs on a node of the control plane.",
     }
@@ -63,6 +78,15 @@ STATUS_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     }
 )
 """The descriptions of the status fields other than `tarragon`."""
+
+CONDITION_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        **shared.CONDITION_DESCRIPTIONS,
+        conditions.RUNNING: (
+            "The launcher is running. It becomes true once all workers run, too, unless the job is elastic."
+        ),
+    }
+)
 
 RECOGNITION_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {

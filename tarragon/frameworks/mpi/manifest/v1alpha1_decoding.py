@@ -27,6 +27,8 @@ from tarragon.kube.pod_validation import validated
 NAME = f"{GROUP}/v1alpha1"
 GENERATION = Generation(name=NAME, api_version=NAME, clean_pods=CleanPodPolicy.ALL)
 GPU = "nvidia.com/gpu"
+UNITS_PER_NODE = 1
+"""The processing units of a worker by default, where the operator has no option for it."""
 RESOURCES = (GPU, "cpu")
 """The types of processing units. Any other type meant GPUs."""
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
@@ -59,7 +61,19 @@ def decode(manifest: Manifest) -> DecodedManifest:
     extra = {name for name in (spec.value if isinstance(spec.value, dict) else ()) if str(name).lower() in known}
     spec.note_unknown_fields({*V1Alpha1Field, *_POLICIES, SpecField.REPLICAS, SpecField.ELASTIC_POLICY, *extra})
     spec.field(RUN_POLICY).note_unknown_fields(frozenset(PolicyField))
+    _note_replica_specs(spec.field(SpecField.REPLICAS))
     return DecodedManifest(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
+
+
+def _note_replica_specs(found: FieldReader) -> None:
+    """Note all fields of the replica specs but the one that `kubectl scale` writes beside the template."""
+    for name, group in found.fields() if isinstance(found.value, Mapping) else ():
+        if name != WORKER:
+            group.add_unknown_field(
+                f"spec.{V1Alpha1Field.TEMPLATE} is the template of all replicas: remove one of the two"
+            )
+        else:
+            group.note_unknown_fields(("replicas",))
 
 
 def any_case(spec: FieldReader, name: str) -> FieldReader:
@@ -151,7 +165,7 @@ def _allocation(spec: FieldReader, template: JsonObject, resource: str) -> Alloc
     node_field = any_case(
         spec, V1Alpha1Field.GPUS_PER_NODE if total_field.name == gpus.name else V1Alpha1Field.UNITS_PER_NODE
     )
-    total, per_node = total_field.integer(1), node_field.integer(1) or 1
+    total, per_node = total_field.integer(1), node_field.integer(1) or UNITS_PER_NODE
     if total is None:
         return Allocation()
     if total < per_node:
