@@ -14,7 +14,7 @@ FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW, MLKUBE, MPI, JAX)
 """If two kinds have the same name, a name without a group means the first one."""
 
 DEFAULT_FRAMEWORK = FRAMEWORKS[0]
-"""Its jobs are called by their names alone, those of other kinds by `kind/name`."""
+"""Suggested commands call its jobs by their names alone, those of other kinds by `kind/name`."""
 
 _RENAMED = {"tensorflow.org/v1alpha1": "write mlkube.io/v1beta1, which has the same fields"}
 """API versions that are not served: this one existed for a few weeks of 2017, between mlkube.io and kubeflow.org."""

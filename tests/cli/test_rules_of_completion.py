@@ -51,12 +51,16 @@ def inhabited(shell: Shell) -> Shell:
 def test_rule_14_jobs_kinds_replicas_and_namespaces_are_offered_and_no_cluster_is_started(inhabited: Shell) -> None:
     shell = inhabited
 
-    assert tab(shell, "tarragon", "get", "") == ["digits", "tfjobs.mlkube.io/digits", "old"]
+    assert tab(shell, "tarragon", "get", "") == [
+        "tfjobs.kubeflow.org/digits",
+        "tfjobs.mlkube.io/digits",
+        "old",
+    ]
     assert "tfjob/digits" in tab(shell, "tarragon", "get", "tfjob/")
     assert "tfjobs.mlkube.io/old" in tab(shell, "tarragon", "get", "tfjobs.mlkube.io/")
     assert tab(shell, "tarragon", "suspend", "@") == ["@latest"]
-    assert tab(shell, "tarragon", "logs", "digits", "--replica", "") == ["worker-0", "worker-1"]
-    assert tab(shell, "tarragon", "logs", "digits", "--type", "w") == ["worker"]
+    assert tab(shell, "tarragon", "logs", "tfjob/digits", "--replica", "") == ["worker-0", "worker-1"]
+    assert tab(shell, "tarragon", "logs", "tfjob/digits", "--type", "w") == ["worker"]
     assert "kube-system" in tab(shell, "tarragon", "-n", "kube")
     assert tab(shell, "tarragon", "list", "-n", "kube-s") == ["kube-system"]
     assert not (shell.home / "server.json").exists()

@@ -60,7 +60,6 @@ def test_each_is_run_named_and_deleted_for_itself(user: User, tmp_path: Path) ->
     kinds = {line.split()[7] for line in user("list", "-o", "wide").out.splitlines()[1:]}
     assert kinds == {"TFJob", "TfJob"}
     for named, text in {
-        "one-name": "of kubeflow",
         "tfjob/one-name": "of kubeflow",
         "TFJob/one-name": "of kubeflow",
         "tfjobs.kubeflow.org/one-name": "of kubeflow",
@@ -68,6 +67,7 @@ def test_each_is_run_named_and_deleted_for_itself(user: User, tmp_path: Path) ->
         "tfjob.mlkube.io/one-name": "of mlkube",
     }.items():
         assert user("logs", "--no-prefix", named).out.split("\n")[0] == text, named
+    assert "tfjob/one-name and tfjob.mlkube.io/one-name" in user("logs", "one-name").err
     assert user("get", "tfjobs.mlkube.io/one-name", "-o", "json").out.count('"mlkube.io/v1beta1"') >= 1
 
     assert user("delete", "tfjobs.mlkube.io/one-name").code == 0

@@ -29,11 +29,22 @@ T = TypeVar("T")
 
 LATEST = "@latest"
 
+_LIST_ALL = "`list -A` lists the jobs of all namespaces"
+
 
 class NoSuchJob(TarragonError):
     """The job does not exist. Exit code 102; scripts rely on it."""
 
     exit_code = 102
+
+
+class AmbiguousName(TarragonError):
+    """A name without a kind belongs to several jobs. Exit code 2, as for any argument that can't be used."""
+
+    exit_code = 2
+
+    def __init__(self, fact: str, names: Sequence[str]) -> None:
+        super().__init__(f"{fact}: {joined(names)}", remedy=f"name the kind, as in {names[0]}")
 
 
 class NotInstalled(TarragonError):
@@ -57,6 +68,10 @@ class JobName:
     @property
     def is_latest(self) -> bool:
         return self.name == LATEST
+
+    @property
+    def names_kind(self) -> bool:
+        return len(self.frameworks) < len(FRAMEWORKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +116,11 @@ class ClusterJob:
 
     @property
     def name(self) -> str:
-        """`kind/name` as every command accepts it; with the API group if an earlier kind has the same name."""
-        kind, full, *_ = kind_spellings(self.framework)
-        is_first = next(each for each in FRAMEWORKS if kind in kind_spellings(each)) is self.framework
-        return f"{kind if is_first else full}/{self.key.name}"
+        return name_with_kind(self.framework, self.key.name)
 
     @property
     def command_key(self) -> Key:
-        """Its key, with the shortest name by which every command finds it: a bare name means the first kind."""
+        """Its key, with the name that suggested commands use: that of a TFJob has no kind, as most jobs are TFJobs."""
         name = self.key.name if self.framework is DEFAULT_FRAMEWORK else self.name
         return Key(self.key.namespace, name)
 
@@ -147,6 +159,13 @@ def kind_spellings(framework: Framework) -> Sequence[str]:
     return kind, f"{kind}.{resource.group}", resource.plural, resource.full_name, *framework.short_names
 
 
+def name_with_kind(framework: Framework, name: str) -> str:
+    """Returns `kind/name` as every command accepts it; with the API group if an earlier kind has the same name."""
+    kind, full, *_ = kind_spellings(framework)
+    is_first = next(each for each in FRAMEWORKS if kind in kind_spellings(each)) is framework
+    return f"{kind if is_first else full}/{name}"
+
+
 def read_job(framework: Framework, found: CustomObject) -> ClusterJob:
     taken = decode_and_validate(framework, found)
     return ClusterJob(
@@ -160,21 +179,35 @@ def read_job(framework: Framework, found: CustomObject) -> ClusterJob:
 
 
 async def find_job(reader: ClusterReader, text: str, namespace: str) -> ClusterJob:
-    """Returns the job of that name. Raises NoSuchJob, which suggests the most similar name."""
+    """Returns the job of that name. Raises NoSuchJob, which suggests the most similar name, or AmbiguousName."""
     wanted = parse_job_name(text)
     if wanted.is_latest:
         return latest_job(await list_jobs(reader, Selector(namespace=namespace), wanted.frameworks), namespace)
+    found = await _jobs_of_name(reader, wanted, namespace)
+    if not found:
+        raise no_such_job_error(wanted, namespace, await list_jobs(reader, Selector(namespace=namespace)))
+    if len(found) > 1 and not wanted.names_kind:
+        fact = f"{wanted.name} is the name of {len(found)} jobs in namespace {namespace}"
+        raise AmbiguousName(fact, [job.name for job in found])
+    # Two API groups may have a kind of one name; like kubectl, `tfjob/digits` means the first.
+    return replace(found[0], is_offline=is_offline_reader(reader))
+
+
+async def _jobs_of_name(reader: ClusterReader, wanted: JobName, namespace: str) -> Sequence[ClusterJob]:
+    """Returns the jobs of that name, at most one of each kind. Kinds that may not be read count if there is no job."""
+    found: list[ClusterJob] = []
+    refusals: list[Forbidden] = []
     for framework in wanted.frameworks:
         try:
-            found = read_job(framework, await reader.get(framework.resource, Key(namespace, wanted.name)))
+            found.append(read_job(framework, await reader.get(framework.resource, Key(namespace, wanted.name))))
         except NotFound:
             continue
-        except Forbidden:
+        except Forbidden as error:
             if is_required(framework.resource, wanted.frameworks):
-                raise
-            continue
-        return replace(found, is_offline=is_offline_reader(reader))
-    raise no_such_job_error(wanted.name, namespace, await list_jobs(reader, Selector(namespace=namespace)))
+                refusals.append(error)
+    if refusals and not found:
+        raise refusals[0]
+    return found
 
 
 def is_required(resource: Resource[Json], asked: Sequence[Framework] = FRAMEWORKS) -> bool:
@@ -226,15 +259,25 @@ def latest_job(jobs: Iterable[ClusterJob], namespace: str) -> ClusterJob:
     """Returns the job that was created last. Raises NoSuchJob if there is none."""
     newest = max(jobs, key=lambda job: (job.created.timestamp() if job.created else 0.0, job.key), default=None)
     if newest is None:
-        raise NoSuchJob(f"no jobs found in namespace {namespace}", remedy="`list -A` lists the jobs of all namespaces")
+        raise NoSuchJob(f"no jobs found in namespace {namespace}", remedy=_LIST_ALL)
     return newest
 
 
-def no_such_job_error(name: str, namespace: str, jobs: Iterable[ClusterJob]) -> NoSuchJob:
-    names = sorted({job.key.name for job in jobs})
-    near = difflib.get_close_matches(name, names, n=1)
-    remedy = f"did you mean {near[0]}?" if near else "`list -A` lists the jobs of all namespaces"
-    return NoSuchJob(f'job "{name}" not found in namespace {namespace}', remedy=remedy)
+def no_such_job_error(wanted: JobName, namespace: str, jobs: Iterable[ClusterJob]) -> NoSuchJob:
+    """Returns an error that suggests the job with the most similar name, of any kind; that of the kind comes first."""
+    named: dict[str, list[ClusterJob]] = {}
+    for job in jobs:
+        named.setdefault(job.key.name, []).append(job)
+    near = difflib.get_close_matches(wanted.name, sorted(named), n=1)
+    remedy = f"did you mean {_suggested(wanted, named[near[0]])}?" if near else _LIST_ALL
+    return NoSuchJob(f'job "{wanted.name}" not found in namespace {namespace}', remedy=remedy)
+
+
+def _suggested(wanted: JobName, jobs: Sequence[ClusterJob]) -> str:
+    """Returns the name of one of the jobs, which share one, as the user has to type it."""
+    if not wanted.names_kind and len(jobs) == 1:
+        return jobs[0].key.name
+    return next((job for job in jobs if job.framework in wanted.frameworks), jobs[0]).name
 
 
 def pods_of(job: ClusterJob, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod]]:

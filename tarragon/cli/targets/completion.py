@@ -6,7 +6,8 @@ import io
 import json
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -79,15 +80,22 @@ def complete_file(_: click.Context, __: click.Parameter, incomplete: str) -> lis
 
 
 def local_job_names(place: Home, namespace: str) -> Sequence[str]:
-    """Returns the jobs of the embedded cluster. A name that an earlier kind has too is prefixed with its own kind."""
+    """Returns the jobs of the embedded cluster."""
     from tarragon.frameworks.registry import FRAMEWORKS
 
-    found: list[str] = []
-    for framework in FRAMEWORKS:
-        resource = framework.resource
-        for name in _local_names(place, resource.full_name, resource.path(namespace), namespace):
-            found.append(f"{resource.full_name}/{name}" if name in found else name)
-    return found
+    resources = [framework.resource for framework in FRAMEWORKS]
+    return _typed_names(
+        (each.full_name, name)
+        for each in resources
+        for name in _local_names(place, each.full_name, each.path(namespace), namespace)
+    )
+
+
+def _typed_names(jobs: Iterable[tuple[str, str]]) -> Sequence[str]:
+    """Returns the jobs, given with their kinds, as every command finds them: with the kind where jobs share a name."""
+    found = list(jobs)
+    uses = Counter(name for _, name in found)
+    return [name if uses[name] == 1 else f"{kind}/{name}" for kind, name in found]
 
 
 def _settings(ctx: click.Context) -> GlobalOptions:
@@ -126,8 +134,7 @@ async def _job_names(reader: ClusterReader, namespace: str) -> Sequence[str]:
     from tarragon.client.port import Selector
 
     jobs = await list_jobs(reader, Selector(namespace=namespace))
-    bare = {job.key.name for job in jobs if job.command_key.name == job.key.name}
-    return [job.command_key.name if job.key.name in bare else job.key.name for job in jobs]
+    return _typed_names((job.framework.resource.full_name, job.key.name) for job in jobs)
 
 
 async def _namespaces(reader: ClusterReader, _: str) -> Sequence[str]:

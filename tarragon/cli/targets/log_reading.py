@@ -10,7 +10,15 @@ import click
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobview.follower import JobFollower
-from tarragon.cli.jobview.jobs import ClusterJob, JobName, NoSuchJob, find_job, parse_job_name
+from tarragon.cli.jobview.jobs import (
+    AmbiguousName,
+    ClusterJob,
+    JobName,
+    NoSuchJob,
+    find_job,
+    name_with_kind,
+    parse_job_name,
+)
 from tarragon.cli.jobview.log_listener import LogStreamer
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.options.settings import GlobalOptions
@@ -18,7 +26,14 @@ from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.log_filter import LogPrinter, LogQuery
 from tarragon.cli.targets.pod_logs import container_names, fetch_pod_logs, merged_pod_lines, unreadable_text
 from tarragon.cli.targets.resolving import resolve_target
-from tarragon.cli.targets.stored_logs import LogLine, StoredRun, merged_stored_lines, runs_of_job, runs_of_name
+from tarragon.cli.targets.stored_logs import (
+    LogLine,
+    StoredJob,
+    StoredRun,
+    jobs_of_name,
+    merged_stored_lines,
+    runs_of_job,
+)
 from tarragon.client.port import Client
 from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
@@ -42,11 +57,11 @@ async def print_logs(settings: GlobalOptions, name: str, wanted: LogQuery, follo
         except NoSuchJob as error:
             if target.nodes_folder is None:
                 raise NoSuchJob(error.summary, why=_GONE.format(target.name), remedy=error.remedy) from error
-            printer.print_stored(_kept_logs(target, name, wanted))
+            printer.print_stored(_kept_logs(target, name, wanted, error.remedy))
             return
     if wanted.job_number is not None:
-        runs_of_jobs = runs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
-        printer.print_stored(_matching_lines(_runs_of_number(runs_of_jobs, job.key, wanted.job_number), wanted))
+        stored = jobs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
+        printer.print_stored(_matching_lines(_runs_of_number(stored, job.key, wanted.job_number), wanted))
     elif following is not None and not job.status.phase.is_final:
         await _follow(target, job, following, wanted, printer)
     elif target.nodes_folder is None:
@@ -54,8 +69,8 @@ async def print_logs(settings: GlobalOptions, name: str, wanted: LogQuery, follo
             await _print_cluster_logs(cluster, job, wanted, printer)
     else:
         runs = runs_of_job(target.nodes_folder, job)
-        runs_of_jobs = runs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
-        _note_earlier(job.key.name, len(runs_of_jobs) - bool(runs))
+        stored = jobs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
+        _note_earlier(job.key.name, len(stored) - bool(runs))
         printer.print_stored(_matching_lines(runs, wanted))
 
 
@@ -74,15 +89,18 @@ def _name_of(job: ClusterJob) -> JobName:
     return JobName((job.framework,), job.key.name)
 
 
-def _kept_logs(target: ClusterTarget, name: str, wanted: LogQuery) -> Iterator[LogLine]:
-    """Returns the kept logs of a deleted job. Raises NoSuchJob if there are none."""
+def _kept_logs(target: ClusterTarget, name: str, wanted: LogQuery, remedy: str) -> Iterator[LogLine]:
+    """Returns the kept logs of a deleted job. Raises NoSuchJob with that remedy if there are none, or AmbiguousName."""
     parsed = parse_job_name(name)
-    jobs = runs_of_name(target.nodes_folder, parsed, target.namespace)
+    jobs = jobs_of_name(target.nodes_folder, parsed, target.namespace)
     if not jobs:
         raise NoSuchJob(
             f'job "{name}" not found in namespace {target.namespace}, and no logs of it',
-            remedy="`list -A` lists the jobs of all namespaces",
+            remedy=remedy,
         )
+    names = sorted({name_with_kind(job.framework, parsed.name) for job in jobs})
+    if len(names) > 1 and not parsed.names_kind:
+        raise AmbiguousName(f"there are logs of deleted jobs of {len(names)} kinds", names)
     click.echo(f"{name} is deleted; showing its kept logs.", err=True)
     if wanted.job_number is None:
         _note_earlier(parsed.name, len(jobs) - 1)
@@ -94,12 +112,12 @@ def _kept_logs(target: ClusterTarget, name: str, wanted: LogQuery) -> Iterator[L
     )
 
 
-def _runs_of_number(jobs: Sequence[Sequence[StoredRun]], key: Key, number: int) -> Sequence[StoredRun]:
+def _runs_of_number(jobs: Sequence[StoredJob], key: Key, number: int) -> Sequence[StoredRun]:
     """Returns the runs of the job with that number. Raises NoSuchJob if its logs are not kept."""
     if number == 0 or abs(number) > len(jobs):
         kept = f"{count(len(jobs), 'run')} of {key.name} {'is' if len(jobs) == 1 else 'are'} kept"
         raise NoSuchJob(f"run {number} of {key.name} not found", why=kept, remedy="1 is the oldest, -1 the newest")
-    return jobs[number - 1 if number > 0 else number]
+    return jobs[number - 1 if number > 0 else number].runs
 
 
 def _note_earlier(name: str, earlier: int) -> None:

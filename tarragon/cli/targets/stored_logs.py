@@ -41,6 +41,14 @@ class StoredRun:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredJob:
+    """A job whose logs are kept, also if it is deleted."""
+
+    framework: Framework
+    runs: Sequence[StoredRun]
+
+
+@dataclass(frozen=True, slots=True)
 class LogLine:
     """A line of a log. `stamp` sorts by time, so that the logs of several replicas can be merged."""
 
@@ -73,22 +81,26 @@ def log_folders(nodes: Path | None, job: ClusterJob) -> Mapping[Replica, Path]:
     return {replica: path for replica, path in found.items() if replica is not None}
 
 
-def runs_of_name(nodes: Path | None, wanted: JobName, namespace: str) -> Sequence[Sequence[StoredRun]]:
-    """Returns the runs of every job that had the name, oldest job first, also deleted ones."""
+def jobs_of_name(nodes: Path | None, wanted: JobName, namespace: str) -> Sequence[StoredJob]:
+    """Returns every job that had the name, oldest first, also deleted ones."""
     pods: dict[str, list[StoredPodLogs]] = {}
-    readers: dict[str, tuple[Dialect, TrainingJob]] = {}
+    readers: dict[str, tuple[Framework, Dialect, TrainingJob]] = {}
     for framework in wanted.frameworks:
         for dialect in framework.dialects:
             job = _job_stub(framework, dialect, Key(namespace, wanted.name))
             for pod in _pods(nodes, dialect, job):
                 if not pod.is_controlled_by(replace(job, uid=pod.facts.owner).owner_identity):
                     continue
-                if readers.setdefault(pod.facts.owner, (dialect, job))[0] is dialect:
+                if readers.setdefault(pod.facts.owner, (framework, dialect, job))[1] is dialect:
                     pods.setdefault(pod.facts.owner, []).append(pod)
     return [
-        _runs(of_owner, *readers[owner])
+        _stored_job(of_owner, *readers[owner])
         for owner, of_owner in sorted(pods.items(), key=lambda found: _age_key(found[1]))
     ]
+
+
+def _stored_job(pods: Sequence[StoredPodLogs], framework: Framework, dialect: Dialect, job: TrainingJob) -> StoredJob:
+    return StoredJob(framework, _runs(pods, dialect, job))
 
 
 def _age_key(pods: Sequence[StoredPodLogs]) -> tuple[float, float]:
