@@ -75,7 +75,7 @@ WITH_RESOURCES = template(command=["mpirun"], env=[], resources={"requests": {"c
             mpijob(mpiImplementation="Intel"),
             V1,
             "mpiImplementation",
-            f"spec.mpiImplementation: {V1} does not support it: the host file and the variables are those of OpenMPI",
+            f"spec.mpiImplementation: {V1} does not support it: /etc/mpi/hostfile is that of OpenMPI",
         ),
         (
             mpijob(launcherCreationPolicy="AtStartup"),

@@ -25,6 +25,15 @@ total = MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank)
 # At once: Hydra joins the pieces of lines as they come.
 os.write(1, f"rank {MPI.COMM_WORLD.rank} of {MPI.COMM_WORLD.size} knows {total}\\n".encode())
 """
+WHERE = """
+import os
+from pathlib import Path
+from mpi4py import MPI
+# That of the daemon: Hydra gives its ranks the environment of mpirun.
+environment = Path(f"/proc/{os.getppid()}/environ").read_text().split(chr(0))
+pod = next(variable for variable in environment if variable.startswith("HOSTNAME=")).partition("=")[2]
+os.write(1, f"rank {MPI.COMM_WORLD.rank} of {MPI.COMM_WORLD.size} in {pod}\\n".encode())
+"""
 LONG = """
 import time
 from mpi4py import MPI
@@ -80,6 +89,32 @@ def test_four_ranks_meet_whatever_the_implementation_of_mpi(user: User, implemen
     assert ended.code == 0, ended.out + ended.err
     assert "Succeeded  pi" in ended.out
     assert said(ended.out) == RANKS
+
+
+@pytest.mark.parametrize(
+    ("version", "declared", "environment"),
+    [
+        ("v2beta1", {"mpiImplementation": "Intel"}, "openmpi"),
+        ("v2beta1", {"mpiImplementation": "MPICH"}, "openmpi4"),
+        ("v2beta1", {"mpiImplementation": "MPICH"}, "impi"),
+        ("v2beta1", {}, "mpich"),
+        ("v2beta1", {}, "impi"),
+        ("v1", {}, "openmpi4"),
+        ("v1", {}, "mpich"),
+        ("v1", {}, "impi"),
+    ],
+)
+def test_ranks_run_in_the_workers_whatever_mpi_the_manifest_names(
+    user: User, version: str, declared: dict[str, str], environment: str
+) -> None:
+    command = ["mpirun", "-n", "4", "python", program(user, WHERE)]
+    file = user.file("pi.json", mpijob(version, command, workers=2, slotsPerWorker=2, **declared))
+
+    ended = user.run(file, "--env", f"mpi={mpi_environment(environment)}")
+
+    assert ended.code == 0, ended.out + ended.err
+    places = {f"rank {rank} of 4 in pi-worker-{rank // 2}" for rank in range(4)}
+    assert {place for place in places if place in ended.out} == places, ended.out
 
 
 def test_an_older_generation_reaches_its_workers_without_ssh(user: User) -> None:

@@ -10,6 +10,7 @@ from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.mpi.fields import LAUNCHER
 from tarragon.frameworks.mpi.objects.host_files import host_file
 from tarragon.frameworks.mpi.objects.owned_objects import owned_objects
+from tarragon.frameworks.mpi.options import HostFileFormat
 from tarragon.job.model import Replica
 from tests.frameworks.jobs import dialect_of, job_of
 from tests.frameworks.mpi_jobs import (
@@ -68,18 +69,40 @@ def test_g17_a_launcher_that_works_is_the_first_host_and_has_the_first_index() -
 @pytest.mark.parametrize("generation", EXEC)
 def test_older_generations_list_pods_by_their_names(generation: str) -> None:
     assert config(of(generation))["hostfile"] == "pi-worker-0 slots=1\npi-worker-1 slots=1\n"
+    assert config(of(generation))["hostfile.hydra"] == "pi-worker-0:1\npi-worker-1:1\n"
+
+
+@pytest.mark.parametrize(
+    ("implementation", "name", "line"),
+    [
+        ("OpenMPI", "hostfile.hydra", "pi-worker-0.pi.d.svc:4"),
+        ("Intel", "hostfile.openmpi", "pi-worker-0.pi.d.svc slots=4"),
+        ("MPICH", "hostfile.openmpi", "pi-worker-0.pi.d.svc slots=4"),
+    ],
+)
+def test_a_second_host_file_is_for_the_mpis_that_cannot_read_the_first(
+    implementation: str, name: str, line: str
+) -> None:
+    manifest = mpijob(slotsPerWorker=4, mpiImplementation=implementation)
+    launcher = pod(manifest, "pi-launcher")
+
+    assert config(manifest).keys() == {"hostfile", name, "discover_hosts.sh"}
+    assert config(manifest)[name].splitlines()[0] == line
+    volume = next(each for each in launcher["spec"]["volumes"] if each["name"] == "mpi-job-config")
+    modes = {each["path"]: oct(each["mode"]) for each in volume["configMap"]["items"]}
+    assert modes == {"hostfile": "0o444", name: "0o444", "discover_hosts.sh": "0o555"}
 
 
 def test_the_host_file_lists_the_admitted_workers_whose_indexes_may_have_gaps() -> None:
     seen = observation(mpijob(workers=3), replicas=(Replica(LAUNCHER, 0), Replica(WORKER, 0), Replica(WORKER, 2)))
 
-    assert host_file(seen) == "pi-worker-0.pi.d.svc slots=1\npi-worker-2.pi.d.svc slots=1\n"
+    assert host_file(seen, HostFileFormat.OPEN_MPI) == "pi-worker-0.pi.d.svc slots=1\npi-worker-2.pi.d.svc slots=1\n"
 
 
 def test_the_cluster_domain_is_appended() -> None:
     seen = observation(mpijob(workers=1), cluster_domain="cluster.local")
 
-    assert host_file(seen) == "pi-worker-0.pi.d.svc.cluster.local slots=1\n"
+    assert host_file(seen, HostFileFormat.OPEN_MPI) == "pi-worker-0.pi.d.svc.cluster.local slots=1\n"
 
 
 def test_a_v1_launcher_with_a_gpu_runs_ranks_itself() -> None:
@@ -205,7 +228,12 @@ def test_an_older_launcher_reaches_its_workers_by_kubexec(generation: str) -> No
     assert [each["name"] for each in launcher["spec"]["initContainers"]] == ["kubectl-delivery"]
     volume = next(each for each in launcher["spec"]["volumes"] if each["name"] == "mpi-job-config")
     modes = {each["path"]: oct(each["mode"]) for each in volume["configMap"]["items"]}
-    assert modes == {"kubexec.sh": "0o555", "hostfile": "0o444", "discover_hosts.sh": "0o555"}
+    assert modes == {
+        "kubexec.sh": "0o555",
+        "hostfile": "0o444",
+        "hostfile.hydra": "0o444",
+        "discover_hosts.sh": "0o555",
+    }
 
 
 def test_kubectl_is_delivered_with_the_resources_and_the_privileges_of_the_launcher() -> None:
@@ -294,6 +322,61 @@ def test_the_launcher_of_v2beta1_has_the_variables_of_its_implementation(
     assert expected.items() <= launcher.items()
     assert (launcher["K_MPI_JOB_ROLE"], launcher["NVIDIA_VISIBLE_DEVICES"]) == ("launcher", "")
     assert worker == {"K_MPI_JOB_ROLE": "worker"}
+
+
+@pytest.mark.parametrize(
+    ("implementation", "expected"),
+    [
+        (
+            "OpenMPI",
+            {
+                "I_MPI_HYDRA_HOST_FILE": "/etc/mpi/hostfile.hydra",
+                "I_MPI_PERHOST": "4",
+                "HYDRA_HOST_FILE": "/etc/mpi/hostfile.hydra",
+            },
+        ),
+        (
+            "Intel",
+            {
+                "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile.openmpi",
+                "PRTE_MCA_prte_default_hostfile": "/etc/mpi/hostfile.openmpi",
+                "HYDRA_HOST_FILE": "/etc/mpi/hostfile",
+            },
+        ),
+        (
+            "MPICH",
+            {
+                "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile.openmpi",
+                "PRTE_MCA_prte_default_hostfile": "/etc/mpi/hostfile.openmpi",
+                "I_MPI_HYDRA_HOST_FILE": "/etc/mpi/hostfile",
+                "I_MPI_PERHOST": "4",
+            },
+        ),
+    ],
+)
+def test_the_mpis_that_the_manifest_does_not_name_find_the_hosts_too(
+    implementation: str, expected: dict[str, str]
+) -> None:
+    manifest = mpijob(slotsPerWorker=4, mpiImplementation=implementation)
+
+    assert expected.items() <= env(pod(manifest, "pi-launcher")).items()
+
+
+@pytest.mark.parametrize("generation", EXEC)
+def test_hydra_finds_the_hosts_of_an_older_generation(generation: str) -> None:
+    found = env(pod(of(generation), "pi-launcher"))
+
+    assert found["HYDRA_HOST_FILE"] == found["I_MPI_HYDRA_HOST_FILE"] == "/etc/mpi/hostfile.hydra"
+    assert found["I_MPI_PERHOST"] == "1"
+
+
+def test_the_users_variables_of_another_mpi_than_the_named_one_stay() -> None:
+    own = [{"name": "HYDRA_HOST_FILE", "value": "/mine"}, {"name": "I_MPI_PERHOST", "value": "all"}]
+    launcher = {"Launcher": {"template": template(command=["mpirun"], env=own)}}
+
+    for generation in (V1, V2BETA1):
+        found = env(pod(mpijob(generation, specs=launcher), "pi-launcher"))
+        assert (found["HYDRA_HOST_FILE"], found["I_MPI_PERHOST"]) == ("/mine", "all")
 
 
 def test_only_a_launcher_that_works_sees_gpus() -> None:

@@ -10,12 +10,25 @@ from tarragon.job.model import TrainingJob
 SSH_PATH = "/root/.ssh"
 
 
+class HostFileFormat(StrEnum):
+    """How the line of a host says how many slots it has. An mpirun reads one of them and rejects the other."""
+
+    OPEN_MPI = "openmpi"
+    """`HOST slots=N`"""
+    HYDRA = "hydra"
+    """`HOST:N`, for Hydra, the mpirun of MPICH and Intel MPI."""
+
+
 class Implementation(StrEnum):
     """The implementations of MPI that v2beta1 names. They read different host files and variables."""
 
     OPEN_MPI = "OpenMPI"
     INTEL = "Intel"
     MPICH = "MPICH"
+
+    @property
+    def host_file_format(self) -> HostFileFormat:
+        return HostFileFormat.OPEN_MPI if self is Implementation.OPEN_MPI else HostFileFormat.HYDRA
 
 
 class LauncherCreation(StrEnum):

@@ -13,6 +13,8 @@ from tarragon.frameworks.kubeflow.fields import RUN_POLICY, WORKER, PolicyField
 from tarragon.frameworks.mpi.conversion.failures import all_failures_are_final, failure_fates, fatal_failure
 from tarragon.frameworks.mpi.conversion.generations import GENERATIONS
 from tarragon.frameworks.mpi.fields import IDLE_COMMAND, LAUNCHER, SpecField
+from tarragon.frameworks.mpi.objects.host_files import host_file_name
+from tarragon.frameworks.mpi.objects.names import CONFIG_PATH, HOST_FILE
 from tarragon.frameworks.mpi.objects.pod_wiring import SSHD
 from tarragon.frameworks.mpi.options import SSH_PATH, Transport, options_of
 from tarragon.job.model import ReplicaSpec, ReplicaType, TrainingJob
@@ -47,8 +49,10 @@ def _ssh_path(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
 def _implementation(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:
     old, new = options_of(before.job).implementation, options_of(after.job).implementation
     if old is not new:
-        instead = f"the host file and the variables are those of {new}"
-        yield unsupported(f"spec.{SpecField.IMPLEMENTATION}", after, instead, "convert the host file in the command")
+        instead = f"{CONFIG_PATH}/{HOST_FILE} is that of {new}"
+        others = host_file_name(new, old.host_file_format)
+        advice = f"a command that reads it should read {CONFIG_PATH}/{others}; mpirun finds that by itself"
+        yield unsupported(f"spec.{SpecField.IMPLEMENTATION}", after, instead, advice)
 
 
 def _main_container(before: DecodedJob, after: DecodedJob) -> Iterator[Problem]:

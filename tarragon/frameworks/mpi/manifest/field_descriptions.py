@@ -46,8 +46,8 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "mainContainer": "The container of the workers in which ranks run, up to v1. By default the first one.",
         "sshAuthMountPath": f"The directory of the SSH keys in all pods, since v2beta1; by default {SSH_PATH}.",
         "mpiImplementation": (
-            f"The implementation of MPI: {Implementation.OPEN_MPI} (the default), {Implementation.INTEL} or "
-            f"{Implementation.MPICH}. They read different host files."
+            f"The MPI that reads /etc/mpi/hostfile: {Implementation.OPEN_MPI} (the default), {Implementation.INTEL} or "
+            f"{Implementation.MPICH}. Others find their own."
         ),
         "launcherCreationPolicy": (
             f"When the launcher is created: {LauncherCreation.AT_STARTUP} (the default), or "

@@ -1,4 +1,8 @@
-"""The host file of mpirun and the host discovery script of elastic Horovod.
+"""The host files of mpirun and the host discovery script of elastic Horovod.
+
+The image may have another MPI than the manifest names, or than Open MPI, where it names none. An mpirun that finds no
+hosts starts all ranks in the launcher and succeeds. So there is a host file in each format: `hostfile` for the MPI that
+is named, as in mpi-operator, and beside it one for the others.
 
 Their lines are those of mpi-operator, but for `discover_hosts.sh` of v2beta1, which omitted the slots: Horovod then
 took every host for one slot.
@@ -6,20 +10,34 @@ took every host for one slot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.mpi.fields import LAUNCHER
-from tarragon.frameworks.mpi.objects.names import pod_name
-from tarragon.frameworks.mpi.options import Implementation, Transport, options_of
+from tarragon.frameworks.mpi.objects.names import HOST_FILE, pod_name
+from tarragon.frameworks.mpi.options import HostFileFormat, Implementation, Transport, options_of
 from tarragon.frameworks.plugin import JobObservation
 from tarragon.job.model import Replica, TrainingJob
 
+_SEPARATORS: Mapping[HostFileFormat, str] = MappingProxyType(
+    {HostFileFormat.OPEN_MPI: " slots=", HostFileFormat.HYDRA: ":"}
+)
 
-def host_file(observation: JobObservation) -> str:
+
+def host_file_name(named: Implementation, form: HostFileFormat) -> str:
+    """The name of the host file in that format, where the manifest names that implementation."""
+    return HOST_FILE if named.host_file_format is form else f"{HOST_FILE}.{form}"
+
+
+def host_file_names(named: Implementation) -> Iterable[str]:
+    return [host_file_name(named, form) for form in HostFileFormat]
+
+
+def host_file(observation: JobObservation, form: HostFileFormat) -> str:
     """One line for each admitted host, whether it runs or not; empty without any."""
     hosts = _hosts(observation.job, observation.replicas)
-    return "".join(f"{_line(observation, replica)}\n" for replica in hosts)
+    return "".join(f"{_line(observation, replica, form)}\n" for replica in hosts)
 
 
 def discovery_script(observation: JobObservation) -> str:
@@ -63,7 +81,6 @@ def _hosts(job: TrainingJob, replicas: Iterable[Replica]) -> Iterator[Replica]:
     yield from sorted(replica for replica in replicas if replica.type == WORKER)
 
 
-def _line(observation: JobObservation, replica: Replica) -> str:
-    options = options_of(observation.job)
-    separator = " slots=" if options.implementation is Implementation.OPEN_MPI else ":"
-    return f"{host(observation.job, replica, observation.cluster_domain)}{separator}{options.slots}"
+def _line(observation: JobObservation, replica: Replica, form: HostFileFormat) -> str:
+    slots = options_of(observation.job).slots
+    return f"{host(observation.job, replica, observation.cluster_domain)}{_SEPARATORS[form]}{slots}"

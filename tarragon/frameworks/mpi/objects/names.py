@@ -1,4 +1,4 @@
-"""The names of an MPIJob's objects: `{job}-launcher`, `{job}-worker-{index}`, and those of the whole job."""
+"""The names of an MPIJob's objects, such as `{job}-launcher` and `{job}-worker-{index}`, and of the files it gives."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from tarragon.frameworks.kubeflow.object_names import object_names
 from tarragon.frameworks.mpi.fields import LAUNCHER
 from tarragon.frameworks.plugin import ObjectNames
 from tarragon.job.model import Replica, TrainingJob
+
+CONFIG_PATH = "/etc/mpi"
+"""Where pods have the files of the job's ConfigMap."""
+HOST_FILE, DISCOVERY_SCRIPT, KUBEXEC = "hostfile", "discover_hosts.sh", "kubexec.sh"
 
 _INDEXED = object_names((WORKER,))
 

@@ -7,9 +7,17 @@ from collections.abc import Iterator
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.mpi.fields import LAUNCHER
 from tarragon.frameworks.mpi.objects import pod_wiring
-from tarragon.frameworks.mpi.objects.host_files import discovery_script, host_file
-from tarragon.frameworks.mpi.objects.names import config_name, launcher_name, pod_name, secret_name
-from tarragon.frameworks.mpi.options import Transport, options_of
+from tarragon.frameworks.mpi.objects.host_files import discovery_script, host_file, host_file_name
+from tarragon.frameworks.mpi.objects.kubexec import kubexec_script
+from tarragon.frameworks.mpi.objects.names import (
+    DISCOVERY_SCRIPT,
+    KUBEXEC,
+    config_name,
+    launcher_name,
+    pod_name,
+    secret_name,
+)
+from tarragon.frameworks.mpi.options import HostFileFormat, Transport, options_of
 from tarragon.frameworks.owned_objects import Generated, OwnedContent, OwnedObject, RequiredPermission, Upkeep
 from tarragon.frameworks.plugin import JobObservation
 from tarragon.job.model import TrainingJob
@@ -81,11 +89,11 @@ def owned_objects(observation: JobObservation) -> Iterator[OwnedObject]:
 def _config_map(observation: JobObservation) -> OwnedObject:
     options = options_of(observation.job)
     data = {
-        pod_wiring.HOST_FILE: host_file(observation),
-        pod_wiring.DISCOVERY_SCRIPT: discovery_script(observation),
+        **{host_file_name(options.implementation, form): host_file(observation, form) for form in HostFileFormat},
+        DISCOVERY_SCRIPT: discovery_script(observation),
     }
     if options.transport is Transport.EXEC:
-        data[pod_wiring.KUBEXEC] = pod_wiring.kubexec_script(options)
+        data[KUBEXEC] = kubexec_script(options)
     body = {"metadata": {"name": config_name(observation.job)}, "data": data}
     # An elastic program polls its hosts each second; a kubelet would let it wait for a minute.
     urgent_for = frozenset() if observation.job.elastic_policy is None else frozenset({LAUNCHER})

@@ -7,51 +7,35 @@ the node instead: it sets TARRAGON_RSH, and its `ssh` is first on the PATH.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from tarragon.frameworks.mpi.fields import IDLE_COMMAND, LAUNCHER
-from tarragon.frameworks.mpi.objects.names import config_name, pod_name, secret_name
-from tarragon.frameworks.mpi.options import SSH_PATH, Implementation, MpiOptions, Transport, options_of
+from tarragon.frameworks.mpi.objects.host_files import host_file_names
+from tarragon.frameworks.mpi.objects.kubexec import KUBECTL_PATH
+from tarragon.frameworks.mpi.objects.mpirun_variables import variables_of_named, variables_of_others
+from tarragon.frameworks.mpi.objects.names import (
+    CONFIG_PATH,
+    DISCOVERY_SCRIPT,
+    KUBEXEC,
+    config_name,
+    pod_name,
+    secret_name,
+)
+from tarragon.frameworks.mpi.options import SSH_PATH, MpiOptions, Transport, options_of
 from tarragon.frameworks.plugin import DiscoveryConfig, GangSize
 from tarragon.job.model import Replica, TrainingJob
 from tarragon.kube.meta import JsonObject
 from tarragon.kube.pod_validation import main_container
 
-CONFIG_PATH = "/etc/mpi"
-HOST_FILE, DISCOVERY_SCRIPT, KUBEXEC = "hostfile", "discover_hosts.sh", "kubexec.sh"
-_HOST_FILE_PATH, _KUBEXEC_PATH = f"{CONFIG_PATH}/{HOST_FILE}", f"{CONFIG_PATH}/{KUBEXEC}"
-KUBECTL_PATH = "/opt/kube"
 KUBECTL_IN_IMAGE = "/usr/local/bin/kubectl"
 """Where the operator's image has kubectl."""
 CONFIG_VOLUME, KUBECTL_VOLUME, SSH_VOLUME = "mpi-job-config", "mpi-job-kubectl", "ssh-auth"
 SSHD = ("/usr/sbin/sshd", "-De")
-SSH_ATTEMPTS = "-o ConnectionAttempts=10"
-"""The launcher may start before sshd runs on all workers."""
 DEFAULT_CLUSTER_DOMAIN = "cluster.local"
 _SCRIPT_MODE, _FILE_MODE, _KEY_MODE = 0o555, 0o444, 0o600
 
 _NO_GPUS = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
 """Without these, images of NVIDIA see all GPUs of the node, although the launcher requests none."""
-
-_EXEC_ENV: Mapping[str, str] = MappingProxyType(
-    {
-        "OMPI_MCA_plm_rsh_agent": _KUBEXEC_PATH,
-        "OMPI_MCA_orte_default_hostfile": _HOST_FILE_PATH,
-        "PRTE_MCA_plm_ssh_agent": _KUBEXEC_PATH,
-        "PRTE_MCA_prte_default_hostfile": _HOST_FILE_PATH,
-    }
-)
-"""Open MPI 5 reads the variables of its runtime PRRTE, Open MPI up to 4 the others. The operators set only those."""
-_EXEC_DEFAULTS: Mapping[str, str] = MappingProxyType(
-    {
-        "I_MPI_HYDRA_BOOTSTRAP": "rsh",
-        "I_MPI_HYDRA_BOOTSTRAP_EXEC": _KUBEXEC_PATH,
-        "HYDRA_LAUNCHER": "rsh",
-        "HYDRA_LAUNCHER_EXEC": _KUBEXEC_PATH,
-    }
-)
 
 
 def discovery_config(job: TrainingJob, _: GangSize, domain: str) -> Callable[[Replica], DiscoveryConfig | None]:
@@ -64,27 +48,6 @@ def discovery_config(job: TrainingJob, _: GangSize, domain: str) -> Callable[[Re
         return _ssh(job, replica, domain)
 
     return config
-
-
-def kubexec_script(options: MpiOptions) -> str:
-    """The rsh agent of a launcher: `kubexec.sh [ssh options] HOST COMMAND…`, where the host is a pod's name."""
-    container = f"--container {shlex.quote(options.main_container)} " if options.main_container else ""
-    return f"""#!/bin/sh
-# mpirun calls this to start its daemon on a worker. It needs nothing of the image but a shell.
-while :; do
-  case "$1" in
-    -[bcDEeFIiJLlmOopQRSWw]) shift 2 ;;
-    -*) shift ;;
-    *) break ;;
-  esac
-done
-host=$1
-shift
-if [ -n "$TARRAGON_RSH" ]; then
-  exec "$TARRAGON_RSH" {container}"$host" "$@"
-fi
-exec {KUBECTL_PATH}/kubectl exec "$host" {container}-- /bin/sh -c "$*"
-"""
 
 
 def _exec_launcher(job: TrainingJob, options: MpiOptions) -> DiscoveryConfig:
@@ -100,15 +63,15 @@ def _exec_launcher(job: TrainingJob, options: MpiOptions) -> DiscoveryConfig:
     }
     return DiscoveryConfig(
         container=_first_container(job, Replica(LAUNCHER, 0)),
-        env={**_EXEC_ENV, **({} if options.launcher_works else _NO_GPUS)},
-        default_env=_EXEC_DEFAULTS,
+        env={**variables_of_named(options), **({} if options.launcher_works else _NO_GPUS)},
+        default_env=variables_of_others(options),
         volume_mounts=[
             {"name": KUBECTL_VOLUME, "mountPath": KUBECTL_PATH},
             {"name": CONFIG_VOLUME, "mountPath": CONFIG_PATH},
         ],
         volumes=[
             {"name": KUBECTL_VOLUME, "emptyDir": {}},
-            _config_volume(job, {KUBEXEC: _SCRIPT_MODE, HOST_FILE: _FILE_MODE, DISCOVERY_SCRIPT: _SCRIPT_MODE}),
+            _config_volume(job, {KUBEXEC: _SCRIPT_MODE, **_launcher_files(options)}),
         ],
         init_containers=[delivery],
         pod_fields={"serviceAccountName": account(job)},
@@ -135,9 +98,10 @@ def _ssh(job: TrainingJob, replica: Replica, domain: str) -> DiscoveryConfig:
         container=_first_container(job, replica),
         env={
             "K_MPI_JOB_ROLE": replica.type.lower(),
-            **(_launcher_env(options) if is_launcher else {}),
+            **(variables_of_named(options) if is_launcher else {}),
             **hidden,
         },
+        default_env=variables_of_others(options) if is_launcher else {},
         command=SSHD if is_idle else (),
         volume_mounts=[
             {"name": SSH_VOLUME, "mountPath": options.ssh_path},
@@ -145,33 +109,15 @@ def _ssh(job: TrainingJob, replica: Replica, domain: str) -> DiscoveryConfig:
         ],
         volumes=[
             _key_volume(job, options),
-            *([_config_volume(job, {HOST_FILE: _FILE_MODE, DISCOVERY_SCRIPT: _SCRIPT_MODE})] if is_launcher else []),
+            *([_config_volume(job, _launcher_files(options))] if is_launcher else []),
         ],
         pod_fields=_host_name(job, replica, domain),
     )
 
 
-def _launcher_env(options: MpiOptions) -> Mapping[str, str]:
-    slots = str(options.slots)
-    match options.implementation:
-        case Implementation.OPEN_MPI:
-            return {
-                "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
-                "OMPI_MCA_orte_default_hostfile": _HOST_FILE_PATH,
-                "OMPI_MCA_plm_rsh_args": SSH_ATTEMPTS,
-                "OMPI_MCA_orte_set_default_slots": slots,
-                "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
-                "PRTE_MCA_prte_default_hostfile": _HOST_FILE_PATH,
-                "PRTE_MCA_plm_ssh_args": SSH_ATTEMPTS,
-            }
-        case Implementation.INTEL:
-            return {
-                "I_MPI_HYDRA_HOST_FILE": _HOST_FILE_PATH,
-                "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": SSH_ATTEMPTS,
-                "I_MPI_PERHOST": slots,
-            }
-        case Implementation.MPICH:
-            return {"HYDRA_HOST_FILE": _HOST_FILE_PATH, "HYDRA_LAUNCH_EXTRA_ARGS": SSH_ATTEMPTS}
+def _launcher_files(options: MpiOptions) -> Mapping[str, int]:
+    """The files of the ConfigMap that all launchers have, with their modes."""
+    return {**dict.fromkeys(host_file_names(options.implementation), _FILE_MODE), DISCOVERY_SCRIPT: _SCRIPT_MODE}
 
 
 def _config_volume(job: TrainingJob, modes: Mapping[str, int]) -> JsonObject:
