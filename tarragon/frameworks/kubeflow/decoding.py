@@ -27,8 +27,14 @@ class Generation:
     """The default restart policy of each type; Never for types that are not in the map."""
 
 
-def decoder(shape: KindShape, generation: Generation) -> Callable[[Manifest], DecodedManifest]:
-    """The `decode` of a dialect that has nothing but replica specs and a run policy."""
+def manifest_decoder(
+    decode_spec: Callable[[FieldReader, FieldReader], TrainingJob], *, needs: str
+) -> Callable[[Manifest], DecodedManifest]:
+    """The `decode` of a dialect. It never raises: every fault becomes a Problem.
+
+    `decode_spec` gets the manifest and its `spec`, and notes the spec's unknown fields. `needs` is the remedy for a
+    manifest without a spec.
+    """
 
     def decode(manifest: Manifest) -> DecodedManifest:
         notes = CollectedProblems()
@@ -36,13 +42,23 @@ def decoder(shape: KindShape, generation: Generation) -> Callable[[Manifest], De
         root.note_unknown_fields(TOP_LEVEL_FIELDS)
         spec = root.field("spec")
         if spec.is_missing:
-            spec.add_problem("is missing", f"{shape.kind}s need {shape.replica_specs_path}")
-        job = decode_job(root, spec, shape, generation)
-        spec.note_unknown_fields({shape.replica_specs, RUN_POLICY})
-        spec.field(RUN_POLICY).note_unknown_fields(frozenset(PolicyField))
+            spec.add_problem("is missing", needs)
+        job = decode_spec(root, spec)
         return DecodedManifest(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
 
     return decode
+
+
+def decoder(shape: KindShape, generation: Generation) -> Callable[[Manifest], DecodedManifest]:
+    """The `decode` of a dialect that has nothing but replica specs and a run policy."""
+
+    def decode_spec(root: FieldReader, spec: FieldReader) -> TrainingJob:
+        job = decode_job(root, spec, shape, generation)
+        spec.note_unknown_fields({shape.replica_specs, RUN_POLICY})
+        spec.field(RUN_POLICY).note_unknown_fields(frozenset(PolicyField))
+        return job
+
+    return manifest_decoder(decode_spec, needs=f"{shape.kind}s need {shape.replica_specs_path}")
 
 
 def decode_job(root: FieldReader, spec: FieldReader, shape: KindShape, generation: Generation) -> TrainingJob:

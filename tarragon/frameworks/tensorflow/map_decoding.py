@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tarragon.frameworks.kubeflow.decoding import Generation, decode_job
+from tarragon.frameworks.kubeflow.decoding import Generation, decode_job, manifest_decoder
 from tarragon.frameworks.kubeflow.elastic import ElasticBounds, within_bounds
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, GROUP, WORKER, PolicyField
-from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
 from tarragon.frameworks.tensorflow.fields import ELASTIC_FIELDS, FIELDS_WITHOUT_EFFECT, KIND, NESTED_ONLY, SpecField
 from tarragon.frameworks.tensorflow.shape import SHAPE
 from tarragon.job.model import CleanPodPolicy, SuccessPolicy, TrainingJob
-from tarragon.kube.field_reader import CollectedProblems, FieldReader
+from tarragon.kube.field_reader import FieldReader
 
 EFFECTIVE_FIELDS = frozenset({SpecField.REPLICAS, *FLAT_POLICIES, *NESTED_ONLY, *ELASTIC_FIELDS})
 """The fields that have an effect in at least one generation with a map of replicas."""
@@ -32,20 +31,13 @@ class GenerationFields:
 
 def decoder(defaults: GenerationFields) -> Callable[[Manifest], DecodedManifest]:
     """The `decode` of a dialect."""
-    return lambda manifest: decode(manifest, defaults)
 
+    def decode_spec(root: FieldReader, spec: FieldReader) -> TrainingJob:
+        job = _job(root, _of_generation(spec, defaults), defaults)
+        _fields(spec, defaults)
+        return job
 
-def decode(manifest: Manifest, defaults: GenerationFields) -> DecodedManifest:
-    """Decode a manifest. Never raises: every fault becomes a Problem."""
-    notes = CollectedProblems()
-    root = FieldReader(manifest, "", notes)
-    root.note_unknown_fields(TOP_LEVEL_FIELDS)
-    spec = root.field("spec")
-    if spec.is_missing:
-        spec.add_problem("is missing", f"{KIND}s need spec.{SpecField.REPLICAS}")
-    job = _job(root, _of_generation(spec, defaults), defaults)
-    _fields(spec, defaults)
-    return DecodedManifest(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
+    return manifest_decoder(decode_spec, needs=f"{KIND}s need spec.{SpecField.REPLICAS}")
 
 
 def _job(root: FieldReader, spec: FieldReader, defaults: GenerationFields) -> TrainingJob:

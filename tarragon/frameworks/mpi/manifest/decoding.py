@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from tarragon.frameworks.kubeflow.decoding import Generation, decode_job
+from tarragon.frameworks.kubeflow.decoding import Generation, decode_job, manifest_decoder
 from tarragon.frameworks.kubeflow.elastic import ElasticBounds, within_bounds
 from tarragon.frameworks.kubeflow.fields import WORKER, PolicyField
-from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS
 from tarragon.frameworks.mpi.fields import (
     KIND,
     LAUNCHER,
@@ -23,7 +22,7 @@ from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine, wi
 from tarragon.frameworks.mpi.options import SSH_PATH, Implementation, LauncherCreation, MpiOptions, Transport
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
 from tarragon.job.model import ReplicaSpec, RestartPolicy, RunPolicy, TrainingJob
-from tarragon.kube.field_reader import CollectedProblems, FieldReader
+from tarragon.kube.field_reader import FieldReader
 
 GPU_KEY_SUFFIX = ".com/gpu"
 BACKOFF_LIMIT = 6
@@ -54,18 +53,12 @@ class MapGeneration:
 def decoder(of: MapGeneration) -> Callable[[Manifest], DecodedManifest]:
     """The `decode` of a dialect."""
 
-    def decode(manifest: Manifest) -> DecodedManifest:
-        notes = CollectedProblems()
-        root = FieldReader(manifest, "", notes)
-        root.note_unknown_fields(TOP_LEVEL_FIELDS)
-        spec = root.field("spec")
-        if spec.is_missing:
-            spec.add_problem("is missing", f"{KIND}s need {SHAPE.replica_specs_path}")
+    def decode_spec(root: FieldReader, spec: FieldReader) -> TrainingJob:
         job = _job(root, _of_generation(spec, of), of)
         _note_fields(spec, of)
-        return DecodedManifest(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
+        return job
 
-    return decode
+    return manifest_decoder(decode_spec, needs=f"{KIND}s need {SHAPE.replica_specs_path}")
 
 
 def elastic_bounds(spec: FieldReader) -> ElasticBounds:

@@ -9,15 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tarragon.base.quantity import parse_milli
-from tarragon.frameworks.kubeflow.decoding import Generation, decode_job
+from tarragon.frameworks.kubeflow.decoding import Generation, decode_job, manifest_decoder
 from tarragon.frameworks.kubeflow.elastic import within_bounds
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, GROUP, RUN_POLICY, WORKER, PolicyField
-from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS
 from tarragon.frameworks.mpi.fields import IDLE_COMMAND, KIND, LAUNCHER, ROLES, SHAPE, SpecField, V1Alpha1Field
 from tarragon.frameworks.mpi.manifest.decoding import elastic_bounds, with_backoff_limit
 from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine, with_restart_policies
 from tarragon.frameworks.mpi.options import LauncherCreation, MpiOptions, Transport
-from tarragon.frameworks.plugin import DecodedManifest, Manifest
+from tarragon.frameworks.plugin import Manifest
 from tarragon.job.model import CleanPodPolicy, ReplicaSpec, RestartPolicy, TrainingJob
 from tarragon.job.replica_ranges import MAX_REPLICAS
 from tarragon.kube.field_reader import CollectedProblems, FieldReader
@@ -48,34 +47,6 @@ class Allocation:
     slots: int = 1
 
 
-def decode(manifest: Manifest) -> DecodedManifest:
-    """Decode a manifest. Never raises: every fault becomes a Problem."""
-    notes = CollectedProblems()
-    root = FieldReader(manifest, "", notes)
-    root.note_unknown_fields(TOP_LEVEL_FIELDS)
-    spec = root.field("spec")
-    if spec.is_missing:
-        spec.add_problem("is missing", f"{KIND}s of v1alpha1 need spec.{V1Alpha1Field.TEMPLATE}")
-    job = _job(root, spec)
-    known = {name.lower() for name in V1Alpha1Field} | {name.lower() for name in _POLICIES}
-    extra = {name for name in (spec.value if isinstance(spec.value, dict) else ()) if str(name).lower() in known}
-    spec.note_unknown_fields({*V1Alpha1Field, *_POLICIES, SpecField.REPLICAS, SpecField.ELASTIC_POLICY, *extra})
-    spec.field(RUN_POLICY).note_unknown_fields(frozenset(PolicyField))
-    _note_replica_specs(spec.field(SpecField.REPLICAS))
-    return DecodedManifest(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
-
-
-def _note_replica_specs(found: FieldReader) -> None:
-    """Note all fields of the replica specs but the one that `kubectl scale` writes beside the template."""
-    for name, group in found.fields() if isinstance(found.value, Mapping) else ():
-        if name != WORKER:
-            group.add_unknown_field(
-                f"spec.{V1Alpha1Field.TEMPLATE} is the template of all replicas: remove one of the two"
-            )
-        else:
-            group.note_unknown_fields(("replicas",))
-
-
 def any_case(spec: FieldReader, name: str) -> FieldReader:
     """The field in the user's capitals."""
     if isinstance(spec.value, Mapping):
@@ -83,6 +54,18 @@ def any_case(spec: FieldReader, name: str) -> FieldReader:
             if isinstance(written, str) and written.lower() == name.lower() and spec.value[written] is not None:
                 return spec.field(written)
     return spec.field(name)
+
+
+def _decode_spec(root: FieldReader, spec: FieldReader) -> TrainingJob:
+    job = _job(root, spec)
+    known = {name.lower() for name in V1Alpha1Field} | {name.lower() for name in _POLICIES}
+    extra = {name for name in (spec.value if isinstance(spec.value, dict) else ()) if str(name).lower() in known}
+    spec.note_unknown_fields({*V1Alpha1Field, *_POLICIES, SpecField.REPLICAS, SpecField.ELASTIC_POLICY, *extra})
+    spec.field(RUN_POLICY).note_unknown_fields(frozenset(PolicyField))
+    return job
+
+
+decode = manifest_decoder(_decode_spec, needs=f"{KIND}s of v1alpha1 need spec.{V1Alpha1Field.TEMPLATE}")
 
 
 def _job(root: FieldReader, spec: FieldReader) -> TrainingJob:

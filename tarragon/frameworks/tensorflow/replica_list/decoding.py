@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from tarragon.frameworks.kubeflow.decoding import manifest_decoder
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, WORKER, PolicyField
-from tarragon.frameworks.kubeflow.metadata import TOP_LEVEL_FIELDS, decode_name, decode_time
+from tarragon.frameworks.kubeflow.metadata import decode_name, decode_time
 from tarragon.frameworks.kubeflow.run_policy import decode_run_policy
 from tarragon.frameworks.plugin import DecodedManifest, Manifest
 from tarragon.frameworks.tensorflow.fields import KIND, LIST_SPELLINGS, SpecField
@@ -55,25 +56,18 @@ class ListGeneration:
 
 
 def decoder(generation: ListGeneration) -> Callable[[Manifest], DecodedManifest]:
-    """The `decode` of a dialect."""
-    return lambda manifest: decode(manifest, generation)
-
-
-def decode(manifest: Manifest, generation: ListGeneration) -> DecodedManifest:
-    """Decode a manifest. Never raises: every fault becomes a Problem.
+    """The `decode` of a dialect.
 
     Policies of later generations (suspension, limits, clean-up) may be in spec.runPolicy here too. When a v1alpha1 job
     ends, running pods are stopped, as in the original operator; finished pods are kept, so that `kubectl logs` works.
     """
-    notes = CollectedProblems()
-    root = FieldReader(manifest, "", notes)
-    root.note_unknown_fields(TOP_LEVEL_FIELDS)
-    spec = root.field("spec")
-    if spec.is_missing:
-        spec.add_problem("is missing", f"{generation.kind}s need spec.{SpecField.LIST}")
-    job = _job(root, spec, generation)
-    _fields(spec, generation)
-    return DecodedManifest(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
+
+    def decode_spec(root: FieldReader, spec: FieldReader) -> TrainingJob:
+        job = _job(root, spec, generation)
+        _fields(spec, generation)
+        return job
+
+    return manifest_decoder(decode_spec, needs=f"{generation.kind}s need spec.{SpecField.LIST}")
 
 
 def _job(root: FieldReader, spec: FieldReader, generation: ListGeneration) -> TrainingJob:
