@@ -62,7 +62,19 @@ def _decode_spec(root: FieldReader, spec: FieldReader) -> TrainingJob:
     extra = {name for name in (spec.value if isinstance(spec.value, dict) else ()) if str(name).lower() in known}
     spec.note_unknown_fields({*V1Alpha1Field, *_POLICIES, SpecField.REPLICAS, SpecField.ELASTIC_POLICY, *extra})
     spec.field(RUN_POLICY).note_unknown_fields(frozenset(PolicyField))
+    _note_replica_specs(spec.field(SpecField.REPLICAS))
     return job
+
+
+def _note_replica_specs(found: FieldReader) -> None:
+    """Note all fields of the replica specs but the one that `kubectl scale` writes beside the template."""
+    for name, group in found.fields() if isinstance(found.value, Mapping) else ():
+        if name != WORKER:
+            group.add_unknown_field(
+                f"spec.{V1Alpha1Field.TEMPLATE} is the template of all replicas: remove one of the two"
+            )
+        else:
+            group.note_unknown_fields(("replicas",))
 
 
 decode = manifest_decoder(_decode_spec, needs=f"{KIND}s of v1alpha1 need spec.{V1Alpha1Field.TEMPLATE}")
