@@ -11,8 +11,10 @@ import re
 import shutil
 import signal
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,11 +22,14 @@ from tarragon.base.clock import FakeClock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.client.errors import BadRequest
 from tarragon.kube.core import SERVICES
+from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster.kubelet.kubelet import Kubelet, end_all_containers
 from tarragon.localcluster.kubelet.network.ports import allocated_ports
 from tarragon.localcluster.kubelet.pod.logs import read
 from tarragon.localcluster.kubelet.pod.stored_logs import find_logs
 from tarragon.localcluster.kubelet.shim.shim_client import state_of
+from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.registry.client import InProcessCluster
 from tests.localcluster.kubelet.builders import container_json
 from tests.localcluster.kubelet.waiting import eventually
 from tests.localcluster.kubelet.world import Json, World, state, terminated
@@ -510,6 +515,47 @@ async def test_a_number_of_slots_in_a_host_file_is_not_a_port(world: World) -> N
     printed = (await world.log()).split()
     assert printed[:4] == slots
     assert all(address.startswith("127.0.0.1:2") for address in printed[4:])
+
+
+class CountedReads(InProcessCluster):
+    """Counts how often each Service is read."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self.services: Counter[str] = Counter()
+
+    async def get(self, resource: Resource[Any], key: Key) -> Any:
+        if resource.plural == SERVICES.plural:
+            self.services[key.name] += 1
+        return await super().get(resource, key)
+
+
+async def test_a_service_is_read_once_for_all_the_hosts_behind_it(world: World) -> None:
+    cluster = CountedReads(world.api)
+    world.start_kubelet(cluster=cluster)
+    await service(world, "pi")
+    hosts = [f"pi-worker-{index}.pi.default.svc:4" for index in range(100)]
+    env = [{"name": "HOSTS", "value": " ".join(hosts)}]
+
+    await world.run("echo $HOSTS", restartPolicy="Never", container={"env": env})
+    await world.phase("Succeeded")
+
+    assert (await world.log()).split() == hosts
+    assert cluster.services["pi"] == 1
+
+
+async def test_only_the_files_that_a_pod_mounts_are_searched_for_addresses(world: World) -> None:
+    cluster = CountedReads(world.api)
+    world.start_kubelet(cluster=cluster)
+    await world.config_map("pi-config", hostfile="pi-worker-0:4", script="exec agent")
+    item = {"key": "script", "path": "script"}
+    volume = {"name": "config", "configMap": {"name": "pi-config", "items": [item]}}
+    mount = {"name": "config", "mountPath": "/etc/mpi"}
+
+    await world.run("true", restartPolicy="Never", volumes=[volume], container={"volumeMounts": [mount]})
+    await world.phase("Succeeded")
+
+    assert not cluster.services
 
 
 async def test_ports_are_released_when_neither_pods_nor_services_need_them(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from tarragon.client.errors import NotFound
@@ -37,7 +37,8 @@ class ServicePorts:
     async def of_texts(self, pod: Pod, texts: Iterable[str]) -> PortLookup:
         """Allocate local ports for all addresses in these texts; return their lookup."""
         found = set().union(*map(find_addresses, texts))
-        return self._allocate(pod, [address for address in found if await self._is_address(pod, address)])
+        services = await self._services(pod, (address for address in found if not _is_certain(address)))
+        return self._allocate(pod, [address for address in found if _is_address(address, services(address))])
 
     async def localize_pairs(self, pod: Pod, variables: Mapping[str, str]) -> Mapping[str, str]:
         """The variables of a container, with local addresses in pairs such as MASTER_ADDR and MASTER_PORT."""
@@ -45,7 +46,8 @@ class ServicePorts:
         if not pairs:
             return variables
         found = {pair.address for pair in pairs}
-        lookup = self._allocate(pod, [address for address in found if await self._is_address_of_pair(pod, address)])
+        services = await self._services(pod, (address for address in found if not address.namespace))
+        lookup = self._allocate(pod, [address for address in found if _is_address_of_pair(address, services(address))])
         return localize_address_pairs(variables, pairs, lookup)
 
     def _allocate(self, pod: Pod, addresses: Iterable[ServiceAddress]) -> PortLookup:
@@ -57,31 +59,48 @@ class ServicePorts:
 
         return lookup
 
-    async def _is_address(self, pod: Pod, address: ServiceAddress) -> bool:
-        """Whether `name:number` is an address. A full name counts without its Service, which may come later.
+    async def _services(
+        self, pod: Pod, addresses: Iterable[ServiceAddress]
+    ) -> Callable[[ServiceAddress], Service | None]:
+        """Read the Services of these addresses, each once: a host file has a line for each pod behind one.
 
-        But a small number behind the host name of a pod is likelier a number of slots.
+        Reads the API, as a cache may lack a Service created just before the pod.
         """
-        if address.namespace and address.port > LAST_SMALL_NUMBER:
-            return True
-        service = await self._service(pod, address)
-        if service is None:
-            return bool(address.namespace) and address.name == address.service
-        return _has_port(service, address)
+        found = {key: await self._service(key) for key in {_key(address, pod) for address in addresses}}
+        return lambda address: found.get(_key(address, pod))
 
-    async def _is_address_of_pair(self, pod: Pod, address: ServiceAddress) -> bool:
-        """Whether a host and a port are an address. The names of a headless Service lead to every port of its pods."""
-        if address.namespace:
-            return True
-        service = await self._service(pod, address)
-        return service is not None and (service.spec.is_headless or _has_port(service, address))
-
-    async def _service(self, pod: Pod, address: ServiceAddress) -> Service | None:
-        """The address' Service. Reads the API, as a cache may lack a Service created just before the pod."""
+    async def _service(self, key: Key) -> Service | None:
         try:
-            return await self._cluster.get(SERVICES, Key(_qualified(address, pod).namespace, address.service))
+            return await self._cluster.get(SERVICES, key)
         except NotFound:
             return None
+
+
+def _is_certain(address: ServiceAddress) -> bool:
+    """Whether this is an address without a look at its Service, which may come later.
+
+    A small number behind the full name of a pod is likelier a number of slots.
+    """
+    return bool(address.namespace) and address.port > LAST_SMALL_NUMBER
+
+
+def _is_address(address: ServiceAddress, service: Service | None) -> bool:
+    if _is_certain(address):
+        return True
+    if service is None:
+        return bool(address.namespace) and address.name == address.service
+    return _has_port(service, address)
+
+
+def _is_address_of_pair(address: ServiceAddress, service: Service | None) -> bool:
+    """Whether a host and a port are an address. The names of a headless Service lead to every port of its pods."""
+    if address.namespace:
+        return True
+    return service is not None and (service.spec.is_headless or _has_port(service, address))
+
+
+def _key(address: ServiceAddress, pod: Pod) -> Key:
+    return Key(_qualified(address, pod).namespace, address.service)
 
 
 def _qualified(address: ServiceAddress, pod: Pod) -> ServiceAddress:

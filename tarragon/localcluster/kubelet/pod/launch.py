@@ -102,7 +102,7 @@ class Launcher:
         )
         argv = without_sshd(environment.command_line(container, image, declared))
         is_first = order.record.volumes is None
-        files = _configuration(pod, objects) if is_first else []
+        files = sources.mounted_texts(pod, objects) if is_first else []
         lookup = await self._service_ports.of_texts(pod, [*declared.values(), *argv, *files])
         pod_volumes = self._volumes(order, objects, lookup)
         run = self._folder.pod(pod.metadata.uid).run(container.name, order.number)
@@ -191,7 +191,7 @@ class Launcher:
             config_maps = {ROOT_BUNDLE: {"ca.crt": self._pod_api.certificate_authority}, **objects.config_maps}
             objects = replace(objects, config_maps=config_maps)
         context = self._volume_context(
-            pod, objects, await self._service_ports.of_texts(pod, _configuration(pod, objects))
+            pod, objects, await self._service_ports.of_texts(pod, sources.mounted_texts(pod, objects))
         )
         volumes.refresh_volumes(replace(context, sources=replace(objects, tokens=volumes.token_files(context))))
 
@@ -230,15 +230,6 @@ def _program(container: Container) -> list[str]:
     """The manifest's command, else arguments that begin with a program, as for an image without an entrypoint."""
     starts_with_program = bool(container.args) and not container.args[0].startswith("-")
     return container.command or (container.args if starts_with_program else [])
-
-
-def _configuration(pod: Pod, objects: PodObjects) -> list[str]:
-    """The texts of the ConfigMaps that the pod mounts."""
-    return [
-        data.decode(errors="ignore")
-        for name in sources.mounted_config_maps(pod)
-        for data in objects.config_maps.get(name, {}).values()
-    ]
 
 
 def _folders(pod: Pod, annotation: str) -> dict[str, Path]:

@@ -69,29 +69,45 @@ def object_references(pod: Pod) -> ObjectReferences:
     return ObjectReferences(
         config_maps=mounted_config_maps(pod).union(_names(pod, "config_map")),
         secrets=mounted_secrets(pod).union(_names(pod, "secret")),
-        claims=frozenset(_of_volumes(pod, "persistentVolumeClaim", "claimName")),
+        claims=frozenset(source.get("claimName") or "" for source in _of_volumes(pod, "persistentVolumeClaim")),
     )
 
 
 def mounted_config_maps(pod: Pod) -> frozenset[str]:
-    return frozenset({*_of_volumes(pod, "configMap", "name"), *_of_projections(pod, "configMap")})
+    return frozenset(source.get("name") or "" for source in _config_map_volumes(pod))
+
+
+def mounted_texts(pod: Pod, objects: PodObjects) -> list[str]:
+    """The texts of the ConfigMaps that the pod mounts; only those of the keys that it selects."""
+    texts = []
+    for source in _config_map_volumes(pod):
+        files = objects.config_maps.get(source.get("name") or "", {})
+        keys = [item["key"] for item in source.get("items") or ()] or files
+        texts += [files[key].decode(errors="ignore") for key in keys if key in files]
+    return texts
+
+
+def _config_map_volumes(pod: Pod) -> Iterator[Mapping[str, Any]]:
+    yield from _of_volumes(pod, "configMap")
+    yield from _of_projections(pod, "configMap")
 
 
 def mounted_secrets(pod: Pod) -> frozenset[str]:
-    return frozenset({*_of_volumes(pod, "secret", "secretName"), *_of_projections(pod, "secret")})
+    volumes = {source.get("secretName") or "" for source in _of_volumes(pod, "secret")}
+    return frozenset(volumes | {source.get("name") or "" for source in _of_projections(pod, "secret")})
 
 
-def _of_volumes(pod: Pod, kind: str, name: str) -> Iterator[str]:
+def _of_volumes(pod: Pod, kind: str) -> Iterator[Mapping[str, Any]]:
     for volume in pod.spec.volumes:
         if source := volume.get(kind):
-            yield source.get(name) or ""
+            yield source
 
 
-def _of_projections(pod: Pod, kind: str) -> Iterator[str]:
+def _of_projections(pod: Pod, kind: str) -> Iterator[Mapping[str, Any]]:
     for volume in pod.spec.volumes:
         for source in (volume.get("projected") or {}).get("sources") or []:
             if kind in source:
-                yield source[kind].get("name") or ""
+                yield source[kind]
 
 
 def _names(pod: Pod, kind: str) -> Iterator[str]:
