@@ -28,7 +28,7 @@ def dialect_of(framework: Framework, manifest: Manifest) -> Dialect | Problem:
     candidates = [dialect for dialect in framework.dialects if dialect.matches(manifest)]
     if len(candidates) == 1:
         return candidates[0]
-    origin = _origin(framework, manifest, metadata)
+    origin = written_version(framework, manifest)
     of_origin = [dialect for dialect in candidates if dialect.api_version == origin]
     return next(iter(of_origin), fallback if fallback in candidates or not candidates else candidates[0])
 
@@ -44,9 +44,14 @@ def _annotated(framework: Framework, annotation: Json) -> Dialect | Problem:
     )
 
 
-def _origin(framework: Framework, manifest: Manifest, metadata: JsonObject) -> Json:
+def is_recorded(manifest: Manifest) -> bool:
+    """Whether the generation was recognised before."""
+    return _map(_map(manifest.get("metadata")).get("annotations")).get(GENERATION_ANNOTATION) is not None
+
+
+def written_version(framework: Framework, manifest: Manifest) -> Json:
     """The API version that the user wrote. The server returns a job in any version, so `apiVersion` is not reliable."""
-    stated = manifest.get("apiVersion")
+    stated, metadata = manifest.get("apiVersion"), _map(manifest.get("metadata"))
     if stated != framework.resource.api_version:
         return stated
     return _last_applied(metadata) or _first_written(metadata) or stated

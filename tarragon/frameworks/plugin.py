@@ -123,6 +123,10 @@ def _not_configured(_: JsonObject, __: JsonObject) -> dict[str, Json]:
     return {}
 
 
+def _no_warnings(_: Manifest, __: Json) -> Iterator[Problem]:
+    return iter(())
+
+
 def _no_annotations(_: TrainingJob) -> dict[str, str]:
     return {}
 
@@ -145,6 +149,9 @@ class Dialect:
     api_version: str
     matches: Callable[[Manifest], bool]
     """Whether a manifest's structure matches this generation. If several match, the API version decides."""
+    recognition_warnings: Callable[[Manifest, Json], Iterator[Problem]] = _no_warnings
+    """Warnings for a new manifest that is of this generation although the API version that the user wrote, the second
+    argument, is another one."""
     decode: Callable[[Manifest], DecodedManifest]
     names: ObjectNames
     labels: Callable[[TrainingJob, Replica], dict[str, str]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tarragon.kube.codec import format_time
-from tarragon.kube.meta import Key
+from tarragon.kube.meta import CustomObject, Key, Resource
 
 MESSAGE_LIMIT = 1024
 """The maximum length of an event's message in bytes: the limit that events.k8s.io/v1 has for notes."""
@@ -22,6 +22,12 @@ class ObjectReference:
     kind: str
     key: Key
     uid: str
+
+
+def reference_to(resource: Resource[CustomObject], found: CustomObject) -> ObjectReference:
+    """A reference to a custom object in its storage version, in whichever version it was read."""
+    metadata = found.metadata
+    return ObjectReference(api_version=resource.api_version, kind=resource.kind, key=metadata.key, uid=metadata.uid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

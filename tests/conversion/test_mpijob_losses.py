@@ -9,8 +9,7 @@ import pytest
 
 from tarragon.frameworks.mpi.conversion.convert import convert
 from tarragon.frameworks.mpi.conversion.generations import NEWEST as V2BETA1
-from tarragon.frameworks.mpi.conversion.generations import V1ALPHA1
-from tarragon.frameworks.mpi.dialects import V1, V1ALPHA2
+from tarragon.frameworks.mpi.fields import V1, V1ALPHA1, V1ALPHA2
 from tests.frameworks.mpi_jobs import mpijob, short_job, template
 
 GPU = "nvidia.com/gpu"

@@ -69,6 +69,34 @@ def test_a_field_that_only_v2beta1_has_decides_whatever_version_a_server_serves(
     assert dialect_of({**mpijob(mpiImplementation="Intel"), "apiVersion": V1}).name == V2BETA1
 
 
+@pytest.mark.parametrize("version", [V1ALPHA2, V1])
+def test_a_field_that_turns_exec_into_ssh_is_a_warning(version: str) -> None:
+    (warning,) = warnings(mpijob(version, sshAuthMountPath="/home/mpi/.ssh", launcherCreationPolicy="AtStartup"))
+
+    assert warning == (
+        f"apiVersion: {version} does not have launcherCreationPolicy and sshAuthMountPath, so the job is run as "
+        f"{V2BETA1}: mpirun reaches the workers by SSH and not by exec, and the image needs sshd; "
+        f"write {V2BETA1}, or remove launcherCreationPolicy and sshAuthMountPath"
+    )
+
+
+def test_the_version_that_the_user_wrote_counts_and_not_the_one_in_which_the_server_returns_the_job() -> None:
+    manifest = mpijob(V2BETA1, mpiImplementation="Intel")
+    assert warnings(manifest) == []
+
+    manifest["metadata"]["managedFields"] = [{"manager": "kubectl", "apiVersion": V1, "fieldsV1": {"f:spec": {}}}]
+    assert any("kubeflow.org/v1 does not have mpiImplementation" in warning for warning in warnings(manifest))
+
+    manifest["metadata"]["annotations"] = {GENERATION_ANNOTATION: V2BETA1}
+    assert warnings(manifest) == []
+
+
+def test_replica_specs_in_v1alpha1_are_a_warning_too() -> None:
+    (warning,) = warnings({**mpijob(), "apiVersion": V1ALPHA1})
+
+    assert "kubeflow.org/v1alpha1 does not have mpiReplicaSpecs" in warning
+
+
 @pytest.mark.parametrize(
     ("generation", "transport", "backoff_limit", "clean_pods"),
     [

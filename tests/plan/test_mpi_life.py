@@ -67,6 +67,17 @@ def of(generation: str, *, workers: int = 2, launcher: str = "", worker: str = "
     return job
 
 
+def test_the_warning_that_a_field_changed_the_generation_is_an_event_before_the_generation_is_recorded() -> None:
+    world = MpiWorld(mpijob(V1, mpiImplementation="Intel"))
+
+    world.settle()
+    world.admit(Launcher=1, Worker=2)
+    world.settle()
+
+    messages = [event.message for event in world.events if event.reason == "QuestionableSpec"]
+    assert [message.partition(" does not")[0] for message in messages] == ["apiVersion: kubeflow.org/v1"]
+
+
 def begun(job: dict[str, Any]) -> MpiWorld:
     world = MpiWorld(job)
     world.settle()

@@ -33,7 +33,7 @@ def test_the_generation_is_marked_before_anything_else_is_done() -> None:
     step = world.step()
 
     assert step.metadata_patch is not None
-    assert (step.status_patch, step.creates, step.events) == (None, (), ())
+    assert (step.status_patch, step.creates, step.events) == (None, (), [])
     assert world.job["metadata"]["annotations"] == {"tarragon.dev/generation": "kubeflow.org/v1-flat"}
 
 

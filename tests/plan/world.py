@@ -142,6 +142,7 @@ class World:
         """In the order that a step promises. Events are kept only when all that goes before them was written."""
         if step.metadata_patch is not None:
             yield partial(self._patch_conditionally, step.metadata_patch)
+            yield partial(self.events.extend, step.events)
             return
         if step.status_patch is not None:
             yield partial(self._patch_conditionally, step.status_patch)

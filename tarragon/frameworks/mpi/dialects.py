@@ -7,12 +7,12 @@ from functools import partial
 from types import MappingProxyType
 
 from tarragon.frameworks.kubeflow.decoding import Generation
-from tarragon.frameworks.kubeflow.fields import GROUP, WORKER, PolicyField, condition_reason
+from tarragon.frameworks.kubeflow.fields import WORKER, PolicyField, condition_reason
 from tarragon.frameworks.mpi import launcher_status
-from tarragon.frameworks.mpi.fields import KIND, LAUNCHER, V2_ONLY, SpecField
+from tarragon.frameworks.mpi.fields import KIND, LAUNCHER, V1, V1ALPHA1, V1ALPHA2, V2_ONLY, V2BETA1, SpecField
 from tarragon.frameworks.mpi.manifest import v1alpha1_decoding
 from tarragon.frameworks.mpi.manifest.decoding import MapGeneration, decoder
-from tarragon.frameworks.mpi.manifest.recognition import is_before_v2beta1, is_map, is_v1alpha1
+from tarragon.frameworks.mpi.manifest.recognition import is_before_v2beta1, is_map, is_v1alpha1, warn_about_ssh
 from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine
 from tarragon.frameworks.mpi.manifest.rules import V2BETA1_RULES
 from tarragon.frameworks.mpi.objects import labels
@@ -24,8 +24,6 @@ from tarragon.job import training_operator_status
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import CleanPodPolicy, RestartPolicy, TrainingJob
 
-V1ALPHA2, V1, V2BETA1 = (f"{GROUP}/{version}" for version in ("v1alpha2", "v1", "v2beta1"))
-
 
 def _job_service(job: TrainingJob) -> JobService:
     """The Service in which all pods have a name of their own. Intel MPI and MPICH connect back to the launcher, too."""
@@ -35,8 +33,8 @@ def _job_service(job: TrainingJob) -> JobService:
 _dialect = partial(Dialect, names=NAMES, discovery_config=discovery_config, exit_codes=SINCE_TRAINING_OPERATOR_1_5)
 
 _V1ALPHA1 = _dialect(
-    name=v1alpha1_decoding.NAME,
-    api_version=v1alpha1_decoding.NAME,
+    name=V1ALPHA1,
+    api_version=V1ALPHA1,
     matches=is_v1alpha1,
     decode=v1alpha1_decoding.decode,
     labels=labels.UP_TO_V1ALPHA2.of_replica,
@@ -105,6 +103,7 @@ _V2BETA1 = _dialect(
     name=V2BETA1,
     api_version=V2BETA1,
     matches=is_map,
+    recognition_warnings=warn_about_ssh,
     decode=decoder(
         MapGeneration(
             generation=Generation(

@@ -12,6 +12,9 @@ from tarragon.frameworks.kubeflow.shape import KindShape
 from tarragon.job.model import Decides, ReplicaRole, ReplicaType
 
 KIND = "MPIJob"
+V1ALPHA1, V1ALPHA2, V1, V2BETA1 = (
+    f"{kubeflow.GROUP}/{version}" for version in ("v1alpha1", "v1alpha2", "v1", "v2beta1")
+)
 LAUNCHER = ReplicaType("Launcher")
 FIRST_CONTAINER = ""
 """The main container of a replica is its first one, whatever its name."""

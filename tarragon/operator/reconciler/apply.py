@@ -84,6 +84,7 @@ async def apply(
     key = job.metadata.key
     if step.metadata_patch is not None:
         await cluster.patch(framework, key, step.metadata_patch)
+        await _record(recorder, step.events)
         return ()
     about = ObjectReference(api_version=job.api_version, kind=job.kind, key=key, uid=job.metadata.uid)
     if step.status_patch is not None:

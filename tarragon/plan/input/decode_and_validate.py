@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.dialect_detection import dialect_of
+from tarragon.frameworks.dialect_detection import dialect_of, is_recorded, written_version
 from tarragon.frameworks.plugin import Dialect, Framework, Manifest, Rule
 from tarragon.job.model import GENERATION_ANNOTATION, TrainingJob
 from tarragon.job.tensorboard import with_tensorboard
@@ -34,6 +34,8 @@ class DecodedJob:
     unsupported_features: Sequence[Problem] = ()
     """Features that Tarragon does not support yet: the command line rejects them; the operator starts no such job."""
     warnings: Sequence[Problem] = ()
+    recognition_warnings: Sequence[Problem] = ()
+    """Those warnings that are only known until the generation is recorded."""
     partial_job: TrainingJob | None = None
     """The job decoded in spite of problems; only fields without problems may be used."""
 
@@ -62,7 +64,10 @@ def decode_and_validate(framework: Framework, found: Manifest | CustomObject) ->
     reading = dialect.decode(manifest)
     candidate = with_tensorboard(reading.job, framework.main_container) if reading.job is not None else None
     problems = list(_outermost(reading.problems))
-    warnings = list(reading.warnings)
+    recognition: Sequence[Problem] = ()
+    if not is_recorded(manifest):
+        recognition = tuple(dialect.recognition_warnings(manifest, written_version(framework, manifest)))
+    warnings = [*recognition, *reading.warnings]
     unsupported: Sequence[Problem] = ()
     if candidate is not None:
         problems += _not_covered(_violations([*framework.rules, *dialect.rules], candidate), problems)
@@ -75,6 +80,7 @@ def decode_and_validate(framework: Framework, found: Manifest | CustomObject) ->
         unknown_fields=tuple(dict.fromkeys(reading.unknown)),
         unsupported_features=unsupported,
         warnings=tuple(dict.fromkeys(warnings)),
+        recognition_warnings=recognition,
         partial_job=candidate,
     )
 

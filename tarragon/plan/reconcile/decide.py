@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
+from tarragon.kube.event import reference_to
 from tarragon.kube.meta import Json
 from tarragon.plan.input.decode_and_validate import DecodedJob
 from tarragon.plan.lifecycle.force_delete import force_deletes, next_force_delete_at
@@ -28,7 +29,7 @@ from tarragon.plan.reconcile.tensorboard import with_tensorboard_actions
 from tarragon.plan.status.creation_failures import next_check_at
 from tarragon.plan.status.limits import deadline_at, expires_at
 from tarragon.plan.status.outcome import compute_status
-from tarragon.plan.status.patch import events_for, precondition, status_patch
+from tarragon.plan.status.patch import events_for, precondition, status_patch, warning_events
 from tarragon.plan.status.provenance import provenance_annotations
 from tarragon.plan.view.actions import Actions, ObservedJob
 from tarragon.plan.view.job_view import JobView, build_job_view
@@ -43,7 +44,7 @@ def decide(framework: Framework, observed: ObservedJob, now: dt.datetime) -> Act
         return Actions(events=left_to_other_events(framework.resource, observed.object, other))
     decoded = observed.decoded
     effective = with_last_valid_spec(framework, observed.object, decoded)
-    step = record_generation(observed, decoded) or reconcile_invalid(framework, observed, effective, now)
+    step = record_generation(framework, observed, decoded) or reconcile_invalid(framework, observed, effective, now)
     view = build_job_view(framework, observed, effective, now)
     if step is not None or view is None:
         return step or Actions()
@@ -57,7 +58,7 @@ def decide(framework: Framework, observed: ObservedJob, now: dt.datetime) -> Act
     return with_tensorboard_actions(view, with_pod_group_actions(view, step))
 
 
-def record_generation(observed: ObservedJob, decoded: DecodedJob) -> Actions | None:
+def record_generation(framework: Framework, observed: ObservedJob, decoded: DecodedJob) -> Actions | None:
     """Return the step that records the API generation in an annotation, before anything else is done.
 
     Later writes may remove everything else that identifies the generation. None when nothing is missing.
@@ -82,7 +83,10 @@ def record_generation(observed: ObservedJob, decoded: DecodedJob) -> Actions | N
         spec_patch = dialect.default_fields(job, submitted_spec) | dialect.configured_fields(submitted_spec, configured)
     annotations |= provenance_annotations(submitted_spec, spec_patch)
     metadata: dict[str, Json] = {**precondition(observed.object), "annotations": annotations}
-    return Actions(metadata_patch={"metadata": metadata, "spec": spec_patch} if spec_patch else {"metadata": metadata})
+    return Actions(
+        metadata_patch={"metadata": metadata, "spec": spec_patch} if spec_patch else {"metadata": metadata},
+        events=warning_events(reference_to(framework.resource, observed.object), decoded.recognition_warnings),
+    )
 
 
 def reconcile_active(view: JobView) -> Actions:

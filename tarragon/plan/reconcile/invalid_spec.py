@@ -15,7 +15,7 @@ from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.job.status_encoding import decode_status_and_notes
 from tarragon.job.status_reason import reason_of
-from tarragon.kube.event import ObjectReference
+from tarragon.kube.event import reference_to
 from tarragon.kube.meta import CustomObject, Json
 from tarragon.plan.input.decode_and_validate import DecodedJob, join_problems
 from tarragon.plan.lifecycle.pod_control import delete_job
@@ -46,12 +46,7 @@ def reconcile_invalid(
     status = replace(before, conditions=set_condition(before.conditions, said, now))
     if kind == conditions.FAILED:
         status = replace(status, phase=Phase.FAILED, completion_time=now)
-    reference = ObjectReference(
-        api_version=framework.resource.api_version,
-        kind=framework.kind,
-        key=observed.object.metadata.key,
-        uid=owner.uid,
-    )
+    reference = reference_to(framework.resource, observed.object)
     patch = conditional_status_patch(observed.object, _status_fields(observed, status, dialect))
     return Actions(
         status_patch=patch, events=list(condition_events(reference, before, status)) if patch is not None else ()

@@ -9,7 +9,7 @@ from tarragon.frameworks.plugin import Dialect
 from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
 from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import Pod
-from tarragon.kube.event import Event, ObjectReference
+from tarragon.kube.event import Event, reference_to
 from tarragon.kube.meta import CustomObject, Json, OwnerIdentity, Resource
 from tarragon.plan.objects.desired import OWN_MANAGED_BY
 from tarragon.plan.status.patch import status_of
@@ -119,14 +119,10 @@ def left_to_other_events(resource: Resource[CustomObject], found: CustomObject, 
     """Return the event that says that the job is left to its other manager; none for a finished job."""
     if decode_status(found.status).phase.is_final:
         return []
-    metadata = found.metadata
-    reference = ObjectReference(
-        api_version=resource.api_version, kind=resource.kind, key=metadata.key, uid=metadata.uid
-    )
     message = f"left to {manager.name}; {manager.remedy}"
     return [
         Event(
-            involved_object=reference,
+            involved_object=reference_to(resource, found),
             type="Normal",
             reason=LEFT_TO_OTHER_OPERATOR,
             message=message,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
+from tarragon.base.errors import Problem
 from tarragon.job import conditions, training_operator_status
 from tarragon.job.last_valid_spec import encode_job
 from tarragon.job.model import Replica
@@ -35,6 +36,7 @@ _REPORTED_ON_EACH_CHANGE = frozenset({conditions.ADMISSION_DISCARDED, conditions
 
 RESTART_POLICY_OVERWRITTEN = "SettedPodTemplateRestartPolicy"
 QUESTIONABLE_SPEC = "QuestionableSpec"
+_POD_RESTART_POLICY = "template.spec.restartPolicy"
 
 
 def status_patch(view: JobView, status: JobStatus) -> JsonObject | None:
@@ -86,7 +88,7 @@ def events_for(view: JobView, status: JobStatus) -> list[Event]:
     """Return the events for the change. They are sent along with its write, so that each is sent once."""
     events = list(condition_events(view.object_reference, view.recorded_status, status))
     if view.recorded_status.condition(conditions.CREATED) is None:
-        events += _spec_warnings(view)
+        events += warning_events(view.object_reference, view.decoded.warnings)
     return events
 
 
@@ -105,14 +107,17 @@ def condition_events(about: ObjectReference, before: JobStatus, status: JobStatu
             )
 
 
-def _spec_warnings(view: JobView) -> Iterator[Event]:
-    for warning in view.decoded.warnings:
-        reason = (
-            RESTART_POLICY_OVERWRITTEN if warning.path.endswith("template.spec.restartPolicy") else QUESTIONABLE_SPEC
+def warning_events(about: ObjectReference, warnings: Sequence[Problem]) -> list[Event]:
+    """Return the events for warnings about the manifest."""
+    return [
+        Event(
+            involved_object=about,
+            type="Warning",
+            reason=RESTART_POLICY_OVERWRITTEN if warning.path.endswith(_POD_RESTART_POLICY) else QUESTIONABLE_SPEC,
+            message=shorten_problem(warning),
         )
-        yield Event(
-            involved_object=view.object_reference, type="Warning", reason=reason, message=shorten_problem(warning)
-        )
+        for warning in warnings
+    ]
 
 
 def _event_type(condition: Condition) -> Literal["Normal", "Warning"]:

@@ -122,7 +122,7 @@ class Actions:
     """
 
     metadata_patch: JsonObject | None = None
-    """Conditional merge patch that records the job's API generation; nothing else is done in the same step."""
+    """Conditional merge patch that records the job's API generation; only events follow in the same step."""
     status_patch: JsonObject | None = None
     """Merge patch of the status subresource, conditional on the job's resourceVersion; None when nothing changes."""
     annotations: Sequence[AnnotatePod] = ()

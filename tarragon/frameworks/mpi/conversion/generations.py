@@ -8,14 +8,11 @@ from types import MappingProxyType
 
 from tarragon.frameworks.kubeflow.conversion.kind_conversion import ApiGeneration
 from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, RUN_POLICY, PolicyField
-from tarragon.frameworks.mpi.dialects import V1, V1ALPHA2, V2BETA1
-from tarragon.frameworks.mpi.fields import KIND, V2_ONLY, SpecField, V1Alpha1Field
-from tarragon.frameworks.mpi.manifest import v1alpha1_decoding
+from tarragon.frameworks.mpi.fields import KIND, V1, V1ALPHA1, V1ALPHA2, V2_ONLY, V2BETA1, SpecField, V1Alpha1Field
 from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine
 from tarragon.frameworks.mpi.options import Transport
 from tarragon.job.model import CleanPodPolicy, RestartPolicy
 
-V1ALPHA1 = v1alpha1_decoding.NAME
 BATCH_JOB_POLICIES = frozenset({RestartPolicy.NEVER, RestartPolicy.ON_FAILURE})
 """The restart policies that the pods of a batch Job can have."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from tarragon.frameworks.mpi.fields import V2_ONLY, SpecField, V1Alpha1Field
-from tarragon.frameworks.mpi.manifest.v1alpha1_decoding import NAME as V1ALPHA1
+from tarragon.base.errors import Problem
+from tarragon.frameworks.mpi.fields import V1ALPHA1, V2_ONLY, V2BETA1, SpecField, V1Alpha1Field
 from tarragon.frameworks.plugin import Manifest
+from tarragon.kube.meta import Json
 
 _SHORT = frozenset(name.lower() for name in V1Alpha1Field if name is not V1Alpha1Field.SLOTS)
 
@@ -33,3 +34,17 @@ def is_before_v2beta1(manifest: Manifest) -> bool:
 
 def is_map(manifest: Manifest) -> bool:
     return not is_v1alpha1(manifest)
+
+
+def warn_about_ssh(manifest: Manifest, written: Json) -> Iterator[Problem]:
+    """Warn if a field makes a job of another API version one of v2beta1, which reaches its workers differently."""
+    if written == V2BETA1:
+        return
+    names = sorted(_fields(manifest) & V2_ONLY) or [SpecField.REPLICAS.value]
+    fields = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    yield Problem(
+        "apiVersion",
+        f"{written} does not have {fields}, so the job is run as {V2BETA1}: mpirun reaches the workers by SSH and not "
+        "by exec, and the image needs sshd",
+        f"write {V2BETA1}, or remove {fields}",
+    )

@@ -11,8 +11,17 @@ from dataclasses import dataclass, replace
 from tarragon.base.quantity import parse_milli
 from tarragon.frameworks.kubeflow.decoding import Generation, decode_job, manifest_decoder
 from tarragon.frameworks.kubeflow.elastic import within_bounds
-from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, GROUP, RUN_POLICY, WORKER, PolicyField
-from tarragon.frameworks.mpi.fields import IDLE_COMMAND, KIND, LAUNCHER, ROLES, SHAPE, SpecField, V1Alpha1Field
+from tarragon.frameworks.kubeflow.fields import FLAT_POLICIES, RUN_POLICY, WORKER, PolicyField
+from tarragon.frameworks.mpi.fields import (
+    IDLE_COMMAND,
+    KIND,
+    LAUNCHER,
+    ROLES,
+    SHAPE,
+    V1ALPHA1,
+    SpecField,
+    V1Alpha1Field,
+)
 from tarragon.frameworks.mpi.manifest.decoding import elastic_bounds, with_backoff_limit
 from tarragon.frameworks.mpi.manifest.restart_policies import LauncherEngine, with_restart_policies
 from tarragon.frameworks.mpi.options import LauncherCreation, MpiOptions, Transport
@@ -23,8 +32,7 @@ from tarragon.kube.field_reader import CollectedProblems, FieldReader
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.pod_validation import validated
 
-NAME = f"{GROUP}/v1alpha1"
-GENERATION = Generation(name=NAME, api_version=NAME, clean_pods=CleanPodPolicy.ALL)
+GENERATION = Generation(name=V1ALPHA1, api_version=V1ALPHA1, clean_pods=CleanPodPolicy.ALL)
 GPU = "nvidia.com/gpu"
 UNITS_PER_NODE = 1
 """The processing units of a worker by default, where the operator has no option for it."""
