@@ -33,6 +33,14 @@ PROGRAMS = ROOT / "tests" / "data" / "programs"
 RANKS = str(PROGRAMS / "ranks.py")
 GPU = "nvidia.com/gpu"
 FIRST_WITH_OPENAPI_V3 = 24
+FIRST_WITH_POD_SECURITY = 23
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""What the level `restricted` of the Pod Security Standards asks of a container."""
 SHORT = "mpijobs.v1alpha1.kubeflow.org"
 
 
@@ -175,6 +183,29 @@ def launchers(site: Site, name: str) -> set[str]:
     listed = json.loads(site.kubectl("get", "events", "-o", "json"))["items"]
     seen = (each["involvedObject"] for each in listed)
     return {each["uid"] for each in seen if each["kind"] == "Pod" and each["name"] == f"{name}-launcher"}
+
+
+@pytest.mark.parametrize("version", ["v1alpha2", "v1", "v2beta1"])
+def test_the_pods_of_a_job_of_the_strictest_level_keep_to_it(site: Site, version: str) -> None:
+    """What the operator adds to a pod, such as an init container, needs no more than the pod itself."""
+    if site.plane.minor < FIRST_WITH_POD_SECURITY:
+        pytest.skip(f"Kubernetes 1.{site.plane.minor} has no Pod Security admission")
+    name, team, go = f"strict-{version}", f"strict-{version}", site.folder / f"go-strict-{version}"
+    site.kubectl("create", "namespace", team)
+    site.kubectl("label", "namespace", team, "pod-security.kubernetes.io/enforce=restricted")
+    job = mpijob(version, name, go)
+    for group in job["spec"]["mpiReplicaSpecs"].values():
+        group["template"]["spec"]["containers"][0]["securityContext"] = RESTRICTED
+    job["metadata"]["namespace"] = team
+
+    create(site, job)
+    assert eventually(lambda: len(site.kubectl("-n", team, "get", "pods", "-o", "name").split()) >= 2)
+    site.wait("mpijob", name, "condition=Running", team)
+    go.touch()
+    site.wait("mpijob", name, "condition=Succeeded", team)
+
+    assert ranks(site.kubectl("-n", team, "logs", f"{name}-launcher")) == all_ranks(4)
+    site.kubectl("delete", "namespace", team)
 
 
 def test_workers_that_are_not_to_be_cleaned_up_stay(site: Site) -> None:
