@@ -18,8 +18,12 @@ class ImageSoftware:
     """The Python module; empty for a program."""
     program: str = ""
     """The program on PATH; empty for a module."""
+    partner: str = ""
+    """A Python module that works only with a program of its own installation."""
+    library: str = ""
+    """A pattern of file names in the environment's `lib`, from which that module knows that installation."""
     image: str = ""
-    """A part of the names of images that have it; empty for any image."""
+    """A part of the names of images that have it; empty for any image. A script may import the module, too."""
     command: str
     """A pattern of commands that need it; it is searched for in each word."""
     extra: str

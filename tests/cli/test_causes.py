@@ -62,6 +62,7 @@ def remedy(line: str) -> str:
         ('exec: "mpirun": executable file not found in $PATH', "MPI is not installed in /envs/tf"),
         ("/bin/sh: 1: /usr/local/bin/orted: not found", "MPI is not installed in /envs/tf: the program orted"),
         ("ModuleNotFoundError: No module named 'mpi4py'", "mpi4py is not installed in /envs/tf, which ran"),
+        ("RuntimeError: cannot load MPI library", "mpi4py found no MPI in /envs/tf, which ran"),
         ("There are not enough slots available in the system to satisfy", "more ranks than the workers have slots"),
         ("Either request fewer procs for your application, or make", "more ranks than the workers have slots"),
         ("mpirun has detected an attempt to run as root.", "mpirun does not run as root"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import venv
 from pathlib import Path
 
@@ -9,13 +10,15 @@ import pytest
 
 from tarragon.cli.jobview.leftovers import used_objects
 from tarragon.cli.manifest import local_images
+from tarragon.cli.manifest.script_imports import imported_modules
 from tarragon.cli.targets.embedded_nodes import node_settings, parse_node
 from tarragon.cli.targets.environment import (
     InstallTools,
+    find_program,
     has_module,
-    has_program,
     install_command,
     install_command_for,
+    misfit_program,
     needs_software,
     python_of,
 )
@@ -72,8 +75,9 @@ def test_the_install_command_names_the_python_of_the_environment(environment: En
 def test_a_command_that_starts_a_python_is_recognised(command: list[str], *, is_python: bool) -> None:
     (tensorflow,) = TENSORFLOW.image_software
 
-    assert needs_software(tensorflow, "tensorflow/tensorflow", command) is is_python
-    assert not needs_software(tensorflow, "acme/train", command)
+    assert needs_software(tensorflow, "tensorflow/tensorflow", command, frozenset()) is is_python
+    assert needs_software(tensorflow, "acme/train", command, frozenset({"tensorflow"})) is is_python
+    assert not needs_software(tensorflow, "acme/train", command, frozenset({"numpy"}))
 
 
 @pytest.mark.parametrize(
@@ -86,15 +90,104 @@ def test_a_command_that_starts_a_python_is_recognised(command: list[str], *, is_
     ],
 )
 def test_a_command_that_starts_an_mpirun_of_the_path_is_recognised(command: list[str], *, is_mpirun: bool) -> None:
-    assert needs_software(MPI.image_software[0], "acme/train", command) is is_mpirun
+    assert needs_software(MPI.image_software[0], "acme/train", command, frozenset()) is is_mpirun
 
 
 def test_a_program_is_found_in_the_environment_and_on_the_path(environment: Environment) -> None:
-    (environment.bin_folder / "mpirun").touch()
+    own = executable(environment.bin_folder / "sh")
 
-    assert has_program(environment, "mpirun")
-    assert has_program(environment, "sh")
-    assert not has_program(environment, "no-such-program")
+    assert find_program(environment, "sh") == own
+    assert find_program(environment, "cat") == Path(shutil.which("cat") or "")
+    assert find_program(environment, "no-such-program") is None
+
+
+def executable(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o755)
+    return path
+
+
+def add_mpi4py(environment: Environment) -> None:
+    (next(environment.folder.glob("lib/python3*/site-packages")) / "mpi4py").mkdir()
+
+
+MPIRUN = MPI.image_software[0]
+
+
+def test_an_mpirun_of_another_environment_does_not_fit_the_mpi4py_of_this_one(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = executable(tmp_path / "other/bin/mpirun")
+    (tmp_path / "other/pyvenv.cfg").touch()
+    monkeypatch.setenv("PATH", str(other.parent))
+
+    assert misfit_program(environment, MPIRUN) is None  # no mpi4py, which may belong to the program
+    add_mpi4py(environment)
+    assert misfit_program(environment, MPIRUN) == other
+    executable(environment.bin_folder / "mpirun")
+    assert misfit_program(environment, MPIRUN) is None
+
+
+def test_an_mpirun_of_the_system_fits_an_mpi4py_that_brings_no_mpi(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systems = executable(tmp_path / "usr/bin/mpirun")
+    monkeypatch.setenv("PATH", str(systems.parent))
+    add_mpi4py(environment)
+
+    assert misfit_program(environment, MPIRUN) is None
+    (environment.folder / "lib/libmpi.so.12").touch()
+    assert misfit_program(environment, MPIRUN) == systems
+
+
+def test_a_module_may_be_one_of_the_system_if_the_environment_uses_those(environment: Environment) -> None:
+    settings = environment.folder / "pyvenv.cfg"
+    assert not has_module(environment, "torch")
+
+    settings.write_text(settings.read_text().replace("packages = false", "packages = true"))
+
+    assert has_module(environment, "torch")
+
+
+@pytest.mark.parametrize(
+    ("text", "modules"),
+    [
+        ("import os\nfrom mpi4py import MPI\nimport jax.numpy as jnp", {"os", "mpi4py", "jax"}),
+        ("from . import mpi4py\nfrom .mpi4py import x", set()),
+        ("try:\n    import mpi4py\nexcept ImportError:\n    pass\ndef f():\n    import jax", set()),
+        ("import helper\nimport package", set()),
+        ("print 'of Python 2'\nimport mpi4py", set()),
+        ("import mpi4py\npattern = '\\d'", {"mpi4py"}),
+    ],
+)
+def test_a_script_needs_what_it_imports_when_it_starts(tmp_path: Path, text: str, modules: set[str]) -> None:
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "helper.py").touch()
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").touch()
+
+    assert imported_modules(["python", "train.py"], tmp_path) == modules
+
+
+@pytest.mark.parametrize(
+    ("command", "is_seen"),
+    [
+        (["mpirun", "-n", "2", "python", "a folder/train.py"], True),
+        (["sh", "-c", "exec mpirun -n 2 python code/train.py --steps 3"], True),
+        (["sh", "-c", "python 'code/train.py'; echo done"], True),
+        (["sh", "-c", "cd elsewhere && python code/train.py"], False),
+        (["python", "/elsewhere/train.py"], False),
+        (["python", "code/train.pyc"], False),
+        (["python", "code.py"], False),
+    ],
+)
+def test_scripts_are_looked_for_where_the_command_starts(tmp_path: Path, command: list[str], *, is_seen: bool) -> None:
+    for name in ("code", "a folder", "code.py"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "code/train.py").write_text("import mpi4py")
+    (tmp_path / "a folder/train.py").write_text("import mpi4py")
+
+    assert (imported_modules(command, tmp_path) == {"mpi4py"}) is is_seen
 
 
 def test_what_a_job_uses_is_left_when_it_is_deleted_and_named_once() -> None:

@@ -247,6 +247,35 @@ def test_an_environment_without_mpi4py_is_named_with_what_installs_it(shell: She
     assert re.search(rf"{environment}/bin/python .*'tarragon\[mpi\]'", ended.err)
 
 
+def test_a_script_of_this_folder_shows_what_its_environment_lacks(shell: Shell) -> None:
+    environment = shell.folder / "env"
+    venv.create(environment, symlinks=True)
+    (environment / "bin" / "mpirun").symlink_to("/bin/true")
+    (shell.folder / "train.py").write_text("from mpi4py import MPI\n")
+    training = mpi_job("digits", Launcher=group(command("mpirun", "python", "train.py", image="acme/train:1")))
+
+    ended = shell("submit", shell.file("job.yaml", training), "--env", "acme/*=env")
+
+    assert f"warning: mpi4py is not installed in {environment}, which runs the image acme/train:1 here" in ended.err
+
+
+def test_an_mpirun_that_does_not_belong_to_the_environment_is_named(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment, other = shell.folder / "env", shell.folder / "other"
+    for folder in (environment, other):
+        venv.create(folder, symlinks=True)
+    (next(environment.glob("lib/python3*/site-packages")) / "mpi4py").mkdir()
+    (other / "bin/mpirun").symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", f"{other}/bin:{os.environ['PATH']}")
+    training = mpi_job("digits", Launcher=group(command("mpirun", "python", "train.py", image="acme/train:1")))
+
+    ended = shell("submit", shell.file("job.yaml", training), "--env", "acme/*=env")
+
+    assert f"warning: mpirun is {other}/bin/mpirun, not one of {environment}, which has mpi4py" in ended.err
+    assert re.search(rf"{environment}/bin/python .*'tarragon\[mpi\]'", ended.err)
+
+
 def test_ctrl_c_stops_the_job(shell: Shell) -> None:
     going = shell.start("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=600))))
     going.until("step 2")

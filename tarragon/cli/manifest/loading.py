@@ -22,7 +22,7 @@ from tarragon.cli.manifest.local_images import (
     WORKDIR,
     image_map,
     missing_commands,
-    missing_software,
+    software_warnings,
 )
 from tarragon.cli.manifest.local_paths import local_only_files, this_machine
 from tarragon.cli.manifest.overrides import set_path, with_annotations_in_templates, without_gpus
@@ -151,7 +151,7 @@ def _for_this_machine(framework: Framework, job: JsonObject, decoded: DecodedJob
     return _Adapted(
         job=with_annotations_in_templates(job, kubelet_annotations(Path.cwd(), changes)),
         problems=list(missing_commands(job, decoded, images)),
-        notes=list(missing_software(job, framework, images)),
+        notes=list(software_warnings(job, framework, images, Path.cwd())),
     )
 
 

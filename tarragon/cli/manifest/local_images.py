@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from tarragon.base.errors import Problem
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.pod_templates import pod_templates
+from tarragon.cli.manifest.script_imports import imported_modules
 from tarragon.cli.options.settings import embedded_home
-from tarragon.cli.targets.environment import has_software, install_command_for, needs_software
+from tarragon.cli.targets.environment import has_software, install_command_for, misfit_program, needs_software
 from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.model import Replica
@@ -59,30 +61,68 @@ def _commands_of_operator(decoded: DecodedJob) -> Iterator[str]:
                 yield f"{group.field_path}.template.spec.containers[{number}]"
 
 
-def missing_software(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:
-    """Warns of software that the job's images have and the local environments lack; once per environment."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LocalContainer:
+    """A main container of the job, and what stands for its image on this machine."""
+
+    image: str
+    environment: Environment
+    command: Sequence[str]
+    workdir: str
+
+
+def software_warnings(job: JsonObject, framework: Framework, images: ImageMap, folder: Path) -> Iterator[str]:
+    """Warns of software that the job needs and that the local environments lack or mix; once per environment.
+
+    `folder` is where containers without a working directory start.
+    """
     reported: set[Path] = set()
+    for container in _main_containers(job, framework, images):
+        warning = next(_warnings(container, framework, folder), None)
+        if warning is not None and container.environment.folder not in reported:
+            reported.add(container.environment.folder)
+            yield warning
+
+
+def _main_containers(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[_LocalContainer]:
     for _, template in pod_templates(job):
         container = main_container(template, framework.main_container) or {}
-        image = str(container.get("image") or "")
-        environment = images.environment_of(image)
+        environment = images.environment_of(str(container.get("image") or ""))
         words = [*(container.get("command") or environment.entrypoint), *(container.get("args") or ())]
-        missing = _missing(framework, environment, image, [str(word) for word in words])
-        if missing is not None and environment.folder not in reported:
-            reported.add(environment.folder)
+        yield _LocalContainer(
+            image=str(container.get("image") or ""),
+            environment=environment,
+            command=[str(word) for word in words],
+            workdir=str(container.get("workingDir") or environment.workdir),
+        )
+
+
+def _warnings(container: _LocalContainer, framework: Framework, folder: Path) -> Iterator[str]:
+    imported = imported_modules(container.command, folder / container.workdir)
+    needed = [
+        each for each in framework.image_software if needs_software(each, container.image, container.command, imported)
+    ]
+    image, environment = container.image, container.environment
+    for each in needed:
+        if not has_software(environment, each):
             yield (
-                f"warning: {missing.title} is not installed in {environment.folder}, "
-                f"which runs the image {image} here\n"
-                f"  {install_command_for(environment)} 'tarragon[{missing.extra}]'; "
-                f"or use an environment that has it: --env {image}=FOLDER"
+                f"warning: {each.title} is not installed in {environment.folder}, "
+                f"which runs the image {image} here\n  {_remedy(container, each)}"
+            )
+    for each in needed:
+        program = misfit_program(environment, each)
+        if program is not None:
+            yield (
+                f"warning: {each.program} is {program}, not one of {environment.folder}, which has {each.partner} "
+                f"and runs the image {image} here: they may not know each other\n  {_remedy(container, each)}"
             )
 
 
-def _missing(
-    framework: Framework, environment: Environment, image: str, command: Sequence[str]
-) -> ImageSoftware | None:
-    needed = (each for each in framework.image_software if needs_software(each, image, command))
-    return next((each for each in needed if not has_software(environment, each)), None)
+def _remedy(container: _LocalContainer, software: ImageSoftware) -> str:
+    return (
+        f"{install_command_for(container.environment)} 'tarragon[{software.extra}]'; "
+        f"or use an environment that has it: --env {container.image}=FOLDER"
+    )
 
 
 def environment_of(job: ClusterJob) -> Environment:

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,11 +72,11 @@ def _uv(of_checkout: Path) -> str:
 def has_module(environment: Environment, name: str) -> bool:
     """Whether the environment has the module.
 
-    For other environments than ours, looks only into their site-packages. True for one without Python: unknown.
+    For other environments than ours, looks only into their site-packages. True where that is unknown.
     """
     if environment.folder == current_environment().folder:
         return importlib.util.find_spec(name) is not None
-    if not (environment.bin_folder / "python").exists() and not (environment.bin_folder / "python3").exists():
+    if not _has_python(environment) or _uses_the_modules_of_the_system(environment):
         return True
     return any(
         (place / name).is_dir() or (place / f"{name}.py").is_file()
@@ -84,17 +85,50 @@ def has_module(environment: Environment, name: str) -> bool:
     )
 
 
-def has_program(environment: Environment, name: str) -> bool:
-    """Whether containers of the environment find the program on their PATH."""
-    return (environment.bin_folder / name).exists() or shutil.which(name) is not None
+def _has_python(environment: Environment) -> bool:
+    return any((environment.bin_folder / name).exists() for name in ("python", "python3"))
+
+
+def _uses_the_modules_of_the_system(environment: Environment) -> bool:
+    try:
+        settings = (environment.folder / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return re.search(r"(?im)^include-system-site-packages\s*=\s*true", settings) is not None
+
+
+def find_program(environment: Environment, name: str) -> Path | None:
+    """Returns the program that containers of the environment find on their PATH."""
+    found = shutil.which(name, path=environment.bin_folder) or shutil.which(name)
+    return Path(found) if found else None
+
+
+def misfit_program(environment: Environment, software: ImageSoftware) -> Path | None:
+    """Returns the program that containers find, if it is of another installation than its partner, the module.
+
+    A program of the system fits, unless the environment has the library: the module finds the system's, too.
+    """
+    found = find_program(environment, software.program) if software.partner else None
+    if found is None or not _has_python(environment) or not has_module(environment, software.partner):
+        return None
+    if found.is_relative_to(environment.folder):
+        return None
+    has_library = any(environment.folder.glob(f"lib/{software.library}"))
+    return found if has_library or _is_in_an_environment(found) else None
+
+
+def _is_in_an_environment(program: Path) -> bool:
+    """Whether the program is one of a virtualenv or of Conda."""
+    return any((program.parent.parent / mark).exists() for mark in ("pyvenv.cfg", "conda-meta"))
 
 
 def has_software(environment: Environment, software: ImageSoftware) -> bool:
     if software.module:
         return has_module(environment, software.module)
-    return has_program(environment, software.program)
+    return find_program(environment, software.program) is not None
 
 
-def needs_software(software: ImageSoftware, image: str, command: Sequence[str]) -> bool:
-    """Whether a container with that image and command needs the software."""
-    return software.image in image and any(re.search(software.command, word) for word in command)
+def needs_software(software: ImageSoftware, image: str, command: Sequence[str], imported: AbstractSet[str]) -> bool:
+    """Whether a container with that image and command needs the software; `imported` are its scripts' modules."""
+    is_there = software.image in image or software.module in imported
+    return is_there and any(re.search(software.command, word) for word in command)

