@@ -6,7 +6,10 @@ from tarragon.cli.jobview.causes import ReplicaEnd, probable_causes
 from tarragon.cli.jobview.exits import code_text, explain_exit
 from tarragon.cli.report.numbers import final_metrics
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4
+from tarragon.job.termination_message import telling_excerpt
+from tests.conftest import ROOT
 
+OUTPUTS = ROOT / "tests" / "data" / "mpi" / "output"
 FOLDER = "/envs/tf"
 INSTALL = "uv pip install --python /envs/tf/bin/python"
 
@@ -74,7 +77,6 @@ def remedy(line: str) -> str:
         ("/etc/mpi/kubexec.sh: line 18: /opt/kube/kubectl: No such file or directory", "the launcher has no kubectl"),
         ('pods "pi-worker-0" is forbidden: User "a" cannot create resource "pods/exec"', "service account may not run"),
         ("PRTE has lost communication with a remote daemon.", "mpirun lost a worker"),
-        ("mpirun was unable to find the specified executable file, and therefore", "mpirun did not find its program"),
         (
             "[proxy:0@a] HYDU_create_process (launch.c:73): execvp error on file hello (No such file or directory)",
             "mpirun did not find its program hello",
@@ -84,6 +86,51 @@ def remedy(line: str) -> str:
 )
 def test_a_usual_cause_is_recognised_by_its_line(line: str, cause: str) -> None:
     assert cause in found("Traceback (most recent call last):", line)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "causes"),
+    [
+        ("impi-unknown-option", ["mpirun does not know its option np2"]),
+        ("mpich-program-missing", ["mpirun did not find its program no-such-program"]),
+        ("mpich-rank-raises", []),
+        ("mpich-unknown-option", ["mpirun does not know its option np2"]),
+        ("openmpi4-no-hostfile", ["mpirun did not find the host file /nowhere"]),
+        ("openmpi4-no-program", ["mpirun got no program to run"]),
+        (
+            "openmpi4-not-executable",
+            ["mpirun could not execute /etc/hostname: it is neither a program of this machine"],
+        ),
+        ("openmpi4-program-missing", ["mpirun did not find its program no-such-program"]),
+        ("openmpi4-rank-exits", []),
+        ("openmpi4-rank-raises", []),
+        ("openmpi4-script-missing", ["mpirun did not find its program ./train.py"]),
+        ("openmpi4-too-few-slots", ["mpirun was asked for more ranks than the workers have slots"]),
+        ("openmpi4-unknown-host", ["the launcher could not resolve the name nowhere of a worker"]),
+        ("openmpi4-unknown-option", ["mpirun does not know its option --nonsense"]),
+        ("openmpi4-unknown-short-option", ["the option -n of mpirun has no number"]),
+        ("openmpi5-mpi-abort", []),
+        ("openmpi5-no-hostfile", ["mpirun did not find the host file /nowhere"]),
+        ("openmpi5-no-program", ["mpirun got no program to run"]),
+        (
+            "openmpi5-not-executable",
+            ["mpirun could not execute /etc/hostname: it is neither a program of this machine"],
+        ),
+        ("openmpi5-one-dash", ["Open MPI 5 took none, the value of an option, for the program"]),
+        ("openmpi5-program-missing", ["mpirun did not find its program no-such-program"]),
+        ("openmpi5-rank-raises", []),
+        ("openmpi5-root", ["mpirun does not run as root"]),
+        ("openmpi5-script-missing", ["mpirun did not find its program ./train.py"]),
+        ("openmpi5-too-few-slots", ["mpirun was asked for more ranks than the workers have slots"]),
+        ("openmpi5-unknown-host", ["the launcher could not resolve the name nowhere of a worker"]),
+        ("openmpi5-unknown-option", ["mpirun does not know its option --nonsense"]),
+        ("openmpi5-unknown-short-option", ["mpirun does not know its option --np2"]),
+    ],
+)
+def test_what_mpirun_prints_has_one_cause_if_it_has_any(name: str, causes: list[str]) -> None:
+    lines = (OUTPUTS / f"{name}.txt").read_text().split("\n")
+
+    assert [summary.partition(" nor ")[0] for summary in found(*telling_excerpt(lines, 20))] == causes
 
 
 def test_a_missing_module_is_one_cause_and_not_two() -> None:

@@ -21,7 +21,7 @@ from tarragon.cli.jobview.rows import current_size, reason, replicas
 from tarragon.cli.jobview.target import CommandPrefix
 from tarragon.cli.options.formats import FORMATTERS, print_lines
 from tarragon.cli.options.settings import GlobalOptions
-from tarragon.cli.output.log_lines import last_lines, terminal_text
+from tarragon.cli.output.log_lines import terminal_text
 from tarragon.cli.output.words import age
 from tarragon.cli.report.wait_report import other_scheduler_line
 from tarragon.cli.targets.next_commands import command_line
@@ -29,6 +29,7 @@ from tarragon.cli.targets.resolving import resolve_target
 from tarragon.job.phase import Phase
 from tarragon.job.status import FirstFailure, JobStatus
 from tarragon.job.status_reason import reason_of
+from tarragon.job.termination_message import telling_excerpt
 from tarragon.kube.codec import format_time
 from tarragon.scheduling.api.decision import NEVER_FITS, WaitCause
 
@@ -129,7 +130,7 @@ def _failure(failure: FirstFailure, job: ClusterJob) -> Iterator[str]:
     group = job.job.replica_spec(failure.replica.type) if job.job is not None else None
     if group is not None and is_restart_forbidden(known, group.restart_policy):
         yield f"  {RESTART_FORBIDDEN}"
-    lines = last_lines(failure.message.split("\n"), LOG_LINES)
+    lines = telling_excerpt(failure.message.split("\n"), LOG_LINES)
     yield from (f"  │ {terminal_text(line, colors=False)}" for line in lines)
     for cause in probable_causes(ReplicaEnd(lines=lines, reason=failure.reason)):
         yield f"  Probably: {cause.summary}"

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from tarragon.frameworks.log_causes import MISSING_MODULE, LogCause
 from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.job.termination_message import boxes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ _COMPILED = tuple((re.compile(row.pattern), row) for row in (*_OF_FRAMEWORKS, *_
 
 def probable_causes(end: ReplicaEnd) -> Iterator[Cause]:
     """Yields each cause at most once, the most specific one first. A line that has one cause is not searched again."""
-    lines = [*end.lines, end.reason, end.message]
+    lines = [*end.lines, end.reason, end.message, *boxes(end.lines)]
     for pattern, row in _COMPILED:
         matches = [match for line in lines if (match := pattern.search(line))]
         if len(matches) >= row.times:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from tarragon.cli.jobview.causes import ReplicaEnd, probable_causes
 from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, ExitMeaning, exit_text, explain_exit, is_restart_forbidden
 from tarragon.cli.jobview.progress import FAILED, STARTING, WAITING, Progress, ReplicaProgress
-from tarragon.cli.output.log_lines import last_lines, terminal_text
+from tarragon.cli.output.log_lines import terminal_text
 from tarragon.cli.output.style import STATES, Paint, uncolored
 from tarragon.cli.output.words import count, duration_text, table
 from tarragon.cli.report.numbers import final_metrics
 from tarragon.job.exit_codes import ExitCodeTable
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy
 from tarragon.job.status import FirstFailure
+from tarragon.job.termination_message import telling_excerpt
 
 LAST_LINES = 20
 MAX_ROWS = 16
@@ -132,7 +133,7 @@ def _about(failure: ReplicaFailure, end: FinishedJob, paint: Paint) -> Iterator[
     yield f"{paint(str(failure.replica), 'bold')}{rank}: {code}, {explanation.kind}: {explanation.text}"
     if is_restart_forbidden(explanation, end.policies.get(failure.replica.type, RestartPolicy.EXIT_CODE)):
         yield RESTART_FORBIDDEN
-    raw = last_lines(end.tails.get(failure.replica) or failure.message.split("\n"), LAST_LINES)
+    raw = telling_excerpt([*(end.tails.get(failure.replica) or failure.message.split("\n"))], LAST_LINES)
     yield from (f"  {paint('│', 'dim')} {terminal_text(line, colors=paint is not uncolored)}" for line in raw)
     tail = [terminal_text(line, colors=False) for line in raw]
     replica_end = ReplicaEnd(

@@ -14,6 +14,7 @@ from tarragon.job.model import Replica, ReplicaType, SuccessPolicy
 from tarragon.job.phase import JobSignal, Phase
 from tarragon.job.replica_ranges import describe_replicas, name_replicas
 from tarragon.job.replica_state import PodOutcome, PodTermination, ReplicaAction, ReplicaState
+from tarragon.job.termination_message import telling_line
 
 KILL_SIGNALS: Mapping[int, str] = {130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
 """Exit codes of programs that were killed by an external signal."""
@@ -171,8 +172,8 @@ def _cause(member: ReplicaState) -> str:
     summary = _failure(ending)
     if ending.exit_code in KILL_SIGNALS:
         return summary  # The last output of a killed program does not explain its end.
-    lines = [shown for line in ending.message.splitlines() if (shown := line.rpartition("\r")[2].strip())]
-    return f"{summary}: {lines[-1][-MAX_LAST_LINE_LENGTH:]}" if lines else summary
+    last = telling_line(ending.message)[-MAX_LAST_LINE_LENGTH:]
+    return f"{summary}: {last}" if last else summary
 
 
 def _failure(ending: PodTermination) -> str:

@@ -61,9 +61,41 @@ LOG_CAUSES: Sequence[LogCause] = (
         "remove serviceAccountName from the launcher, or allow it `get` on pods and `create` on pods/exec",
     ),
     LogCause(
-        r"(?:mpi|prte)run was unable to (?:find|launch) the specified|HYDU_.*execvp error on file (?P<name>\S+)",
+        r"was unable to find the specified executable .*Executable: (?P<name>none|slot|core|socket|node|numa|ppr:\S+)$",
+        "Open MPI 5 took {name}, the value of an option, for the program",
+        "write two dashes before options that are words: `--bind-to none`, `--map-by slot`",
+    ),
+    LogCause(
+        r"was unable to (?:find|launch) the specified .*Executable: (?P<name>\S+)"
+        r"|HYDU_.*execvp error on file (?P<other>\S+)",
         "mpirun did not find its program {name}",
         "use the same image for launcher and workers, or write the full path of the program",
+    ),
+    LogCause(
+        r"tried to fork a new process via the .*Application name: (?P<name>\S+) Error: Exec format error",
+        "mpirun could not execute {name}: it is neither a program of this machine nor a script with `#!`",
+        "let mpirun run it by its interpreter, as in `python FILE`, or begin it with a line like `#!/bin/sh`",
+    ),
+    LogCause(
+        r"unrecognized option was included on the (?:mpi|prte)run command line:(?: Option: (?P<name>\S+))?"
+        r"|^mpi(?:run|exec): Error: unknown option \"(?P<other>[^\"]+)\"|: unrecognized argument (?P<third>\S+)$",
+        "mpirun does not know its option {name}",
+        "correct it (`mpirun --help`); Open MPI 5 wants two dashes before words, and all want a space after -n and -np",
+    ),
+    LogCause(
+        r"parameter given to a command line option does not match the expected format: Option: (?P<name>\S+)",
+        "the option -{name} of mpirun has no number",
+        "write the number after a space, as in `-n 2`",
+    ),
+    LogCause(
+        r"No executable was specified on the (?:mpi|prte)run command line",
+        "mpirun got no program to run",
+        "write the program after the options, as in `mpirun -n 2 python train.py`",
+    ),
+    LogCause(
+        r"was unable to open the hostfile: (?P<name>\S+)",
+        "mpirun did not find the host file {name}",
+        "omit --hostfile: the operator sets a variable that names the file with the workers",
     ),
     LogCause(
         r"(?:ORTE|PRTE) has lost communication with a remote daemon",
