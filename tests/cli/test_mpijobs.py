@@ -6,10 +6,36 @@ import re
 
 import pytest
 
+from tarragon.cli.jobs.scaling import RequestedSize, scale_edit
+from tarragon.cli.jobview.jobs import ClusterJob, read_job
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.mpi.framework import MPI
+from tarragon.kube.codec import decode, encode
+from tarragon.kube.meta import CustomObject
 from tests.cli.conftest import Shell
 from tests.cli.manifests import command, group, mpi_job
+from tests.frameworks.mpi_jobs import Json, mpijob, template
 
 pytestmark = pytest.mark.timeout(300)
+
+
+def as_in_a_cluster(manifest: Json) -> ClusterJob:
+    manifest["metadata"]["annotations"] = {"tarragon.dev/generation": manifest["apiVersion"]}
+    return read_job(MPI, decode(encode(manifest), CustomObject))
+
+
+def test_scaling_below_the_ranks_of_mpirun_warns_and_scales() -> None:
+    command = {"Launcher": {"template": template(command=["mpirun", "-n", "4", "pi"])}}
+    manifest = mpijob(workers=4, specs=command)
+    edit = scale_edit(RequestedSize(replicas={WORKER: 2}))
+
+    before, after = as_in_a_cluster(manifest), edit.edited_manifest(as_in_a_cluster(manifest), manifest)
+
+    assert after["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 2
+    (*_, note) = edit.notes(before, as_in_a_cluster(dict(after)))
+    assert note.startswith("warning: spec.mpiReplicaSpecs.Launcher.template.spec.containers: ")
+    assert "mpirun will refuse to start 4 ranks, as there are only 2 slots" in note
+    assert not any("warning" in note for note in edit.notes(before, before))
 
 
 def test_an_mpijob_is_followed_and_looked_at_by_its_short_name(shell: Shell) -> None:

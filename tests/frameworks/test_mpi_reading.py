@@ -350,10 +350,63 @@ def test_more_ranks_than_slots_are_a_warning_with_both_numbers(option: str) -> N
         ["mpirun", "-n", "9", "--host", "a:9", "pi"],
         ["mpirun", "-n", "$(RANKS)", "pi"],
         ["horovodrun", "-n", "9", "pi"],
+        ["mpirun", "-x", "PATH", "python", "-n", "9"],
+        ["mpirun", "--unknown", "9", "-n", "9", "pi"],
     ],
 )
 def test_ranks_that_fit_or_whose_slots_are_not_known_are_no_warning(words: list[str]) -> None:
     assert warnings(mpijob(slotsPerWorker=2, specs=of_launcher(*words))) == []
+
+
+@pytest.mark.parametrize("words", [["-x", "PATH", "-np", "5"], ["-bind-to", "none", "--mca", "pml", "ob1", "-np", "5"]])
+def test_options_with_a_value_before_the_number_of_ranks_are_understood(words: list[str]) -> None:
+    (warning,) = warnings(mpijob(slotsPerWorker=2, specs=of_launcher("mpirun", *words, "pi")))
+
+    assert "refuse to start 5 ranks" in warning
+
+
+def test_the_launcher_has_slots_if_it_works() -> None:
+    command = of_launcher("mpirun", "-n", "6", "pi")
+
+    assert warnings(mpijob(slotsPerWorker=2, runLauncherAsWorker=True, specs=command)) == []
+    assert warnings(mpijob(slotsPerWorker=2, specs=command))
+
+
+def test_an_elastic_job_needs_the_slots_when_it_has_its_fewest_workers() -> None:
+    bounds = {"minReplicas": 1, "maxReplicas": 4}
+    (warning,) = warnings(mpijob(workers=4, elasticPolicy=bounds, specs=of_launcher("mpirun", "-n", "4", "pi")))
+
+    assert "mpirun will refuse to start 4 ranks, as there may be only 1 slot" in warning
+    assert "spec.elasticPolicy.minReplicas" in warning
+
+
+@pytest.mark.parametrize("implementation", ["OpenMPI", "MPICH"])
+def test_ranks_without_a_worker_to_run_in_are_a_warning(implementation: str) -> None:
+    command = of_launcher("mpirun", "-n", "4", "pi")
+    (warning,) = warnings(mpijob(workers=None, mpiImplementation=implementation, specs=command))
+
+    assert "mpirun can start its 4 ranks only in the launcher, as the job has no workers" in warning
+    assert "runLauncherAsWorker: true and slotsPerWorker: 4" in warning
+    assert warnings(mpijob(workers=None, runLauncherAsWorker=True, slotsPerWorker=4, specs=command)) == []
+
+
+def test_a_job_of_v1alpha1_without_a_size_has_no_workers() -> None:
+    pod = template(command=["mpirun", "-n", "2", "pi"])
+
+    assert any("has no workers; set gpus or replicas" in warning for warning in warnings(short_job(pod=pod)))
+
+
+def test_a_single_rank_needs_no_worker() -> None:
+    assert warnings(mpijob(workers=None, specs=of_launcher("mpirun", "-n", "1", "pi"))) == []
+
+
+def test_workers_need_no_command_for_json_logs_because_the_operator_has_one() -> None:
+    manifest = mpijob(specs={"Launcher": {"template": template()}})
+    manifest["metadata"]["annotations"] = {"tarragon.dev/logs": "json"}
+
+    assert [warning.partition(": ")[0] for warning in warnings(manifest)] == [
+        "spec.mpiReplicaSpecs.Launcher.template.spec.containers"
+    ]
 
 
 def test_hydra_starts_any_number_of_ranks() -> None:

@@ -48,8 +48,8 @@ class JobEdit:
     edited_manifest: Callable[[ClusterJob, JsonObject], JsonObject]
     is_applied: Callable[[ClusterJob, Sequence[Pod]], bool]
     """Whether the cluster has carried out the change; used by `--wait`."""
-    note: Callable[[ClusterJob], str] = lambda _: ""
-    """A note about a changed job, printed on stderr; empty for none."""
+    notes: Callable[[ClusterJob, ClusterJob], Sequence[str]] = lambda _, __: ()
+    """Notes about a job before and after the change, printed on stderr."""
 
 
 async def edit_jobs(
@@ -94,7 +94,7 @@ async def _edit(cluster: Client, target: ClusterTarget, job: ClusterJob, edit: J
             continue
         click.echo(f"{edit.in_progress_verb} {job.name} in {job.key.namespace} on {target.name}", err=True)
         now = replace(read_job(job.framework, found), is_offline=False)
-        if note := edit.note(now):
+        for note in edit.notes(job, now):
             click.echo(note, err=True)
         click.echo(f"{job.name} {edit.past_participle}")
         return now

@@ -48,7 +48,7 @@ def scale_edit(wish: RequestedSize) -> JobEdit:
         past_participle=f"scaled to {wish.description}",
         edited_manifest=lambda job, before: _wanted(job, before, wish),
         is_applied=lambda job, pods: _has_come(job, pods, wish),
-        note=_resize_note,
+        notes=_notes,
     )
 
 
@@ -136,6 +136,12 @@ def _check_can_grow(job: ClusterJob, after: TrainingJob) -> None:
 def _size(job: ClusterJob) -> Mapping[ReplicaType, int]:
     admission = job.status.admission
     return admission.size if admission is not None and job.status.phase is not Phase.SUSPENDED else {}
+
+
+def _notes(before: ClusterJob, after: ClusterJob) -> Sequence[str]:
+    """Return what happens before the job has the new size, and warnings that the job did not have before."""
+    warnings = [f"warning: {warning}" for warning in after.warnings if warning not in before.warnings]
+    return [*filter(None, (_resize_note(after),)), *warnings]
 
 
 def _resize_note(job: ClusterJob) -> str:

@@ -64,10 +64,10 @@ def _is_running(job: ClusterJob, _: Sequence[Pod]) -> bool:
     return job.status.phase.is_final or job.status.phase is Phase.RUNNING
 
 
-def _managed_by_note(job: ClusterJob) -> str:
+def _managed_by_notes(_: ClusterJob, job: ClusterJob) -> Sequence[str]:
     if job.job is None or is_managed_by_tarragon(job.job):
-        return ""
-    return f"warning: {job.job.run_policy.managed_by} manages this job (managedBy) and decides what happens"
+        return ()
+    return [f"warning: {job.job.run_policy.managed_by} manages this job (managedBy) and decides what happens"]
 
 
 SUSPEND = JobEdit(
@@ -75,12 +75,12 @@ SUSPEND = JobEdit(
     past_participle="suspended",
     edited_manifest=_suspended,
     is_applied=_has_no_pods,
-    note=_managed_by_note,
+    notes=_managed_by_notes,
 )
 RESUME = JobEdit(
     in_progress_verb="Resuming",
     past_participle="resumed",
     edited_manifest=_resumed,
     is_applied=_is_running,
-    note=_managed_by_note,
+    notes=_managed_by_notes,
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.kubeflow.shape import KindShape
 from tarragon.frameworks.plugin import GangSize, Rule
 from tarragon.job.annotations import LOGS_ANNOTATION
-from tarragon.job.model import Replica, ReplicaSpec, RestartPolicy, TrainingJob
+from tarragon.job.model import Replica, ReplicaSpec, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.kube import pod_validation
 from tarragon.kube.name_validation import DNS_LABEL_MAX_LENGTH, dns_label_error
 
@@ -64,15 +64,19 @@ def chief_is_not_always_restarted(job: TrainingJob) -> Iterator[Problem]:
         )
 
 
-def json_logs_have_a_command(shape: KindShape) -> Rule:
-    """Warn if JSON logs are requested without a command: the operator can't wrap the unknown command of an image."""
+def json_logs_have_a_command(shape: KindShape, default_commands: Collection[ReplicaType] = ()) -> Rule:
+    """Warn if JSON logs are requested without a command: the operator can't wrap the unknown command of an image.
+
+    The operator has a command for the types in `default_commands`.
+    """
 
     def rule(job: TrainingJob) -> Iterator[Problem]:
         if job.annotations.get(LOGS_ANNOTATION) != "json":
             return
         for group in job.replica_specs:
             container = pod_validation.main_container(group.template, shape.main_container)
-            if container is None or group.runs_provided_program or container.get("command"):
+            has_command = group.runs_provided_program or group.type in default_commands
+            if container is None or has_command or container.get("command"):
                 continue
             if not any(variable.get("name") == "PYTHONPATH" for variable in container.get("env", [])):
                 yield Problem(

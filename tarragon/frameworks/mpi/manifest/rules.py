@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from collections.abc import Iterator
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.gpu_fractions import no_gpu_fractions
@@ -17,18 +15,14 @@ from tarragon.frameworks.kubeflow.rules import (
     names_fit,
 )
 from tarragon.frameworks.mpi.fields import LAUNCHER, MIN_REPLICAS, SHAPE, SpecField
+from tarragon.frameworks.mpi.manifest.ranks import ranks_have_slots
 from tarragon.frameworks.mpi.objects.names import NAMES
-from tarragon.frameworks.mpi.options import Implementation, Transport, options_of
+from tarragon.frameworks.mpi.options import Transport, options_of
 from tarragon.frameworks.plugin import GangSize, Rule
 from tarragon.job.annotations import validate_annotations, warn_about_misspelled_annotations
 from tarragon.job.model import TrainingJob
 from tarragon.job.tensorboard import validate_tensorboard
-from tarragon.kube.pod_validation import main_container
 
-_RANKS = frozenset({"-n", "-np", "--np", "-c"})
-"""The options of mpirun for the number of ranks."""
-_OWN_HOSTS = re.compile(r"--?(H|hosts?|f|(host|machine|default-host|rank)file)$|.*oversubscribe", re.IGNORECASE)
-"""Options with which the slots of the host file do not count."""
 _ELASTIC = f"spec.{SpecField.ELASTIC_POLICY}"
 
 
@@ -67,36 +61,6 @@ def elastic_bounds(job: TrainingJob) -> Iterator[Problem]:
         yield Problem(SHAPE.replica_specs_path, f"has no {WORKER}, but elasticPolicy counts workers", "add a Worker")
 
 
-def ranks_have_slots(job: TrainingJob) -> Iterator[Problem]:
-    """Warn if Open MPI is told to start more ranks than the workers have slots: it would refuse.
-
-    Hydra, the mpirun of MPICH and Intel MPI, starts them all the same.
-    """
-    launcher, workers, options = job.replica_spec(LAUNCHER), job.replica_spec(WORKER), options_of(job)
-    if launcher is None or workers is None or job.elastic_policy is not None:
-        return
-    container = main_container(launcher.template, "") or {}
-    ranks = _ranks_of_open_mpi([*container.get("command", []), *container.get("args", [])])
-    slots = options.slots * (workers.replicas + options.launcher_works)
-    if options.implementation is Implementation.OPEN_MPI and ranks is not None and ranks > slots:
-        yield Problem(
-            f"{launcher.field_path}.template.spec.containers",
-            f"mpirun will refuse to start {ranks} ranks, as there are only {slots} slots",
-            "lower the number, raise slotsPerWorker or the number of workers, or add --oversubscribe",
-        )
-
-
-def _ranks_of_open_mpi(command: Sequence[str]) -> int | None:
-    """The number of ranks in `mpirun --option -n 4 …`; None if it is not among the first words, or does not matter."""
-    if not command or command[0].rpartition("/")[2] not in {"mpirun", "mpiexec"} or any(map(_OWN_HOSTS.match, command)):
-        return None
-    options = list(takewhile(lambda word: word.startswith("-"), command[1:]))
-    if not options or options[-1] not in _RANKS:
-        return None
-    number = next(iter(command[len(options) + 1 :]), "")
-    return int(number) if re.fullmatch("[0-9]{1,9}", number) else None
-
-
 def ssh_path_is_absolute(job: TrainingJob) -> Iterator[Problem]:
     path = options_of(job).ssh_path
     if options_of(job).transport is Transport.SSH and not path.startswith("/"):
@@ -115,7 +79,7 @@ WARNING_RULES: tuple[Rule, ...] = (
     chief_is_not_always_restarted,
     warn_about_misspelled_annotations,
     validate_tensorboard,
-    json_logs_have_a_command(SHAPE),
+    json_logs_have_a_command(SHAPE, default_commands={WORKER}),
     ranks_have_slots,
     min_available_is_effective(f"if the job can run with fewer workers, set {_ELASTIC}"),
 )
