@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -195,19 +196,27 @@ async def find_job(reader: ClusterReader, text: str, namespace: str) -> ClusterJ
 
 async def _jobs_of_name(reader: ClusterReader, wanted: JobName, namespace: str) -> Sequence[ClusterJob]:
     """Returns the jobs of that name, at most one of each kind. Kinds that may not be read count if there is no job."""
-    found: list[ClusterJob] = []
-    refusals: list[Forbidden] = []
-    for framework in wanted.frameworks:
-        try:
-            found.append(read_job(framework, await reader.get(framework.resource, Key(namespace, wanted.name))))
-        except NotFound:
-            continue
-        except Forbidden as error:
-            if is_required(framework.resource, wanted.frameworks):
-                refusals.append(error)
-    if refusals and not found:
-        raise refusals[0]
+    key = Key(namespace, wanted.name)
+    answers = await asyncio.gather(*(_job_or_refusal(reader, each, key) for each in wanted.frameworks))
+    found = [each for each in answers if isinstance(each, ClusterJob)]
+    refusals = (
+        answer
+        for framework, answer in zip(wanted.frameworks, answers, strict=True)
+        if isinstance(answer, Forbidden) and is_required(framework.resource, wanted.frameworks)
+    )
+    refusal = next(refusals, None)
+    if refusal is not None and not found:
+        raise refusal
     return found
+
+
+async def _job_or_refusal(reader: ClusterReader, framework: Framework, key: Key) -> ClusterJob | Forbidden | None:
+    try:
+        return read_job(framework, await reader.get(framework.resource, key))
+    except NotFound:
+        return None
+    except Forbidden as error:
+        return error
 
 
 def is_required(resource: Resource[Json], asked: Sequence[Framework] = FRAMEWORKS) -> bool:
