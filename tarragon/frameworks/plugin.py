@@ -137,8 +137,8 @@ class BackoffCount(Enum):
     RESTARTS = "restarts"
     """As many restarts as the limit, of all replicas, by a new pod or in place, as in all generations of TFJob."""
     BATCH_JOB = "batch job"
-    """More failures than the limit, as in the batch Job that ran the job in these generations, which also ended when as
-    many restarts in place as the limit had been made."""
+    """More failures than the limit, as in the batch Job that ran the chief in these generations, which also ended when
+    as many restarts of the chief in place as the limit had been made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

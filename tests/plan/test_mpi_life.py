@@ -220,6 +220,26 @@ def test_a_worker_that_its_kubelet_restarts_takes_its_launcher_along_and_counts(
     assert (world.created[POD], world.created[WORKER_1]) == (2, 1)
 
 
+@pytest.mark.parametrize("generation", [V1ALPHA1, V1ALPHA2])
+@pytest.mark.parametrize("limit", [1, 2])
+def test_workers_that_their_kubelets_restart_end_a_job_when_its_launcher_would_have_failed_too_often(
+    generation: str, limit: int
+) -> None:
+    """They were a StatefulSet's, and each restart cost the batch Job one launcher; the limit was for these."""
+    world = running(of(generation, backoffLimit=limit))
+    for restarts in range(1, limit + 1):
+        world.restart_in_place(WORKER_1, restarts)
+        world.make_ready(WORKER_1)
+        world.exit(POD, 255)
+        world.come_back()
+        assert world.tarragon["state"] == "Running", restarts
+        world.pass_time(600)
+
+    world.restart_in_place(WORKER_1, limit + 1)
+    world.settle()
+    assert world.tarragon["reason"] == "BackoffLimitExceeded"
+
+
 def test_a_worker_of_v2beta1_that_crashes_again_and_again_ends_the_job() -> None:
     world = running(of(V2BETA1, backoffLimit=2))
     for _ in range(3):

@@ -58,9 +58,9 @@ class _Restarts:
     def total(self) -> int:
         return sum(self.counts.values())
 
-    @property
-    def in_place(self) -> int:
-        return sum(record.container_restarts for record in self.records.values())
+    def in_place(self, replica: Replica | None) -> int:
+        record = self.records.get(replica) if replica is not None else None
+        return record.container_restarts if record is not None else 0
 
     @property
     def most(self) -> Sequence[Replica]:
@@ -79,8 +79,9 @@ def _message(view: JobView, limit: int, restarts: _Restarts) -> str:
             times = f"{restarts.counts[first]} times" if restarts.counts[first] > 1 else "once"
             return f"{restarts.total} restarts reach the backoffLimit of {limit}; {first} was restarted {times}"
         case BackoffCount.BATCH_JOB:
-            # A restart in place is seen when the next run has begun: as if that had failed, too.
-            if restarts.total <= limit and restarts.in_place < max(limit, 1):
+            # A restart in place is seen when the next run has begun: as if that had failed, too. The batch Job saw only
+            # its own pods, those of the chief.
+            if restarts.total <= limit and restarts.in_place(view.job.chief) < max(limit, 1):
                 return ""
             member = view.members.get(first)
             failure = member.last_failure if member is not None else None
