@@ -293,6 +293,10 @@ def _unreviewed(observation: JobObservation, _: dt.datetime) -> StateReview:
     return StateReview(states=observation.replica_states)
 
 
+def _no_mistakes(_: TrainingJob, __: JobStatus) -> Iterator[Problem]:
+    return iter(())
+
+
 def _no_objects(_: JobObservation) -> Iterator[OwnedObject]:
     return iter(())
 
@@ -352,6 +356,8 @@ class Framework:
     """The names of other operators that manage this kind where they are installed."""
     original_metrics: OriginalMetrics | None = None
     """The metrics of the original operator, which are published beside Tarragon's own."""
+    likely_mistakes: Callable[[TrainingJob, JobStatus], Iterator[Problem]] = _no_mistakes
+    """Mistakes in the manifest that how the job runs, or ended, makes likely."""
     log_causes: Sequence[LogCause] = ()
     """Errors of the framework's programs that users meet. They are recognised in the logs of all kinds of jobs."""
     image_software: Sequence[ImageSoftware] = ()

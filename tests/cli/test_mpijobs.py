@@ -52,3 +52,17 @@ def test_an_mpijob_is_followed_and_looked_at_by_its_short_name(shell: Shell) -> 
         "[launcher-0"
     }
     assert shell("delete", "mpij/pi").out == "mpijob/pi deleted\n"
+
+
+def test_a_worker_whose_own_command_has_ended_is_named_with_what_to_do(shell: Shell) -> None:
+    launcher, worker = group(command("sleep", "600")), group(command("sh", "-c", "exit 3"), 2)
+    manifest = mpi_job("pi", Launcher=launcher, Worker=worker).replace("v2beta1", "v1")
+
+    ended = shell("run", shell.file("job.yaml", manifest))
+
+    assert ended.code == 100, ended.err
+    for found in (ended.out, shell("why", "mj/pi").out, shell("describe", "mj/pi").out):
+        assert re.search(
+            r"the command of worker-\d ended by itself, but mpirun needs its workers to the end", found
+        )
+        assert "remove the command, and the operator lets them wait with `sleep 365d`" in found

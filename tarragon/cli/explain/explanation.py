@@ -70,9 +70,11 @@ def explanation_lines(job: ClusterJob, now: dt.datetime, prompt: CommandPrefix, 
     yield f"{job.key.name} is {job.state}" + (f": {text}" if text else nothing)
     if not status.phase.is_final:
         yield from (f"  warning: {warning}" for warning in job.warnings)
+        yield from _mistakes(job)
     if status.phase is Phase.FAILED:
         if failure is not None:
             yield from _failure(failure, job)
+        yield from _mistakes(job)
         return
     if status.phase is Phase.SUSPENDED:
         yield f"  to resume it: {command_line(prompt, job.command_key, 'resume')}"
@@ -119,6 +121,12 @@ def _is_below_requested_size(job: ClusterJob) -> bool:
     if job.job is None or job.job.elastic_policy is None or job.status.phase.is_final:
         return False
     return any(current_size(job).get(kind, 0) < requested for kind, requested in job.requested.items())
+
+
+def _mistakes(job: ClusterJob) -> Iterator[str]:
+    for mistake in job.likely_mistakes:
+        yield f"  Probably: {mistake.path}: {mistake.message}"
+        yield f"    {mistake.remedy}"
 
 
 def _failure(failure: FirstFailure, job: ClusterJob) -> Iterator[str]:

@@ -48,7 +48,7 @@ async def describe(settings: GlobalOptions, name: str, form: str | None) -> None
     paint = painter(colors=settings.terminal().colors_out)
     parts = (
         _head(job, progress, now, paint),
-        _titled("Warnings", [str(warning) for warning in job.warnings]),
+        _titled("Warnings", [str(warning) for warning in (*job.warnings, *job.likely_mistakes)]),
         _titled("Provenance", _provenance(job)),
         _titled("Conditions", _conditions(job, now)),
         _titled("Replicas", _replica_table(target, job, progress)),

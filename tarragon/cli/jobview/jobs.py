@@ -135,6 +135,11 @@ class ClusterJob:
         return ",".join(f"{name}={value}" for name, value in sorted(self.dialect.selector(self.job).items()))
 
     @property
+    def likely_mistakes(self) -> Sequence[Problem]:
+        """Mistakes in its manifest that its status makes likely."""
+        return tuple(self.framework.likely_mistakes(self.job, self.status)) if self.job is not None else ()
+
+    @property
     def requested(self) -> Mapping[ReplicaType, int]:
         return self.job.requested_size() if self.job is not None else {}
 

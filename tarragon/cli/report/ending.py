@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tarragon.base.errors import Problem
 from tarragon.cli.jobview.causes import ReplicaEnd, probable_causes
 from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, ExitMeaning, exit_text, explain_exit, is_restart_forbidden
 from tarragon.cli.jobview.progress import FAILED, STARTING, WAITING, Progress, ReplicaProgress
@@ -43,6 +44,8 @@ class FinishedJob:
     line_counts: Mapping[Replica, int] = field(default_factory=dict)
     exit_codes: ExitCodeTable
     policies: Mapping[ReplicaType, RestartPolicy] = field(default_factory=dict)
+    likely_mistakes: Sequence[Problem] = ()
+    """Mistakes in the manifest that the job's status makes likely."""
     environment: str = "its environment"
     install: str = "python -m pip install"
 
@@ -143,10 +146,12 @@ def _about(failure: ReplicaFailure, end: FinishedJob, paint: Paint) -> Iterator[
         environment=end.environment,
         install=end.install,
     )
-    for cause in probable_causes(replica_end):
+    mistakes = ((f"{mistake.path}: {mistake.message}", mistake.remedy) for mistake in end.likely_mistakes)
+    causes = ((cause.summary, cause.remedy) for cause in probable_causes(replica_end))
+    for summary, remedy in (*mistakes, *causes):
         yield ""
-        yield f"{paint('Probably', 'yellow')}: {cause.summary}"
-        yield f"  {cause.remedy}"
+        yield f"{paint('Probably', 'yellow')}: {summary}"
+        yield f"  {remedy}"
 
 
 def _ended_at(member: ReplicaProgress) -> float:

@@ -6,6 +6,7 @@ from tarragon.frameworks.kubeflow.fields import SUSPEND_PATH
 from tarragon.frameworks.mpi.conversion.convert import convert, normalize_for_diff
 from tarragon.frameworks.mpi.conversion.generations import GENERATIONS, NEWEST
 from tarragon.frameworks.mpi.dialects import DIALECTS
+from tarragon.frameworks.mpi.ended_workers import workers_keep_running
 from tarragon.frameworks.mpi.fields import (
     FIRST_CONTAINER,
     KIND,
@@ -59,6 +60,7 @@ MPI = Framework(
     original_metrics=OriginalMetrics(
         prefix="mpi_operator", counters={"created": "created", "succeeded": "successful", "failed": "failed"}
     ),
+    likely_mistakes=workers_keep_running,
     log_causes=LOG_CAUSES,
     image_software=IMAGE_SOFTWARE,
 )
