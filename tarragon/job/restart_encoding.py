@@ -16,12 +16,12 @@ MAX_DETAILED_RECORDS = 500
 """Only this many replicas, those that ended last, keep all details. The others keep their counts."""
 
 
-def encode_restarts(records: Mapping[Replica, RestartRecord]) -> dict[str, Json]:
-    """Encode the records. `total` is for the printer column and includes disruptions."""
+def encode_restarts(records: Mapping[Replica, RestartRecord], total: int) -> dict[str, Json]:
+    """Encode the records. `total` is for the printer column only: the restarts that users see, with disruptions."""
     groups: dict[RestartRecord, list[Replica]] = {}
     for replica, record in sorted(_trimmed(records).items()):
         groups.setdefault(record, []).append(replica)
-    fields: dict[str, Json] = {"total": sum(record.total for record in records.values())}
+    fields: dict[str, Json] = {"total": total}
     if groups:
         fields["replicas"] = [
             {"of": format_replicas(members), **_record_fields(record)} for record, members in groups.items()

@@ -81,7 +81,7 @@ class Obstacle:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRecord:
     """How often a replica was restarted: with a new pod (`pod_restarts`) or by the kubelet in the same
-    pod (`container_restarts`).
+    pod (`container_restarts`). A restart with a new pod is recorded when the old one has ended.
 
     `pod_uid` is the last pod that was counted; `container_restarts_of_pod` and `is_pod_end_counted` keep it from being
     counted twice.
@@ -200,6 +200,15 @@ class JobStatus:
     @property
     def is_admitted(self) -> bool:
         return self.admission is not None and self.admission.admitted_at is not None
+
+    def restart_count(self, replica: Replica) -> int:
+        """How often the replica was restarted. The record has one more if the job ended instead of restarting it."""
+        record = self.restarts.get(replica, RestartRecord())
+        return record.total - (record.is_pod_end_counted and self.phase.is_final)
+
+    @property
+    def total_restarts(self) -> int:
+        return sum(map(self.restart_count, self.restarts))
 
     def condition(self, kind: str) -> Condition | None:
         return next((condition for condition in self.conditions if condition.type == kind), None)

@@ -100,7 +100,7 @@ def encode_status(status: JobStatus, summary: StatusSummary) -> dict[str, Json]:
         "ready": f"{status.running_replicas}/{summary.total}",
         "replicas": summary.workers,
         "selector": summary.selector,
-        "restarts": encode_restarts(status.restarts),
+        "restarts": encode_restarts(status.restarts, status.total_restarts),
     }
     why = reason_of(status)
     if why.reason:

@@ -176,6 +176,16 @@ def test_a_restart_in_place_is_counted_once_in_the_record_and_in_the_pod_togethe
     assert progress({worker(0): pod(worker(0), restarts=2)}, status=status).replicas[0].restarts == 5
 
 
+def test_the_failure_that_ended_the_job_is_no_restart_with_or_without_its_pod() -> None:
+    record = RestartRecord(pod_restarts=1, pod_uid="uid-worker-0", is_pod_end_counted=True)
+    status = JobStatus(phase=Phase.FAILED, restarts={worker(0): record})
+
+    failed = progress({worker(0): pod(worker(0), ended(1))}, status=status).replicas[0]
+    cleaned_up = progress(status=status).replicas[0]
+
+    assert (failed.restarts, cleaned_up.restarts) == (0, 0)
+
+
 def hindered(words: str) -> JobStatus:
     obstacle = Obstacle(since=BEGIN, reason="PodNotPrepared", message=words)
     return JobStatus(phase=Phase.CREATED, admission=Admission(queued_at=BEGIN, admitted_at=BEGIN), obstacle=obstacle)

@@ -43,6 +43,13 @@ def test_restarts_in_place_count_as_those_by_a_new_pod_do() -> None:
     assert cell(a_job(JobStatus(phase=Phase.RUNNING, restarts=records)), "RESTARTS") == "3"
 
 
+def test_the_failure_that_ended_the_job_is_no_restart() -> None:
+    records = {worker(0): RestartRecord(pod_restarts=2, pod_uid="uid-worker-0", is_pod_end_counted=True)}
+
+    assert cell(a_job(JobStatus(phase=Phase.FAILED, restarts=records)), "RESTARTS") == "1"
+    assert cell(a_job(JobStatus(phase=Phase.RESTARTING, restarts=records)), "RESTARTS") == "2"
+
+
 def test_a_job_that_was_deleted_and_is_still_there_is_stopping() -> None:
     assert cell(a_job(going(), deleted=at(3)), "STATE") == "Stopping"
     assert cell(a_job(JobStatus(phase=Phase.SUCCEEDED), deleted=at(3)), "STATE") == "Succeeded"

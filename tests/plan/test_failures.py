@@ -212,7 +212,7 @@ def test_g24_as_many_restarts_as_the_backoff_limit_fail_the_job_and_all_its_pods
     assert failed is not None
     assert (failed.reason, failed.message) == (
         "BackoffLimitExceeded",
-        "2 restarts reach the backoffLimit of 2; worker-0 was restarted once",
+        "2 failures reach the backoffLimit of 2; worker-0 has failed once",
     )
     assert world.own_pods() == {}
     assert world.status.first_failure is not None
@@ -225,6 +225,37 @@ def test_a_backoff_limit_of_0_allows_no_restart() -> None:
 
     assert world.conditions()["Failed"] == "BackoffLimitExceeded"
     assert world.created["dist-worker-1"] == 1
+
+
+def test_a_failure_that_no_restart_follows_is_on_record_but_is_no_restart_for_users() -> None:
+    world = running(policy="ExitCode", run_policy={"backoffLimit": 2, "cleanPodPolicy": "All"})
+    world.exit("dist-worker-1", 137)
+    world.settle()
+    world.run()
+    world.settle()
+    assert world.tarragon["restarts"]["total"] == 1
+
+    world.exit("dist-worker-1", 137)
+    world.settle()
+    world.settle()
+
+    assert world.conditions()["Failed"] == "BackoffLimitExceeded"
+    assert world.own_pods() == {}
+    assert restarts(world.status, Replica(WORKER, 1)) == (2, 0)
+    assert world.tarragon["restarts"]["total"] == 1
+
+
+def test_a_failure_whose_pod_was_replaced_is_a_restart_also_if_the_job_fails_at_once() -> None:
+    world = running(policy="ExitCode")
+    world.exit("dist-worker-1", 137)
+    world.settle()
+    assert world.created["dist-worker-1"] == 2
+
+    world.exit("dist-worker-0", 1)
+    world.settle()
+
+    assert world.conditions()["Failed"] == "TFJobFailed"
+    assert world.tarragon["restarts"]["total"] == 1
 
 
 def test_a_job_that_runs_longer_than_its_deadline_fails_and_is_looked_at_just_then() -> None:

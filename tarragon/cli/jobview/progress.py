@@ -203,7 +203,7 @@ def _member(seen: ProgressInput, replica: Replica) -> ReplicaProgress:
     return ReplicaProgress(
         replica=replica,
         state=_after_deletion(_state(pod, main)) if is_gone else _state(pod, main),
-        restarts=_restarts(seen.status.restarts.get(replica, RestartRecord()), pod, main),
+        restarts=_restarts(seen.status, replica, pod, main),
         exit_code=end.exit_code if end is not None else None,
         reason=_reason(pod, main, end),
         message=_message(pod, main, end),
@@ -214,16 +214,16 @@ def _member(seen: ProgressInput, replica: Replica) -> ReplicaProgress:
     )
 
 
-def _restarts(record: RestartRecord, pod: Pod, main: ContainerStatus | None) -> int:
+def _restarts(status: JobStatus, replica: Replica, pod: Pod, main: ContainerStatus | None) -> int:
     """The restarts of a replica. The record may lag behind the pod; no restart of this pod is counted twice."""
+    record = status.restarts.get(replica, RestartRecord())
     counted = record.container_restarts_of_pod if record.pod_uid == pod.metadata.uid else 0
-    return record.total + max(0, (main.restart_count if main is not None else 0) - counted)
+    return status.restart_count(replica) + max(0, (main.restart_count if main is not None else 0) - counted)
 
 
 def _without_pod(status: JobStatus, replica: Replica) -> ReplicaProgress:
     """A replica without a pod: it has completed, was deleted at its job's end, or does not exist yet."""
-    record = status.restarts.get(replica)
-    restarts = record.total if record is not None else 0
+    restarts = status.restart_count(replica)
     if replica in status.succeeded_replicas:
         return ReplicaProgress(replica=replica, state=SUCCEEDED, restarts=restarts, exit_code=0)
     # The record has the exit code of an earlier run, not of the last one.

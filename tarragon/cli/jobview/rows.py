@@ -112,7 +112,7 @@ def current_size(job: ClusterJob) -> Mapping[ReplicaType, int]:
 
 
 def restarts(job: ClusterJob) -> int:
-    return sum(record.total for record in job.status.restarts.values())
+    return job.status.total_restarts
 
 
 def replicas(job: ClusterJob) -> str:

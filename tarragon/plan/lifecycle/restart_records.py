@@ -41,11 +41,14 @@ def _counted_members(view: JobView) -> Mapping[Replica, ReplicaState]:
 
 
 def forget_deleted_pods(view: JobView, status: JobStatus) -> JobStatus:
-    """Return the status without the UIDs of deleted pods: these can't be counted a second time."""
+    """Return the status without the UIDs of deleted pods: these can't be counted a second time.
+
+    Of a finished job they are kept where no other pod has followed: that end was not followed by a restart either.
+    """
     uids = {pod.metadata.uid for pod in view.own_pods}
     records = {
         replica: record
-        if record.pod_uid in uids
+        if record.pod_uid in uids or (status.phase.is_final and replica not in view.members)
         else replace(record, pod_uid="", container_restarts_of_pod=0, is_pod_end_counted=False)
         for replica, record in status.restarts.items()
     }

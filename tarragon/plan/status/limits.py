@@ -77,7 +77,8 @@ def _message(view: JobView, limit: int, restarts: _Restarts) -> str:
             if restarts.total < max(limit, 1):
                 return ""
             times = f"{restarts.counts[first]} times" if restarts.counts[first] > 1 else "once"
-            return f"{restarts.total} restarts reach the backoffLimit of {limit}; {first} was restarted {times}"
+            all_failures = f"{restarts.total} failures reach" if restarts.total > 1 else "1 failure reaches"
+            return f"{all_failures} the backoffLimit of {limit}; {first} has failed {times}"
         case BackoffCount.BATCH_JOB:
             # A restart in place is seen when the next run has begun: as if that had failed, too. The batch Job saw only
             # its own pods, those of the chief.
