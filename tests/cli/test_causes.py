@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tarragon.cli.jobview.causes import ReplicaEnd, probable_causes
+from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
 from tarragon.cli.jobview.exits import code_text, explain_exit
 from tarragon.cli.report.numbers import final_metrics
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4
@@ -12,19 +12,18 @@ from tests.conftest import ROOT
 OUTPUTS = ROOT / "tests" / "data" / "mpi" / "output"
 FOLDER = "/envs/tf"
 INSTALL = "uv pip install --python /envs/tf/bin/python"
+ENVIRONMENT = ReplicaEnvironment(name=FOLDER, install=INSTALL)
 
 
 def found(*lines: str, reason: str = "", message: str = "") -> list[str]:
     return [
         cause.summary
-        for cause in probable_causes(
-            ReplicaEnd(lines=lines, reason=reason, message=message, environment=FOLDER, install=INSTALL)
-        )
+        for cause in probable_causes(ReplicaEnd(lines=lines, reason=reason, message=message, environment=ENVIRONMENT))
     ]
 
 
 def remedy(line: str) -> str:
-    return next(probable_causes(ReplicaEnd(lines=[line], environment=FOLDER, install=INSTALL))).remedy
+    return next(probable_causes(ReplicaEnd(lines=[line], environment=ENVIRONMENT))).remedy
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tarragon.base.escaping import STYLE_ESCAPE
+from tarragon.cli.jobview.causes import ReplicaEnvironment
 from tarragon.cli.jobview.progress import Progress
 from tarragon.cli.output.style import colored, uncolored
 from tarragon.cli.report.ending import FinishedJob, exit_table, failure_report, success_report
@@ -26,7 +27,7 @@ def ending(seen: Progress, tails: Mapping[Replica, Sequence[str]] | None = None)
         tails=tails,
         line_counts={worker(0): 0} | {replica: len(lines) for replica, lines in tails.items()},
         exit_codes=SINCE_TRAINING_OPERATOR_1_5,
-        environment="/envs/tf",
+        environments={WORKER: ReplicaEnvironment(name="/envs/tf")},
     )
 
 

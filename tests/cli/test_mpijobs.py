@@ -62,7 +62,5 @@ def test_a_worker_whose_own_command_has_ended_is_named_with_what_to_do(shell: Sh
 
     assert ended.code == 100, ended.err
     for found in (ended.out, shell("why", "mj/pi").out, shell("describe", "mj/pi").out):
-        assert re.search(
-            r"the command of worker-\d ended by itself, but mpirun needs its workers to the end", found
-        )
+        assert re.search(r"the command of worker-\d ended by itself, but mpirun needs its workers to the end", found)
         assert "remove the command, and the operator lets them wait with `sleep 365d`" in found

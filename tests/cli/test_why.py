@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import venv
 from dataclasses import replace
 
 import msgspec
@@ -162,6 +163,25 @@ def test_a_failure_is_told_with_its_last_lines_and_what_usually_helps() -> None:
     assert "exit code 1, permanent: an error in the program" in reasons[1]
     assert reasons[2:4] == ["  │ step 1", "  │ ModuleNotFoundError: No module named 'sklearn'"]
     assert reasons[4].startswith("  Probably: the module sklearn is not installed")
+
+
+def test_the_remedy_names_the_environment_that_ran_the_replica_though_its_image_has_another_one_now(
+    shell: Shell,
+) -> None:
+    used, other = shell.folder / "used", shell.folder / "other"
+    for folder in (used, other):
+        venv.create(folder, symlinks=True)
+    images = shell.home / "images.yaml"
+    images.parent.mkdir(parents=True, exist_ok=True)
+    images.write_text(f"'*': {used}\n")
+    assert shell("run", shell.file("job.yaml", worker_job("digits", "import no_such_module"))).code == 100
+
+    images.write_text(f"'*': {other}\n")
+    told = shell("why", "digits").out
+
+    assert f"the module no_such_module is not installed in {used}, which ran this replica" in told
+    assert f"{used}/bin/python" in told
+    assert str(other) not in told
 
 
 def test_it_is_told_when_the_cluster_is_not_there_any_more(shell: Shell) -> None:

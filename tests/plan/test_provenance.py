@@ -111,6 +111,18 @@ def test_images_are_recorded_once_however_their_runtime_writes_them(image_id: st
     assert provenance(world)["images"] == {"train": "sha256:aa"}
 
 
+@pytest.mark.parametrize("folder", ["/envs/my tf", "/envs/tf@2.21"])
+def test_the_folder_that_stands_for_an_image_is_recorded_as_it_is(folder: str) -> None:
+    world = begun(manifest({"Worker": 1}))
+    world.run()
+    pulled(world, "dist-worker-0", folder)
+    world.settle()
+    world.exit("dist-worker-0", 0)
+    world.settle()
+
+    assert provenance(world)["images"] == {"train": folder}
+
+
 def test_a_tag_that_was_moved_while_the_job_ran_is_seen() -> None:
     world = begun(manifest({"Worker": 2}))
     world.run()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 import click
@@ -12,13 +12,14 @@ from tarragon.base.clock import SystemClock
 from tarragon.cli.explain.queue_status import queue_status
 from tarragon.cli.explain.quotas import is_quota_limited
 from tarragon.cli.jobview import schema
-from tarragon.cli.jobview.causes import ReplicaEnd, probable_causes
+from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
 from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, exit_text, explain_exit, is_restart_forbidden
 from tarragon.cli.jobview.jobs import ClusterJob, find_job
 from tarragon.cli.jobview.progress import wait_of
 from tarragon.cli.jobview.queueing import wait_cause
 from tarragon.cli.jobview.rows import current_size, reason, replicas
 from tarragon.cli.jobview.target import CommandPrefix
+from tarragon.cli.manifest.replica_environments import replica_environments
 from tarragon.cli.options.formats import FORMATTERS, print_lines
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.log_lines import terminal_text
@@ -26,6 +27,7 @@ from tarragon.cli.output.words import age
 from tarragon.cli.report.wait_report import other_scheduler_line
 from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.resolving import resolve_target
+from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import FirstFailure, JobStatus
 from tarragon.job.status_reason import reason_of
@@ -48,8 +50,9 @@ async def print_explanation(settings: GlobalOptions, name: str, form: str | None
         job = await find_job(reader, name, where.namespace)
         standing = await queue_status(reader, job, SystemClock())
     now = SystemClock().now()
+    environments = replica_environments(job, is_local=where.is_local)
     lines = [
-        *explanation_lines(job, now, where.command_prefix, standing.position_text),
+        *explanation_lines(job, now, where.command_prefix, standing.position_text, environments),
         *standing.lines(now.astimezone()),
     ]
     if form is not None:
@@ -58,7 +61,13 @@ async def print_explanation(settings: GlobalOptions, name: str, form: str | None
     print_lines(lines)
 
 
-def explanation_lines(job: ClusterJob, now: dt.datetime, prompt: CommandPrefix, place: str = "") -> Iterator[str]:
+def explanation_lines(
+    job: ClusterJob,
+    now: dt.datetime,
+    prompt: CommandPrefix,
+    place: str = "",
+    environments: Mapping[ReplicaType, ReplicaEnvironment] = MappingProxyType({}),
+) -> Iterator[str]:
     """Yield the reason, how long the job has waited, and what happens next.
 
     For a failed job, yield the last lines of the first failed replica's log and the probable causes.
@@ -73,7 +82,7 @@ def explanation_lines(job: ClusterJob, now: dt.datetime, prompt: CommandPrefix, 
         yield from _mistakes(job)
     if status.phase is Phase.FAILED:
         if failure is not None:
-            yield from _failure(failure, job)
+            yield from _failure(failure, job, environments.get(failure.replica.type, ReplicaEnvironment()))
         yield from _mistakes(job)
         return
     if status.phase is Phase.SUSPENDED:
@@ -129,7 +138,7 @@ def _mistakes(job: ClusterJob) -> Iterator[str]:
         yield f"    {mistake.remedy}"
 
 
-def _failure(failure: FirstFailure, job: ClusterJob) -> Iterator[str]:
+def _failure(failure: FirstFailure, job: ClusterJob, environment: ReplicaEnvironment) -> Iterator[str]:
     table = (job.dialect or job.framework.dialects[0]).exit_codes
     known = explain_exit(failure.exit_code, failure.reason, table)
     yield (
@@ -140,6 +149,6 @@ def _failure(failure: FirstFailure, job: ClusterJob) -> Iterator[str]:
         yield f"  {RESTART_FORBIDDEN}"
     lines = telling_excerpt(failure.message.split("\n"), LOG_LINES)
     yield from (f"  │ {terminal_text(line, colors=False)}" for line in lines)
-    for cause in probable_causes(ReplicaEnd(lines=lines, reason=failure.reason)):
+    for cause in probable_causes(ReplicaEnd(lines=lines, reason=failure.reason, environment=environment)):
         yield f"  Probably: {cause.summary}"
         yield f"    {cause.remedy}"

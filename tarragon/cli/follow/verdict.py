@@ -16,8 +16,8 @@ from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import FAILED, RUNNING, SUCCEEDED
 from tarragon.cli.jobview.rows import NOT_PROCESSED
 from tarragon.cli.jobview.target import ClusterTarget
-from tarragon.cli.manifest.local_images import DOCKERFILE_INSTALL, environment_of
 from tarragon.cli.manifest.overrides import without_gpus
+from tarragon.cli.manifest.replica_environments import replica_environments
 from tarragon.cli.options.command_tree import handle_broken_pipe
 from tarragon.cli.options.formats import print_lines
 from tarragon.cli.output.interrupts import SIGNAL_EXIT_BASE
@@ -25,7 +25,6 @@ from tarragon.cli.output.style import Paint
 from tarragon.cli.output.terminal import Sink, sink_of
 from tarragon.cli.output.words import duration_text, joined
 from tarragon.cli.report.ending import FinishedJob, failure_report, success_report
-from tarragon.cli.targets.environment import install_command_for
 from tarragon.cli.targets.next_commands import WHEN_FINISHED, WHILE_RUNNING, next_commands
 from tarragon.cli.targets.stored_logs import runs_of_job
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
@@ -100,7 +99,6 @@ def finished_job(attended: FollowSession) -> FinishedJob:
     """Collects what is known of a job that has ended."""
     job, book, where = attended.follower.job, attended.streamer.positions, attended.target
     runs = runs_of_job(where.nodes_folder, job)
-    environment, install = _environment(job) if where.is_local else ("its image", DOCKERFILE_INSTALL)
     return FinishedJob(
         progress=attended.follower.progress,
         seconds=attended.seconds,
@@ -112,15 +110,8 @@ def finished_job(attended: FollowSession) -> FinishedJob:
         exit_codes=job.dialect.exit_codes if job.dialect is not None else SINCE_TRAINING_OPERATOR_1_5,
         policies={group.type: group.restart_policy for group in job.job.replica_specs} if job.job is not None else {},
         likely_mistakes=job.likely_mistakes,
-        environment=environment,
-        install=install,
+        environments=replica_environments(job, is_local=where.is_local),
     )
-
-
-def _environment(job: ClusterJob) -> tuple[str, str]:
-    """The environment in which the job ran on this machine, and the command that installs packages there."""
-    found = environment_of(job)
-    return str(found.folder), install_command_for(found)
 
 
 def deciding_replicas(job: ClusterJob) -> Sequence[Replica]:

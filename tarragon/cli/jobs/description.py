@@ -14,7 +14,7 @@ from tarragon.cli.jobview.jobs import ClusterJob, find_job, pods_of, progress_in
 from tarragon.cli.jobview.progress import INTERRUPTED, Progress, newest_pods, progress_of, replica_order
 from tarragon.cli.jobview.rows import reason, replicas
 from tarragon.cli.jobview.target import ClusterReader, ClusterTarget
-from tarragon.cli.manifest.local_images import install_command_for_image
+from tarragon.cli.manifest.replica_environments import install_command_for_image
 from tarragon.cli.options.formats import FORMATTERS
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.style import STATES, Paint, painter, without_colors

@@ -13,18 +13,21 @@ from tarragon.job.termination_message import boxes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaEnd:
-    """How a replica ended: its last log lines and what its pod says.
+class ReplicaEnvironment:
+    """The Python environment that ran a replica, and the command that installs packages there, without the packages."""
 
-    `environment` is the Python environment that ran the replica; `install` is the command that installs packages there,
-    without the packages.
-    """
+    name: str = "its environment"
+    install: str = "python -m pip install"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaEnd:
+    """How a replica ended: where, its last log lines and what its pod says."""
 
     lines: Sequence[str]
     reason: str = ""
     message: str = ""
-    environment: str = "its environment"
-    install: str = "python -m pip install"
+    environment: ReplicaEnvironment = ReplicaEnvironment()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,5 +108,5 @@ def probable_causes(end: ReplicaEnd) -> Iterator[Cause]:
 def _cause(row: LogCause, match: re.Match[str], end: ReplicaEnd) -> Cause:
     name = next((found for found in match.groupdict().values() if found), "")
     package = _PACKAGES.get(name, name)
-    words = {"name": name, "package": package, "environment": end.environment, "install": end.install}
+    words = {"name": name, "package": package, "environment": end.environment.name, "install": end.environment.install}
     return Cause(row.cause.format(**words).strip(), row.remedy.format(**words))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tarragon.base.errors import Problem
-from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.cli.manifest.script_imports import imported_modules
-from tarragon.cli.options.settings import embedded_home
 from tarragon.cli.targets.environment import has_software, install_command_for, misfit_program, needs_software
 from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.frameworks.plugin import Framework
@@ -24,7 +20,6 @@ from tarragon.localcluster.kubelet.images.image_file import read_image_file
 from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, missing_command_problem
 from tarragon.plan.input.decode_and_validate import DecodedJob
 
-DOCKERFILE_INSTALL = "in the image's Dockerfile: pip install"
 WORKDIR = "tarragon.dev/workdir"
 VOLUMES = "tarragon.dev/volumes"
 ENVIRONMENTS = "tarragon.dev/environments"
@@ -123,33 +118,6 @@ def _remedy(container: _LocalContainer, software: ImageSoftware) -> str:
         f"{install_command_for(container.environment)} 'tarragon[{software.extra}]'; "
         f"or use an environment that has it: --env {container.image}=FOLDER"
     )
-
-
-def environment_of(job: ClusterJob) -> Environment:
-    """Returns the environment of the job's main containers."""
-    templates = (template for _, template in pod_templates({"spec": job.object.spec}))
-    containers = (main_container(template, job.framework.main_container) for template in templates)
-    return environment_for(job, next((str(each.get("image") or "") for each in containers if each is not None), ""))
-
-
-def environment_for(job: ClusterJob, image: str) -> Environment:
-    """Returns the environment that runs one of the job's images."""
-    images, _ = image_map(embedded_home(), _submitted_environments({"spec": job.object.spec}))
-    return images.environment_of(image)
-
-
-def install_command_for_image(job: ClusterJob, image: str, *, is_local: bool) -> str:
-    """Returns the command that installs packages where containers of that image run, without the packages."""
-    return install_command_for(environment_for(job, image)) if is_local else DOCKERFILE_INSTALL
-
-
-def _submitted_environments(job: JsonObject) -> dict[str, Path]:
-    """Returns the environments that --env gave when the job was submitted."""
-    for _, template in pod_templates(job):
-        annotations: Json = (template.get("metadata") or {}).get("annotations") or {}
-        with suppress(ValueError, AttributeError, RecursionError):
-            return {image: Path(folder) for image, folder in json.loads(annotations.get(ENVIRONMENTS, "{}")).items()}
-    return {}
 
 
 def _containers(job: JsonObject) -> Iterator[tuple[str, JsonObject]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.base.errors import Problem
-from tarragon.cli.jobview.causes import ReplicaEnd, probable_causes
+from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
 from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, ExitMeaning, exit_text, explain_exit, is_restart_forbidden
 from tarragon.cli.jobview.progress import FAILED, STARTING, WAITING, Progress, ReplicaProgress
 from tarragon.cli.output.log_lines import terminal_text
@@ -31,8 +31,7 @@ class FinishedJob:
 
     `seconds` is the seconds for which the job was followed to its end, `run_seconds` those of each replica's last run,
     if known. `tails` has the last log lines of each replica whose log was read, `line_counts` their number of lines.
-    `deciding_replicas` are the replicas that decide the job's result. `environment` and `install` are as in
-    `probable_causes.ReplicaEnd`.
+    `deciding_replicas` are the replicas that decide the job's result. `environments` are those in which they ran.
     """
 
     progress: Progress
@@ -46,8 +45,7 @@ class FinishedJob:
     policies: Mapping[ReplicaType, RestartPolicy] = field(default_factory=dict)
     likely_mistakes: Sequence[Problem] = ()
     """Mistakes in the manifest that the job's status makes likely."""
-    environment: str = "its environment"
-    install: str = "python -m pip install"
+    environments: Mapping[ReplicaType, ReplicaEnvironment] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +141,7 @@ def _about(failure: ReplicaFailure, end: FinishedJob, paint: Paint) -> Iterator[
         lines=tail,
         reason=failure.reason,
         message=failure.message,
-        environment=end.environment,
-        install=end.install,
+        environment=end.environments.get(failure.replica.type, ReplicaEnvironment()),
     )
     mistakes = ((f"{mistake.path}: {mistake.message}", mistake.remedy) for mistake in end.likely_mistakes)
     causes = ((cause.summary, cause.remedy) for cause in probable_causes(replica_end))

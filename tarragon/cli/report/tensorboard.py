@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from tarragon.cli.jobview.causes import ReplicaEnd, probable_causes
+from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.output.log_lines import last_lines, terminal_text
 from tarragon.job.tensorboard import IMAGE_ANNOTATION
@@ -65,6 +65,6 @@ def _remedies(lines: list[str], image: str, install: str) -> Iterator[str]:
         yield f"Probably: TensorBoard is not installed in {image}"
         yield f"  {install} tensorboard, or use an image that has it: annotation {IMAGE_ANNOTATION}"
         return
-    for cause in probable_causes(ReplicaEnd(lines=lines, install=install)):
+    for cause in probable_causes(ReplicaEnd(lines=lines, environment=ReplicaEnvironment(install=install))):
         yield f"Probably: {cause.summary}"
         yield f"  {cause.remedy}"

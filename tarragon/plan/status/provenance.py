@@ -47,8 +47,9 @@ def record_provenance(view: JobView, status: JobStatus) -> JobStatus:
     images = dict(provenance.image_digests)
     for image, image_digest in _images(view):
         # A tag may move while a job runs: then its replicas ran different images, and all digests are kept.
-        digests = {*images.get(image, "").split(), image_digest}
-        images[image] = " ".join(sorted(digests))
+        known = images.get(image, image_digest)
+        # A node that runs processes reports a folder, whose name may have spaces.
+        images[image] = known if known == image_digest else " ".join(sorted({*known.split(), image_digest}))
     return replace(status, provenance=replace(provenance, image_digests=images))
 
 
@@ -79,9 +80,9 @@ def _container_images(spec: JsonObject) -> Iterator[tuple[str, str]]:
 def _digest_of(image_id: str) -> str:
     """Return the digest: `sha256:…`, or what follows the `@` in `docker.io/library/train@sha256:…` and the like.
 
-    Some runtimes write `docker-pullable://train@sha256:…`.
+    Some runtimes write `docker-pullable://train@sha256:…`. A node that runs processes reports a folder.
     """
-    return image_id.rpartition("@")[2].rpartition("://")[2]
+    return image_id if image_id.startswith("/") else image_id.rpartition("@")[2].rpartition("://")[2]
 
 
 def _normalized(value: Json) -> Json:
