@@ -316,6 +316,22 @@ def test_an_elastic_job_has_bounds_as_a_policy() -> None:
     assert (job.elastic_policy, job.requested_size()[WORKER]) == (ElasticPolicy(1, 4), 2)
 
 
+@pytest.mark.parametrize("manifest", [short_job(), mpijob(V1, workers=0), mpijob(workers=0)])
+def test_an_elastic_job_without_a_minimum_has_at_least_one_worker(manifest: dict[str, Any]) -> None:
+    manifest["spec"]["elasticPolicy"] = {"maxReplicas": 4}
+    job = job_of(manifest)
+
+    assert (job.elastic_policy, job.requested_size()[WORKER]) == (ElasticPolicy(1, 4), 1)
+    assert any("0 is outside the allowed range of 1 to 4" in warning for warning in warnings(manifest))
+
+
+def test_an_elastic_job_may_have_no_workers_if_ranks_run_in_its_launcher() -> None:
+    gpu_launcher = template(name="launcher", resources={"limits": {"nvidia.com/gpu": 1}})
+    manifest = mpijob(V1, workers=0, elasticPolicy={"maxReplicas": 4}, specs={"Launcher": {"template": gpu_launcher}})
+
+    assert job_of(manifest).elastic_policy == ElasticPolicy(0, 4)
+
+
 def test_the_workers_of_an_elastic_job_are_within_its_bounds_in_every_generation() -> None:
     bounds = {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 2}}
 

@@ -18,14 +18,17 @@ class ElasticBounds:
     least: FieldReader
     most: FieldReader
 
-    def decode(self, groups: Iterable[ReplicaSpec]) -> ElasticPolicy | None:
-        """Decode the bounds; None without any. A missing one defaults to the requested number of workers."""
+    def decode(self, groups: Iterable[ReplicaSpec], *, least_default: int = 0) -> ElasticPolicy | None:
+        """Decode the bounds; None without any. A missing one defaults to the requested number of workers.
+
+        A missing minimum is never less than `least_default`.
+        """
         if self.least.is_missing and self.most.is_missing:
             return None
         wish = next((group.replicas for group in groups if group.type == WORKER), 1)
         minimum, maximum = self.least.integer(1, MAX_REPLICAS), self.most.integer(1, MAX_REPLICAS)
         if minimum is None:
-            minimum = min(wish, maximum or wish)
+            minimum = max(min(wish, maximum or wish), least_default)
         return ElasticPolicy(minimum, maximum if maximum is not None else max(wish, minimum))
 
 

@@ -77,9 +77,12 @@ def with_backoff_limit(policy: RunPolicy, engine: LauncherEngine) -> RunPolicy:
 
 def _job(root: FieldReader, spec: FieldReader, of: MapGeneration) -> TrainingJob:
     job = decode_job(root, spec, SHAPE, of.generation)
-    elastic = elastic_bounds(spec).decode(job.replica_specs)
-    _check_policies(job.replica_specs, spec, of)
-    groups = [within_bounds(_with_workers_default(group, spec), elastic, spec.notes) for group in job.replica_specs]
+    options = _options(spec, job.replica_specs, of)
+    written = [_with_workers_default(group, spec) for group in job.replica_specs]
+    # Without a worker, ranks can only run in the launcher.
+    elastic = elastic_bounds(spec).decode(written, least_default=0 if options.launcher_works else 1)
+    _check_policies(written, spec, of)
+    groups = [within_bounds(group, elastic, spec.notes) for group in written]
     creation = spec.field(SpecField.CREATION).enum(LauncherCreation, LauncherCreation.AT_STARTUP)
     if of.transport is Transport.EXEC:
         creation = LauncherCreation.WAIT_FOR_WORKERS_READY  # the API server runs commands only in started pods
@@ -88,7 +91,7 @@ def _job(root: FieldReader, spec: FieldReader, of: MapGeneration) -> TrainingJob
         replica_specs=with_restart_policies(groups, of.engine, creation, elastic),
         run_policy=with_backoff_limit(job.run_policy, of.engine),
         elastic_policy=elastic,
-        options=_options(spec, groups, of),
+        options=options,
     )
 
 

@@ -58,8 +58,11 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
             "An extension of Tarragon: the bounds of an elastic job. It grows while resources are free, and "
             "/etc/mpi/discover_hosts.sh lists the workers that run, as elastic Horovod expects."
         ),
-        "minReplicas": "The minimum number of workers, both to start with and to shrink to.",
-        "maxReplicas": "The maximum number of workers.",
+        "minReplicas": (
+            "The minimum number of workers, both to start with and to shrink to. By default the number of Workers, and "
+            "at least 1 unless ranks run in the launcher's pod."
+        ),
+        "maxReplicas": "The maximum number of workers; by default the number of Workers.",
         # ---------------------------------------------------------------------------------------------- of v1alpha1
         "gpus": "The number of GPUs of all workers together. It is compared without case: GPUs means the same.",
         "gpusPerNode": f"The number of GPUs of each worker; {UNITS_PER_NODE} by default.",

@@ -118,7 +118,7 @@ def _job(root: FieldReader, spec: FieldReader) -> TrainingJob:
     quiet = replace(policies, value={**policies.value, SHAPE.replica_specs: {}})
     job = decode_job(root, quiet, SHAPE, GENERATION)
     engine = LauncherEngine.BATCH_JOB
-    elastic = elastic_bounds(spec).decode((workers,))
+    elastic = elastic_bounds(spec).decode((workers,), least_default=1)
     groups = (launcher, within_bounds(workers, elastic, spec.notes))
     return replace(
         job,
