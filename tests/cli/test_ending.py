@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pytest
+
 from tarragon.base.escaping import STYLE_ESCAPE
 from tarragon.cli.jobview.causes import ReplicaEnvironment
 from tarragon.cli.jobview.progress import Progress
@@ -10,7 +12,7 @@ from tarragon.cli.output.style import colored, uncolored
 from tarragon.cli.report.ending import FinishedJob, exit_table, failure_report, success_report
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
-from tarragon.job.model import Replica
+from tarragon.job.model import Replica, RestartPolicy
 from tarragon.job.phase import Phase
 from tarragon.job.status import Condition, FirstFailure, JobStatus
 from tests.cli.scenes import at, ended, pod, progress, waiting, worker
@@ -67,7 +69,7 @@ def test_a_failure_names_the_first_replica_its_code_its_last_lines_and_the_usual
     report = list(failure_report(ending(progress(pods, status=status, wished=TWO), {worker(1): lines}), uncolored))
 
     assert report[0] == "Failed  digits after 14.2 s"
-    assert report[2].startswith("worker-1 failed first: exit code 1, permanent: an error in the program")
+    assert report[2].startswith("worker-1 failed first: exit code 1: an error in the program")
     assert report[3] == "  │ line 11"
     assert "Probably: the module pandas is not installed in /envs/tf, which ran this replica" in "\n".join(report)
     assert report[-2:] == [
@@ -137,4 +139,27 @@ def test_a_replica_that_cannot_start_is_shown_with_the_reason_and_not_as_startin
 def test_who_was_killed_is_not_said_to_have_failed_with_a_code() -> None:
     lines = list(failure_report(ending(finished(137), {worker(0): ["step 7 of 60"]}), uncolored))
 
-    assert lines[2].startswith("worker-0 failed: killed (SIGKILL, 137), retryable: ended by SIGKILL: ")
+    assert lines[2].startswith("worker-0 failed: killed (SIGKILL, 137): ended by SIGKILL: ")
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (RestartPolicy.EXIT_CODE, "exit code 1, permanent: an error in the program"),
+        (RestartPolicy.ON_FAILURE, "exit code 1: an error in the program"),
+        (RestartPolicy.NEVER, "exit code 1: an error in the program"),
+    ],
+)
+def test_whether_an_exit_code_is_permanent_is_said_only_where_the_restart_policy_asks(
+    policy: RestartPolicy, words: str
+) -> None:
+    end = replace(ending(finished(1)), policy_of=lambda _: policy)
+
+    assert list(failure_report(end, uncolored))[2].startswith(f"worker-0 failed: {words}")
+
+
+def test_the_memory_that_a_replica_lacked_is_told_under_every_restart_policy() -> None:
+    gone = FirstFailure(replica=worker(0), exit_code=137, reason="OOMKilled", message="Killed", at=at(1))
+    end = replace(ending(finished(137)), first_failure=gone, policy_of=lambda _: RestartPolicy.NEVER)
+
+    assert list(failure_report(end, uncolored))[2].startswith("worker-0 failed: killed (SIGKILL, 137), out of memory: ")

@@ -96,7 +96,7 @@ def test_rule_5_results_are_on_stdout_and_progress_and_hints_on_stderr(failed: S
 
     assert ended.code == 100
     assert {"[worker-0] one line", "[worker-1] one line"} <= set(ended.out.splitlines())
-    assert re.search(r"^worker-1 failed( first)?: exit code 3, permanent", ended.out, re.MULTILINE)
+    assert re.search(r"^worker-1 failed( first)?: exit code 3: ", ended.out, re.MULTILINE)
     assert "Running" in ended.err
     assert "describe digits" in ended.err
     assert "[worker-0] one line" not in ended.err
@@ -149,7 +149,7 @@ def test_rule_7_states_have_argos_colours_and_the_word_always_stands_there() -> 
 def test_rule_9_of_a_failure_the_first_replica_its_class_its_lines_and_all_exit_codes_are_told(failed: Shell) -> None:
     report = runs_and_fails(failed).out
 
-    assert re.search(r"worker-1 failed( first)?: exit code 3, permanent: ", report)
+    assert re.search(r"worker-1 failed( first)?: exit code 3: ", report)
     assert "│ one line" in report
     table = report[report.index("REPLICA") :].splitlines()
     assert [line.split()[0] for line in table[1:3]] == ["worker-0", "worker-1"]

@@ -81,7 +81,7 @@ def test_a_job_that_fails_tells_who_was_first_and_why(shell: Shell) -> None:
     ended = shell("run", shell.file("job.yaml", worker("digits", "import pandas_of_nobody")))
 
     assert ended.code == 100
-    assert "worker-0 failed: exit code 1, permanent: an error in the program" in ended.out
+    assert "worker-0 failed: exit code 1: an error in the program" in ended.out
     assert "  │ ModuleNotFoundError: No module named 'pandas_of_nobody'" in ended.out
     assert "Probably: the module pandas_of_nobody is not installed" in ended.out
     assert re.search(rf"pip install (--python {Path(sys.executable).parent}/python )?pandas_of_nobody", ended.out)

@@ -160,7 +160,7 @@ def test_a_failure_is_told_with_its_last_lines_and_what_usually_helps() -> None:
     assert (
         reasons[0] == "digits is Failed: Error: worker-1: exit code 1: ModuleNotFoundError: No module named 'sklearn'"
     )
-    assert "exit code 1, permanent: an error in the program" in reasons[1]
+    assert "exit code 1: an error in the program" in reasons[1]
     assert reasons[2:4] == ["  │ step 1", "  │ ModuleNotFoundError: No module named 'sklearn'"]
     assert reasons[4].startswith("  Probably: the module sklearn is not installed")
 
@@ -213,7 +213,7 @@ def test_what_a_killed_replica_said_last_is_no_cause_and_it_is_told_why_nothing_
     explanation = list(explanation_lines(replace(read_job(FRAMEWORKS[0], found), status=status), at(90), PROMPT))
 
     assert explanation[0] == "digits is Failed: Error: worker-0: exit code 137 (killed: SIGKILL; often out of memory)"
-    assert "killed (SIGKILL, 137), retryable" in explanation[1]
+    assert "killed (SIGKILL, 137): ended by SIGKILL" in explanation[1]
     assert explanation[2].startswith("  It was not restarted because its restartPolicy is Never")
     assert explanation[3:5] == ["  │ step 0 loss 0.9", "  │ step 1 loss 0.5"]
 

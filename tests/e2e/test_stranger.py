@@ -40,7 +40,7 @@ def test_an_exception_in_one_worker_names_that_worker_and_the_exception(stranger
     assert failed.code == 100
     first, _, *rest = failed.out[failed.out.index("Failed") :].splitlines()
     assert first.startswith("Failed  raises after")
-    assert rest[0].startswith("worker-1 failed: exit code 1, permanent: an error in the program")
+    assert rest[0].startswith("worker-1 failed: exit code 1: an error in the program")
     assert "  │ ValueError: labels have shape (3,)" in rest
     assert "worker-1: exit code 1" in row(stranger, "raises")
     assert "ValueError: labels have shape (3,)" in stranger("why", "raises").out.splitlines()[0]
@@ -51,7 +51,7 @@ def test_a_worker_that_is_killed_is_said_to_have_run_out_of_memory_perhaps(stran
     failed = stranger.run(stranger.file("killed.json", job("killed", Worker=never)))
 
     assert failed.code == 100
-    assert re.search(r"^worker-0 failed: killed \(SIGKILL, 137\), .*out of memory", failed.out, re.MULTILINE)
+    assert re.search(r"^worker-0 failed: killed \(SIGKILL, 137\): .*out of memory", failed.out, re.MULTILINE)
     assert "out of memory" in stranger("why", "killed").out
 
 

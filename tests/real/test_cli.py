@@ -153,7 +153,7 @@ def test_a_job_that_fails_ends_with_100_and_says_who_was_first(shell: Shell, job
     ended = run(shell, job, seconds="0.5", exit_code="3")
 
     assert ended.code == 100
-    assert re.search(r"^worker-[01] failed( first)?: exit code 3, permanent", ended.out, re.MULTILINE)
+    assert re.search(r"^worker-[01] failed( first)?: exit code 3: ", ended.out, re.MULTILINE)
     assert shell("wait", job).code == 100
 
 

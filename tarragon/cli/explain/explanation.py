@@ -13,7 +13,7 @@ from tarragon.cli.explain.queue_status import queue_status
 from tarragon.cli.explain.quotas import is_quota_limited
 from tarragon.cli.jobview import schema
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
-from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, exit_text, explain_exit, is_restart_forbidden
+from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, end_text, explain_exit, is_restart_forbidden
 from tarragon.cli.jobview.jobs import ClusterJob, find_job
 from tarragon.cli.jobview.progress import wait_of
 from tarragon.cli.jobview.queueing import wait_cause
@@ -141,11 +141,9 @@ def _mistakes(job: ClusterJob) -> Iterator[str]:
 def _failure(failure: FirstFailure, job: ClusterJob, environment: ReplicaEnvironment) -> Iterator[str]:
     table = (job.dialect or job.framework.dialects[0]).exit_codes
     known = explain_exit(failure.exit_code, failure.reason, table)
-    yield (
-        f"  {failure.replica} at {format_time(failure.at)}: {exit_text(failure.exit_code)}, {known.kind}: {known.text}"
-    )
-    group = job.job.replica_spec(failure.replica.type) if job.job is not None else None
-    if group is not None and is_restart_forbidden(known, group.restart_policy):
+    policy = job.restart_policy_of(failure.replica)
+    yield f"  {failure.replica} at {format_time(failure.at)}: {end_text(failure.exit_code, known, policy)}"
+    if is_restart_forbidden(known, policy):
         yield f"  {RESTART_FORBIDDEN}"
     lines = telling_excerpt(failure.message.split("\n"), LOG_LINES)
     yield from (f"  │ {terminal_text(line, colors=False)}" for line in lines)

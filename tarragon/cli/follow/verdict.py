@@ -108,7 +108,7 @@ def finished_job(attended: FollowSession) -> FinishedJob:
         tails=book.tails,
         line_counts=book.line_counts,
         exit_codes=job.dialect.exit_codes if job.dialect is not None else SINCE_TRAINING_OPERATOR_1_5,
-        policies={group.type: group.restart_policy for group in job.job.replica_specs} if job.job is not None else {},
+        policy_of=job.restart_policy_of,
         likely_mistakes=job.likely_mistakes,
         environments=replica_environments(job, is_local=where.is_local),
     )

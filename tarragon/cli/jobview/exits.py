@@ -41,9 +41,9 @@ _WORDS = MappingProxyType(
         128: "the program exited with an invalid exit code",
     }
 )
-RESTART_FORBIDDEN = (
-    "It was not restarted because its restartPolicy is Never; ExitCode restarts after retryable exit codes."
-)
+RESTART_FORBIDDEN = "It was not restarted because its restartPolicy is Never; ExitCode restarts after such an end."
+_USER_RETRYABLE = "user-retryable"
+_CLASSES = frozenset({*(each.value for each in ExitClass), _USER_RETRYABLE})
 _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 
 
@@ -97,9 +97,15 @@ def explain_exit(code: int | None, reason: str, table: ExitCodeTable) -> ExitMea
     return ExitMeaning(text=code_text(code), kind=_kind(code, table))
 
 
-def is_restart_forbidden(reason: ExitMeaning, policy: RestartPolicy) -> bool:
+def end_text(code: int | None, meaning: ExitMeaning, policy: RestartPolicy | None) -> str:
+    """`exit code 1, permanent: an error in the program`. The class of the code matters under ExitCode only."""
+    is_shown = policy is RestartPolicy.EXIT_CODE or meaning.kind not in _CLASSES
+    return f"{exit_text(code)}{f', {meaning.kind}' if is_shown else ''}: {meaning.text}"
+
+
+def is_restart_forbidden(reason: ExitMeaning, policy: RestartPolicy | None) -> bool:
     """Whether a restart could have helped, but the restart policy forbids it."""
-    return reason.kind in {ExitClass.RETRYABLE.value, "user-retryable"} and policy is RestartPolicy.NEVER
+    return reason.kind in {ExitClass.RETRYABLE.value, _USER_RETRYABLE} and policy is RestartPolicy.NEVER
 
 
 def exit_text(code: int | None) -> str:
@@ -122,5 +128,5 @@ def code_text(code: int) -> str:
 
 def _kind(code: int, table: ExitCodeTable) -> str:
     if code == USER_RETRYABLE and table(code) is ExitClass.RETRYABLE:
-        return "user-retryable"
+        return _USER_RETRYABLE
     return table(code).value

@@ -18,7 +18,7 @@ from tarragon.client.port import Selector
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.frameworks.registry import DEFAULT_FRAMEWORK, FRAMEWORKS, kinds
 from tarragon.frameworks.unsupported_kinds import RUNS, unsupported_job_kind
-from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, TrainingJob
+from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.job.status_encoding import decode_status
@@ -138,6 +138,12 @@ class ClusterJob:
     def likely_mistakes(self) -> Sequence[Problem]:
         """Mistakes in its manifest that its status makes likely."""
         return tuple(self.framework.likely_mistakes(self.job, self.status)) if self.job is not None else ()
+
+    def restart_policy_of(self, replica: Replica) -> RestartPolicy | None:
+        """The restart policy of the replica; None if the job can't be read, or has no such replica."""
+        if self.job is None or self.job.replica_spec(replica.type) is None:
+            return None
+        return self.job.restart_policy_of(replica)
 
     @property
     def requested(self) -> Mapping[ReplicaType, int]:

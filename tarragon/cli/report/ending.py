@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.base.errors import Problem
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
-from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, ExitMeaning, exit_text, explain_exit, is_restart_forbidden
+from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, ExitMeaning, end_text, explain_exit, is_restart_forbidden
 from tarragon.cli.jobview.progress import FAILED, STARTING, WAITING, Progress, ReplicaProgress
 from tarragon.cli.output.log_lines import terminal_text
 from tarragon.cli.output.style import STATES, Paint, uncolored
@@ -42,7 +42,7 @@ class FinishedJob:
     tails: Mapping[Replica, Sequence[str]] = field(default_factory=dict)
     line_counts: Mapping[Replica, int] = field(default_factory=dict)
     exit_codes: ExitCodeTable
-    policies: Mapping[ReplicaType, RestartPolicy] = field(default_factory=dict)
+    policy_of: Callable[[Replica], RestartPolicy | None] = lambda _: None
     likely_mistakes: Sequence[Problem] = ()
     """Mistakes in the manifest that the job's status makes likely."""
     environments: Mapping[ReplicaType, ReplicaEnvironment] = field(default_factory=dict)
@@ -128,11 +128,11 @@ def exit_table(end: FinishedJob) -> list[str]:
 
 def _about(failure: ReplicaFailure, end: FinishedJob, paint: Paint) -> Iterator[str]:
     explanation = explain_failure(failure, end)
-    code = exit_text(failure.exit_code)
+    policy = end.policy_of(failure.replica)
     others = len({member.replica for member in end.progress.replicas if member.state == FAILED} - {failure.replica})
     rank = " failed first" if others else " failed"
-    yield f"{paint(str(failure.replica), 'bold')}{rank}: {code}, {explanation.kind}: {explanation.text}"
-    if is_restart_forbidden(explanation, end.policies.get(failure.replica.type, RestartPolicy.EXIT_CODE)):
+    yield f"{paint(str(failure.replica), 'bold')}{rank}: {end_text(failure.exit_code, explanation, policy)}"
+    if is_restart_forbidden(explanation, policy):
         yield RESTART_FORBIDDEN
     raw = telling_excerpt([*(end.tails.get(failure.replica) or failure.message.split("\n"))], LAST_LINES)
     yield from (f"  {paint('│', 'dim')} {terminal_text(line, colors=paint is not uncolored)}" for line in raw)
