@@ -187,7 +187,7 @@ def termination_of(pod: Pod, main: str) -> PodTermination | None:
     """None while the pod is in progress. A deleted pod has succeeded only if it did so before its deletion."""
     status = main_container_status(pod, main)
     terminated = status.state.terminated if status is not None else None
-    if pod.metadata.is_being_deleted and not _ended_before_deletion(pod, terminated):
+    if pod.metadata.is_being_deleted and not ended_before_deletion(pod, terminated):
         return PodTermination(outcome=PodOutcome.DISRUPTED, reason="Deleted", message=pod.status.message)
     if exited_after_notice(pod, status):
         return PodTermination(outcome=PodOutcome.DISRUPTED, reason=LEAVING_REASON, finished_at=_finished(terminated))
@@ -271,7 +271,7 @@ def _is_disrupted(pod: Pod) -> bool:
     )
 
 
-def _ended_before_deletion(pod: Pod, terminated: ContainerStateTerminated | None) -> bool:
+def ended_before_deletion(pod: Pod, terminated: ContainerStateTerminated | None) -> bool:
     """Whether the container ended before the deletion was requested.
 
     The deletion timestamp is the end of the grace period. A container that ended within the second of the request

@@ -63,6 +63,22 @@ def test_a_pod_that_is_taken_away_while_it_runs_was_stopped_and_did_not_fail() -
     assert progress({ps(0): stopped}, wished={PS: 1}).replicas[0].state == "Stopped"
 
 
+@pytest.mark.parametrize(("until", "state"), [(2, "Succeeded"), (3, "Stopped")])
+def test_a_program_that_ends_well_only_because_its_pod_is_deleted_was_stopped(until: float, state: str) -> None:
+    """Whether or not its end is seen before the pod is gone: an idle worker of an MPIJob exits with 0."""
+    told = pod(ps(0), ended(0, until=until), ending=True)
+    gone = frozenset({told.metadata.uid})
+
+    assert progress({ps(0): told}, wished={PS: 1}).replicas[0].state == state
+    assert progress({ps(0): told}, wished={PS: 1}, gone=gone).replicas[0].state == state
+
+
+def test_a_replica_on_record_as_succeeded_has_succeeded_whenever_its_pod_was_deleted() -> None:
+    status = JobStatus(phase=Phase.SUCCEEDED, succeeded_replicas=frozenset({worker(0)}))
+
+    assert progress({worker(0): pod(worker(0), ended(0), ending=True)}, status=status).replicas[0].state == "Succeeded"
+
+
 def test_a_pod_that_vanished_keeps_its_end_or_was_stopped() -> None:
     pods = {worker(0): pod(worker(0), ended(1)), worker(1): pod(worker(1))}
 

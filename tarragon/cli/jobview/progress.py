@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tarragon.job import conditions
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.replica_state import main_container_status
+from tarragon.job.replica_state import ended_before_deletion, main_container_status
 from tarragon.job.status import Condition, JobStatus, RestartRecord, WaitReason
 from tarragon.job.status_encoding import display_state
 from tarragon.job.status_reason import reason_of
@@ -200,9 +200,12 @@ def _member(seen: ProgressInput, replica: Replica) -> ReplicaProgress:
     main = main_container_status(pod, seen.main_container)
     end = _last_end(main)
     is_gone = pod.metadata.uid in seen.deleted_uids
+    state = _state(pod, main)
+    if state == SUCCEEDED and replica not in seen.status.succeeded_replicas and _was_stopped(pod, main):
+        state = STOPPED
     return ReplicaProgress(
         replica=replica,
-        state=_after_deletion(_state(pod, main)) if is_gone else _state(pod, main),
+        state=_after_deletion(state) if is_gone else state,
         restarts=_restarts(seen.status, replica, pod, main),
         exit_code=end.exit_code if end is not None else None,
         reason=_reason(pod, main, end),
@@ -245,6 +248,12 @@ def _state(pod: Pod, main: ContainerStatus | None) -> str:
     if main is None or not pod.spec.node_name:
         return STARTING if pod.spec.node_name else WAITING
     return _container_state(main)
+
+
+def _was_stopped(pod: Pod, main: ContainerStatus | None) -> bool:
+    """Whether the program ended because its pod was deleted, as idle workers of an MPIJob do with exit code 0."""
+    terminated = main.state.terminated if main is not None else None
+    return pod.metadata.is_being_deleted and not ended_before_deletion(pod, terminated)
 
 
 def _failed_to_start(main: ContainerStatus | None) -> bool:
