@@ -30,6 +30,7 @@ __all__ = [
     "DecodedManifest",
     "Dialect",
     "DiscoveryConfig",
+    "FieldOption",
     "Framework",
     "GangSize",
     "JobObservation",
@@ -289,6 +290,19 @@ class OriginalMetrics:
     """By Tarragon's name of a transition, such as `succeeded`, the original one."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldOption:
+    """An option of the operator for a field of spec that new jobs lack. `Dialect.configured_fields` writes it."""
+
+    flag: str
+    field: str
+    default: int | str
+    """The API's own default, which is not written."""
+    choices: Sequence[str] = ()
+    """The values; empty for a number from 1."""
+    help: str
+
+
 def _unreviewed(observation: JobObservation, _: dt.datetime) -> StateReview:
     return StateReview(states=observation.replica_states)
 
@@ -347,6 +361,8 @@ class Framework:
     """The kinds of those that are kept current; they are watched."""
     required_permissions: Sequence[RequiredPermission] = ()
     """The permissions for these objects."""
+    operator_options: Sequence[FieldOption] = ()
+    """The options of the operator for fields of its jobs."""
     is_crd_optional: bool = False
     """Whether the CRD may be missing in a cluster."""
     editable_fields: EditableFields = EditableFields()

@@ -1,19 +1,37 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 from tarragon import __version__
+from tarragon.cli.commands.operator import ManagementOptions
 from tarragon.cli.main import run_command
 from tarragon.cli.operator import process_environment
-from tarragon.cli.operator.mpi_options import MpiOptions
-from tarragon.kube.meta import Key
+from tarragon.cli.operator.job_defaults import job_default_options
+from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.kube.meta import JsonObject, Key
 from tarragon.operator.manager.health import ListenAddress
-from tarragon.plan.objects.settings import OperatorSettings
 
+MANAGEMENT: Mapping[str, Any] = {
+    "namespaces": (),
+    "scheduler": "tarragon",
+    "pod_groups": {},
+    "placement": "direct",
+    "patience": 60.0,
+    "start_patience": 300.0,
+    "cluster_domain": None,
+    "logs_of_jobs": "text",
+    "config_file": None,
+    "adopt": False,
+    "kubectl_delivery_image": None,
+}
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 
 
@@ -87,20 +105,43 @@ def test_a_process_in_a_pod_knows_its_pod() -> None:
     assert process_environment.own_pod({"MY_POD_NAME": "tarragon-0"}, "ns") is None
 
 
-def test_mpi_options_become_fields_unless_they_are_the_defaults_of_the_api() -> None:
-    settings = OperatorSettings()
-    given = MpiOptions(
-        gpus_per_node=1,
-        processing_units_per_node=1,
-        processing_resource_type="nvidia.com/gpu",
-        kubectl_delivery_image=None,
-    )
+@click.command()
+@job_default_options
+def print_job_defaults(*, job_defaults: Mapping[str, JsonObject]) -> None:
+    click.echo(json.dumps(job_defaults))
 
-    default = given.configure(settings)
-    eight = replace(given, gpus_per_node=8, kubectl_delivery_image="mirror/kubectl").configure(settings)
 
-    assert (default.own_image, default.job_defaults) == (f"tarragon:{__version__}", {"MPIJob": {}})
-    assert (eight.own_image, eight.job_defaults) == ("mirror/kubectl", {"MPIJob": {"gpusPerNode": 8}})
+@pytest.mark.parametrize(
+    ("flags", "fields"),
+    [
+        ([], {}),
+        (["--gpus-per-node", "1", "--processing-resource-type", "nvidia.com/gpu"], {}),
+        (["--gpus-per-node", "8"], {"gpusPerNode": 8}),
+        (["--processing-resource-type", "cpu"], {"processingResourceType": "cpu"}),
+    ],
+)
+def test_options_of_frameworks_become_fields_unless_they_are_the_defaults_of_the_api(
+    flags: list[str], fields: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_job_defaults.main(flags, standalone_mode=False)
+
+    assert json.loads(capsys.readouterr().out) == {"MPIJob": fields}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.resource.full_name)
+def test_an_option_of_a_framework_is_a_field_of_its_jobs(framework: Framework) -> None:
+    definition: Any = framework.crd()
+    spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+
+    assert {option.field for option in framework.operator_options} <= spec.keys()
+
+
+def test_kubectl_comes_from_the_operators_image_unless_another_one_is_given() -> None:
+    found = ManagementOptions(**MANAGEMENT)
+    other = replace(found, kubectl_delivery_image="mirror/kubectl")
+
+    assert found.plan_settings(()).own_image == f"tarragon:{__version__}"
+    assert (other.plan_settings(()).own_image, other.own_pod("ns")) == ("mirror/kubectl", None)
 
 
 def test_an_address_without_a_port_is_told_as_one() -> None:

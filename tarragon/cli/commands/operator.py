@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tarragon import __version__
 from tarragon.base.clock import SystemClock
 from tarragon.cli.operator import process_environment
+from tarragon.cli.operator.job_defaults import job_default_options
 from tarragon.cli.operator.leader_election import LeaderElectionOptions, leader_election_options
-from tarragon.cli.operator.mpi_options import MpiOptions, mpi_options
 from tarragon.cli.operator.pod_groups import pod_groups_option
 from tarragon.cli.operator.scheduling_options import SchedulingOptions, scheduling_options
 from tarragon.cli.options.durations import seconds_option
@@ -23,6 +24,7 @@ from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, is_nam
 from tarragon.cli.targets.cluster_options import ClusterFlags, access, cluster_options
 
 if TYPE_CHECKING:
+    from tarragon.kube.meta import JsonObject, Key
     from tarragon.plan.objects.settings import OperatorSettings as PlanSettings
 
 LEASE_LOST = 1
@@ -43,6 +45,7 @@ class ManagementOptions:
     logs_of_jobs: str
     config_file: Path | None
     adopt: bool
+    kubectl_delivery_image: str | None
 
     def plan_settings(self, namespaces: tuple[str, ...]) -> PlanSettings:
         """Return the settings for jobs in these namespaces (all if empty). Raises BadConfig."""
@@ -62,7 +65,13 @@ class ManagementOptions:
             accelerators=process_environment.read_accelerators(self.config_file),
             namespaces=namespaces,
             adopts_jobs=self.adopt,
+            # The default until the operator has found its own image.
+            own_image=self.kubectl_delivery_image or f"tarragon:{__version__}",
         )
+
+    def own_pod(self, namespace: str) -> Key | None:
+        """Return the operator's pod, to read its image from; None if another image is given."""
+        return None if self.kubectl_delivery_image else process_environment.own_pod(os.environ, namespace)
 
 
 @click.command("operator", cls=TarragonCommand)
@@ -98,7 +107,12 @@ class ManagementOptions:
     metavar="DOMAIN",
     help="DNS domain of Services, such as cluster.local; by default names end in .svc",
 )
-@mpi_options
+@click.option(
+    "--kubectl-delivery-image",
+    metavar="IMAGE",
+    help="image with /usr/local/bin/kubectl for launchers of MPIJobs before v2beta1; by default the operator's own",
+)
+@job_default_options
 @leader_election_options
 @click.option(
     "--listen",
@@ -122,7 +136,7 @@ def command(
     cluster: ClusterFlags,
     management: ManagementOptions,
     scheduling: SchedulingOptions,
-    mpi: MpiOptions,
+    job_defaults: Mapping[str, JsonObject],
     election: LeaderElectionOptions,
     listen: str | None,
     log_format: str | None,
@@ -141,14 +155,14 @@ def command(
     namespaces = _valid_namespaces(management.namespaces or tuple(filter(None, [settings.explicit_namespace])))
     where = access(settings, cluster, process_environment.kubeconfig(os.environ))
     claim = election.claim(os.environ, where.namespace)
-    plan = mpi.configure(management.plan_settings(namespaces))
+    plan = replace(management.plan_settings(namespaces), job_defaults=job_defaults)
     wanted = ProcessSettings(
         # An operator of some namespaces schedules no gangs, so it publishes no scheduling configuration.
         options=scheduling.operator_options(plan, published_in="" if namespaces else claim.key.namespace),
         lease_claim=claim if election.leader_elect else None,
         listen=process_environment.listen_address(listen, os.environ),
         shutdown_seconds=grace,
-        own_pod=None if mpi.kubectl_delivery_image else process_environment.own_pod(os.environ, where.namespace),
+        own_pod=management.own_pod(where.namespace),
         adopt=plan.adopts_jobs,
     )
     process_environment.configure_logging(settings, log_format)

@@ -19,6 +19,7 @@ from tarragon.frameworks.mpi.fields import (
 from tarragon.frameworks.mpi.image_software import IMAGE_SOFTWARE
 from tarragon.frameworks.mpi.log_causes import LOG_CAUSES
 from tarragon.frameworks.mpi.manifest.crd import MPIJOBS, SHORT_NAMES, crd
+from tarragon.frameworks.mpi.manifest.operator_options import OPERATOR_OPTIONS
 from tarragon.frameworks.mpi.manifest.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES, no_services
 from tarragon.frameworks.mpi.manifest.v1alpha1_decoding import without_gpu_count, without_scaled_size
 from tarragon.frameworks.mpi.objects.owned_objects import KEPT_CURRENT, PERMISSIONS, owned_objects
@@ -40,6 +41,7 @@ MPI = Framework(
     owned_objects=owned_objects,
     kept_current=KEPT_CURRENT,
     required_permissions=PERMISSIONS,
+    operator_options=OPERATOR_OPTIONS,
     evaluate=evaluate,
     review_states=review_worker_loss,
     roles=ROLES,
