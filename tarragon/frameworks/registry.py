@@ -7,6 +7,7 @@ from tarragon.frameworks.jax.framework import JAX
 from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
+from tarragon.kube.api_version import nearest_version
 from tarragon.kube.field_reader import describe_value, nearest_name
 from tarragon.kube.meta import Json
 
@@ -70,14 +71,11 @@ def kinds_in_words() -> str:
 
 
 def _wrong_version(framework: Framework, api_version: str) -> Problem | None:
-    known = {dialect.api_version for dialect in framework.dialects}
+    known = list(dict.fromkeys(dialect.api_version for dialect in framework.dialects))
     if api_version in known:
         return None
-    return Problem(
-        "apiVersion",
-        f"{framework.kind} has no version {api_version}",
-        f"write {nearest_name(api_version, known) or framework.resource.api_version}",
-    )
+    meant = nearest_version(api_version, known) or nearest_name(api_version, known) or framework.resource.api_version
+    return Problem("apiVersion", f"{framework.kind} has no version {api_version}", f"write {meant}")
 
 
 def _wrong_capitals(framework: Framework, api_version: str, kind: str) -> Problem | None:

@@ -64,6 +64,20 @@ def test_a_generation_that_another_kind_has_is_refused_with_those_of_the_kind(sh
     assert "TFJobs can't be converted to kubeflow.org/v2beta1; its generations are mlkube.io/v1beta1, " in ended.err
 
 
+def test_a_version_that_only_other_kinds_have_is_refused_with_those_of_the_kind(shell: Shell) -> None:
+    ended = shell("convert", "--to", "v1beta1", "-", stdin=SHORT)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert "MPIJobs can't be converted to v1beta1; its generations are kubeflow.org/v1alpha1, " in ended.err
+
+
+def test_a_version_that_two_groups_of_the_kind_have_needs_its_group(shell: Shell) -> None:
+    ended = shell("convert", "--to", "v1beta1", "-", stdin=TFJOB)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert "v1beta1 is ambiguous; use mlkube.io/v1beta1 or kubeflow.org/v1beta1" in ended.err
+
+
 def test_jobs_of_two_kinds_are_converted_to_the_version_that_both_have(shell: Shell) -> None:
     ended = shell("convert", "--to", "v1", "-", stdin=SHORT + TFJOB)
 

@@ -14,6 +14,7 @@ from tarragon.cli.options.arguments import api_generation, complete_generation
 from tarragon.cli.options.formats import json_text, list_object, yaml_text
 from tarragon.cli.options.settings import TarragonCommand
 from tarragon.cli.targets.completion import complete_file
+from tarragon.frameworks.plugin import Framework
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.plan.input.conversion import Conversion, convert_manifest
 from tarragon.plan.input.manifest import ManifestFile, ManifestObject
@@ -51,15 +52,27 @@ def command(*, file: str | None, option: str | None, target: str, form: str) -> 
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     name = file_argument(file, option)
     documents = read_documents(name)
-    conversions = [(job, convert_manifest(job.framework, job.manifest, target)) for job in documents.jobs]
+    conversions = [
+        (job, convert_manifest(job.framework, job.manifest, _generation(job.framework, target)))
+        for job in documents.jobs
+    ]
     problems = [job.with_line(problem) for job, conversion in conversions for problem in conversion.problems]
     if not conversions:
         problems = [Problem("", "the manifest has no job", "add one")]
     if problems:
         raise invalid_manifest(name, problems)
     for job, conversion in conversions:
-        _report(job, conversion, target)
+        _report(job, conversion, _generation(job.framework, target))
     _print(_objects(documents, {id(job): conversion.manifest for job, conversion in conversions}), form)
+
+
+def _generation(framework: Framework, target: str) -> str:
+    """The generation of that kind of job. Raises BadParameter for a version that two of its groups have."""
+    generations = framework.conversion.generations if framework.conversion is not None else ()
+    found = [name for name in generations if target in {name, name.rpartition("/")[2]}]
+    if len(found) > 1:
+        raise click.BadParameter(f"{target} is ambiguous; use {' or '.join(found)}", param_hint="'--to'")
+    return found[0] if found else target
 
 
 def _report(job: ManifestObject, conversion: Conversion, target: str) -> None:

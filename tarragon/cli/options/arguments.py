@@ -98,7 +98,7 @@ def folder_mapping(text: str) -> tuple[str, Path]:
 
 
 def api_generation(text: str) -> str:
-    """Parses an API generation for `convert --to`. The version alone is enough if only one group has it."""
+    """Parses an API generation for `convert --to`. A version that two groups have stays without a group."""
     from tarragon.frameworks.registry import convertible_generations
     from tarragon.kube.field_reader import nearest_name
 
@@ -109,7 +109,7 @@ def api_generation(text: str) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise click.BadParameter(f"{text} is ambiguous; use {' or '.join(found)}")
+        return text
     similar = nearest_name(text, generations)
     remedy = f"did you mean {similar}?" if similar else f"use one of {', '.join(generations)}"
     raise click.BadParameter(f"unknown API generation {text}; {remedy}")
