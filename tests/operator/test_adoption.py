@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from tarragon.client.port import DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
+from tarragon.kube.core import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, PODS, SECRETS, SERVICES
 from tarragon.kube.meta import Key
 from tests import trainingoperator
+from tests.frameworks.mpi_jobs import V2BETA1, mpijob
+from tests.operator.mpi_stage import MPIJOBS, MpiStage
 from tests.operator.stage import TFJOBS, Json, Stage, group
 from tests.operator.test_operator import FOREIGN_STATUS
 
+SUSPENDED_BY_MPI_OPERATOR = [
+    {
+        "type": kind,
+        "status": is_true,
+        "reason": "MPIJobSuspended",
+        "message": "",
+        "lastUpdateTime": "2026-11-20T08:00:00Z",
+        "lastTransitionTime": "2026-11-20T08:00:00Z",
+    }
+    for kind, is_true in (("Created", "True"), ("Running", "False"), ("Suspended", "True"))
+]
 ADOPT = {"metadata": {"annotations": {"tarragon.dev/adopt": "true"}}}
 
 
@@ -149,3 +162,33 @@ async def define(stage: Stage, foreign_status: Json | None) -> None:
     key = Key("", definition["metadata"]["name"])
     patch = {"spec": {"versions": definition["spec"]["versions"]}}
     await stage.world.client.patch(CUSTOM_RESOURCE_DEFINITIONS, key, patch)
+
+
+async def test_an_mpijob_that_mpi_operator_suspended_is_resumed_with_its_keys(stage: Stage) -> None:
+    """mpi-operator leaves the key pair, the host file, and a suspended batch Job of which the operator knows nothing."""
+    mpi = MpiStage(stage)
+    await mpi.install()
+    manifest = mpijob(runPolicy={"suspend": True})
+    metadata = {**manifest["metadata"], "namespace": "default", **ADOPT["metadata"]}
+    found = await stage.world.client.create(MPIJOBS.with_model(dict), {**manifest, "metadata": metadata})
+    owner = {"apiVersion": V2BETA1, "kind": "MPIJob", "name": "pi", "uid": found["metadata"]["uid"], "controller": True}
+    owned = {"namespace": "default", "ownerReferences": [owner]}
+    keys = {"ssh-privatekey": "YQ==", "ssh-publickey": "Yg=="}
+    secret = {"metadata": {**owned, "name": "pi-ssh"}, "type": "kubernetes.io/ssh-auth", "data": keys}
+    await stage.world.client.create(SECRETS.with_model(dict), secret)
+    hosts = {
+        "metadata": {**owned, "name": "pi-config"},
+        "data": {"hostfile": "old", "discover_hosts.sh": "#!/bin/sh\n"},
+    }
+    await stage.world.client.create(CONFIG_MAPS.with_model(dict), hosts)
+    status = {"status": {"conditions": SUSPENDED_BY_MPI_OPERATOR}}
+    await stage.world.client.patch(MPIJOBS, Key("default", "pi"), status, subresource="status")
+    stage.start_operator()
+    await mpi.until_state("Suspended")
+
+    await mpi.change(runPolicy={"suspend": False})
+    await stage.until_pods("pi-launcher", "pi-worker-0", "pi-worker-1")
+
+    assert stage.world.objects["secrets/default/pi-ssh"]["data"] == keys
+    assert mpi.config["hostfile"].startswith("pi-worker-0.pi.default.svc slots=1")
+    assert not stage.events("FailedCreateSecret")

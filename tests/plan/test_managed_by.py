@@ -9,12 +9,14 @@ from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import framework_of
 from tarragon.job.model import GENERATION_ANNOTATION
+from tarragon.job.phase import Phase
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.reconcile.managed_by import needs_adoption
 from tarragon.plan.view.actions import Actions
 from tests.frameworks.listed_jobs import cluster, item, listed
 from tests.frameworks.mpi_jobs import V1ALPHA1, V1ALPHA2, V2BETA1
 from tests.frameworks.mpi_jobs import of as of_mpi
+from tests.plan.test_mpi_life import MpiWorld
 from tests.plan.world import World, manifest
 
 BESIDE_ANOTHER = OperatorSettings(other_managers={"TFJob": "training-operator (Deployment kubeflow/training-operator)"})
@@ -148,6 +150,7 @@ def pod_of(owner: dict[str, Any], name: str = "j-master-zz9z-0-q7k2p", phase: st
 
 
 BATCH_JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j-master-zz9z-0", "uid": "batch-1"}
+MPIJOB = {"apiVersion": V2BETA1, "kind": "MPIJob", "name": "pi", "uid": "job-1"}
 WAYS = pytest.mark.parametrize("asked", ["all", "one by one", "by name"])
 
 
@@ -217,6 +220,54 @@ def test_an_mpijob_is_left_to_the_batch_job_of_its_launcher_although_its_workers
     world.pods["pi-worker-0"] = pod_of(owner, "pi-worker-0")
 
     assert_left_to_batch_jobs(world)
+
+
+def suspended_mpijob(*, spec: bool, status: bool) -> dict[str, Any]:
+    """As mpi-operator leaves it: the batch Job of the launcher is suspended, and the workers are deleted."""
+    found = of_mpi(V2BETA1)
+    found["metadata"]["namespace"] = "n1"
+    found["spec"]["runPolicy"] = {"suspend": spec}
+    times = {"lastUpdateTime": "2026-11-20T08:00:00Z", "lastTransitionTime": "2026-11-20T08:00:00Z"}
+    conditions = [
+        {"type": "Created", "status": "True", "reason": "MPIJobCreated", "message": "", **times},
+        {"type": "Running", "status": "False", "reason": "MPIJobSuspended", "message": "", **times},
+        {"type": "Suspended", "status": str(status), "reason": "MPIJobSuspended", "message": "", **times},
+    ]
+    return {**found, "status": {"conditions": conditions, "replicaStatuses": {"Launcher": {}, "Worker": {}}}}
+
+
+@pytest.mark.parametrize("asked", ["all", "one by one"])
+def test_an_mpijob_that_mpi_operator_has_suspended_is_taken_over_and_resumed(asked: str) -> None:
+    world = MpiWorld(given(asked, suspended_mpijob(spec=True, status=True)).job)
+    world.settings = OperatorSettings(adopts_jobs=asked == "all")
+    world.pods["pi-worker-1"] = pod_of(MPIJOB, "pi-worker-1", phase="Failed")
+
+    world.settle()
+    assert (world.status.phase, world.pods) == (Phase.SUSPENDED, {})
+
+    world.patch_job({"spec": {"runPolicy": {"suspend": False}}})
+    world.settle()
+    world.admit(Launcher=1, Worker=2)
+    world.settle()
+    assert sorted(world.pods) == ["pi-launcher", "pi-worker-0", "pi-worker-1"]
+
+
+@pytest.mark.parametrize(("spec", "status"), [(True, False), (False, True)])
+def test_an_mpijob_whose_suspension_or_resumption_is_under_way_is_left_to_its_batch_job(
+    *, spec: bool, status: bool
+) -> None:
+    world = given("all", suspended_mpijob(spec=spec, status=status))
+    world.framework = MPI
+
+    assert_left_to_batch_jobs(world)
+
+
+def test_an_mpijob_that_mpi_operator_has_suspended_stays_its_own_until_somebody_asks() -> None:
+    world = World(suspended_mpijob(spec=True, status=True))
+    world.framework = MPI
+
+    assert [event.reason for event in world.decide().events] == ["LeftToOtherOperator"]
+    assert needs_adoption(world.observed().object)
 
 
 def of_2017(**status: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tarragon.frameworks.plugin import Dialect
 from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
+from tarragon.job.phase import Phase
 from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import Pod
 from tarragon.kube.event import Event, reference_to
@@ -79,7 +80,15 @@ def is_run_by_batch_jobs(found: CustomObject, dialect: Dialect | None) -> bool:
     """Whether batch Jobs run the replicas instead of the job's own pods, as far as the job object alone shows it."""
     if dialect is None or not dialect.used_batch_jobs or GENERATION_ANNOTATION in found.metadata.annotations:
         return False
-    return has_foreign_status(found) and not decode_status(found.status).phase.is_final
+    return has_foreign_status(found) and not (decode_status(found.status).phase.is_final or _is_suspended(found))
+
+
+def _is_suspended(found: CustomObject) -> bool:
+    """Whether the other operator has suspended the job, and with it the batch Jobs, which only that operator resumes.
+
+    While the spec and the status differ, a suspension or a resumption is under way.
+    """
+    return _run_policy(found.spec).get("suspend") is True and decode_status(found.status).phase is Phase.SUSPENDED
 
 
 def _is_run_by_batch_jobs(observed: ObservedJob) -> bool:
@@ -132,5 +141,9 @@ def left_to_other_events(resource: Resource[CustomObject], found: CustomObject, 
 
 
 def _manager(spec: Json) -> object:
+    return _run_policy(spec).get("managedBy")
+
+
+def _run_policy(spec: Json) -> Mapping[str, Json]:
     policy = spec.get("runPolicy") if isinstance(spec, Mapping) else None
-    return policy.get("managedBy") if isinstance(policy, Mapping) else None
+    return policy if isinstance(policy, Mapping) else {}
