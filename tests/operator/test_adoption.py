@@ -165,7 +165,7 @@ async def define(stage: Stage, foreign_status: Json | None) -> None:
 
 
 async def test_an_mpijob_that_mpi_operator_suspended_is_resumed_with_its_keys(stage: Stage) -> None:
-    """mpi-operator leaves the key pair, the host file, and a suspended batch Job of which the operator knows nothing."""
+    """mpi-operator leaves the key pair, the host file, and a suspended batch Job, which the operator does not see."""
     mpi = MpiStage(stage)
     await mpi.install()
     manifest = mpijob(runPolicy={"suspend": True})
