@@ -155,12 +155,16 @@ def test_no_command_takes_one_of_two_jobs_for_the_other_nor_their_logs_when_both
         "spec": {"jaxReplicaSpecs": {"Worker": group({**command("sh", "-c", "echo of JAX"), "name": "jax"})}},
     }
     shell("run", shell.file("jax.yaml", json.dumps(jax)))
+    table = [line.split() for line in shell("list").out.splitlines()]
+    assert [row[table[0].index("KIND")] for row in table] == ["KIND", "JAXJob", "MPIJob"]
+    assert shell("list", "-o", "name").out == "jaxjob/mypi\nmpijob/mypi\n"
     both = "Error: mypi is the name of 2 jobs in namespace default: mpijob/mypi and jaxjob/mypi\n"
 
     for words in (["get"], ["describe"], ["why"], ["wait"], ["logs"], ["delete"], ["suspend"], ["debug-dump"]):
         ended = shell(*words, "mypi")
         assert (ended.code, both in ended.err, ended.out) == (2, True, ""), words
     assert shell("delete", "mpijob/mypi").code == 0
+    assert "KIND" not in shell("list").out
     assert shell("logs", "mypi", "--no-prefix").out == "of JAX\n"
     assert shell("delete", "mypi").out == "jaxjob/mypi deleted\n"
     ended = shell("logs", "mypi")

@@ -102,7 +102,8 @@ async def _list(wanted: JobTable, clock: Clock) -> None:
         for job in jobs:
             click.echo(job.name)
     elif jobs:
-        _show([wanted.header, *(wanted.row(job, clock.now(), queue) for job in jobs)], wanted)
+        table = wanted.naming_kinds_of(jobs)
+        _show([table.header, *(table.row(job, clock.now(), queue) for job in jobs)], table)
     else:
         where = f" in namespace {wanted.selection.namespace}; -A shows all" if wanted.selection.namespace else ""
         click.echo(f"No jobs{where}", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tarragon.cli.jobview.gpus import accelerators_of_job
@@ -45,10 +45,20 @@ class JobTable:
     order: str = "name"
     has_header: bool = True
     shows_managed: bool = False
+    names_kind: bool = False
+    """Whether there is a column for the kind, which the wide table always has."""
+
+    def naming_kinds_of(self, jobs: Iterable[ClusterJob]) -> JobTable:
+        """Returns the table with a column for the kind if the jobs are of several kinds."""
+        return replace(self, names_kind=len({job.framework.kind for job in jobs}) > 1)
 
     @property
     def header(self) -> Sequence[str]:
-        return header(is_wide=self.form == "wide", names_namespace=not self.selection.namespace)
+        return header(
+            is_wide=self.form == "wide",
+            names_namespace=not self.selection.namespace,
+            names_kind=self.names_kind,
+        )
 
     def row(self, job: ClusterJob, now: dt.datetime, queue: Mapping[JobKey, int]) -> Sequence[str]:
         return job_row(
@@ -56,6 +66,7 @@ class JobTable:
             now,
             is_wide=self.form == "wide",
             names_namespace=not self.selection.namespace,
+            names_kind=self.names_kind,
             place=queue.get(job_key(job)),
         )
 

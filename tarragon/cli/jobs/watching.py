@@ -62,10 +62,12 @@ async def watch_jobs(wanted: JobTable, clock: Clock) -> None:
     terminal = wanted.settings.terminal()
     async with wanted.target.watching() as cluster:
         # Fail now if the user may not list jobs or the kind is not installed: the caches would retry forever.
-        await list_jobs(cluster, wanted.selection)
+        jobs = await list_jobs(cluster, wanted.selection)
         tasks = [asyncio.create_task(_cache(cluster, each, wanted, changes).run()) for each in FRAMEWORKS]
         table = (
-            RedrawnTable(wanted, clock) if terminal.is_live and terminal.shows_logs else AppendingTable(wanted, clock)
+            RedrawnTable(wanted, clock)
+            if terminal.is_live and terminal.shows_logs
+            else AppendingTable(wanted.naming_kinds_of(jobs), clock)
         )
         try:
             while True:
@@ -144,7 +146,8 @@ class RedrawnTable:
         room = size(sys.stdout)
         queue, now = _queue(self._wanted, self._jobs), self._clock.now()
         jobs = sort_jobs(self._jobs.values(), self._wanted.order, queue)
-        rows = [self._wanted.header, *(self._wanted.row(job, now, queue) for job in jobs[: room.lines - 3])]
+        table = self._wanted.naming_kinds_of(jobs)
+        rows = [table.header, *(table.row(job, now, queue) for job in jobs[: room.lines - 3])]
         drawn = table_lines(fit_width(rows, room.columns), self._wanted.settings, room.columns - 1)
         if len(jobs) > room.lines - 3:
             drawn.append(f"and {len(jobs) - room.lines + 3} more; see `top`")

@@ -20,7 +20,8 @@ from tarragon.job.termination_message import telling_line
 from tarragon.plan.reconcile.managed_by import BATCH_JOBS_MANAGER, is_run_by_batch_jobs, needs_adoption
 
 HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "REASON")
-WIDE = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "KIND", "REPLICAS", "NODES", "REASON")
+OF_SEVERAL_KINDS = (*HEADER[:-1], "KIND", HEADER[-1])
+WIDE = (*OF_SEVERAL_KINDS[:-1], "REPLICAS", "NODES", HEADER[-1])
 OPTIONAL_COLUMNS = MappingProxyType({"GPUS": {"-"}, "QUEUE": {"-"}, "RESTARTS": {"0", "-"}})
 """Columns that are left out on a narrow terminal if all of their cells have one of these values."""
 
@@ -50,19 +51,27 @@ def deleted_row(cells: Sequence[str], header: Sequence[str]) -> Sequence[str]:
     return [last.get(column, cell) for column, cell in zip(header, cells, strict=True)]
 
 
-def header(*, is_wide: bool, names_namespace: bool) -> Sequence[str]:
-    columns = WIDE if is_wide else HEADER
+def header(*, is_wide: bool, names_namespace: bool, names_kind: bool = False) -> Sequence[str]:
+    columns = WIDE if is_wide else OF_SEVERAL_KINDS if names_kind else HEADER
     return ("NAMESPACE", *columns) if names_namespace else columns
 
 
 def job_row(
-    job: ClusterJob, now: dt.datetime, *, is_wide: bool, names_namespace: bool, place: int | None = None
+    job: ClusterJob,
+    now: dt.datetime,
+    *,
+    is_wide: bool,
+    names_namespace: bool,
+    names_kind: bool = False,
+    place: int | None = None,
 ) -> Sequence[str]:
     """Returns the job's cells. `place` is its position in the queue, if known."""
     queue = "-" if place is None else str(place)
     cells = [job.key.name, job.state, ready(job), gpus(job), queue, str(restarts(job)), age(job.created, now)]
+    if is_wide or names_kind:
+        cells.append(job.framework.kind)
     if is_wide:
-        cells += [job.framework.kind, replicas(job), nodes(job)]
+        cells += [replicas(job), nodes(job)]
     where = [job.key.namespace] if names_namespace else []
     return [*where, *cells, reason(job)]
 
