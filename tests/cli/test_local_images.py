@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import venv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,18 +115,28 @@ def add_mpi4py(environment: Environment) -> None:
 MPIRUN = MPI.image_software[0]
 
 
-def test_an_mpirun_of_another_environment_does_not_fit_the_mpi4py_of_this_one(
+def test_an_mpirun_of_another_environment_is_not_found(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = executable(tmp_path / "other/bin/mpirun")
     (tmp_path / "other/pyvenv.cfg").touch()
     monkeypatch.setenv("PATH", str(other.parent))
-
-    assert misfit_program(environment, MPIRUN) is None  # no mpi4py, which may belong to the program
     add_mpi4py(environment)
-    assert misfit_program(environment, MPIRUN) == other
-    executable(environment.bin_folder / "mpirun")
+
+    assert find_program(environment, "mpirun") is None
     assert misfit_program(environment, MPIRUN) is None
+
+
+def test_an_mpirun_of_another_environment_does_not_fit_a_module_of_tarragon_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = executable(tmp_path / "other/bin/no-such-mpirun")
+    (tmp_path / "other/pyvenv.cfg").touch()
+    monkeypatch.setenv("PATH", str(other.parent))
+    software = replace(MPIRUN, program=other.name, library="no-such-library")
+
+    assert misfit_program(current_environment(), replace(software, partner="click")) == other
+    assert misfit_program(current_environment(), replace(software, partner="no_such_module")) is None
 
 
 def test_an_mpirun_of_the_system_fits_an_mpi4py_that_brings_no_mpi(
@@ -138,6 +149,8 @@ def test_an_mpirun_of_the_system_fits_an_mpi4py_that_brings_no_mpi(
     assert misfit_program(environment, MPIRUN) is None
     (environment.folder / "lib/libmpi.so.12").touch()
     assert misfit_program(environment, MPIRUN) == systems
+    executable(environment.bin_folder / "mpirun")
+    assert misfit_program(environment, MPIRUN) is None
 
 
 def test_a_module_may_be_one_of_the_system_if_the_environment_uses_those(environment: Environment) -> None:

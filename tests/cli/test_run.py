@@ -263,9 +263,10 @@ def test_an_mpirun_that_does_not_belong_to_the_environment_is_named(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment, other = shell.folder / "env", shell.folder / "other"
-    for folder in (environment, other):
-        venv.create(folder, symlinks=True)
+    venv.create(environment, symlinks=True)
     (next(environment.glob("lib/python3*/site-packages")) / "mpi4py").mkdir()
+    (environment / "lib/libmpi.so.12").touch()
+    (other / "bin").mkdir(parents=True)
     (other / "bin/mpirun").symlink_to("/bin/true")
     monkeypatch.setenv("PATH", f"{other}/bin:{os.environ['PATH']}")
     training = mpi_job("digits", Launcher=group(command("mpirun", "python", "train.py", image="acme/train:1")))

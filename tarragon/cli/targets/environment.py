@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shlex
 import shutil
@@ -76,17 +77,13 @@ def has_module(environment: Environment, name: str) -> bool:
     """
     if environment.folder == current_environment().folder:
         return importlib.util.find_spec(name) is not None
-    if not _has_python(environment) or _uses_the_modules_of_the_system(environment):
+    if not environment.has_python or _uses_the_modules_of_the_system(environment):
         return True
     return any(
         (place / name).is_dir() or (place / f"{name}.py").is_file()
         for pattern in ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib64/python3*/site-packages")
         for place in Path(environment.folder).glob(pattern)
     )
-
-
-def _has_python(environment: Environment) -> bool:
-    return any((environment.bin_folder / name).exists() for name in ("python", "python3"))
 
 
 def _uses_the_modules_of_the_system(environment: Environment) -> bool:
@@ -99,17 +96,18 @@ def _uses_the_modules_of_the_system(environment: Environment) -> bool:
 
 def find_program(environment: Environment, name: str) -> Path | None:
     """Returns the program that containers of the environment find on their PATH."""
-    found = shutil.which(name, path=environment.bin_folder) or shutil.which(name)
+    found = shutil.which(name, path=environment.search_path(os.environ.get("PATH", os.defpath)))
     return Path(found) if found else None
 
 
 def misfit_program(environment: Environment, software: ImageSoftware) -> Path | None:
     """Returns the program that containers find, if it is of another installation than its partner, the module.
 
-    A program of the system fits, unless the environment has the library: the module finds the system's, too.
+    A program of the system fits, unless the environment has the library: the module finds the system's, too. Programs
+    of other environments are on PATH only behind that of Tarragon.
     """
     found = find_program(environment, software.program) if software.partner else None
-    if found is None or not _has_python(environment) or not has_module(environment, software.partner):
+    if found is None or not environment.has_python or not has_module(environment, software.partner):
         return None
     if found.is_relative_to(environment.folder):
         return None

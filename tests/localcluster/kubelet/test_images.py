@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from tarragon.localcluster.kubelet.images.image_file import read_image_file, read_images
-from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, missing_command_problem
+from tarragon.localcluster.kubelet.images.images import (
+    Environment,
+    ImageMap,
+    current_environment,
+    missing_command_problem,
+)
 
 
 def images(*patterns: str) -> ImageMap:
@@ -60,6 +65,34 @@ def test_a_folder_given_for_an_image_keeps_its_other_settings() -> None:
     environment = known.with_folders({"a/b": Path("/new")}).environment_of("a/b:1")
 
     assert (environment.folder, environment.entrypoint) == (Path("/new"), ("run",))
+
+
+def virtualenv(folder: Path) -> Path:
+    """The bin folder of a virtualenv with nothing but a Python."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin/python").touch()
+    (folder / "pyvenv.cfg").touch()
+    return folder / "bin"
+
+
+def test_an_environment_is_first_on_path_and_no_other_one_is_behind_it(tmp_path: Path) -> None:
+    own, other = virtualenv(tmp_path / "own"), virtualenv(tmp_path / "other")
+    (tmp_path / "conda/conda-meta").mkdir(parents=True)
+    callers = f"{other}:/usr/bin:{tmp_path}/conda/bin::{own}:/bin"
+
+    assert Environment(folder=tmp_path / "own").search_path(callers) == f"{own}:/usr/bin::{own}:/bin"
+
+
+def test_a_folder_without_python_finds_that_of_the_caller(tmp_path: Path) -> None:
+    other = virtualenv(tmp_path / "other")
+
+    assert Environment(folder=tmp_path).search_path(f"{other}:/bin") == f"{tmp_path}:{other}:/bin"
+
+
+def test_nobody_has_chosen_the_environment_of_tarragon_so_it_hides_none(tmp_path: Path) -> None:
+    other, own = virtualenv(tmp_path / "other"), current_environment()
+
+    assert own.search_path(f"{other}:/bin") == f"{own.bin_folder}:{other}:/bin"
 
 
 def test_python_paths_of_an_image_map_to_the_environment_s_python(tmp_path: Path) -> None:

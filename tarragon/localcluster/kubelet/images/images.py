@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from tarragon.base.errors import Problem
 
 _PYTHONS = tuple(f"{folder}/{name}" for folder in ("/usr/bin", "/usr/local/bin", "/opt/conda/bin", "/opt/venv/bin")
                  for name in ("python", "python3"))  # fmt: skip
+_ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
+"""What the folders of virtualenvs and of Conda's environments contain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,26 @@ class Environment:
         """The folder that comes first on PATH."""
         inside = self.folder / "bin"
         return inside if inside.is_dir() else self.folder
+
+    @property
+    def has_python(self) -> bool:
+        return any((self.bin_folder / name).exists() for name in ("python", "python3"))
+
+    def search_path(self, callers: str) -> str:
+        """PATH for its programs: its own folder, and the caller's PATH without other Python environments.
+
+        It is as if somebody had activated the environment: programs of two would not fit each other, such as the mpirun
+        of one and the mpi4py of the other. A folder without Python may need that of the caller's environment, and that
+        of this program was not chosen by anybody.
+        """
+        folders = callers.split(os.pathsep)
+        if self.has_python and self.folder != current_environment().folder:
+            folders = [folder for folder in folders if not self._is_of_another(folder)]
+        return os.pathsep.join([str(self.bin_folder), *folders])
+
+    def _is_of_another(self, folder: str) -> bool:
+        root = Path(folder).parent
+        return root != self.folder and any((root / mark).exists() for mark in _ENVIRONMENT_MARKS)
 
     def local_paths(self) -> dict[str, Path]:
         """The local path of each mapped path of the image. Usual paths of Python map to the environment's Python."""

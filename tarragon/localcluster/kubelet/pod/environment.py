@@ -25,7 +25,7 @@ INHERITED = (
     *("LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
     *("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
 )
-"""The caller's variables about user, locale, libraries and proxies. PATH is kept too, after the image's programs."""
+"""The caller's variables about user, locale, libraries and proxies. Of PATH, see Environment.search_path."""
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -55,7 +55,7 @@ def machine_variables(machine: MachineEnvironment, image: Environment) -> dict[s
     caller = machine.caller
     passed = {name: caller[name] for name in INHERITED if name in caller}
     variables = {"LANG": "C.UTF-8", "TMPDIR": "/tmp"} | passed  # noqa: S108 - where programs expect it
-    variables["PATH"] = f"{image.bin_folder}:{caller.get('PATH') or DEFAULT_PATH}"
+    variables["PATH"] = image.search_path(caller.get("PATH") or DEFAULT_PATH)
     if (image.folder / "pyvenv.cfg").is_file():
         variables["VIRTUAL_ENV"] = str(image.folder)
         if (image.bin_folder / "orted").exists():
