@@ -136,8 +136,7 @@ async def test_a_lost_worker_ends_the_job(world: World, implementation: str) -> 
     await world.delete("pi-worker-1", grace=0)
 
     code = await ended(world)
-    if implementation == "openmpi":  # 5.0.11 says so, and exits with 0, whatever its daemons were started with
+    if code == 0:  # 5.0.11 exits so if it sees the end of a daemon's connection before that of its agent
+        assert implementation == "openmpi"
         assert "lost communication with a remote daemon" in await world.log("pi-launcher")
-    else:
-        assert code != 0
     await eventually(lambda: not daemons(world))
