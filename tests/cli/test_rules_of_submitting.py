@@ -67,6 +67,26 @@ def test_rule_10_a_dry_run_by_the_client_prints_pods_services_and_tf_config_and_
     assert "-o requires --dry-run" in shell("submit", file, "-o", "json").err
 
 
+@pytest.mark.parametrize("words", [["--dry-run", "FILE"], ["FILE", "--dry-run"], ["--dry-run", "-f", "FILE"]])
+def test_a_dry_run_without_a_value_is_one_by_the_client(shell: Shell, words: list[str]) -> None:
+    file = shell.file("job.yaml", worker("digits", "print(1)"))
+    words = [file if word == "FILE" else word for word in words]
+
+    for name in ("run", "submit"):
+        ended = shell(name, *words)
+        assert (ended.code, ended.out) == (0, shell(name, file, "--dry-run=client").out), ended.err
+        assert "Nothing was created" in ended.err
+    assert not shell.home.exists()
+
+
+def test_a_misspelled_value_of_dry_run_creates_nothing(shell: Shell) -> None:
+    file = shell.file("job.yaml", worker("digits", "print(1)"))
+
+    for words in (["--dry-run=sever", file], ["--dry-run", "sever", file], ["--dry-run", "sever", "-f", file]):
+        assert shell("submit", *words).code == 2
+    assert not shell.home.exists()
+
+
 @pytest.mark.parametrize("how", ["client", "server"])
 def test_a_dry_run_shows_the_tensorboard_that_is_asked_for(shell: Shell, how: str) -> None:
     body = json.loads(worker("digits", "print(1)"))

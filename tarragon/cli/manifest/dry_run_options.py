@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 import click
 
 from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.manifest.file_command import DRY_RUN, DRY_RUNS
 from tarragon.cli.manifest.loading import LoadedJob
 
 P = ParamSpec("P")
@@ -25,9 +26,10 @@ def dry_run_options(command: Callable[P, T]) -> Callable[P, T]:
         help="output format of --dry-run; yaml by default",
     )
     trial = click.option(
-        "--dry-run",
-        type=click.Choice(("client", "server")),
-        help="print the objects that would be created: pods, Services, TF_CONFIG; `server` asks the API server too",
+        DRY_RUN,
+        type=click.Choice(DRY_RUNS),
+        help="print the objects that would be created: pods, Services, TF_CONFIG; `server` asks the API server too; "
+        "without a value, client",
     )
     return trial(form(command))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 import click
@@ -13,6 +14,10 @@ from tarragon.cli.options.arguments import assignment, folder_mapping
 from tarragon.cli.options.settings import TarragonCommand
 
 _KEY = "tarragon.changes"
+
+DRY_RUN = "--dry-run"
+DRY_RUNS = ("client", "server")
+"""The values of the option. Without one, it is the first."""
 
 Pairs = tuple[tuple[str, str], ...]
 Folders = tuple[tuple[str, Path], ...]
@@ -51,6 +56,17 @@ class FileCommand(TarragonCommand):
         for option in own:
             self.name_variable(option)
         self.params += own
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args if ctx.resilient_parsing else with_dry_run_value(args))
+
+
+def with_dry_run_value(args: Sequence[str]) -> list[str]:
+    """Makes `--dry-run FILE` a dry run by the client: click would take FILE for the value of the option."""
+    return [
+        f"{DRY_RUN}={DRY_RUNS[0]}" if word == DRY_RUN and after not in DRY_RUNS else word
+        for word, after in zip_longest(args, args[1:])
+    ]
 
 
 def file_argument(file: str | None, option: str | None) -> str:
