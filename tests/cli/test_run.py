@@ -121,6 +121,7 @@ def test_a_gpu_where_there_is_none_is_said_at_once_and_can_be_done_without(shell
     name = shell.file("job.yaml", worker("digits", "print('trained')", resources=wants))
 
     refused = shell("run", name)
+    why = shell("why", "digits")
     without = shell("run", name, "--cpu-only")
 
     assert refused.code == 1
@@ -128,6 +129,7 @@ def test_a_gpu_where_there_is_none_is_said_at_once_and_can_be_done_without(shell
     assert "nvidia.com/gpu" in refused.err
     assert "`tarragon run FILE --cpu-only`" in refused.err
     assert "delete digits" in refused.err
+    assert "`tarragon run FILE --cpu-only`" in why.out
     assert without.code == 0
     assert "--cpu-only: removed 1 GPU request" in without.err
     assert "[worker-0] trained" in without.out
@@ -140,7 +142,7 @@ def test_more_memory_than_there_is_can_never_be_had(shell: Shell) -> None:
 
     assert ended.code == 1
     assert "memory" in ended.err
-    assert "--cpu-only" not in ended.err
+    assert "--cpu-only" not in ended.err + shell("why", "digits").out
 
 
 def test_a_job_that_takes_too_long_goes_on_without_us(shell: Shell) -> None:

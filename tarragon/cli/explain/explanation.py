@@ -19,6 +19,7 @@ from tarragon.cli.jobview.progress import wait_of
 from tarragon.cli.jobview.queueing import wait_cause
 from tarragon.cli.jobview.rows import current_size, reason, replicas
 from tarragon.cli.jobview.target import CommandPrefix
+from tarragon.cli.manifest.overrides import cpu_only_hint
 from tarragon.cli.manifest.replica_environments import replica_environments
 from tarragon.cli.options.formats import FORMATTERS, print_lines
 from tarragon.cli.options.settings import GlobalOptions
@@ -53,12 +54,21 @@ async def print_explanation(settings: GlobalOptions, name: str, form: str | None
     environments = replica_environments(job, is_local=where.is_local)
     lines = [
         *explanation_lines(job, now, where.command_prefix, standing.position_text, environments),
+        *(_without_gpus(job) if where.is_local else ()),
         *standing.lines(now.astimezone()),
     ]
     if form is not None:
         click.echo(FORMATTERS[form]({**schema.job_document(job, now, lines), **standing.fields()}))
         return
     print_lines(lines)
+
+
+def _without_gpus(job: ClusterJob) -> Iterator[str]:
+    """Yield how a job that can never start on this machine runs without its GPUs."""
+    wait = wait_of(job.status)
+    hint = cpu_only_hint(job.object.spec)
+    if hint and wait is not None and wait.code == NEVER_FITS:
+        yield f"  {hint}"
 
 
 def explanation_lines(

@@ -16,7 +16,7 @@ from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import FAILED, RUNNING, SUCCEEDED
 from tarragon.cli.jobview.rows import NOT_PROCESSED
 from tarragon.cli.jobview.target import ClusterTarget
-from tarragon.cli.manifest.overrides import without_gpus
+from tarragon.cli.manifest.overrides import cpu_only_hint
 from tarragon.cli.manifest.replica_environments import replica_environments
 from tarragon.cli.options.command_tree import handle_broken_pipe
 from tarragon.cli.options.formats import print_lines
@@ -128,8 +128,8 @@ def never_fits_message(follower: JobFollower) -> str:
     """The message for a job that can never start on this machine."""
     job, wait = follower.job, follower.progress.wait
     message = [f"Error: {job.name} can never start here: {wait.message if wait is not None else ''}"]
-    if without_gpus({"spec": job.object.spec})[1]:
-        message.append("  `tarragon run FILE --cpu-only` runs it without the GPUs that it requests")
+    if hint := cpu_only_hint(job.object.spec):
+        message.append(f"  {hint}")
     return "\n".join(message)
 
 

@@ -50,6 +50,12 @@ def without_gpus(job: JsonObject) -> tuple[JsonObject, list[str]]:
     return _without_gpus(job, "", removed), removed
 
 
+def cpu_only_hint(spec: Json) -> str:
+    """Returns how to run the job on this machine without the GPUs that it requests; empty if it requests none."""
+    requests_gpus = bool(without_gpus({"spec": spec})[1])
+    return "`tarragon run FILE --cpu-only` runs it without the GPUs that it requests" if requests_gpus else ""
+
+
 def with_annotations_in_templates(job: JsonObject, annotations: Mapping[str, str]) -> JsonObject:
     """Returns a copy with these annotations in every pod template, where the kubelet reads them."""
     spec = job.get("spec")
