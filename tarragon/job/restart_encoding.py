@@ -49,7 +49,7 @@ def _trimmed(records: Mapping[Replica, RestartRecord]) -> Mapping[Replica, Resta
     return {
         replica: record
         if replica in latest
-        else replace(record, exit_code=None, reason="", ended_at=None, rejected_by_node="")
+        else replace(record, exit_code=None, reason="", ended_at=None, finished_at=None, rejected_by_node="")
         for replica, record in records.items()
     }
 
@@ -70,6 +70,8 @@ def _record_fields(record: RestartRecord) -> dict[str, Json]:
         nonempty["exitCode"] = record.exit_code
     if record.ended_at is not None:
         nonempty["at"] = format_time(record.ended_at)
+    if record.finished_at is not None:
+        nonempty["finished"] = format_time(record.finished_at)
     return nonempty
 
 
@@ -86,6 +88,7 @@ def _read_record(entry: Mapping[str, Json]) -> RestartRecord:
         exit_code=code if isinstance(code, int) else None,
         reason=str(entry.get("reason", "")),
         ended_at=training_operator_status.decode_time(entry.get("at")),
+        finished_at=training_operator_status.decode_time(entry.get("finished")),
         rejected_by_node=str(entry.get("refusedBy", "")),
     )
 

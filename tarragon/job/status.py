@@ -99,6 +99,9 @@ class RestartRecord:
     exit_code: int | None = None
     reason: str = ""
     ended_at: dt.datetime | None = None
+    """When the last end was recorded."""
+    finished_at: dt.datetime | None = None
+    """When the program itself had ended, by the clock of its node; None if the node did not say."""
     rejected_by_node: str = ""
     """The node whose kubelet rejected the last pod that ended."""
 

@@ -395,6 +395,41 @@ def test_a_launcher_whose_end_is_known_only_after_its_worker_was_replaced_runs_a
     assert world.created[LAUNCHER] == 2
 
 
+@pytest.mark.parametrize("policy", ["Never", "Always"])
+@pytest.mark.parametrize("late", [1, 5])
+def test_a_worker_counts_as_lost_when_it_ended_and_not_when_that_was_seen(policy: str, late: int) -> None:
+    """The operator is slow: it replaces the worker after the launcher's end, which is reported last of all."""
+    world = started(launcher_job(worker=policy))
+    if policy == "Always":
+        world.restart_in_place(WORKER_0, 1)
+        world.make_ready(WORKER_0)
+    else:
+        world.exit(WORKER_0, 137)
+    world.pass_time(1 + late)
+    world.settle()
+
+    world.pass_time(-late)
+    world.exit(LAUNCHER, 0)
+    world.pass_time(late)
+    come_back(world)
+
+    assert not message(world, "Succeeded")
+    assert world.created[LAUNCHER] == 2
+
+
+def test_a_launcher_that_succeeded_before_a_worker_failed_has_succeeded_though_it_is_known_last() -> None:
+    world = started()
+    world.exit(WORKER_0, 137)
+    world.settle()
+
+    world.pass_time(-1)
+    world.exit(LAUNCHER, 0)
+    world.pass_time(1)
+    world.settle_and_wait()
+
+    assert message(world, "Succeeded")
+
+
 @pytest.mark.parametrize("job", [launcher_job(), launcher_job(**NEVER), launcher_job(runPolicy={"backoffLimit": 0})])
 def test_a_launcher_that_succeeded_before_a_worker_failed_has_succeeded(job: dict[str, Any]) -> None:
     world = started(job)

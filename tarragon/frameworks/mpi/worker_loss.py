@@ -171,18 +171,25 @@ def _was_lost_before_end(run: _LauncherRun, replica: Replica, worker: ReplicaSta
     # The new pod may be as old as the launcher's end, or younger: that end becomes known only later.
     is_replaced = replaced_at is not None and replaced_at <= run.ended_at + SUCCESS_DELAY
     is_known = _is_recorded_after(run, replica, run.ended_at)
-    return (is_replaced and not is_known) or _has_unrecorded_restart(run, replica, worker)
+    is_recorded = replaced_at is not None and _is_recorded_during(run, replica, run.ended_at)
+    return is_recorded or (is_replaced and not is_known) or _has_unrecorded_restart(run, replica, worker)
 
 
 def _is_recorded_after(run: _LauncherRun, replica: Replica, at: dt.datetime) -> bool:
-    """Whether the worker is on record as having ended after this time.
+    """Whether the worker is on record as having ended after this time; not when that was recorded, which may be late.
 
     A worker that was deleted left no record. When it was is not known, and another run costs less than a lie.
     """
-    recorded_end = run.record_of(replica).ended_at
-    if recorded_end is None or run.created_at is None:
+    finished_at = run.record_of(replica).finished_at
+    if finished_at is None or run.created_at is None:
         return False
-    return recorded_end > max(run.created_at, at)
+    return finished_at > max(run.created_at, at)
+
+
+def _is_recorded_during(run: _LauncherRun, replica: Replica, at: dt.datetime) -> bool:
+    """Whether the worker is on record as having ended between the launcher's creation and this time."""
+    finished_at = run.record_of(replica).finished_at
+    return finished_at is not None and run.created_at is not None and run.created_at < finished_at <= at
 
 
 def _replaced_at(run: _LauncherRun, replica: Replica, worker: ReplicaState) -> dt.datetime | None:

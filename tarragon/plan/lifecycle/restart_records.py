@@ -96,6 +96,7 @@ def _with_in_place_restarts(record: RestartRecord, member: ReplicaState, now: dt
         exit_code=failure.exit_code if failure is not None else None,
         reason=failure.reason if failure is not None else "",
         ended_at=now,
+        finished_at=failure.finished_at if failure is not None else None,
         rejected_by_node="",
     )
 
@@ -112,6 +113,7 @@ def _with_end(record: RestartRecord, member: ReplicaState, now: dt.datetime) -> 
         exit_code=ending.exit_code if ending is not None else None,
         reason=ending.reason if ending is not None else "",
         ended_at=now,
+        finished_at=ending.finished_at if ending is not None else None,
         rejected_by_node=member.pod.spec.node_name
         if ending is not None and is_kubelet_rejection(ending.reason)
         else "",
