@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,6 +117,19 @@ def test_ranks_run_in_the_workers_whatever_mpi_the_manifest_names(
     assert ended.code == 0, ended.out + ended.err
     places = {f"rank {rank} of 4 in pi-worker-{rank // 2}" for rank in range(4)}
     assert {place for place in places if place in ended.out} == places, ended.out
+
+
+def test_open_mpi_keeps_its_sessions_in_the_folder_of_the_launcher(user: User) -> None:
+    """In the machine's own, what killed ones have left keeps later ones with the same process ID from starting."""
+    ranks = [sys.executable, "-c", "import os; print('session', os.environ['PMIX_SERVER_TMPDIR'])"]
+    file = user.file("pi.json", mpijob("v2beta1", ["mpirun", "-n", "2", *ranks], workers=2))
+
+    ended = user.run(file, "--env", f"mpi={mpi_environment('openmpi')}")
+
+    assert ended.code == 0, ended.out + ended.err
+    sessions = re.findall(r"session (.+)", ended.out)
+    assert len(sessions) == 2
+    assert all(each.startswith(f"{user.home}/node/") for each in sessions), sessions
 
 
 def test_an_older_generation_reaches_its_workers_without_ssh(user: User) -> None:

@@ -400,10 +400,11 @@ def test_daemons_of_open_mpi_get_a_host_name_of_their_own() -> None:
     ],
 )
 def test_containers_with_mpi_get_defaults_for_a_shared_machine(variables: dict[str, str], argv: list[str]) -> None:
-    assert mpi_variables(variables, argv, user=1000)["I_MPI_PIN"] == "0"
-    assert "OMPI_ALLOW_RUN_AS_ROOT" not in mpi_variables(variables, argv, user=1000)
-    assert mpi_variables(variables, argv, user=0)["OMPI_ALLOW_RUN_AS_ROOT"] == "1"
+    assert mpi_variables(variables, argv, 1000, Path("/run"))["I_MPI_PIN"] == "0"
+    assert "OMPI_ALLOW_RUN_AS_ROOT" not in mpi_variables(variables, argv, 1000, Path("/run"))
+    assert mpi_variables(variables, argv, 0, Path("/run"))["PRTE_MCA_prte_tmpdir_base"] == "/run"
+    assert mpi_variables(variables, argv, 0, Path("/run"))["OMPI_ALLOW_RUN_AS_ROOT"] == "1"
 
 
 def test_other_containers_get_no_variables_for_mpi() -> None:
-    assert mpi_variables({"TF_CONFIG": "{}", "COMPILER": "gcc"}, ["python", "mpirunner.py"], user=0) == {}
+    assert mpi_variables({"TF_CONFIG": "{}", "COMPILER": "gcc"}, ["python", "mpirunner.py"], 0, Path("/run")) == {}

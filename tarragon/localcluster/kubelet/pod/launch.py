@@ -120,7 +120,7 @@ class Launcher:
             | (self._pod_api.variables() if self._pod_api else {})
             | environment.training_variables(container, self._machine, order.record.devices_of(container.name))
             | environment.pod_variables(pod, workdir)
-            | mpi_variables(declared, argv, os.getuid())
+            | mpi_variables(declared, argv, os.getuid(), run)
             | {name: localize(value) for name, value in declared.items()}
         )
         logs = self._folder.pod_logs(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)

@@ -74,11 +74,16 @@ _MPI_VARIABLE = re.compile(r"(OMPI|PRTE|HYDRA|I_MPI|MPICH|MPIR)_")
 _MPI_PROGRAM = re.compile(r"\b(mpirun|mpiexec|orterun|prterun|horovodrun)\b")
 
 
-def mpi_variables(declared: Mapping[str, str], argv: Sequence[str], user: int) -> dict[str, str]:
-    """Defaults for a container whose variables or command show that it starts an MPI program; `user` is its UID."""
+def mpi_variables(declared: Mapping[str, str], argv: Sequence[str], user: int, run: Path) -> dict[str, str]:
+    """Defaults for a container whose variables or command show that it starts an MPI program.
+
+    `user` is its UID, and `run` the folder of its run. Open MPI 5 names the folders of its sessions after process IDs,
+    and does not start where a killed process with the same ID has left one: each run has a place of its own for them.
+    mpirun tells its daemons in other pods.
+    """
     if not any(map(_MPI_VARIABLE.match, declared)) and not any(map(_MPI_PROGRAM.search, argv)):
         return {}
-    return {**_SHARED_MACHINE, **(_ROOT if user == 0 else {})}
+    return {**_SHARED_MACHINE, "PRTE_MCA_prte_tmpdir_base": str(run), **(_ROOT if user == 0 else {})}
 
 
 _FOREGROUND = re.compile(r"-[46deiqt]*D")
