@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from tarragon.job.status_encoding import decode_status
 from tarragon.kube.meta import CustomObject, Key, Resource
 from tarragon.localcluster.home.lock import process_start
 from tarragon.localcluster.kubelet.shim.shim_client import ShimState, state_of
+from tests.e2e.user import PATIENCE
 from tests.e2e.watcher import Watcher, a_client, living_server
 
 
@@ -80,3 +83,17 @@ class Scene:
 def kill(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+async def until(probe: Callable[[], Awaitable[bool] | bool], seconds: float = PATIENCE) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = probe()
+        if answer if isinstance(answer, bool) else await answer:
+            return
+        assert time.monotonic() < deadline, f"has not come true within {seconds} s"
+        await pause(0.05)
+
+
+async def pause(seconds: float) -> None:
+    await asyncio.sleep(seconds)  # noqa: TID251 - other processes tell nobody here; and a kill is to come at any moment

@@ -17,7 +17,7 @@ from tests.cli.conftest import RunningCommand
 from tests.e2e.kills import Scene
 from tests.e2e.test_training import learned
 from tests.e2e.user import EXAMPLES, User, eventually
-from tests.e2e.watcher import Watcher, living_server
+from tests.e2e.watcher import living_server, watcher_of
 
 JOB = "digits-ps-tf1"
 
@@ -71,7 +71,7 @@ async def test_workers_come_and_go_and_their_steps_add_up_to_the_global_step(use
     up = user.start("up", *PATIENT)
     await asyncio.to_thread(up.until, "ready")
     going = user.start("run", at_most_three(user))
-    async with Watcher(user.home).watching() as watcher:
+    async with watcher_of(user.home).watching() as watcher:
         scene = Scene(home=user.home, job=JOB, watcher=watcher)
         await asyncio.to_thread(story, user, scene, going)
         ended = await asyncio.to_thread(going.ended)
@@ -115,7 +115,7 @@ def shrinks(user: User, going: RunningCommand) -> None:
 async def test_workers_that_march_in_step_go_on_as_a_smaller_world_from_the_checkpoint(user: User) -> None:
     going = user.start("run", in_step(user))
     await asyncio.to_thread(eventually, lambda: living_server(user.home))
-    async with Watcher(user.home).watching() as watcher:
+    async with watcher_of(user.home).watching() as watcher:
         scene = Scene(home=user.home, job="digits-multiworker", watcher=watcher)
         await asyncio.to_thread(shrinks, user, going)
         ended = await asyncio.to_thread(going.ended)

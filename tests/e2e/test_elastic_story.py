@@ -22,7 +22,7 @@ from tarragon.frameworks.tensorflow.crd import TFJOBS
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import NODES, PODS
 from tests.cli.manifests import command
-from tests.e2e.test_kills import until
+from tests.e2e.kills import until
 from tests.e2e.user import EXAMPLES, User
 from tests.e2e.watcher import a_client
 from tests.recording.gangs import GangRecord, record_caches, report

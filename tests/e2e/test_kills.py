@@ -9,7 +9,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.meta import CustomObject, Resource
 from tests.cli.conftest import RunningCommand
 from tests.cli.manifests import command, group
-from tests.e2e.kills import Scene
-from tests.e2e.user import EXAMPLES, PATIENCE, User
-from tests.e2e.watcher import Watcher, living_server
+from tests.e2e.kills import Scene, pause, until
+from tests.e2e.user import EXAMPLES, User
+from tests.e2e.watcher import living_server, watcher_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -38,20 +38,6 @@ LOG = logging.getLogger(__name__)
 
 def nothing() -> None:
     """What happens besides."""
-
-
-async def until(probe: Callable[[], Awaitable[bool] | bool], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        answer = probe()
-        if answer if isinstance(answer, bool) else await answer:
-            return
-        assert time.monotonic() < deadline, f"has not come true within {seconds} s"
-        await pause(0.05)
-
-
-async def pause(seconds: float) -> None:
-    await asyncio.sleep(seconds)  # noqa: TID251 - other processes tell nobody here; and a kill is to come at any moment
 
 
 def counted_job(folder: Path) -> str:
@@ -98,7 +84,7 @@ async def a_scene(
     """`tarragon run` of the manifest has begun, and a watcher with it."""
     going = user.start("run", manifest, *options)
     await until(lambda: living_server(user.home) is not None)
-    async with Watcher(user.home).watching() as watcher:
+    async with watcher_of(user.home).watching() as watcher:
         yield Scene(home=user.home, job=job, watcher=watcher, kind=kind), going
 
 

@@ -13,7 +13,7 @@ from tarragon.job.annotations import RESTART_ANNOTATION
 from tests.e2e.kills import Scene
 from tests.e2e.test_training import learned
 from tests.e2e.user import EXAMPLES, User, eventually
-from tests.e2e.watcher import Watcher, living_server
+from tests.e2e.watcher import living_server, watcher_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.timeout(400)]
 
@@ -32,7 +32,7 @@ def has_saved(home: Path) -> bool:
 async def test_a_killed_worker_takes_its_gang_with_it_and_all_go_on_from_the_checkpoint(user: User) -> None:
     going = user.start("run", annotated(user))
     await asyncio.to_thread(eventually, lambda: living_server(user.home))
-    async with Watcher(user.home).watching() as watcher:
+    async with watcher_of(user.home).watching() as watcher:
         scene = Scene(home=user.home, job="digits-multiworker", watcher=watcher)
         await asyncio.to_thread(eventually, lambda: has_saved(user.home))
         scene.kill_program("worker-1")

@@ -79,11 +79,12 @@ class Site:
         """As somebody who may do everything."""
         self._start("operator", "--kubeconfig", str(self.plane.kubeconfig), "--listen", "off")
 
-    def installed_operator(self) -> None:
+    def installed_operator(self) -> subprocess.Popen[str]:
         """As the service account that is installed for it, with its rights and no more."""
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{OWN_NAMESPACE}", "system:authenticated")
         config = self.plane.user(f"system:serviceaccount:{OWN_NAMESPACE}:tarragon", groups)
-        self._start("operator", "--kubeconfig", str(config), "--lease-namespace", OWN_NAMESPACE, "--listen", "off")
+        words = ("operator", "--kubeconfig", str(config), "--lease-namespace", OWN_NAMESPACE, "--listen", "off")
+        return self._start(*words)
 
     def node(self, *offers: str) -> subprocess.Popen[str]:
         """Once the cluster knows it as Ready. It has the identity and the rights of a kubelet, no more."""
