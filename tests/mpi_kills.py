@@ -110,7 +110,8 @@ class Story:
 
     def kill(self, replica: str) -> None:
         """All its processes, or only the first one, which the others do not survive."""
-        found = sorted(self.job.processes(replica), key=lambda pid: (process_start(pid) or 0, pid))
+        starts = {pid: start for pid in self.job.processes(replica) if (start := process_start(pid))}
+        found = sorted(starts, key=lambda pid: (int(starts[pid]), pid))
         for pid in found if self.dice.random() < 0.7 else found[:1]:
             self._kill(pid, replica)
 
