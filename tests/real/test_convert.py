@@ -18,7 +18,6 @@ from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.tensorflow.conversion.convert import convert
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
-from tarragon.kube.meta import Key
 from tests.cli.conftest import Shell
 from tests.deploy.stage import Kubectl
 from tests.frameworks.mpi_jobs import short_job, template
@@ -38,14 +37,12 @@ async def scene(emptied_control_plane: ControlPlane) -> AsyncIterator[Scene]:
 
 
 @pytest.fixture
-async def mpi_scene(scene: Scene) -> AsyncIterator[Scene]:
-    """With MPIJobs, which other tests on this control plane do not expect."""
-    definition = MPI.crd()
-    await scene.http.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
-    await until_served(scene.http, MPI.resource)
-    yield scene
-    await scene.http.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", definition["metadata"]["name"]))
-    await scene.until(lambda: not scene.pods.objects)
+async def mpi_scene(own_control_plane: ControlPlane) -> AsyncIterator[Scene]:
+    """With MPIJobs, which other tests do not expect on the control plane that they share."""
+    async with a_scene(own_control_plane) as scene:
+        await scene.http.create(CUSTOM_RESOURCE_DEFINITIONS, MPI.crd())
+        await until_served(scene.http, MPI.resource)
+        yield scene
 
 
 @pytest.fixture
@@ -101,8 +98,9 @@ async def test_what_convert_writes_runs_as_the_first_manifest_does_and_differs_f
 
 
 async def test_an_mpijob_runs_in_every_generation_and_differs_from_its_file_in_nothing(
-    mpi_scene: Scene, kubectl: Kubectl, tmp_path: Path
+    mpi_scene: Scene, tmp_path: Path
 ) -> None:
+    kubectl = Kubectl(mpi_scene.plane.kubeconfig)
     jobs = {generation: mpijob(generation) for generation in MPI_GENERATIONS}
     for job in jobs.values():
         assert (await diff(mpi_scene, job, tmp_path))[0] == 1
