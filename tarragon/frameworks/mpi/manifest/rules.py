@@ -15,7 +15,7 @@ from tarragon.frameworks.kubeflow.rules import (
     names_fit,
 )
 from tarragon.frameworks.mpi.fields import LAUNCHER, MIN_REPLICAS, SHAPE, SpecField
-from tarragon.frameworks.mpi.manifest.ranks import ranks_have_slots
+from tarragon.frameworks.mpi.manifest.rank_warnings import ranks_have_slots
 from tarragon.frameworks.mpi.objects.names import NAMES
 from tarragon.frameworks.mpi.options import Transport, options_of
 from tarragon.frameworks.plugin import GangSize, Rule
