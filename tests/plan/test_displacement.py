@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tarragon.base.time_arithmetic import MAX_TIME
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.model import Replica, TrainingJob
+from tarragon.job.restart_encoding import decode_restarts, encode_restarts
 from tarragon.job.status import Admission, JobStatus, RestartRecord
 from tarragon.kube.codec import decode, encode, format_time
 from tarragon.kube.core import Node, Pod
@@ -24,6 +26,7 @@ from tarragon.plan.lifecycle.displacement import (
     next_displacement_at,
     replicas_on_rejecting_nodes,
 )
+from tarragon.plan.lifecycle.restart_records import backoff_ends_at
 from tarragon.plan.lifecycle.start_timeout import MAX_MOVES, record_move
 from tests.plan.world import START, World, manifest
 
@@ -125,6 +128,15 @@ def test_what_a_node_refused_before_the_gang_was_admitted_says_nothing_of_now() 
     assert not displaced_replicas(
         house(node("a"), node("b"), pods={}, status=JobStatus(restarts={FIRST: before})), START
     )
+
+
+def test_the_scheduler_has_a_second_to_find_another_node_though_records_have_no_fractions_of_seconds() -> None:
+    status = JobStatus(restarts={FIRST: replace(REFUSED, ended_at=after(0.99))})
+    record = decode_restarts(encode_restarts(status.restarts, 1))[FIRST]
+    again = backoff_ends_at(record)
+
+    assert again is not None
+    assert again >= after(1.99)
 
 
 def test_closed_nodes_say_why() -> None:
