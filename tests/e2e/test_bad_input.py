@@ -51,7 +51,8 @@ def test_an_environment_without_tensorflow_fails_with_the_command_that_puts_it_t
 
     assert ended.code == 100
     assert "ModuleNotFoundError: No module named 'tensorflow'" in ended.out
-    assert re.search(rf"{user.folder}/env/bin/python .*install .*tensorflow", ended.out), ended.out
+    python = f"{user.folder}/env/bin/python"
+    assert re.search(rf"{python} .*install .*tensorflow|uv pip install --python {python} .*tensorflow", ended.out)
     assert "Traceback" not in ended.err
 
 
