@@ -20,7 +20,7 @@ class ImageSoftware:
     """The program on PATH; empty for a module."""
     partner: str = ""
     """A Python module that works only with a program of its own installation."""
-    library: str = ""
+    shared_library: str = ""
     """A pattern of file names in the environment's `lib`, from which that module knows that installation."""
     image: str = ""
     """A part of the names of images that have it; empty for any image. A script may import the module, too."""

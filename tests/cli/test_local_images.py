@@ -133,7 +133,7 @@ def test_an_mpirun_of_another_environment_does_not_fit_a_module_of_tarragon_s_ow
     other = executable(tmp_path / "other/bin/no-such-mpirun")
     (tmp_path / "other/pyvenv.cfg").touch()
     monkeypatch.setenv("PATH", str(other.parent))
-    software = replace(MPIRUN, program=other.name, library="no-such-library")
+    software = replace(MPIRUN, program=other.name, shared_library="no-such-library")
 
     assert misfit_program(current_environment(), replace(software, partner="click")) == other
     assert misfit_program(current_environment(), replace(software, partner="no_such_module")) is None

@@ -111,7 +111,7 @@ def misfit_program(environment: Environment, software: ImageSoftware) -> Path | 
         return None
     if found.is_relative_to(environment.folder):
         return None
-    has_library = any((environment.folder / "lib").glob(software.library))
+    has_library = any((environment.folder / "lib").glob(software.shared_library))
     return found if has_library or _is_in_an_environment(found) else None
 
 
