@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.rules import SchedulingRules
+from tarragon.scheduling.api.work import WorkEstimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +127,8 @@ class WaitingGang:
     """Whether the gang may preempt gangs of lower priority."""
     queue: str = ""
     """The queue (namespace) whose share and quota the gang counts towards."""
+    work: WorkEstimate | None = None
+    """What is known about its work; None if nothing is."""
 
     @property
     def sort_key(self) -> tuple[int, dt.datetime, str]:
@@ -161,6 +164,8 @@ class RunningGang:
     """The requested sizes at the time of the last size decision. A `requested` that differs is a new request of the
     user.
     """
+    work: WorkEstimate | None = None
+    """What is known about its work; None if nothing is."""
 
     @property
     def anchor_types(self) -> frozenset[ReplicaType]:

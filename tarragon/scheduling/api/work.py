@@ -1,0 +1,111 @@
+"""What is known about the work of a gang: how much is left, and how much faster it is with more replicas.
+
+Work is measured in *device-seconds*: what one device (a GPU; a replica, if it requests none) does in one second. A
+speed-up is relative to one device, too. So works and speed-ups of different gangs can be compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+PRIOR_EXPONENT = 0.85
+"""Up to the requested size, the speed-up of n devices is assumed to be n to this power. Measured on the 1,280 jobs of
+Pollux' workloads, which request sizes at which they are 50 to 80 % efficient.
+"""
+PRIOR_EXPONENT_BEYOND = 0.3
+"""Beyond the requested size, of which the user knows why it was chosen, more replicas are assumed to help little."""
+DEFAULT_RESTART_SECONDS = 30.0
+"""How long a gang makes no progress after a start or resize, until that was measured. Pollux (OSDI'21) took 30 s."""
+UNKNOWN_WORK_SECONDS = 1200.0
+"""A gang about which nothing is known is assumed to have this much work left for each device that it requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedupPrior:
+    """The speed-up that is assumed for a gang that has not been measured."""
+
+    requested: int
+    """The requested number of replicas."""
+    devices: float = 1.0
+    """The devices of one replica."""
+
+    def at(self, replicas: float) -> float:
+        """Return the assumed speed-up of this many replicas."""
+        up_to_request: float = (min(replicas, self.requested) * self.devices) ** PRIOR_EXPONENT
+        if replicas <= self.requested:
+            return up_to_request
+        return up_to_request * float((replicas / self.requested) ** PRIOR_EXPONENT_BEYOND)
+
+
+@dataclass(frozen=True)
+class SpeedupCurve:
+    """The speed-up by number of replicas: measured where the gang, or one of its kind, has had that size."""
+
+    prior: SpeedupPrior
+    rates: tuple[tuple[int, float], ...] = ()
+    """The measured rates by number of replicas, ascending, in any unit of work per second."""
+
+    def at(self, replicas: int) -> float:
+        """Return the speed-up of this many replicas."""
+        return self._relative(replicas) * self._scale
+
+    @property
+    def largest_known(self) -> int | None:
+        """The largest size at which the gain of more replicas can be judged. None if nothing is measured, and the
+        prior is all there is.
+
+        A rate at one size says little about one that is several times as large: a gang doubles, and is measured again.
+        """
+        return 2 * max(self.rates[-1][0], self.prior.requested // 2) if self.rates else None
+
+    @cached_property
+    def unit_rate(self) -> float:
+        """The rate of one device, in the unit of `rates`; 0 if nothing is measured."""
+        return self._relative(1) / self.prior.at(1) if self.rates else 0.0
+
+    @cached_property
+    def _scale(self) -> float:
+        return 1 / self.unit_rate if self.rates else 1.0
+
+    def _relative(self, replicas: int) -> float:
+        """The rate in the unit of `rates`: straight between measured sizes on logarithmic scales, the prior beyond."""
+        rates, prior = self.rates, self.prior
+        if not rates:
+            return prior.at(replicas)
+        first, last = rates[0], rates[-1]
+        if replicas <= first[0]:
+            return first[1] * prior.at(replicas) / prior.at(first[0])
+        for (smaller, slow), (larger, fast) in pairwise(rates):
+            if replicas <= larger:
+                return slow * float((fast / slow) ** (math.log(replicas / smaller) / math.log(larger / smaller)))
+        beyond = last[1] * prior.at(replicas) / prior.at(last[0])
+        return min(beyond, _continued(rates, replicas)) if len(rates) > 1 else beyond
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkEstimate:
+    """What is left of a gang's work, in device-seconds, and what more replicas would bring."""
+
+    remaining: float
+    """The expected rest of the work."""
+    curve: SpeedupCurve
+    restart_seconds: float = DEFAULT_RESTART_SECONDS
+    """How long the gang makes no progress after a resize."""
+
+
+def unknown_work(requested: int, devices: float) -> WorkEstimate:
+    """Return the estimate for a gang that has not run and is like no other."""
+    return WorkEstimate(
+        remaining=UNKNOWN_WORK_SECONDS * requested * devices, curve=SpeedupCurve(SpeedupPrior(requested, devices))
+    )
+
+
+def _continued(rates: Sequence[tuple[int, float]], replicas: int) -> float:
+    """Continue the slope of the last two measured sizes."""
+    (smaller, slow), (larger, fast) = rates[-2:]
+    slope = max(0.0, math.log(fast / slow) / math.log(larger / smaller))
+    return fast * float((replicas / larger) ** slope)

@@ -1,0 +1,76 @@
+"""What jobs of one kind have shown: those of one owner and template learn from each other."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Mapping
+
+from tarragon.scheduling.estimates.work_record import WorkRecord
+
+MAX_FINISHED = 300
+"""Of older jobs less can be learned: only so many of the latest finished jobs of a kind count."""
+
+
+class KindHistory:
+    """The rates of all jobs of a kind, and the works of its finished jobs."""
+
+    def __init__(self) -> None:
+        self._rates: dict[str, Mapping[int, float]] = {}
+        """By job. The latest finished jobs stay."""
+        self._totals: dict[str, float] = {}
+        self._works: list[float] = []
+        """The service that finished jobs needed, in device-seconds, sorted."""
+        self._rests: list[float] = []
+        """The sum of the works from each one to the last."""
+        self._finished: list[tuple[str, float]] = []
+        """Names and works, in the order in which they ended."""
+        self._merged: Mapping[int, float] | None = None
+
+    def record(self, job: str, record: WorkRecord) -> None:
+        """Learn the rates of a job that runs or has finished."""
+        rates = record.rates()
+        if rates and self._rates.get(job) != rates:
+            self._rates[job] = rates
+            self._merged = None
+        if rates and record.total is not None:
+            self._totals[job] = record.total
+
+    def forget(self, job: str) -> None:
+        """Forget a job that was deleted before its end."""
+        self._totals.pop(job, None)
+        if self._rates.pop(job, None) is not None:
+            self._merged = None
+
+    def finish(self, job: str, work: float) -> None:
+        """Record the service that a job needed until it succeeded."""
+        self._finished.append((job, work))
+        insort(self._works, work)
+        if len(self._finished) > MAX_FINISHED:
+            oldest, its_work = self._finished.pop(0)
+            self._works.remove(its_work)
+            self.forget(oldest)
+        self._rests = [0.0]
+        for each in reversed(self._works):
+            self._rests.append(self._rests[-1] + each)
+        self._rests.reverse()
+
+    def rates(self) -> Mapping[int, float]:
+        """Return the best rate by size of any job of the kind: nothing but the work itself makes a job faster."""
+        if self._merged is None:
+            merged: dict[int, float] = {}
+            for rates in self._rates.values():
+                for size, rate in rates.items():
+                    merged[size] = max(rate, merged.get(size, 0.0))
+            self._merged = merged
+        return self._merged
+
+    def usual_total(self) -> float | None:
+        """Return the units of work that jobs of this kind have in all; None if none has reported any."""
+        totals = sorted(self._totals.values())
+        return totals[len(totals) // 2] if totals else None
+
+    def mean_rest(self, service: float) -> float | None:
+        """Return the mean rest of finished jobs that needed more service than this; None if none did."""
+        first = bisect_right(self._works, service)
+        count = len(self._works) - first
+        return self._rests[first] / count - service if count else None

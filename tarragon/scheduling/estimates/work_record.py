@@ -1,0 +1,59 @@
+"""What was observed of one job's work. Its status keeps the record, so that it outlives resizes and the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tarragon.scheduling.api.work import SpeedupPrior
+
+MIN_MEASURED_SECONDS = 30.0
+"""A rate counts once a size has been observed for this long."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRecord:
+    """What was observed while a job had one size: for how long it made progress, and how far it came."""
+
+    seconds: float = 0.0
+    """Without the time that the job took to start or to resize."""
+    units: float = 0.0
+    """The units of work (steps) that it reported as done in that time; 0 if it reports nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkRecord:
+    """The history of a job's work."""
+
+    sizes: Mapping[int, SizeRecord] = field(default_factory=dict)
+    """By number of replicas."""
+    done: float | None = None
+    """The units of work that the job reports as done."""
+    total: float | None = None
+    """The units of work that it reports to have in all."""
+    claimed_work: float | None = None
+    """The job's whole work in device-seconds, as its first usable report implied. See `estimates/estimate.py`."""
+    restart_seconds: float | None = None
+    """How long the job took to make progress again after its last resize."""
+
+    def service(self, prior: SpeedupPrior) -> float:
+        """Return the service that the job has received, in device-seconds by its prior."""
+        return sum(record.seconds * prior.at(size) for size, record in self.sizes.items())
+
+    def device_seconds(self, devices: float) -> float:
+        """Return the time for which the job has held devices, which is what it costs others."""
+        return sum(record.seconds * size * devices for size, record in self.sizes.items())
+
+    def rates(self) -> Mapping[int, float]:
+        """Return the units per second by size, where observed for long enough."""
+        return {
+            size: record.units / record.seconds
+            for size, record in self.sizes.items()
+            if record.units > 0 and record.seconds >= MIN_MEASURED_SECONDS
+        }
+
+    def observed(self, size: int, seconds: float, units: float = 0.0) -> WorkRecord:
+        """Return the record with more time at this size, and with what was done in it."""
+        before = self.sizes.get(size, SizeRecord())
+        after = SizeRecord(before.seconds + max(0.0, seconds), before.units + max(0.0, units))
+        return replace(self, sizes={**self.sizes, size: after})
