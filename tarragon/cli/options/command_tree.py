@@ -37,6 +37,7 @@ COMMANDS = MappingProxyType(
             ("node", "node"),
             ("convert", "convert"),
             ("diff", "diff"),
+            ("simulate", "simulate"),
             ("debug-dump", "debug_dump"),
             ("config", "config"),
             ("version", "version"),
@@ -58,7 +59,7 @@ Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
            why        a job waits, does not start, or failed
   Change   suspend  resume  scale  delete
   Local    up  down  kubeconfig  check  debug-dump
-  Cluster  operator  node          Files  convert  diff
+  Cluster  operator  node          Files  convert  diff  simulate
   More     config  version  completion
 
 First: {program} run examples/tensorflow/ps.yaml

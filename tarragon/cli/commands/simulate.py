@@ -1,0 +1,172 @@
+"""`tarragon simulate`: shows what scheduling policies do with a workload, in virtual time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tarragon.cli.options.arguments import duration
+from tarragon.cli.options.durations import seconds_option
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
+from tarragon.scheduling.api.rules import DEFAULT_POLICY
+
+if TYPE_CHECKING:
+    from tarragon.simulator.engine import SimulatedCluster, Timing
+    from tarragon.simulator.metrics import Summary
+    from tarragon.simulator.workload import BoundsRule, Workload
+
+_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+
+
+@click.command("simulate", cls=TarragonCommand)
+@click.argument("trace", metavar="TRACE", type=_FILE)
+@click.option("--speedups", metavar="FILE", type=_FILE, help="table of measured speeds, for traces that need one")
+@click.option("--nodes", type=click.IntRange(1, 100_000), default=16, show_default=True, help="number of nodes")
+@click.option("--gpus-per-node", type=click.IntRange(1, 1024), default=4, show_default=True, help="GPUs of each node")
+@click.option(
+    "--bounds",
+    type=click.Choice(("rigid", "spec", "wide")),
+    default="rigid",
+    show_default=True,
+    help="sizes that jobs may have: as requested, from a quarter to twice of that, or 1 to 64",
+)
+@click.option("--policy", "policies", metavar="NAME", multiple=True, help="policy to simulate; may be repeated")
+@click.option(
+    "--progress",
+    type=click.Choice(("reported", "none")),
+    default="reported",
+    show_default=True,
+    help="whether jobs report their progress",
+)
+@click.option("--load", type=click.FloatRange(0), default=1.0, show_default=True, help="load of a Pollux trace")
+@click.option("--workload", "workloads", metavar="N", type=int, multiple=True, help="workload of a Pollux trace; all")
+@click.option("--days", type=click.FloatRange(0, min_open=True), help="only jobs submitted in the first days")
+@click.option("--max-duration", metavar="DURATION", type=duration, help="cut longer jobs to this run time, as 24h")
+@seconds_option("--restart-seconds", 30.0, "time without progress after a start or resize")
+@click.option(
+    "-o", "--output", "form", type=click.Choice(("table", "json")), default="table", help="output format; table"
+)
+@click.pass_obj
+def command(
+    settings: GlobalOptions,
+    *,
+    trace: Path,
+    speedups: Path | None,
+    nodes: int,
+    gpus_per_node: int,
+    bounds: BoundsRule,
+    policies: Sequence[str],
+    progress: str,
+    load: float,
+    workloads: Sequence[int],
+    days: float | None,
+    max_duration: float | None,
+    restart_seconds: float,
+    form: str,
+) -> None:
+    """Show what policies of the operator do with the jobs of TRACE, in virtual time. No cluster is contacted.
+
+    TRACE is a CSV file, or one in gzip, with the columns name, submit_s, replicas, duration_s (run time alone), and
+    optionally kind, queue, parallel (the part of the job that more replicas speed up). Traces of Pollux and Philly
+    are recognized.
+    """
+    from tarragon.cli.options.formats import json_text, print_table
+    from tarragon.simulator.engine import SimulatedCluster, Timing
+    from tarragon.simulator.traces.reading import Selection, read_speeds, read_workloads
+
+    chosen = [_known(name) for name in policies or (DEFAULT_POLICY,)]
+    selection = Selection(
+        load=load,
+        workloads=workloads,
+        days=days or math.inf,
+        max_duration=max_duration or math.inf,
+        speeds=read_speeds(speedups, "fixed") if speedups else {},
+        devices_per_node=gpus_per_node,
+    )
+    found = _bounded(read_workloads(trace, selection), bounds)
+    cluster = SimulatedCluster(nodes=nodes, devices_per_node=gpus_per_node)
+    _require_room(found, cluster)
+    run = _Simulation(found, cluster, Timing(restart=restart_seconds), is_progress_reported=progress == "reported")
+    summaries = {name: run.summary(name) for name in dict.fromkeys(chosen)}
+    if form == "json":
+        click.echo(json_text({"policies": {name: asdict(summary) for name, summary in summaries.items()}}))
+    else:
+        print_table(_rows(summaries), settings)
+
+
+class _Simulation:
+    def __init__(
+        self, workloads: Sequence[Workload], cluster: SimulatedCluster, timing: Timing, *, is_progress_reported: bool
+    ) -> None:
+        self._workloads, self._cluster, self._timing = workloads, cluster, timing
+        self._is_reported = is_progress_reported
+
+    def summary(self, name: str) -> Summary:
+        from tarragon.scheduling.policies import POLICIES
+        from tarragon.simulator.engine import simulate
+        from tarragon.simulator.metrics import summarize
+        from tarragon.simulator.policy_scheduler import Knowledge, PolicyScheduler
+        from tarragon.simulator.results import PolicyResult
+
+        def scheduler() -> PolicyScheduler:
+            knowledge = Knowledge(is_progress_reported=self._is_reported)
+            return PolicyScheduler(POLICIES[name], self._cluster, knowledge)
+
+        results = [simulate(each, self._cluster, scheduler(), self._timing) for each in self._workloads]
+        return summarize(PolicyResult(policy=name, workloads=results))
+
+
+def _known(name: str) -> str:
+    """Return the name of a policy. Raises BadParameter, with a suggestion, for one that does not exist."""
+    from difflib import get_close_matches
+
+    from tarragon.scheduling.policies import POLICIES
+
+    if name in POLICIES:
+        return name
+    matches = get_close_matches(name, list(POLICIES), 1)
+    remedy = f"did you mean {matches[0]}?" if matches else f"known policies are {', '.join(POLICIES)}"
+    raise click.BadParameter(f"{name!r} is not a policy; {remedy}", param_hint="'--policy'")
+
+
+def _bounded(workloads: Sequence[Workload], bounds: BoundsRule) -> Sequence[Workload]:
+    from dataclasses import replace
+
+    from tarragon.simulator.workload import with_bounds
+
+    return [replace(each, jobs=[with_bounds(job, bounds) for job in each.jobs]) for each in workloads]
+
+
+def _require_room(workloads: Sequence[Workload], cluster: SimulatedCluster) -> None:
+    """Raise TarragonError if a job can't run on the empty cluster: it would wait for ever."""
+    from tarragon.base.errors import TarragonError
+
+    for job in (job for workload in workloads for job in workload.jobs):
+        if job.minimum > cluster.devices:
+            raise TarragonError(
+                f"{job.name} needs at least {job.minimum} GPUs, and the cluster has {cluster.devices}",
+                remedy="use more nodes (--nodes) or elastic jobs (--bounds spec)",
+            )
+
+
+def _rows(summaries: Mapping[str, Summary]) -> Sequence[Sequence[str]]:
+    header = "POLICY JOBS MEAN MEDIAN P95 P99 MAX QUEUED MAX-QUEUED MAKESPAN ALLOCATED PROGRESS RESIZES EVICTIONS JAIN"
+    return [header.split(), *([name, *_cells(summary)] for name, summary in summaries.items())]
+
+
+def _cells(summary: Summary) -> Sequence[str]:
+    jct, queueing = summary.jct, summary.queueing
+    times = (jct.mean, jct.median, jct.p95, jct.p99, jct.max, queueing.mean, queueing.max, summary.makespan)
+    shares = summary.allocated, summary.progress
+    counts = summary.resizes, summary.evictions, summary.jain
+    return [
+        str(summary.jobs),
+        *(f"{seconds:,.0f}s" for seconds in times),
+        *(f"{share:.0%}" for share in shares),
+        *(f"{number:.2f}" for number in counts),
+    ]

@@ -1,0 +1,278 @@
+"""Runs a scheduler over a workload in virtual time.
+
+Jobs progress steadily between events: at the speed of their placement, after a pause at each start and resize. The
+scheduler is asked whenever a job arrives or ends, at the moment that it asked for, and at the latest after an interval.
+What a decision releases is free at once; the scheduler is then asked again at the same moment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tarragon.base.errors import TarragonError
+from tarragon.simulator.results import JobResult, Sample, SizeChange, WorkloadResult
+from tarragon.simulator.workload import TrainingJob, Workload
+
+DONE = 1e-9
+"""A rest of a job below this is a rounding error."""
+MAX_ROUNDS_AT_ONCE = 50
+"""A scheduler that releases something in each round of one moment has to wait for the next event after so many."""
+
+Placement = Mapping[str, int]
+"""The number of replicas on each node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedCluster:
+    """Equal nodes."""
+
+    nodes: int
+    devices_per_node: int
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [f"node-{index:05}" for index in range(self.nodes)]
+
+    @property
+    def devices(self) -> int:
+        return self.nodes * self.devices_per_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The times of the model, in seconds."""
+
+    restart: float = 30.0
+    """How long a job makes no progress after a start or a resize."""
+    interval: float = 60.0
+    """The scheduler is asked at least this often while there are jobs."""
+
+
+@dataclass(slots=True, eq=False)
+class ActiveJob:
+    """A job that was submitted and has not ended. Schedulers read it; only the engine writes."""
+
+    job: TrainingJob
+    placement: Placement = field(default_factory=dict)
+    remaining: float = 1.0
+    """The part of its work that is left. On a real cluster only the job knows."""
+    progresses_from: float = 0.0
+    """The end of the pause after its start or resize."""
+    first_started_at: float | None = None
+    admitted_at: float = 0.0
+    resized_at: float | None = None
+    resizes: int = 0
+    evictions: int = 0
+    sizes: list[SizeChange] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return sum(self.placement.values())
+
+    @property
+    def speed(self) -> float:
+        """The part of its work that it does in a second; half a gang does nothing."""
+        size = self.size
+        return self.job.speed.at(len(self.placement), size) if size >= self.job.minimum else 0.0
+
+    def ends_at(self, now: float) -> float:
+        speed = self.speed
+        return max(now, self.progresses_from) + max(0.0, self.remaining) / speed if speed else math.inf
+
+    def result(self, now: float, devices_per_node: int) -> JobResult:
+        job = self.job
+        fewest = -(-job.requested // devices_per_node)
+        return JobResult(
+            name=job.name,
+            queue=job.queue,
+            requested=job.requested,
+            submitted_at=job.submitted_at,
+            started_at=now if self.first_started_at is None else self.first_started_at,
+            ended_at=now,
+            run_time=1 / job.speed.at(fewest, job.requested),
+            one_device_seconds=1 / job.speed.at(1, 1),
+            sizes=tuple(self.sizes),
+            resizes=self.resizes,
+            evictions=self.evictions,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterView:
+    """What a scheduler may look at. The jobs are in the order of their submission."""
+
+    now: float
+    cluster: SimulatedCluster
+    free: Mapping[str, int]
+    """The free devices of each node."""
+    jobs: Mapping[str, ActiveJob]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a scheduler wants to change."""
+
+    placements: Mapping[str, Placement] = field(default_factory=dict)
+    """The new placement of each job that gets another one; an empty placement stops the job."""
+    wake_at: float = math.inf
+    """Ask again at this moment even if nothing happens until then."""
+
+
+class Scheduler(Protocol):
+    """Decides which jobs run where. It may hold devices for a job below its minimum, which then makes no progress."""
+
+    def decide(self, view: ClusterView) -> Plan: ...
+
+    def progressed(self, active: ActiveJob, seconds: float, part: float) -> None:
+        """The job has worked for these seconds and done this part of its work."""
+        ...
+
+    def ended(self, active: ActiveJob) -> None:
+        """The job has done all of its work."""
+        ...
+
+
+def simulate(workload: Workload, cluster: SimulatedCluster, scheduler: Scheduler, timing: Timing) -> WorkloadResult:
+    """Run the scheduler over the workload until all jobs have ended. Raises TarragonError if that never happens."""
+    return _Run(workload, cluster, scheduler, timing).result()
+
+
+class _Run:
+    def __init__(self, workload: Workload, cluster: SimulatedCluster, scheduler: Scheduler, timing: Timing) -> None:
+        self._workload, self._cluster, self._scheduler, self._timing = workload, cluster, scheduler, timing
+        self._arrivals = deque(sorted(workload.jobs, key=lambda job: (job.submitted_at, job.name)))
+        self._active: dict[str, ActiveJob] = {}
+        self._free = dict.fromkeys(cluster.names, cluster.devices_per_node)
+        self._ended: list[JobResult] = []
+        self._samples: list[Sample] = []
+        self._now = 0.0
+        self._next_round = 0.0
+        self._wake_at = math.inf
+        self._rounds = 0
+
+    def result(self) -> WorkloadResult:
+        while self._arrivals or self._active:
+            self._advance(self._next_event())
+            self._end_jobs()
+            self._submit_jobs()
+            self._schedule()
+            self._samples.append(self._sample())
+        return WorkloadResult(
+            workload=self._workload.name,
+            devices=self._cluster.devices,
+            jobs=sorted(self._ended, key=lambda job: (job.submitted_at, job.name)),
+            samples=self._samples,
+            rounds=self._rounds,
+        )
+
+    def _next_event(self) -> float:
+        arrival = self._arrivals[0].submitted_at if self._arrivals else math.inf
+        end = min((active.ends_at(self._now) for active in self._active.values() if active.placement), default=math.inf)
+        if not self._arrivals and end == math.inf and self._wake_at == math.inf:
+            self._require_placements()
+        asked = min(self._next_round, self._wake_at) if self._active else math.inf
+        return min(arrival, end, max(asked, self._now))
+
+    def _require_placements(self) -> None:
+        """Raise TarragonError if nothing runs, nothing will come, and the scheduler waits for nothing."""
+        waiting = next(iter(self._active))
+        raise TarragonError(
+            f"the simulation of {self._workload.name} can't end: {len(self._active)} jobs wait and nothing runs",
+            why=f"the scheduler starts neither {waiting} nor another job that waits",
+            remedy="use more or larger nodes (--nodes, --gpus-per-node), or another policy",
+        )
+
+    def _advance(self, then: float) -> None:
+        for active in self._active.values():
+            began = max(self._now, active.progresses_from)
+            if active.placement and then > began and (speed := active.speed):
+                active.remaining -= (then - began) * speed
+                self._scheduler.progressed(active, then - began, (then - began) * speed)
+        self._now = then
+        if then >= self._wake_at:
+            self._wake_at = math.inf
+
+    def _end_jobs(self) -> None:
+        for active in [each for each in self._active.values() if each.placement and each.remaining <= DONE]:
+            self._place(active, {})
+            del self._active[active.job.name]
+            self._ended.append(active.result(self._now, self._cluster.devices_per_node))
+            self._scheduler.ended(active)
+
+    def _submit_jobs(self) -> None:
+        while self._arrivals and self._arrivals[0].submitted_at <= self._now:
+            job = self._arrivals.popleft()
+            self._active[job.name] = ActiveJob(job)
+
+    def _schedule(self) -> None:
+        for _ in range(MAX_ROUNDS_AT_ONCE):
+            if not self._round():
+                break
+        self._next_round = self._now + self._timing.interval
+
+    def _round(self) -> bool:
+        """Ask the scheduler once, and return whether what it changed released devices."""
+        self._rounds += 1
+        plan = self._scheduler.decide(ClusterView(self._now, self._cluster, self._free, self._active))
+        if plan.wake_at < math.inf:
+            # A moment that has passed means the next one: virtual time has to move on.
+            self._wake_at = min(self._wake_at, max(plan.wake_at, self._now + 1))
+        changes = [(self._active[name], placement) for name, placement in plan.placements.items()]
+        is_released = any(_gives_back(active.placement, placement) for active, placement in changes)
+        # First all that is given back: a scheduler may pass devices from one job to another in one plan.
+        for active, placement in changes:
+            self._release(active)
+            self._resize(active, placement)
+        self._require_sound(active for active, _ in changes)
+        return is_released
+
+    def _resize(self, active: ActiveJob, placement: Placement) -> None:
+        was_running, before = bool(active.placement), active.placement
+        self._take(active, placement)
+        if dict(before) == dict(placement):
+            return
+        active.progresses_from = self._now + self._timing.restart
+        if not placement:
+            active.evictions += 1
+        elif was_running:
+            active.resizes += 1
+            active.resized_at = self._now
+        else:
+            active.admitted_at, active.resized_at = self._now, None
+            active.first_started_at = self._now if active.first_started_at is None else active.first_started_at
+        active.sizes.append(SizeChange(self._now, active.size, len(active.placement)))
+
+    def _place(self, active: ActiveJob, placement: Placement) -> None:
+        self._release(active)
+        self._take(active, placement)
+        active.sizes.append(SizeChange(self._now, active.size, len(active.placement)))
+
+    def _release(self, active: ActiveJob) -> None:
+        for node, count in active.placement.items():
+            self._free[node] += count
+
+    def _take(self, active: ActiveJob, placement: Placement) -> None:
+        active.placement = {node: count for node, count in placement.items() if count}
+        for node, count in active.placement.items():
+            self._free[node] -= count
+
+    def _require_sound(self, changed: Iterable[ActiveJob]) -> None:
+        """Raise ValueError, naming the bug of the scheduler, if a node is oversold or a job too large."""
+        for active in changed:
+            if active.size > active.job.maximum:
+                raise ValueError(f"{active.job.name} has {active.size} replicas, more than its {active.job.maximum}")
+            for node in active.placement:
+                if self._free[node] < 0:
+                    raise ValueError(f"{node} is oversold by {-self._free[node]} devices, also to {active.job.name}")
+
+    def _sample(self) -> Sample:
+        waiting = sum(not active.placement for active in self._active.values())
+        return Sample(self._now, waiting, self._cluster.devices - sum(self._free.values()))
+
+
+def _gives_back(before: Placement, after: Placement) -> bool:
+    return bool(Counter(before) - Counter(after))

@@ -1,0 +1,254 @@
+"""The simulator against closed forms, its own rules, and the figures of an independent simulator."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarragon.base.errors import TarragonError
+from tarragon.cli.main import root_command
+from tarragon.cli.options.settings import GlobalOptions
+from tarragon.scheduling.policies import POLICIES
+from tarragon.simulator.engine import ActiveJob, ClusterView, Placement, Plan, SimulatedCluster, Timing, simulate
+from tarragon.simulator.metrics import Distribution, jains_index, summarize
+from tarragon.simulator.policy_scheduler import Knowledge, PolicyScheduler
+from tarragon.simulator.results import PolicyResult, WorkloadResult
+from tarragon.simulator.speedups import AmdahlSpeed, SpeedTable, with_run_time
+from tarragon.simulator.traces.reading import Selection, read_speeds, read_workloads
+from tarragon.simulator.workload import BOUNDS_RULES, TrainingJob, Workload, with_bounds
+
+TWO_NODES = SimulatedCluster(nodes=2, devices_per_node=4)
+OWN = "name,submit_s,replicas,duration_s\n"
+needs_traces = pytest.mark.skipif(not os.environ.get("TARRAGON_TRACES"), reason="TARRAGON_TRACES names no folder")
+
+
+def job(name: str, at: float = 0, size: int = 4, run_time: float = 600) -> TrainingJob:
+    placement = -(-size // 4), size
+    speed = with_run_time(AmdahlSpeed(0.9), run_time, placement)
+    return TrainingJob(name=name, kind="", submitted_at=at, requested=size, minimum=size, maximum=size, speed=speed)
+
+
+def run(
+    jobs: Sequence[TrainingJob], policy: str = "dragon", cluster: SimulatedCluster = TWO_NODES, *, reported: bool = True
+) -> WorkloadResult:
+    scheduler = PolicyScheduler(POLICIES[policy], cluster, Knowledge(is_progress_reported=reported))
+    return simulate(Workload(name="w", jobs=jobs), cluster, scheduler, Timing())
+
+
+@dataclass
+class Scripted:
+    """Follows a script: a placement of some jobs at the first round that finds them."""
+
+    script: dict[str, Placement]
+    seen: list[float] = field(default_factory=list)
+
+    def decide(self, view: ClusterView) -> Plan:
+        self.seen.append(view.now)
+        return Plan({name: self.script.pop(name) for name in list(self.script) if name in view.jobs})
+
+    def progressed(self, active: ActiveJob, seconds: float, part: float) -> None: ...
+
+    def ended(self, active: ActiveJob) -> None: ...
+
+
+def test_a_single_job_takes_its_start_and_its_run_time() -> None:
+    [only] = run([job("a", at=100, run_time=600)]).jobs
+
+    assert only.queueing_time == 0
+    assert only.completion_time == pytest.approx(30 + 600)
+
+
+def test_a_job_that_needs_all_devices_waits_for_the_one_before_it() -> None:
+    first, second = run([job("a", size=8), job("b", at=1, size=8)]).jobs
+
+    assert second.started_at == first.ended_at
+    assert second.completion_time == pytest.approx(2 * 630 - 1)
+
+
+def test_a_resize_pauses_the_job_and_counts() -> None:
+    grows = replace(job("a", size=4, run_time=1000), maximum=8)
+    result = simulate(Workload(name="w", jobs=[grows, job("b", at=530, size=1)]), TWO_NODES, _Growing(), Timing())
+
+    grown = next(one for one in result.jobs if one.name == "a")
+    left = 0.5 * 1000 * (0.1 + 0.9 / 8) / (0.1 + 0.9 / 4)
+    assert grown.completion_time == pytest.approx(530 + 30 + left)
+    assert (grown.resizes, [change.replicas for change in grown.sizes]) == (1, [4, 8, 0])
+
+
+class _Growing(Scripted):
+    def __init__(self) -> None:
+        super().__init__({"a": {"node-00000": 4}})
+
+    def decide(self, view: ClusterView) -> Plan:
+        if "b" in view.jobs and "a" in view.jobs:
+            return Plan({"a": {"node-00000": 4, "node-00001": 4}})
+        if "b" in view.jobs and not view.jobs["b"].placement:
+            return Plan({"b": {"node-00000": 1}})
+        return super().decide(view)
+
+
+def test_half_a_gang_holds_devices_and_does_nothing() -> None:
+    scheduler = Scripted({"whole": {"node-00000": 4}, "half": {"node-00001": 2}})
+
+    with pytest.raises(TarragonError, match="can't end"):
+        simulate(Workload(name="w", jobs=[job("whole"), job("half")]), TWO_NODES, scheduler, Timing())
+
+
+def test_a_scheduler_that_sells_a_device_twice_is_an_error() -> None:
+    scheduler = Scripted({"a": {"node-00000": 4}, "b": {"node-00000": 4}})
+
+    with pytest.raises(ValueError, match="node-00000 is oversold by 4"):
+        simulate(Workload(name="w", jobs=[job("a"), job("b")]), TWO_NODES, scheduler, Timing())
+
+
+def test_the_scheduler_is_asked_at_each_event_and_once_in_each_interval() -> None:
+    scheduler = Scripted({"a": {"node-00000": 4}})
+    simulate(Workload(name="w", jobs=[job("a", at=10, run_time=100)]), TWO_NODES, scheduler, Timing())
+
+    assert scheduler.seen == pytest.approx([10, 70, 130, 140][: len(scheduler.seen)])
+    assert scheduler.seen[-1] == pytest.approx(140)
+
+
+JOBS = st.lists(st.tuples(st.integers(0, 500), st.integers(1, 8), st.integers(60, 2000)), min_size=1, max_size=12).map(
+    lambda rows: [job(f"j{index:02}", at, size, length) for index, (at, size, length) in enumerate(rows)]
+)
+
+
+@given(JOBS, st.sampled_from(sorted(POLICIES)), st.sampled_from(BOUNDS_RULES), st.booleans())
+def test_every_job_ends_within_its_bounds_and_equal_input_gives_equal_results(
+    jobs: Sequence[TrainingJob],
+    policy: str,
+    rule: str,
+    reported: bool,  # noqa: FBT001 - drawn by hypothesis
+) -> None:
+    bounded = [with_bounds(each, next(one for one in BOUNDS_RULES if one == rule)) for each in jobs]
+
+    result = run(bounded, policy, reported=reported)
+
+    assert [one.name for one in result.jobs] == [
+        one.name for one in sorted(bounded, key=lambda each: (each.submitted_at, each.name))
+    ]
+    limits = {each.name: each for each in bounded}
+    for one in result.jobs:
+        sizes = {change.replicas for change in one.sizes} - {0}
+        assert limits[one.name].minimum <= min(sizes) <= max(sizes) <= limits[one.name].maximum
+    assert all(0 <= sample.allocated <= TWO_NODES.devices for sample in result.samples)
+    assert result == run(bounded, policy, reported=reported)
+
+
+def test_speeds_are_interpolated_between_measurements_and_flat_beyond() -> None:
+    table = SpeedTable([(1, 2, 1.0), (1, 4, 2.0), (3, 4, 1.0), (2, 8, 4.0)])
+
+    assert table.at(1, 1) == 0.5
+    assert table.at(1, 3) == 1.5
+    assert table.at(2, 4) == 1.5
+    assert table.at(1, 6) == 3.0
+    assert table.at(9, 99) == 4.0
+
+
+def test_quantiles_are_values_that_occur() -> None:
+    found = Distribution.of(range(1, 101))
+
+    assert (found.mean, found.median, found.p95, found.p99, found.max) == (50.5, 50, 95, 99, 100)
+    assert jains_index([1, 1, 1]) == 1
+    assert jains_index([1, 0, 0, 0]) == 0.25
+
+
+def test_a_summary_counts_what_jobs_held_and_did() -> None:
+    summary = summarize(PolicyResult(policy="dragon", workloads=[run([job("a", size=8, run_time=970)])]))
+
+    assert summary.makespan == pytest.approx(1000)
+    assert summary.allocated == pytest.approx(1.0)
+    assert summary.progress == pytest.approx(970 / (0.1 + 0.9 / 8) / 8000)
+
+
+def simulated(*args: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(root_command, ["simulate", *args], obj=GlobalOptions(), standalone_mode=False)
+    if result.exception is not None:
+        return 1, result.stdout, str(result.exception)
+    return 0, result.stdout, result.stderr
+
+
+def test_the_command_prints_the_figures_of_each_policy(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(f"{OWN}a,0,4,600\nb,0,64,600\n")
+
+    code, text, _ = simulated(str(trace), "--policy", "fifo", "--policy", "backfill", "-o", "json")
+
+    found = json.loads(text)["policies"]
+    assert code == 0
+    assert list(found) == ["fifo", "backfill"]
+    assert found["fifo"]["jct"]["mean"] == pytest.approx((630 + 1260) / 2)
+    assert simulated(str(trace))[1].splitlines()[1].startswith("dragon")
+
+
+def test_a_compressed_trace_is_read(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv.gz"
+    trace.write_bytes(gzip.compress(f"{OWN}a,0,4,600\n".encode()))
+
+    [workload] = read_workloads(trace, Selection())
+
+    assert [one.name for one in workload.jobs] == ["a"]
+
+
+FAULTS: Mapping[str, tuple[str, str]] = {
+    "a number that is none": (f"{OWN}a,0,four,600\n", "line 2: replicas 'four' is not a number"),
+    "no replica": (f"{OWN}a,0,0,600\n", "replicas '0' is not 1 or more"),
+    "endless": (f"{OWN}a,0,1,inf\n", "duration_s 'inf' is not a number"),
+    "no time": (f"{OWN}a,0,1,0\n", "duration_s '0' is no time to run"),
+    "other columns": ("a,b\n1,2\n", "its columns are a, b"),
+    "no job": (OWN, "no job of"),
+    "too large": (f"{OWN}a,0,65,600\n", "a needs at least 65 GPUs, and the cluster has 64"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), FAULTS.values(), ids=FAULTS)
+def test_a_trace_that_cannot_be_simulated_is_named_with_the_reason(tmp_path: Path, text: str, message: str) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(text)
+
+    code, _, error = simulated(str(trace))
+
+    assert code == 1
+    assert message in error
+
+
+def test_a_misspelled_policy_is_answered_with_the_right_name(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(f"{OWN}a,0,4,600\n")
+
+    assert "did you mean backfill?" in simulated(str(trace), "--policy", "backfil")[2]
+
+
+def pollux(workload: int, rule: str) -> Sequence[TrainingJob]:
+    folder = Path(os.environ["TARRAGON_TRACES"])
+    speeds = read_speeds(folder / "pollux_speed.csv.gz", "fixed")
+    [found] = read_workloads(folder / "pollux_jobs.csv.gz", Selection(workloads=[workload], speeds=speeds))
+    return [with_bounds(each, next(one for one in BOUNDS_RULES if one == rule)) for each in found.jobs]
+
+
+@needs_traces
+@pytest.mark.parametrize(("policy", "mean"), [("fifo", 7394), ("backfill", 5051)])
+def test_pollux_first_workload_takes_what_an_independent_simulator_found(policy: str, mean: float) -> None:
+    result = run(pollux(1, "rigid"), policy, SimulatedCluster(nodes=16, devices_per_node=4))
+
+    assert summarize(PolicyResult(policy=policy, workloads=[result])).jct.mean == pytest.approx(mean, rel=0.005)
+
+
+@needs_traces
+def test_the_philly_trace_has_the_jobs_that_the_published_evaluations_take() -> None:
+    folder = Path(os.environ["TARRAGON_TRACES"])
+    speeds = read_speeds(folder / "pollux_speed.csv.gz", "fixed")
+
+    [found] = read_workloads(folder / "philly_2weeks.csv.gz", Selection(days=7, speeds=speeds, devices_per_node=4))
+
+    assert len(found.jobs) == 12_476
