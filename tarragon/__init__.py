@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["__version__"]
+from tarragon.reporting import report
+
+__all__ = ["__version__", "report"]
 
 __version__ = "0.1.0"
