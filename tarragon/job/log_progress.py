@@ -1,0 +1,181 @@
+"""How far a training is by what its log says: joins what single lines say to the progress of the whole training."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tarragon.job.progress import MAX_COUNT, Progress, Source, Unit
+from tarragon.job.progress_lines import Count, ProgressLine, progress_line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogProgress:
+    """What the lines of a log that were read so far say about the progress of a training."""
+
+    epoch: Count | None = None
+    """The epoch that the log is in, from 1. Its total is that of the training."""
+    is_epoch_over: bool = False
+    steps: Count | None = None
+    """The steps of the epoch, or of the training."""
+    steps_are_of_epoch: bool | None = None
+    """Whether the steps begin anew with each epoch; None while that is not known."""
+    laps: int = 0
+    """How often everything that seems to be the training was done and has begun anew."""
+    has_unknown_end: bool = False
+    """Whether the training went on after what seemed to be its end."""
+    bare: Count | None = None
+    """The last line that was nothing but two numbers."""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+
+    def after(self, lines: Sequence[str], *, is_cut: bool = False) -> LogProgress:
+        """Return what the log says with these lines, too. `is_cut` says that the last one is still being written."""
+        state, last = self, len(lines) - 1
+        for number, line in enumerate(lines):
+            state = state.after_line(progress_line(line, is_cut=is_cut and number == last))
+        return state
+
+    def after_line(self, line: ProgressLine) -> LogProgress:
+        """Return what the log says with this line, too."""
+        state = self
+        if line.is_bare:
+            if not _is_next(self.bare, line.steps):
+                return replace(self, bare=line.steps)
+            state = replace(state, bare=line.steps)
+        if line.epoch is not None:
+            state = _in_epoch(state, line, line.epoch)
+        if line.steps is not None:
+            counted = _with_steps(state, line, line.steps)
+            if counted is state:  # those of a validation
+                return state
+            state = counted
+        return replace(state, metrics={**state.metrics, **line.metrics}) if line.metrics else state
+
+    def progress(self, now: dt.datetime, pod_uid: str = "") -> Progress | None:
+        """Return the progress as of `now`; None while the log says nothing about it."""
+        unit, count = _overall(self)
+        if count is None:
+            return None
+        return Progress(
+            updated_at=now,
+            done=min(count.done, MAX_COUNT),
+            total=None if count.total is None or count.total > MAX_COUNT else count.total,
+            unit=unit,
+            remaining_seconds=count.seconds_left,
+            metrics=self.metrics,
+            pod_uid=pod_uid,
+            source=Source.LOG,
+        )
+
+
+def printed_progress(lines: Sequence[str], now: dt.datetime) -> Progress | None:
+    """Return the progress that these lines show; None if they show none."""
+    return LogProgress().after(lines).progress(now)
+
+
+def _is_next(before: Count | None, steps: Count | None) -> bool:
+    """Whether two lines of numbers show that they count: the same total, and more done."""
+    return before is not None and steps is not None and before.total == steps.total and before.done <= steps.done
+
+
+def _in_epoch(state: LogProgress, line: ProgressLine, epoch: Count) -> LogProgress:
+    # Keras names an epoch at its beginning; most others tell of it at its end, with a loss.
+    is_over = line.steps is None and bool(line.metrics)
+    known = state.epoch
+    if known is None:
+        return replace(_without_steps(state), epoch=epoch, is_epoch_over=is_over, laps=0, has_unknown_end=False)
+    if epoch.total is None and known.total is not None and epoch.done <= known.total:
+        epoch = replace(epoch, total=known.total)
+    if epoch.done != known.done:
+        # `fit(initial_epoch=3, epochs=4)`, called in a loop, has a total that grows.
+        grows = epoch.total != known.total and epoch.done == known.done + 1
+        state = replace(state, has_unknown_end=state.has_unknown_end or grows)
+        return replace(_without_steps(state), epoch=epoch, is_epoch_over=is_over)
+    if _is_repeated(state, line):
+        return replace(_without_steps(state), laps=state.laps + 1, has_unknown_end=True)
+    return replace(state, epoch=epoch, is_epoch_over=is_over or state.is_epoch_over)
+
+
+def _is_repeated(state: LogProgress, line: ProgressLine) -> bool:
+    """Whether `fit(epochs=1)` is called in a loop: the only epoch begins again after its end."""
+    steps = state.steps
+    return line.steps is None and not line.metrics and steps is not None and steps.done == steps.total
+
+
+def _without_steps(state: LogProgress) -> LogProgress:
+    """Return the state at the beginning of an epoch: its steps are known from the one before, but none is done."""
+    if state.steps is None or state.steps_are_of_epoch is False:
+        return state
+    return replace(state, steps=replace(state.steps, done=0, seconds_left=None))
+
+
+def _with_steps(state: LogProgress, line: ProgressLine, steps: Count) -> LogProgress:
+    if steps.total is None:
+        return state if _has_total(state) else replace(state, steps=steps)
+    if state.epoch is None:
+        return _of_training(state, steps)
+    if line.is_bar or line.epoch is not None:
+        return _of_epoch(state, steps)
+    return _of_either(state, steps, state.epoch)
+
+
+def _has_total(state: LogProgress) -> bool:
+    counts = (state.epoch, state.steps)
+    return any(count is not None and count.total is not None for count in counts)
+
+
+def _of_training(state: LogProgress, steps: Count) -> LogProgress:
+    """Count steps where no epoch is named. A second bar is a validation, unless the first one is over."""
+    known = state.steps
+    if known is None or known.total is None:
+        return replace(state, steps=steps)
+    if known.total == steps.total:
+        has_begun_anew = steps.done < known.done
+        return replace(
+            state,
+            steps=steps,
+            laps=state.laps + has_begun_anew,
+            has_unknown_end=state.has_unknown_end or has_begun_anew,
+        )
+    is_over = known.done == known.total and not state.laps
+    is_larger = (steps.total or 0) > known.total
+    return replace(state, steps=steps, laps=0, has_unknown_end=False) if is_over or is_larger else state
+
+
+def _of_epoch(state: LogProgress, steps: Count) -> LogProgress:
+    """Count the steps of an epoch. Its first bar is that of the training; others are validations."""
+    known = state.steps if state.steps_are_of_epoch else None
+    is_other = known is not None and known.total != steps.total and known.done > 0
+    if state.is_epoch_over or is_other or (known is not None and known.done == known.total):
+        return state
+    return replace(state, steps=steps, steps_are_of_epoch=True)
+
+
+def _of_either(state: LogProgress, steps: Count, epoch: Count) -> LogProgress:
+    """Count steps that a line of their own names: those of all epochs lie where the number of the epoch says."""
+    of_epoch = state.steps_are_of_epoch
+    if of_epoch is None and steps.total and epoch.total:
+        before, within = (epoch.done - 1) * steps.total, steps.done * epoch.total
+        is_later = within > epoch.done * steps.total
+        of_epoch = True if is_later or within < before else False if before else None
+    return replace(state, steps=steps, steps_are_of_epoch=of_epoch)
+
+
+def _overall(state: LogProgress) -> tuple[Unit, Count | None]:
+    """Return the count of the whole training, and what it counts."""
+    unit, count = _of_all_epochs(state, state.epoch) if state.epoch is not None else (Unit.STEPS, state.steps)
+    if count is None or not state.has_unknown_end:
+        return unit, count
+    return unit, Count(done=state.laps * (count.total or 0) + count.done)
+
+
+def _of_all_epochs(state: LogProgress, epoch: Count) -> tuple[Unit, Count | None]:
+    steps = state.steps
+    if steps is not None and (state.steps_are_of_epoch is False or epoch.total is steps.total is None):
+        return Unit.STEPS, steps
+    before = epoch.done if state.is_epoch_over else max(0, epoch.done - 1)
+    if steps is not None and steps.total is not None and state.steps_are_of_epoch:
+        done = before * steps.total + (0 if state.is_epoch_over else steps.done)
+        return Unit.STEPS, Count(done=done, total=None if epoch.total is None else epoch.total * steps.total)
+    return Unit.EPOCHS, None if epoch.total is None else Count(done=min(before, epoch.total), total=epoch.total)
