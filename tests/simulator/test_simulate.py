@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tarragon.base.errors import TarragonError
 from tarragon.cli.main import root_command
 from tarragon.cli.options.settings import GlobalOptions
+from tarragon.scheduling.api.work import WorkEstimate
 from tarragon.scheduling.policies import POLICIES
 from tarragon.simulator.engine import ActiveJob, ClusterView, Placement, Plan, SimulatedCluster, Timing, simulate
 from tarragon.simulator.metrics import Distribution, jains_index, summarize
@@ -227,6 +228,52 @@ def test_a_misspelled_policy_is_answered_with_the_right_name(tmp_path: Path) -> 
     trace.write_text(f"{OWN}a,0,4,600\n")
 
     assert "did you mean backfill?" in simulated(str(trace), "--policy", "backfil")[2]
+
+
+class LyingKnowledge(Knowledge):
+    """One job reports that 99 % are done, from the beginning to the end."""
+
+    def observe(self, active: ActiveJob, seconds: float, part: float) -> None:
+        super().observe(_exaggerating(active) if active.job.name == "liar" else active, seconds, part)
+
+
+def _exaggerating(active: ActiveJob) -> ActiveJob:
+    return replace(active, remaining=0.01)
+
+
+class SilentKnowledge(Knowledge):
+    """One job reports nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(is_progress_reported=True)
+        self._silent = Knowledge(is_progress_reported=False)
+
+    def observe(self, active: ActiveJob, seconds: float, part: float) -> None:
+        if active.job.name == "silent":
+            self._silent.observe(active, seconds, part)
+        else:
+            super().observe(active, seconds, part)
+
+    def estimate(self, active: ActiveJob) -> WorkEstimate:
+        return self._silent.estimate(active) if active.job.name == "silent" else super().estimate(active)
+
+
+LIARS_RIVALS = [
+    replace(job(f"j{index:02}", at=200.0 * index, size=4, run_time=900), minimum=1, maximum=8) for index in range(20)
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_job_that_reports_99_percent_for_ever_ends_no_earlier_than_if_it_had_reported_nothing(policy: str) -> None:
+    long = replace(job("liar", size=4, run_time=6000), minimum=1, maximum=8)
+    silent = replace(long, name="silent")
+
+    def end(which: TrainingJob, knowledge: Knowledge) -> float:
+        workload = Workload(name="w", jobs=[which, *LIARS_RIVALS])
+        jobs = simulate(workload, TWO_NODES, PolicyScheduler(POLICIES[policy], TWO_NODES, knowledge), Timing()).jobs
+        return next(one.ended_at for one in jobs if one.name == which.name)
+
+    assert end(long, LyingKnowledge(is_progress_reported=True)) >= 0.95 * end(silent, SilentKnowledge())
 
 
 def pollux(workload: int, rule: str) -> Sequence[TrainingJob]:

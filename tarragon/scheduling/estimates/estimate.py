@@ -1,13 +1,16 @@
 """The rules by which the rest of a job's work is estimated.
 
-In this order: from the job's own report (units left, by its rate); from finished jobs of its kind that needed more than
-it has received (their mean rest); from what it has received. The last is the rule of least attained service, in powers
-of two: a job that has run for long is expected to run for long (Tiresias, NSDI'19).
+In this order: from the job's own report (units left, by its own rate); from what its kind has reported; from finished
+jobs of its kind that needed more than it has received (their mean rest); from what it has received. The last is the
+rule of least attained service, in powers of two: a job that has run for long is expected to run for long (Tiresias,
+NSDI'19).
 
-A report moves a job forward only while it is believable. The first usable report claims how much work the job is. Once
-the job has received more service than `TRUST` times that, its reports are ignored, and it counts as if it had received
-`TRUST` times its service: it is behind where it would be if it had reported nothing. A rate that rises faster than the
-size is not believed either.
+A report moves a job forward, so it is also a promise: a job that says how little is left must end soon. `with_claim`
+keeps the smallest promise. A job that has received more service than that has its reports and rates ignored, and
+counts as if it had received `TRUST` times its service: it is behind where it would be if it had reported nothing. So
+a job that reports 99 % for ever is put forward for two minutes, or for a tenth of what it had received before. What its
+kind has reported is believed in the same way: until the job has received `TRUST` times the work that this implies. A
+rate that rises faster than the size is never believed.
 """
 
 from __future__ import annotations
@@ -28,37 +31,46 @@ from tarragon.scheduling.estimates.work_record import WorkRecord
 
 MIN_REMAINING_SECONDS = 60.0
 """No job is expected to end sooner, in device-seconds: what is nearly done must not be infinitely urgent."""
+MAX_REMAINING_SECONDS = 1e12
+"""Thirty years on a thousand devices."""
 TRUST = 2.0
-"""The factor by which a job may exceed the work that its first report implied. Rates at a first size are rough."""
+"""The factor by which a job may exceed the rest that it reported. Rates at a first size are rough."""
+TAIL = 0.05
+"""After its last step a job may need this part of its service to validate and to save, which no report counts."""
+NEW_CLAIM = 0.5
+"""A claim replaces the recorded one if it is below this part of it: few writes, and no rest is believed twice over."""
 MAX_RESTART_SECONDS = 1800.0
 """A longer restart was something else, such as a wait for a node."""
 
 
 def estimate_work(record: WorkRecord, kind: KindHistory, prior: SpeedupPrior) -> WorkEstimate:
     """Estimate the work of a job from its own record and from what its kind has shown."""
-    curve = SpeedupCurve(prior, _believable({**record.rates(), **kind.rates()}))
+    is_trusted = is_believed(record, prior)
+    curve = SpeedupCurve(prior, _believable({**record.rates(), **kind.rates()}) if is_trusted else ())
+    remaining = _remaining(record, kind, curve) if is_trusted else _attained_by(record, prior, TRUST)
     return WorkEstimate(
-        remaining=max(MIN_REMAINING_SECONDS, _remaining(record, kind, curve)),
+        remaining=min(max(MIN_REMAINING_SECONDS, remaining), MAX_REMAINING_SECONDS),
         curve=curve,
         restart_seconds=min(record.restart_seconds or DEFAULT_RESTART_SECONDS, MAX_RESTART_SECONDS),
     )
 
 
 def with_claim(record: WorkRecord, prior: SpeedupPrior) -> WorkRecord:
-    """Return the record with the work that its first usable report claims: a rate and a total are needed for it."""
-    if record.claimed_work is not None or record.done is None or record.total is None:
+    """Return the record with what the job's report promises, if that is much less than it has promised before."""
+    rest = _reported_rest(record, prior)
+    if rest is None:
         return record
-    curve = SpeedupCurve(prior, _believable(record.rates()))
-    if not curve.rates:
+    service = record.service(prior)
+    allowed = TRUST * max(rest, MIN_REMAINING_SECONDS, TAIL * service)
+    before = record.believed_until
+    if before is not None and (service > before or allowed > NEW_CLAIM * (before - service)):
         return record
-    return replace(record, claimed_work=record.service(prior) + _left(record.done, record.total) / curve.unit_rate)
+    return replace(record, believed_until=service + allowed)
 
 
 def is_believed(record: WorkRecord, prior: SpeedupPrior) -> bool:
-    """Whether the job has not yet received much more service than its first report implied."""
-    return record.claimed_work is None or record.service(prior) <= TRUST * max(
-        record.claimed_work, MIN_REMAINING_SECONDS
-    )
+    """Whether the job has not yet received more service than its reports have promised."""
+    return record.believed_until is None or record.service(prior) <= record.believed_until
 
 
 def attained_level(service: float, prior: SpeedupPrior) -> float:
@@ -68,19 +80,35 @@ def attained_level(service: float, prior: SpeedupPrior) -> float:
 
 
 def _remaining(record: WorkRecord, kind: KindHistory, curve: SpeedupCurve) -> float:
+    """Return the rest of a job that is believed."""
     prior = curve.prior
     service = record.service(prior)
-    if not is_believed(record, prior):
-        return attained_level(service * TRUST, prior)
+    reported = _reported_rest(record, prior)
+    if reported is None:
+        reported = _rest_by_kind(record, kind, curve, service)
+    rest = kind.mean_rest(service) if reported is None else reported
+    return _attained_by(record, prior) if rest is None else rest
+
+
+def _reported_rest(record: WorkRecord, prior: SpeedupPrior) -> float | None:
+    """Return the rest that the job's own reports imply; None while they do not tell its rate."""
+    if record.done is None or record.total is None:
+        return None
+    curve = SpeedupCurve(prior, _believable(record.rates()))
+    return max(0.0, record.total - record.done) / curve.unit_rate if curve.rates else None
+
+
+def _rest_by_kind(record: WorkRecord, kind: KindHistory, curve: SpeedupCurve, service: float) -> float | None:
+    """Return the rest of a job whose rate, and perhaps whose total, only others of its kind have shown."""
     total = kind.usual_total() if record.total is None else record.total
-    if curve.rates and total is not None:
-        return _left(record.done or 0.0, total) / curve.unit_rate
-    rest = kind.mean_rest(service)
-    return attained_level(service, prior) if rest is None else rest
+    if not curve.rates or total is None:
+        return None
+    work = total / curve.unit_rate
+    return max(0.0, work - service) if service <= TRUST * max(work, MIN_REMAINING_SECONDS) else None
 
 
-def _left(done: float, total: float) -> float:
-    return max(0.0, total - done)
+def _attained_by(record: WorkRecord, prior: SpeedupPrior, factor: float = 1.0) -> float:
+    return attained_level(record.service(prior) * factor, prior)
 
 
 def _believable(rates: Mapping[int, float]) -> tuple[tuple[int, float], ...]:

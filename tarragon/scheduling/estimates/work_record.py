@@ -9,6 +9,8 @@ from tarragon.scheduling.api.work import SpeedupPrior
 
 MIN_MEASURED_SECONDS = 30.0
 """A rate counts once a size has been observed for this long."""
+_MIN_RATE, _MAX_RATE = 1e-9, 1e15
+"""No training takes 30 years for a step, or counts as many of them in a second. Such a rate is nonsense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,8 @@ class WorkRecord:
     """The units of work that the job reports as done."""
     total: float | None = None
     """The units of work that it reports to have in all."""
-    claimed_work: float | None = None
-    """The job's whole work in device-seconds, as its first usable report implied. See `estimates/estimate.py`."""
+    believed_until: float | None = None
+    """The service, in device-seconds, up to which the job's reports are believed. See `estimates/estimate.py`."""
     restart_seconds: float | None = None
     """How long the job took to make progress again after its last resize."""
 
@@ -46,11 +48,12 @@ class WorkRecord:
 
     def rates(self) -> Mapping[int, float]:
         """Return the units per second by size, where observed for long enough."""
-        return {
+        rates = {
             size: record.units / record.seconds
             for size, record in self.sizes.items()
-            if record.units > 0 and record.seconds >= MIN_MEASURED_SECONDS
+            if record.seconds >= MIN_MEASURED_SECONDS
         }
+        return {size: rate for size, rate in rates.items() if _MIN_RATE <= rate <= _MAX_RATE}
 
     def observed(self, size: int, seconds: float, units: float = 0.0) -> WorkRecord:
         """Return the record with more time at this size, and with what was done in it."""
