@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
+from tarragon.job.progress import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +197,8 @@ class JobStatus:
     provenance: Provenance | None = None
     gang_round: GangRound | None = None
     """Set only for jobs whose replicas are restarted or resized together."""
-
+    progress: Progress | None = None
+    """How far the training is. Whoever learns that writes it with `progress_patch`; the reconciler keeps it."""
     reported_size: Mapping[ReplicaType, int] = field(default_factory=dict)
     """The size last reported to the user; empty while the job is not admitted."""
 

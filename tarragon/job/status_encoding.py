@@ -14,6 +14,7 @@ from tarragon.base.index_ranges import format_ranges, parse_ranges
 from tarragon.job import training_operator_status
 from tarragon.job.model import Replica, ReplicaType, parse_replica_type
 from tarragon.job.phase import Phase
+from tarragon.job.progress import TRAINER_STATUS, decode_progress
 from tarragon.job.replica_ranges import MAX_REPLICAS, format_replicas, parse_replicas
 from tarragon.job.restart_encoding import decode_restarts, encode_restarts
 from tarragon.job.status import (
@@ -49,6 +50,7 @@ _FIELDS = frozenset(
         "message",
         "observedGeneration",
         "obstacle",
+        "progress",
         "provenance",
         "ready",
         "reason",
@@ -92,7 +94,7 @@ def display_state(status: JobStatus, *, waits: bool) -> str:
 
 
 def encode_status(status: JobStatus, summary: StatusSummary) -> dict[str, Json]:
-    """Encode everything but the admission, which the scheduler writes."""
+    """Encode everything but the admission, which the scheduler writes, and the progress."""
     fields: dict[str, Json] = {
         "generation": summary.generation,
         "observedGeneration": summary.observed_generation,
@@ -217,6 +219,7 @@ def decode_status_and_notes(raw: Json) -> DecodedStatus:
         first_failure=read("failure", _read_failure, None),
         provenance=read("provenance", _read_provenance, None),
         gang_round=read("gang", _read_gang, None),
+        progress=read("progress", lambda found: decode_progress(found, fields.get(TRAINER_STATUS)), None),
         reported_size=read("size", _read_size, {}),
     )
     return DecodedStatus(status=status, notes=tuple(notes))

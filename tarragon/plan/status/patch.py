@@ -9,6 +9,7 @@ from tarragon.base.errors import Problem
 from tarragon.job import conditions, training_operator_status
 from tarragon.job.last_valid_spec import encode_job
 from tarragon.job.model import Replica
+from tarragon.job.progress import TRAINER_STATUS
 from tarragon.job.status import Condition, JobStatus
 from tarragon.job.status_encoding import StatusSummary, display_state, encode_status, unknown_fields
 from tarragon.kube.event import Event, ObjectReference
@@ -42,7 +43,8 @@ _POD_RESTART_POLICY = "template.spec.restartPolicy"
 def status_patch(view: JobView, status: JobStatus) -> JsonObject | None:
     """Return the patch, conditional on the observed resourceVersion; None when nothing changes.
 
-    The recorded admission, which only the scheduler writes, is kept unless `status` drops it, as a suspension does.
+    The recorded admission, which only the scheduler writes, is kept unless `status` drops it, as a suspension does. The
+    recorded progress is kept as it is: whoever learns it may have written it meanwhile.
     """
     recorded = status_of(view.observed.object)
     recorded_fields = tarragon_of(recorded)
@@ -54,8 +56,11 @@ def status_patch(view: JobView, status: JobStatus) -> JsonObject | None:
     admission = recorded_fields.get("admission")
     if admission is not None and status.admission is view.recorded_status.admission:
         ours["admission"] = admission
+    if "progress" in recorded_fields:
+        ours["progress"] = recorded_fields["progress"]
+    reported = {TRAINER_STATUS: recorded[TRAINER_STATUS]} if TRAINER_STATUS in recorded else {}
     native_status = recorded if _keeps_foreign_status(view, status) else view.dialect.status_fields(view.job, status)
-    return conditional_status_patch(view.observed.object, {**native_status, "tarragon": ours})
+    return conditional_status_patch(view.observed.object, {**native_status, **reported, "tarragon": ours})
 
 
 def _keeps_foreign_status(view: JobView, status: JobStatus) -> bool:
