@@ -41,6 +41,9 @@ class SimulatedCluster:
     def devices(self) -> int:
         return self.nodes * self.devices_per_node
 
+    def fewest_nodes(self, devices: int) -> int:
+        return -(-devices // self.devices_per_node)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
@@ -122,8 +125,22 @@ class Plan:
     """Ask again at this moment even if nothing happens until then."""
 
 
+class DeadlockError(TarragonError):
+    """Jobs wait and nothing will ever happen. `result` is what happened until then."""
+
+    def __init__(self, result: WorkloadResult, waiting: str) -> None:
+        self.result = result
+        super().__init__(
+            f"the simulation of {result.workload} can't end: {result.unfinished} jobs wait and nothing runs",
+            why=f"the scheduler starts neither {waiting} nor another job that waits",
+            remedy="use more or larger nodes (--nodes, --gpus-per-node), or another policy",
+        )
+
+
 class Scheduler(Protocol):
-    """Decides which jobs run where. It may hold devices for a job below its minimum, which then makes no progress."""
+    """Decides which jobs run where. It may hold devices for a job below its minimum, which then makes no progress, or
+    above its maximum: DRAGON did. The operator's own policies are validated before (`policy_scheduler.py`).
+    """
 
     def decide(self, view: ClusterView) -> Plan: ...
 
@@ -137,7 +154,7 @@ class Scheduler(Protocol):
 
 
 def simulate(workload: Workload, cluster: SimulatedCluster, scheduler: Scheduler, timing: Timing) -> WorkloadResult:
-    """Run the scheduler over the workload until all jobs have ended. Raises TarragonError if that never happens."""
+    """Run the scheduler over the workload until all jobs have ended. Raises DeadlockError if that never happens."""
     return _Run(workload, cluster, scheduler, timing).result()
 
 
@@ -161,30 +178,25 @@ class _Run:
             self._submit_jobs()
             self._schedule()
             self._samples.append(self._sample())
+        return self._result()
+
+    def _result(self) -> WorkloadResult:
         return WorkloadResult(
             workload=self._workload.name,
             devices=self._cluster.devices,
             jobs=sorted(self._ended, key=lambda job: (job.submitted_at, job.name)),
             samples=self._samples,
             rounds=self._rounds,
+            unfinished=len(self._active),
         )
 
     def _next_event(self) -> float:
         arrival = self._arrivals[0].submitted_at if self._arrivals else math.inf
         end = min((active.ends_at(self._now) for active in self._active.values() if active.placement), default=math.inf)
         if not self._arrivals and end == math.inf and self._wake_at == math.inf:
-            self._require_placements()
+            raise DeadlockError(self._result(), next(iter(self._active)))
         asked = min(self._next_round, self._wake_at) if self._active else math.inf
         return min(arrival, end, max(asked, self._now))
-
-    def _require_placements(self) -> None:
-        """Raise TarragonError if nothing runs, nothing will come, and the scheduler waits for nothing."""
-        waiting = next(iter(self._active))
-        raise TarragonError(
-            f"the simulation of {self._workload.name} can't end: {len(self._active)} jobs wait and nothing runs",
-            why=f"the scheduler starts neither {waiting} nor another job that waits",
-            remedy="use more or larger nodes (--nodes, --gpus-per-node), or another policy",
-        )
 
     def _advance(self, then: float) -> None:
         for active in self._active.values():
@@ -261,10 +273,8 @@ class _Run:
             self._free[node] -= count
 
     def _require_sound(self, changed: Iterable[ActiveJob]) -> None:
-        """Raise ValueError, naming the bug of the scheduler, if a node is oversold or a job too large."""
+        """Raise ValueError, naming the bug of the scheduler, if a node is oversold."""
         for active in changed:
-            if active.size > active.job.maximum:
-                raise ValueError(f"{active.job.name} has {active.size} replicas, more than its {active.job.maximum}")
             for node in active.placement:
                 if self._free[node] < 0:
                     raise ValueError(f"{node} is oversold by {-self._free[node]} devices, also to {active.job.name}")

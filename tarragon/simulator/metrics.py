@@ -57,6 +57,21 @@ class Summary:
     rounds: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlock:
+    """What is said of a scheduler that leaves jobs waiting for ever. Means over the others would praise it."""
+
+    jobs: int
+    ended: int
+    deadlocked_workloads: int
+
+
+def deadlock_of(result: PolicyResult) -> Deadlock | None:
+    ended, unfinished = len(result.jobs), sum(workload.unfinished for workload in result.workloads)
+    deadlocked = sum(workload.unfinished > 0 for workload in result.workloads)
+    return Deadlock(jobs=ended + unfinished, ended=ended, deadlocked_workloads=deadlocked) if deadlocked else None
+
+
 def summarize(result: PolicyResult) -> Summary:
     jobs = result.jobs
     capacity = sum(workload.makespan * workload.devices for workload in result.workloads)

@@ -66,6 +66,8 @@ class WorkloadResult:
     samples: Sequence[Sample]
     rounds: int
     """How often the scheduler was asked."""
+    unfinished: int = 0
+    """The jobs that can never end, in a deadlock."""
 
     @property
     def makespan(self) -> float:

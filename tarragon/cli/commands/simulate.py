@@ -13,13 +13,22 @@ import click
 from tarragon.cli.options.arguments import duration
 from tarragon.cli.options.durations import seconds_option
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
-from tarragon.scheduling.api.rules import DEFAULT_POLICY
+from tarragon.scheduling.api.rules import DEFAULT_POLICY, POLICY_NAMES
+from tarragon.simulator.baselines.names import BASELINE_NAMES
 
 if TYPE_CHECKING:
-    from tarragon.simulator.engine import SimulatedCluster, Timing
-    from tarragon.simulator.metrics import Summary
+    from tarragon.simulator.engine import SimulatedCluster
+    from tarragon.simulator.metrics import Deadlock, Summary
+    from tarragon.simulator.results import PolicyResult
     from tarragon.simulator.workload import BoundsRule, Workload
 
+_POLICIES = f"{', '.join(POLICY_NAMES)} of the operator, and in the simulator only {', '.join(BASELINE_NAMES)}"
+_HEADER = (
+    "POLICY",
+    "JOBS",
+    *("MEAN", "MEDIAN", "P95", "P99", "MAX", "QUEUED", "MAX-QUEUED", "MAKESPAN"),
+    *("ALLOCATED", "PROGRESS", "RESIZES", "EVICTIONS", "JAIN"),
+)
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
@@ -35,7 +44,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
     show_default=True,
     help="sizes that jobs may have: as requested, from a quarter to twice of that, or 1 to 64",
 )
-@click.option("--policy", "policies", metavar="NAME", multiple=True, help="policy to simulate; may be repeated")
+@click.option(
+    "--policy", "policies", metavar="NAME", multiple=True, help=f"policy to simulate; may be repeated: {_POLICIES}"
+)
 @click.option(
     "--progress",
     type=click.Choice(("reported", "none")),
@@ -76,6 +87,7 @@ def command(
     are recognized.
     """
     from tarragon.cli.options.formats import json_text, print_table
+    from tarragon.simulator.comparison import Comparison
     from tarragon.simulator.engine import SimulatedCluster, Timing
     from tarragon.simulator.traces.reading import Selection, read_speeds, read_workloads
 
@@ -91,46 +103,28 @@ def command(
     found = _bounded(read_workloads(trace, selection), bounds)
     cluster = SimulatedCluster(nodes=nodes, devices_per_node=gpus_per_node)
     _require_room(found, cluster)
-    run = _Simulation(found, cluster, Timing(restart=restart_seconds), is_progress_reported=progress == "reported")
-    summaries = {name: run.summary(name) for name in dict.fromkeys(chosen)}
+    comparison = Comparison(
+        workloads=found,
+        cluster=cluster,
+        timing=Timing(restart=restart_seconds),
+        is_progress_reported=progress == "reported",
+    )
+    summaries = {name: _figures(comparison.run(name)) for name in dict.fromkeys(chosen)}
     if form == "json":
         click.echo(json_text({"policies": {name: asdict(summary) for name, summary in summaries.items()}}))
     else:
         print_table(_rows(summaries), settings)
 
 
-class _Simulation:
-    def __init__(
-        self, workloads: Sequence[Workload], cluster: SimulatedCluster, timing: Timing, *, is_progress_reported: bool
-    ) -> None:
-        self._workloads, self._cluster, self._timing = workloads, cluster, timing
-        self._is_reported = is_progress_reported
-
-    def summary(self, name: str) -> Summary:
-        from tarragon.scheduling.policies import POLICIES
-        from tarragon.simulator.engine import simulate
-        from tarragon.simulator.metrics import summarize
-        from tarragon.simulator.policy_scheduler import Knowledge, PolicyScheduler
-        from tarragon.simulator.results import PolicyResult
-
-        def scheduler() -> PolicyScheduler:
-            knowledge = Knowledge(is_progress_reported=self._is_reported)
-            return PolicyScheduler(POLICIES[name], self._cluster, knowledge)
-
-        results = [simulate(each, self._cluster, scheduler(), self._timing) for each in self._workloads]
-        return summarize(PolicyResult(policy=name, workloads=results))
-
-
 def _known(name: str) -> str:
     """Return the name of a policy. Raises BadParameter, with a suggestion, for one that does not exist."""
     from difflib import get_close_matches
 
-    from tarragon.scheduling.policies import POLICIES
-
-    if name in POLICIES:
+    known = (*POLICY_NAMES, *BASELINE_NAMES)
+    if name in known:
         return name
-    matches = get_close_matches(name, list(POLICIES), 1)
-    remedy = f"did you mean {matches[0]}?" if matches else f"known policies are {', '.join(POLICIES)}"
+    matches = get_close_matches(name, known, 1)
+    remedy = f"did you mean {matches[0]}?" if matches else f"it is one of {_POLICIES}"
     raise click.BadParameter(f"{name!r} is not a policy; {remedy}", param_hint="'--policy'")
 
 
@@ -154,9 +148,24 @@ def _require_room(workloads: Sequence[Workload], cluster: SimulatedCluster) -> N
             )
 
 
-def _rows(summaries: Mapping[str, Summary]) -> Sequence[Sequence[str]]:
-    header = "POLICY JOBS MEAN MEDIAN P95 P99 MAX QUEUED MAX-QUEUED MAKESPAN ALLOCATED PROGRESS RESIZES EVICTIONS JAIN"
-    return [header.split(), *([name, *_cells(summary)] for name, summary in summaries.items())]
+def _figures(result: PolicyResult) -> Summary | Deadlock:
+    from tarragon.simulator.metrics import deadlock_of, summarize
+
+    return deadlock_of(result) or summarize(result)
+
+
+def _rows(summaries: Mapping[str, Summary | Deadlock]) -> Sequence[Sequence[str]]:
+    from tarragon.simulator.metrics import Deadlock
+
+    rows = [
+        [name, *(_deadlock_cells(found) if isinstance(found, Deadlock) else _cells(found))]
+        for name, found in summaries.items()
+    ]
+    return [_HEADER, *rows]
+
+
+def _deadlock_cells(found: Deadlock) -> Sequence[str]:
+    return [f"{found.ended}/{found.jobs}", "deadlock", *["-"] * (len(_HEADER) - 3)]
 
 
 def _cells(summary: Summary) -> Sequence[str]:
