@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.progress import Progress
+from tarragon.job.work import JobWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +200,8 @@ class JobStatus:
     """Set only for jobs whose replicas are restarted or resized together."""
     progress: Progress | None = None
     """How far the training is. Whoever learns that writes it with `progress_patch`; the reconciler keeps it."""
+    work: JobWork = field(default_factory=JobWork)
+    """What was observed of the job's work. The scheduler estimates from it what is left."""
     reported_size: Mapping[ReplicaType, int] = field(default_factory=dict)
     """The size last reported to the user; empty while the job is not admitted."""
 

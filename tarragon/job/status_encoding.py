@@ -29,6 +29,7 @@ from tarragon.job.status import (
     WaitReason,
 )
 from tarragon.job.status_reason import reason_of
+from tarragon.job.work import JobWork, decode_work, encode_work
 from tarragon.kube.codec import format_micro_time, format_time
 from tarragon.kube.meta import Json
 
@@ -60,6 +61,7 @@ _FIELDS = frozenset(
         "selector",
         "size",
         "state",
+        "work",
     }
 )
 
@@ -111,6 +113,7 @@ def encode_status(status: JobStatus, summary: StatusSummary) -> dict[str, Json]:
         "finished": format_replicas(status.succeeded_replicas),
         "size": {str(kind): number for kind, number in status.reported_size.items()},
         "imagePullErrors": {str(kind): error for kind, error in status.image_pull_errors.items()},
+        "work": encode_work(status.work),
     }
     fields |= {name: found for name, found in maps.items() if found}
     if status.obstacle is not None:
@@ -219,6 +222,7 @@ def decode_status_and_notes(raw: Json) -> DecodedStatus:
         first_failure=read("failure", _read_failure, None),
         provenance=read("provenance", _read_provenance, None),
         gang_round=read("gang", _read_gang, None),
+        work=read("work", decode_work, JobWork()),
         progress=read("progress", lambda found: decode_progress(found, fields.get(TRAINER_STATUS)), None),
         reported_size=read("size", _read_size, {}),
     )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarragon.job.work import SizeRecord
 from tarragon.scheduling.api.work import DEFAULT_RESTART_SECONDS, SpeedupPrior, WorkEstimate
 from tarragon.scheduling.estimates.estimate import (
     MAX_RESTART_SECONDS,
@@ -21,7 +22,7 @@ from tarragon.scheduling.estimates.estimate import (
     with_claim,
 )
 from tarragon.scheduling.estimates.kind_history import MAX_FINISHED, KindHistory
-from tarragon.scheduling.estimates.work_record import SizeRecord, WorkRecord
+from tarragon.scheduling.estimates.work_record import WorkRecord
 
 ONE = SpeedupPrior(1)
 FOUR = SpeedupPrior(4)

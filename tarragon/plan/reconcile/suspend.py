@@ -22,6 +22,7 @@ from tarragon.plan.status.outcome import (
 )
 from tarragon.plan.status.patch import events_for, status_patch
 from tarragon.plan.status.resizes import clear_size
+from tarragon.plan.status.work import record_work
 from tarragon.plan.view.actions import Actions
 from tarragon.plan.view.job_view import JobView
 
@@ -78,7 +79,7 @@ def _suspended_status(view: JobView) -> JobStatus:
         status = rule(view, status)
     message = f"{view.job.kind} {view.job.key.name} is suspended"
     said = ConditionUpdate(conditions.SUSPENDED, True, view.dialect.condition_reason(conditions.SUSPENDED), message)
-    return replace(
+    suspended = replace(
         status,
         phase=next_phase(status.phase, JobSignal.SUSPENDED),
         conditions=set_condition(status.conditions, said, view.now),
@@ -87,6 +88,7 @@ def _suspended_status(view: JobView) -> JobStatus:
         },
         running_replicas=0,
     )
+    return record_work(view, suspended)
 
 
 def _succeeded(status: JobStatus, kind: object) -> int:

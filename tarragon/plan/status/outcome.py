@@ -21,6 +21,7 @@ from tarragon.plan.status.creation_failures import clear_blocked, record_image_p
 from tarragon.plan.status.limits import ExceededLimit, exceeded_limit
 from tarragon.plan.status.provenance import record_provenance
 from tarragon.plan.status.resizes import set_resized
+from tarragon.plan.status.work import record_work, with_kind
 from tarragon.plan.view.job_view import JobView
 
 StatusRule = Callable[[JobView, JobStatus], JobStatus]
@@ -39,7 +40,7 @@ def compute_status(view: JobView) -> JobStatus:
     for rule in STATUS_RULES:
         status = rule(view, status)
     # Dropping the UIDs of deleted pods alone is not worth a write: it is done along with other changes.
-    return status if status == view.recorded_status else forget_deleted_pods(view, status)
+    return status if status == view.recorded_status else with_kind(view, forget_deleted_pods(view, status))
 
 
 def set_created(view: JobView, status: JobStatus) -> JobStatus:
@@ -181,6 +182,7 @@ STATUS_RULES: tuple[StatusRule, ...] = (
     set_stalled,
     record_image_pull_errors,
     apply_verdict,
+    record_work,
     track_gang,
     set_not_grown,
 )

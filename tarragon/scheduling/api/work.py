@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+from tarragon.base.resources import Resources
+
+THOUSAND = 1000
+"""Requests are in thousandths."""
 PRIOR_EXPONENT = 0.85
 """Up to the requested size, the speed-up of n devices is assumed to be n to this power. Measured on the 1,280 jobs of
 Pollux' workloads, which request sizes at which they are 50 to 80 % efficient.
@@ -95,6 +99,12 @@ class WorkEstimate:
     curve: SpeedupCurve
     restart_seconds: float = DEFAULT_RESTART_SECONDS
     """How long the gang makes no progress after a resize."""
+
+
+def devices_of(request: Resources) -> float:
+    """Return the devices that one replica requests: its GPUs, or other extended resources; 1 if it requests none."""
+    extended = (amount for name, amount in request.items() if "/" in name)
+    return max(extended, default=0) / THOUSAND or 1.0
 
 
 def unknown_work(requested: int, devices: float) -> WorkEstimate:

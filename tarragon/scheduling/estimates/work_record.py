@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tarragon.job.work import SizeRecord
 from tarragon.scheduling.api.work import SpeedupPrior
 
 MIN_MEASURED_SECONDS = 30.0
 """A rate counts once a size has been observed for this long."""
 _MIN_RATE, _MAX_RATE = 1e-9, 1e15
 """No training takes 30 years for a step, or counts as many of them in a second. Such a rate is nonsense."""
-
-
-@dataclass(frozen=True, slots=True)
-class SizeRecord:
-    """What was observed while a job had one size: for how long it made progress, and how far it came."""
-
-    seconds: float = 0.0
-    """Without the time that the job took to start or to resize."""
-    units: float = 0.0
-    """The units of work (steps) that it reported as done in that time; 0 if it reports nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
