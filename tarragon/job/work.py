@@ -86,6 +86,8 @@ class JobWork:
     """What the units are; empty while nothing was reported."""
     believed_until: float | None = None
     """The service up to which the job's reports are believed: see `scheduling/estimates/estimate.py`."""
+    needed: float | None = None
+    """The service that the job had received when it succeeded, in device-seconds."""
     restart_seconds: float | None = None
     """How long the job took to make progress after its last start or resize."""
     idle_since: dt.datetime | None = None
@@ -208,6 +210,7 @@ def encode_work(work: JobWork) -> dict[str, Json]:
         "unit": work.unit,
         "sizes": {str(size): [record.seconds, record.units] for size, record in work.sizes.items()},
         "believed": work.believed_until,
+        "needed": work.needed,
         "restart": work.restart_seconds,
         "idle": None if work.idle_since is None else format_micro_time(work.idle_since),
         "running": None if work.stretch is None else _stretch_fields(work.stretch),
@@ -241,6 +244,7 @@ def decode_work(found: Json) -> JobWork:
         unit=Unit(unit).value if unit else "",
         sizes=with_few_sizes(sizes),
         believed_until=_optional(found.get("believed"), _amount),
+        needed=_optional(found.get("needed"), _amount),
         restart_seconds=_optional(found.get("restart"), _amount),
         idle_since=_optional(found.get("idle"), parse_time),
         stretch=_optional(found.get("running"), _read_stretch),

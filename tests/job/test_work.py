@@ -37,6 +37,7 @@ WORKS = st.builds(
     sizes=SIZES.map(with_few_sizes),
     unit=st.sampled_from(["", "steps", "percent"]),
     believed_until=st.none() | AMOUNTS,
+    needed=st.none() | AMOUNTS,
     restart_seconds=st.none() | AMOUNTS,
     idle_since=st.none() | MOMENTS,
     stretch=st.none()

@@ -14,6 +14,7 @@ from tarragon.scheduling.api.work import DEFAULT_RESTART_SECONDS, SpeedupPrior, 
 from tarragon.scheduling.estimates.estimate import (
     MAX_RESTART_SECONDS,
     MIN_REMAINING_SECONDS,
+    MIN_RESTART_SECONDS,
     TAIL,
     TRUST,
     attained_level,
@@ -63,7 +64,11 @@ def test_a_measured_restart_counts_but_an_absurd_one_does_not() -> None:
     def cost(seconds: float | None) -> float:
         return estimate_work(WorkRecord(restart_seconds=seconds), KindHistory(), ONE).restart_seconds
 
-    assert [cost(None), cost(5), cost(1e9)] == [DEFAULT_RESTART_SECONDS, 5, MAX_RESTART_SECONDS]
+    assert [cost(None), cost(8), cost(1e9)] == [DEFAULT_RESTART_SECONDS, 8, MAX_RESTART_SECONDS]
+
+
+def test_a_resize_that_took_no_time_costs_something_all_the_same() -> None:
+    assert estimate_work(WorkRecord(restart_seconds=0.0), KindHistory(), ONE).restart_seconds == MIN_RESTART_SECONDS
 
 
 # ------------------------------------------------------------------------------------------------------- with reports

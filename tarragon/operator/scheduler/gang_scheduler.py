@@ -249,6 +249,7 @@ class GangScheduler:
     def _candidate(self, framework: Framework, found: CustomObject) -> Candidate | None:
         status = decode_status(found.status)
         if not is_candidate(found, status):
+            self._snapshot_builder.job_finished(found.metadata.uid, status)
             return None
         taken = self._informers.decode_cache.decoded(framework.kind, found)
         return candidate_from(framework, found, taken, status, self._informers.settings)

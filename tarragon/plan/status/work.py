@@ -37,6 +37,9 @@ def record_work(view: JobView, status: JobStatus) -> JobStatus:
     if work.stretch is None and running >= target > 0 and admission is not None:
         work = begun(work, target, _asked_at(admission), view.now, status.progress)
     work = _with_promise(view, status, reported(work, status.progress))
+    if status.phase is Phase.SUCCEEDED and work.sizes and work.needed is None and not view.is_spec_invalid:
+        service = work_record(work, None, view.now).service(speedup_prior(view.job))
+        work = replace(work, needed=_rounded(service))
     return status if work == status.work else replace(status, work=work)
 
 
@@ -127,7 +130,11 @@ def _with_promise(view: JobView, status: JobStatus, work: JobWork) -> JobWork:
     promised = with_claim(record, speedup_prior(view.job)).believed_until
     if promised is None or promised == record.believed_until:
         return work
-    return replace(work, believed_until=float(f"{promised:.9g}"), restart_seconds=record.restart_seconds)
+    return replace(work, believed_until=_rounded(promised), restart_seconds=record.restart_seconds)
+
+
+def _rounded(service: float) -> float:
+    return float(f"{service:.9g}")
 
 
 def _programs(template: JsonObject) -> Json:

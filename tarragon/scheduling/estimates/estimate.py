@@ -39,6 +39,8 @@ TAIL = 0.05
 """After its last step a job may need this part of its service to validate and to save, which no report counts."""
 NEW_CLAIM = 0.5
 """A claim replaces the recorded one if it is below this part of it: few writes, and no rest is believed twice over."""
+MIN_RESTART_SECONDS = 5.0
+"""Also a resize in place costs something, as replicas have to find each other again."""
 MAX_RESTART_SECONDS = 1800.0
 """A longer restart was something else, such as a wait for a node."""
 
@@ -51,7 +53,7 @@ def estimate_work(record: WorkRecord, kind: KindHistory, prior: SpeedupPrior) ->
     return WorkEstimate(
         remaining=min(max(MIN_REMAINING_SECONDS, remaining), MAX_REMAINING_SECONDS),
         curve=curve,
-        restart_seconds=min(record.restart_seconds or DEFAULT_RESTART_SECONDS, MAX_RESTART_SECONDS),
+        restart_seconds=_restart_seconds(record),
     )
 
 
@@ -77,6 +79,11 @@ def attained_level(service: float, prior: SpeedupPrior) -> float:
     """Return the service rounded down to a power of two times what an unknown job is assumed to need."""
     unit = UNKNOWN_WORK_SECONDS * prior.requested * prior.devices
     return unit * float(2 ** math.floor(math.log2(max(service, unit) / unit)))
+
+
+def _restart_seconds(record: WorkRecord) -> float:
+    measured = DEFAULT_RESTART_SECONDS if record.restart_seconds is None else record.restart_seconds
+    return min(max(MIN_RESTART_SECONDS, measured), MAX_RESTART_SECONDS)
 
 
 def _remaining(record: WorkRecord, kind: KindHistory, curve: SpeedupCurve) -> float:

@@ -18,26 +18,31 @@ class KindHistory:
         self._rates: dict[str, Mapping[int, float]] = {}
         """By job. The latest finished jobs stay."""
         self._totals: dict[str, float] = {}
+        self._usual_total: float | None = None
+        """The median of the totals; None while it has to be computed."""
         self._works: list[float] = []
         """The service that finished jobs needed, in device-seconds, sorted."""
         self._rests: list[float] = []
         """The sum of the works from each one to the last."""
         self._finished: list[tuple[str, float]] = []
         """Names and works, in the order in which they ended."""
-        self._merged: Mapping[int, float] | None = None
+        self._merged: dict[int, float] | None = None
+        """The best rates; None while they have to be computed."""
 
     def record(self, job: str, record: WorkRecord) -> None:
         """Learn the rates of a job that runs or has finished."""
         rates = record.rates()
         if rates and self._rates.get(job) != rates:
+            self._merge(self._rates.get(job, {}), rates)
             self._rates[job] = rates
-            self._merged = None
-        if rates and record.total is not None:
+        if rates and record.total is not None and self._totals.get(job) != record.total:
             self._totals[job] = record.total
+            self._usual_total = None
 
     def forget(self, job: str) -> None:
         """Forget a job that was deleted before its end."""
-        self._totals.pop(job, None)
+        if self._totals.pop(job, None) is not None:
+            self._usual_total = None
         if self._rates.pop(job, None) is not None:
             self._merged = None
 
@@ -66,11 +71,24 @@ class KindHistory:
 
     def usual_total(self) -> float | None:
         """Return the units of work that jobs of this kind have in all; None if none has reported any."""
-        totals = sorted(self._totals.values())
-        return totals[len(totals) // 2] if totals else None
+        if self._usual_total is None and self._totals:
+            totals = sorted(self._totals.values())
+            self._usual_total = totals[len(totals) // 2]
+        return self._usual_total
 
     def mean_rest(self, service: float) -> float | None:
         """Return the mean rest of finished jobs that needed more service than this; None if none did."""
         first = bisect_right(self._works, service)
         count = len(self._works) - first
         return self._rests[first] / count - service if count else None
+
+    def _merge(self, before: Mapping[int, float], rates: Mapping[int, float]) -> None:
+        """Update the best rates. Comparing all jobs is needed only if the best one has become slower."""
+        merged = self._merged
+        if merged is None:
+            return
+        if any(merged[size] == rate > rates.get(size, 0.0) for size, rate in before.items()):
+            self._merged = None
+            return
+        for size, rate in rates.items():
+            merged[size] = max(rate, merged.get(size, 0.0))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import bisect
 import datetime as dt
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Generic, TypeVar
 
+from tarragon.job.status import JobStatus
 from tarragon.kube.core import PriorityClass
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId
@@ -18,15 +20,22 @@ from tarragon.operator.scheduler.admission.update import queued_since
 from tarragon.operator.scheduler.job_errors import JobErrors
 from tarragon.operator.scheduler.snapshot.demand_cache import DemandCache
 from tarragon.operator.scheduler.snapshot.priorities import priority_of
+from tarragon.operator.scheduler.snapshot.work_estimates import WorkEstimates
 from tarragon.plan.lifecycle.displacement import avoided_nodes
 from tarragon.plan.lifecycle.start_timeout import is_in_backoff
 from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
 from tarragon.plan.view.job_view import may_grow
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, WaitingGang
+from tarragon.scheduling.api.work import WorkEstimate
 
 G = TypeVar("G", WaitingGang, RunningGang)
 Order = tuple[object, ...]
 
+WORK_REFRESH = dt.timedelta(minutes=1)
+"""What is estimated of a gang is at most about so old: it changes with the time, and with what others of its kind show.
+"""
+MAX_REFRESHED_PER_CYCLE = 500
+"""So many estimates are refreshed per cycle, the oldest ones first: there may be ten thousand gangs."""
 COMPUTE_DEMANDS = "compute its demands"
 
 
@@ -44,6 +53,15 @@ class _Sorted(Generic[G]):
         self._keys.insert(position, key)
         self._gangs.insert(position, gang)
         self._key_of[job] = key
+
+    def with_work(self, job: JobId, work: WorkEstimate) -> None:
+        """Replace what is estimated of the gang, if that has changed."""
+        key = self._key_of.get(job)
+        if key is not None:
+            position = bisect.bisect_left(self._keys, key)
+            gang = self._gangs[position]
+            if gang.work != work:
+                self._gangs[position] = replace(gang, work=work)
 
     def drop(self, job: JobId) -> None:
         key = self._key_of.pop(job, None)
@@ -77,6 +95,9 @@ class GangCache:
         self._waiting: _Sorted[WaitingGang] = _Sorted()
         self._running: _Sorted[RunningGang] = _Sorted()
         self._invalid: _Sorted[RunningGang] = _Sorted()
+        self._estimates = WorkEstimates()
+        self._estimated_at: OrderedDict[JobId, dt.datetime] = OrderedDict()
+        """When the work of each gang was last estimated, the longest ago first."""
         self._stale: set[JobId] = set()
         self._time_dependent: set[JobId] = set()
         """Jobs whose gangs depend on the time, so they are rebuilt in every cycle."""
@@ -84,6 +105,10 @@ class GangCache:
 
     def job_changed(self, job: JobId) -> None:
         self._stale.add(job)
+
+    def job_finished(self, uid: str, status: JobStatus) -> None:
+        """Learn from a finished job how much work its kind is."""
+        self._estimates.job_finished(uid, status)
 
     def refresh(self, now: dt.datetime) -> None:
         """Rebuild the gangs that may have changed. Must be called in each cycle before the other methods."""
@@ -93,11 +118,15 @@ class GangCache:
             self._waiting.drop(job)
             self._running.drop(job)
             self._invalid.drop(job)
+            self._estimated_at.pop(job, None)
             candidate = self._candidates.all.get(job)
             if candidate is not None and not is_left_to_kube_scheduler(candidate.admission):
                 with self._job_errors.isolate(job, COMPUTE_DEMANDS):
                     self._rebuild(candidate, now)
+            if candidate is None:
+                self._estimates.forget(job)
         self._stale.clear()
+        self._refresh_work(now)
 
     def waiting(self, left_out: Collection[str]) -> Sequence[WaitingGang]:
         """The waiting gangs in queue order, without those named in `left_out`."""
@@ -128,6 +157,24 @@ class GangCache:
             waiting_gang = self._waiting_gang(candidate, now)
             self._waiting.put(candidate.id, waiting_gang.sort_key, waiting_gang)
 
+    def _refresh_work(self, now: dt.datetime) -> None:
+        """Estimate the work of gangs anew of which the last estimate is too old, or from the future."""
+        for _ in range(min(MAX_REFRESHED_PER_CYCLE, len(self._estimated_at))):
+            job, estimated_at = next(iter(self._estimated_at.items()))
+            if abs(now - estimated_at) < WORK_REFRESH:
+                return
+            self._estimated_at[job] = now
+            self._estimated_at.move_to_end(job)
+            with self._job_errors.isolate(job, COMPUTE_DEMANDS):
+                work = self._work(self._candidates.all[job], now)
+                self._waiting.with_work(job, work)
+                self._running.with_work(job, work)
+
+    def _work(self, candidate: Candidate, now: dt.datetime) -> WorkEstimate:
+        self._estimated_at[candidate.id] = now
+        self._estimated_at.move_to_end(candidate.id)
+        return self._estimates.estimate(candidate, self._demand_cache.demands_of(candidate), now)
+
     def _waiting_gang(self, candidate: Candidate, now: dt.datetime) -> WaitingGang:
         job_priority = priority_of(candidate.job, self._informers.priority_classes.objects)
         return WaitingGang(
@@ -137,6 +184,7 @@ class GangCache:
             priority=job_priority.value,
             can_preempt=job_priority.can_preempt,
             queue=candidate.job.key.namespace,
+            work=self._work(candidate, now),
         )
 
     def _running_gang(self, candidate: Candidate, now: dt.datetime) -> RunningGang:
@@ -155,6 +203,7 @@ class GangCache:
             admitted_at=admission.admitted_at,
             resized_at=admission.resized_at,
             last_requested=admission.requested_size or admission.size,
+            work=self._work(candidate, now),
         )
 
     def _priority_changed(self, _: Key, old: PriorityClass | None, new: PriorityClass | None) -> None:

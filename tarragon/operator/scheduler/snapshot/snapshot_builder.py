@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 
-from tarragon.job.status import Admission
+from tarragon.job.status import Admission, JobStatus
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.informers.pod_usage import PodUsage
@@ -52,6 +52,10 @@ class SnapshotBuilder:
         """Invalidate jobs with replicas assigned to nodes that have changed."""
         for job in jobs:
             self._gangs.job_changed(job)
+
+    def job_finished(self, uid: str, status: JobStatus) -> None:
+        """Learn from a finished job what its kind needs."""
+        self._gangs.job_finished(uid, status)
 
     def forget(self, job: JobId) -> None:
         """The job was deleted and was not a candidate."""
