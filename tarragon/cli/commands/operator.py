@@ -126,6 +126,12 @@ class ManagementOptions:
 )
 @logs_option
 @process_environment.accelerators_option
+@click.option(
+    "--read-progress-from-logs",
+    is_flag=True,
+    help="read the progress of elastic jobs that report none from their logs: one request a second at most; "
+    "needs `get` of pods/log",
+)
 @click.option("--adopt", is_flag=True, help="also manage jobs that another training operator manages or has started")
 @seconds_option("--grace", 20.0, "time to finish pending writes at shutdown")
 @click.pass_obj
@@ -140,6 +146,7 @@ def command(
     election: LeaderElectionOptions,
     listen: str | None,
     log_format: str | None,
+    read_progress_from_logs: bool,
     grace: float,
 ) -> None:
     """Run the operator for a Kubernetes cluster until SIGTERM or Ctrl-C.
@@ -148,6 +155,7 @@ def command(
     Lease ends with exit code 1. Runs in a pod, or on any machine with a kubeconfig.
     """
     from tarragon.client.http.config import user_agent
+    from tarragon.operator.log_reading.log_reader import CLUSTER_LOG_READING
     from tarragon.operator.manager.process import serve
     from tarragon.operator.manager.settings import ProcessSettings
 
@@ -156,9 +164,10 @@ def command(
     where = access(settings, cluster, process_environment.kubeconfig(os.environ))
     claim = election.claim(os.environ, where.namespace)
     plan = replace(management.plan_settings(namespaces), job_defaults=job_defaults)
+    # An operator of some namespaces schedules no gangs, so it publishes no scheduling configuration.
+    options = scheduling.operator_options(plan, published_in="" if namespaces else claim.key.namespace)
     wanted = ProcessSettings(
-        # An operator of some namespaces schedules no gangs, so it publishes no scheduling configuration.
-        options=scheduling.operator_options(plan, published_in="" if namespaces else claim.key.namespace),
+        options=replace(options, log_reading=CLUSTER_LOG_READING if read_progress_from_logs else None),
         lease_claim=claim if election.leader_elect else None,
         listen=process_environment.listen_address(listen, os.environ),
         shutdown_seconds=grace,

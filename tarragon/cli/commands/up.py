@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +67,7 @@ def command(
     from tarragon.cli.targets.crds import prepare_embedded, prepare_without_operator
     from tarragon.localcluster.daemon.cluster import LocalClusterSettings as ClusterSettings
     from tarragon.localcluster.daemon.serving import serve
+    from tarragon.operator.log_reading.log_reader import EMBEDDED_LOG_READING
     from tarragon.operator.manager.operator import run
     from tarragon.plan.config.published import EMBEDDED_NAMESPACE
     from tarragon.plan.objects.logs import LogFormat
@@ -84,7 +86,7 @@ def command(
     plan = PlanSettings(
         log_format=LogFormat(logs_of_jobs), accelerators=process_environment.read_accelerators(config_file)
     )
-    options = scheduling.operator_options(plan, EMBEDDED_NAMESPACE)
+    options = replace(scheduling.operator_options(plan, EMBEDDED_NAMESPACE), log_reading=EMBEDDED_LOG_READING)
     companions = [] if without_operator else [partial(run, clock=clock, options=options)]
     process_environment.configure_logging(settings, "json" if background else "text")
     asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or embedded_home().kubeconfig)))

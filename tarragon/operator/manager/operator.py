@@ -23,6 +23,7 @@ from tarragon.kube.core import Pod, Service
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.informers.watch_errors import WatchErrorLog
+from tarragon.operator.log_reading.log_reader import LogReader, LogReadingOptions
 from tarragon.operator.manager.startup_order import seems_up_to_date
 from tarragon.operator.metrics.meter import Meter, NoMeter
 from tarragon.operator.reconciler.apply import ApplyContext
@@ -66,6 +67,8 @@ class OperatorOptions:
     seed: int | None = None
     """Seed of the backoff jitter."""
     meter: Meter = field(default_factory=NoMeter)
+    log_reading: LogReadingOptions | None = None
+    """Which logs are read for the progress that programs print; None for none."""
 
 
 async def run(cluster: Client, clock: Clock, options: OperatorOptions = OperatorOptions()) -> None:
@@ -90,6 +93,11 @@ class Operator:
             ConfigPublisher(cluster, clock, options.publish_namespace) if options.publish_namespace else None
         )
         self._scheduler = GangScheduler(write_through, clock, self._informers, options.policy, config)
+        self._log_reader = (
+            None
+            if options.log_reading is None
+            else LogReader(write_through, clock, self._informers, options.log_reading)
+        )
         self._wakeup = WakeupSignal(clock)
         self._stopping = asyncio.Event()
         self._is_leading = False
@@ -129,6 +137,8 @@ class Operator:
         self._enqueue_all(self._informers.jobs)
         self._wakeup.set()
         self._worker.start()
+        if self._log_reader is not None:
+            self._log_reader.look_at_all()
         self._meter.leadership_changed(True)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -136,9 +146,12 @@ class Operator:
                 watch_rules = tasks.create_task(self._watch_rules())
                 tasks.create_task(self._worker.run(tasks))
                 tasks.create_task(self._run_cycles())
+                read_logs = None if self._log_reader is None else tasks.create_task(self._log_reader.run())
                 await self._stopping.wait()
                 resync.cancel()
                 watch_rules.cancel()
+                if read_logs is not None:
+                    read_logs.cancel()
         finally:
             self._is_leading = False
             self._meter.leadership_changed(False)
@@ -174,6 +187,8 @@ class Operator:
     def _subscribe(self) -> None:
         for kind, cache in self._informers.jobs.items():
             cache.add_event_handler(self._job_handler(kind))
+            if self._log_reader is not None:
+                cache.add_event_handler(self._log_handler(kind, self._log_reader))
         self._informers.pods.add_event_handler(self._owned_changed)
         self._informers.services.add_event_handler(self._owned_changed)
         for groups in self._informers.pod_groups:
@@ -192,6 +207,17 @@ class Operator:
         def changed(key: Key, _: CustomObject | None, __: CustomObject | None) -> None:
             self._enqueue((kind, key), 0.0)
             self._wakeup.set()
+
+        return changed
+
+    def _log_handler(
+        self, kind: str, reader: LogReader
+    ) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
+        def changed(key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
+            if new is None:
+                reader.forget((kind, key))
+            elif self._is_leading:
+                reader.job_changed((kind, key))
 
         return changed
 
