@@ -9,12 +9,13 @@ from typing import Any
 
 from bench.support.dict_cluster import TFJOBS
 from tarragon.job.phase import Phase
-from tarragon.job.progress import Progress
+from tarragon.job.progress import Progress, progress_patch
 from tarragon.job.status import JobStatus
 from tarragon.job.work import JobWork, SizeRecord, Stretch, encode_work
-from tarragon.kube.codec import format_micro_time
+from tarragon.kube.codec import decode, encode, format_micro_time
 from tarragon.kube.merge_patch import apply_merge_patch
-from tarragon.kube.meta import Key
+from tarragon.kube.meta import CustomObject, Key
+from tarragon.operator.informers.first_report import awaits_first_report
 from tarragon.operator.scheduler.snapshot.work_estimates import MAX_KINDS, WorkEstimates
 from tarragon.scheduling.api.snapshot import RunningGang, WaitingGang
 from tarragon.scheduling.api.work import DEFAULT_RESTART_SECONDS, UNKNOWN_WORK_SECONDS, WorkEstimate
@@ -163,6 +164,35 @@ def test_the_history_of_kinds_is_bounded() -> None:
         estimates.job_finished(f"uid-{index}", JobStatus(phase=Phase.SUCCEEDED, work=work))
 
     assert len(estimates._histories) == len(estimates._unit_of_kind) == MAX_KINDS  # noqa: SLF001 - what it holds
+
+
+async def test_the_first_report_of_a_program_is_recorded(stage: Stage) -> None:
+    await stage.node("n")
+    stage.start_operator()
+    await stage.submit("a", Worker=group(1))
+    await stage.until_pods("a-worker-0")
+    await stage.all_run("a-worker-0")
+    await stage.until_state("a", "Running")
+    found = Progress(updated_at=stage.world.clock.now(), done=7, total=100)
+    uid = stage.job("a")["metadata"]["uid"]
+    await stage.world.client.patch(TFJOBS, Key("default", "a"), progress_patch(uid, found), subresource="status")
+
+    def first() -> Any:
+        return stage.job("a")["status"]["tarragon"]["work"]["running"].get("first")
+
+    await stage.world.until(lambda: first() is not None)
+    assert first()["done"] == 7
+
+
+def test_only_a_first_report_is_one() -> None:
+    def awaits(work: Any, progress: Any) -> bool:
+        status = {"tarragon": {"work": work, "progress": progress}}
+        return awaits_first_report(decode(encode({"status": status}), CustomObject))
+
+    stretch, first = {"running": {"size": 1}}, {"running": {"size": 1, "first": {"done": 1}}}
+    assert awaits(stretch, {"done": 1})
+    assert not any([awaits(first, {"done": 2}), awaits(stretch, None), awaits({}, {"done": 1}), awaits("x", 5)])
+    assert not awaits_first_report(decode(b"{}", CustomObject))
 
 
 async def test_a_job_that_is_resized_keeps_its_service_and_a_new_leader_reads_the_same(stage: Stage) -> None:
