@@ -7,6 +7,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+import pytest
+
 from bench.support.dict_cluster import TFJOBS
 from tarragon.job.phase import Phase
 from tarragon.job.progress import Progress, progress_patch
@@ -15,7 +17,7 @@ from tarragon.job.work import JobWork, SizeRecord, Stretch, encode_work
 from tarragon.kube.codec import decode, encode, format_micro_time
 from tarragon.kube.merge_patch import apply_merge_patch
 from tarragon.kube.meta import CustomObject, Key
-from tarragon.operator.informers.first_report import awaits_first_report
+from tarragon.operator.informers.unrecorded_reports import FIRST_REPORT_DELAY, PROMISE_DELAY, record_delay
 from tarragon.operator.scheduler.snapshot.work_estimates import MAX_KINDS, WorkEstimates
 from tarragon.scheduling.api.snapshot import RunningGang, WaitingGang
 from tarragon.scheduling.api.work import DEFAULT_RESTART_SECONDS, UNKNOWN_WORK_SECONDS, WorkEstimate
@@ -184,15 +186,30 @@ async def test_the_first_report_of_a_program_is_recorded(stage: Stage) -> None:
     assert first()["done"] == 7
 
 
-def test_only_a_first_report_is_one() -> None:
-    def awaits(work: Any, progress: Any) -> bool:
-        status = {"tarragon": {"work": work, "progress": progress}}
-        return awaits_first_report(decode(encode({"status": status}), CustomObject))
+STRETCH = {"running": {"size": 1}}
+REPORTED = {"running": {"size": 1, "first": {"done": 1}}}
 
-    stretch, first = {"running": {"size": 1}}, {"running": {"size": 1, "first": {"done": 1}}}
-    assert awaits(stretch, {"done": 1})
-    assert not any([awaits(first, {"done": 2}), awaits(stretch, None), awaits({}, {"done": 1}), awaits("x", 5)])
-    assert not awaits_first_report(decode(b"{}", CustomObject))
+
+@pytest.mark.parametrize(
+    ("work", "progress", "delay"),
+    [
+        (STRETCH, {"done": 1}, FIRST_REPORT_DELAY),
+        (REPORTED, {"done": 2, "total": 9}, PROMISE_DELAY),
+        (REPORTED, {"done": 2}, None),
+        ({**REPORTED, "believed": 9.0}, {"done": 2, "total": 9}, None),
+        (STRETCH, None, None),
+        ({}, {"done": 1}, None),
+        ("x", 5, None),
+    ],
+    ids=str,
+)
+def test_the_first_report_and_the_first_promise_are_to_be_recorded(
+    work: Any, progress: Any, delay: float | None
+) -> None:
+    status = {"tarragon": {"work": work, "progress": progress}}
+
+    assert record_delay(decode(encode({"status": status}), CustomObject)) == delay
+    assert record_delay(decode(b"{}", CustomObject)) is None
 
 
 async def test_a_job_that_is_resized_keeps_its_service_and_a_new_leader_reads_the_same(stage: Stage) -> None:

@@ -21,8 +21,8 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.meta import CustomObject, Key
-from tarragon.operator.informers.first_report import awaits_first_report
 from tarragon.operator.informers.informers import Informers
+from tarragon.operator.informers.unrecorded_reports import record_delay
 from tarragon.operator.informers.watch_errors import WatchErrorLog
 from tarragon.operator.log_reading.log_reader import LogReader, LogReadingOptions
 from tarragon.operator.manager.startup_order import seems_up_to_date
@@ -45,8 +45,6 @@ RESYNC_SECONDS = 300.0
 """Resync period: every job is reconciled this often, which covers a wall clock that jumped past a deadline."""
 POD_CHANGE_DELAY = 0.02
 """Seconds to wait after a change of a job's pods: changes come in bursts, one gang at a time."""
-FIRST_REPORT_DELAY = 1.0
-"""Seconds to wait after a first report: programs that report often send several at the beginning."""
 RESYNC_SPACING = 0.001
 """Seconds between resyncs of two unchanged jobs: ten thousand at once would delay urgent ones."""
 CYCLE_DELAY = 0.02
@@ -190,7 +188,7 @@ class Operator:
     def _subscribe(self) -> None:
         for kind, cache in self._informers.jobs.items():
             cache.add_event_handler(self._job_handler(kind))
-            cache.add_event_handler(self._first_report_handler(kind))
+            cache.add_event_handler(self._report_handler(kind))
             if self._log_reader is not None:
                 cache.add_event_handler(self._log_handler(kind, self._log_reader))
         self._informers.pods.add_event_handler(self._owned_changed)
@@ -214,12 +212,13 @@ class Operator:
 
         return changed
 
-    def _first_report_handler(self, kind: str) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
-        """Return a handler that has first reports recorded, even if other changes of progress concern nobody."""
+    def _report_handler(self, kind: str) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
+        """Return a handler that has the reports recorded that count: most changes of progress concern nobody."""
 
         def changed(key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
-            if self._is_leading and new is not None and awaits_first_report(new):
-                self._enqueue((kind, key), FIRST_REPORT_DELAY)
+            delay = record_delay(new) if self._is_leading and new is not None else None
+            if delay is not None:
+                self._enqueue((kind, key), delay)
 
         return changed
 
