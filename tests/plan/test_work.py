@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,8 @@ from tarragon.job.work import JobWork, SizeRecord
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.status.work import counted_group, kind_of, speedup_prior, work_record
 from tarragon.scheduling.api.work import SpeedupPrior
+from tarragon.scheduling.estimates.estimate import attained_level, estimate_work
+from tarragon.scheduling.estimates.kind_history import KindHistory
 from tests.plan.world import World, manifest
 
 
@@ -286,6 +289,30 @@ def test_a_promise_is_on_record_and_never_taken_back() -> None:
     assert promise is not None
     assert promise < 200
     assert work(world).believed_until == promise
+
+
+LIARS: dict[str, Callable[[int], tuple[int, int]]] = {
+    "99 % for ever": lambda _: (99, 100),
+    "always one step before the end": lambda minute: (minute + 1, minute + 2),
+    "a total that shrinks": lambda minute: (10 + minute, max(11 + minute, 10**6 - minute * 10**5)),
+    "done that jumps": lambda minute: (minute if minute < 10 else 9999, 10_000),
+    "enormous steps": lambda minute: (10**15 - 1000 + minute, 10**15),
+}
+
+
+@pytest.mark.parametrize("name", LIARS)
+def test_a_job_that_reports_falsely_is_put_forward_for_minutes(name: str) -> None:
+    """Compared with a job of equal service that reports nothing, by what the scheduler would read of its status."""
+    world, prior, ahead, found = elastic(1), SpeedupPrior(1), 0, 0.0
+    for minute in range(8 * 60):
+        report(world, *LIARS[name](minute))
+        world.pass_time(60)
+        record = work_record(work(world), world.status.progress, world.now)
+        found = estimate_work(record, KindHistory(), prior).remaining
+        ahead += found < attained_level(record.service(prior), prior)
+
+    assert ahead <= 0.11 * 8 * 60
+    assert found >= attained_level(8 * 3600, prior)
 
 
 def test_a_program_that_counts_anew_is_measured_anew() -> None:
