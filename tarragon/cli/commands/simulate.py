@@ -18,6 +18,7 @@ from tarragon.simulator.baselines.names import BASELINE_NAMES
 
 if TYPE_CHECKING:
     from tarragon.simulator.engine import SimulatedCluster
+    from tarragon.simulator.lower_bounds import LowerBounds
     from tarragon.simulator.metrics import Deadlock, Summary
     from tarragon.simulator.results import PolicyResult
     from tarragon.simulator.workload import BoundsRule, Workload
@@ -89,6 +90,7 @@ def command(
     from tarragon.cli.options.formats import json_text, print_table
     from tarragon.simulator.comparison import Comparison
     from tarragon.simulator.engine import SimulatedCluster, Timing
+    from tarragon.simulator.lower_bounds import lower_bounds, why_no_lp
     from tarragon.simulator.traces.reading import Selection, read_speeds, read_workloads
 
     chosen = [_known(name) for name in policies or (DEFAULT_POLICY,)]
@@ -109,11 +111,15 @@ def command(
         timing=Timing(restart=restart_seconds),
         is_progress_reported=progress == "reported",
     )
+    least = lower_bounds(found, cluster, restart_seconds)
     summaries = {name: _figures(comparison.run(name)) for name in dict.fromkeys(chosen)}
     if form == "json":
-        click.echo(json_text({"policies": {name: asdict(summary) for name, summary in summaries.items()}}))
+        figures = {name: asdict(summary) for name, summary in summaries.items()}
+        click.echo(json_text({"policies": figures, "lower_bounds": asdict(least)}))
     else:
-        print_table(_rows(summaries), settings)
+        print_table([*_rows(summaries), *_bound_rows(least)], settings)
+    if reason := why_no_lp(found):
+        click.echo(f"without the bound by linear programming: {reason}", err=True)
 
 
 def _known(name: str) -> str:
@@ -162,6 +168,12 @@ def _rows(summaries: Mapping[str, Summary | Deadlock]) -> Sequence[Sequence[str]
         for name, found in summaries.items()
     ]
     return [_HEADER, *rows]
+
+
+def _bound_rows(least: LowerBounds) -> Sequence[Sequence[str]]:
+    means = {"bound: alone": least.alone, "bound: SRPT": least.srpt_fluid, "bound: LP": least.lp}
+    nothing = ["-"] * (len(_HEADER) - 3)
+    return [[name, "-", f"{mean:,.0f}s", *nothing] for name, mean in means.items() if mean is not None]
 
 
 def _deadlock_cells(found: Deadlock) -> Sequence[str]:
