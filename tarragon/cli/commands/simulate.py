@@ -61,6 +61,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option("--max-duration", metavar="DURATION", type=duration, help="cut longer jobs to this run time, as 24h")
 @seconds_option("--restart-seconds", 30.0, "time without progress after a start or resize")
 @click.option(
+    "--report",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    help="write a page with charts to this HTML file",
+)
+@click.option(
     "-o", "--output", "form", type=click.Choice(("table", "json")), default="table", help="output format; table"
 )
 @click.pass_obj
@@ -79,6 +85,7 @@ def command(
     days: float | None,
     max_duration: float | None,
     restart_seconds: float,
+    report: Path | None,
     form: str,
 ) -> None:
     """Show what policies of the operator do with the jobs of TRACE, in virtual time. No cluster is contacted.
@@ -112,12 +119,16 @@ def command(
         is_progress_reported=progress == "reported",
     )
     least = lower_bounds(found, cluster, restart_seconds)
-    summaries = {name: _figures(comparison.run(name)) for name in dict.fromkeys(chosen)}
+    results = [comparison.run(name) for name in dict.fromkeys(chosen)]
+    summaries = {result.policy: _figures(result) for result in results}
+    rows = [*_rows(summaries), *_bound_rows(least)]
+    if report:
+        _write_report(report, f"Simulation of {trace.name}", rows, results)
     if form == "json":
         figures = {name: asdict(summary) for name, summary in summaries.items()}
         click.echo(json_text({"policies": figures, "lower_bounds": asdict(least)}))
     else:
-        print_table([*_rows(summaries), *_bound_rows(least)], settings)
+        print_table(rows, settings)
     if reason := why_no_lp(found):
         click.echo(f"without the bound by linear programming: {reason}", err=True)
 
@@ -152,6 +163,17 @@ def _require_room(workloads: Sequence[Workload], cluster: SimulatedCluster) -> N
                 f"{job.name} needs at least {job.minimum} GPUs, and the cluster has {cluster.devices}",
                 remedy="use more nodes (--nodes) or elastic jobs (--bounds spec)",
             )
+
+
+def _write_report(path: Path, title: str, rows: Sequence[Sequence[str]], results: Sequence[PolicyResult]) -> None:
+    """Write the page. Raises TarragonError if that fails."""
+    from tarragon.base.errors import TarragonError
+    from tarragon.simulator.report.page import page
+
+    try:
+        path.write_text(page(title, rows, results))
+    except OSError as error:
+        raise TarragonError(f"can't write the report {path}", why=error.strerror or str(error)) from error
 
 
 def _figures(result: PolicyResult) -> Summary | Deadlock:
