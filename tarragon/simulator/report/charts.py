@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from tarragon.simulator.report.svg import BOTTOM, COLOURS, TOP, Axis, Chart, LogAxis, Point, steps_of
-from tarragon.simulator.results import JobResult, PolicyResult, WorkloadResult
+from tarragon.simulator.results import JobResult, PolicyResult, SizeChange, WorkloadResult
 
 POINTS = 240
 """Of each line."""
@@ -27,7 +28,7 @@ def completion_times(results: Sequence[PolicyResult]) -> str:
     ticks = [(value, text) for value, text in _LOG_TICKS if low <= value <= high]
     chart = Chart(LogAxis(low, max(high, low * 1.01), ticks), Axis(0, 1, [(i / 4, f"{25 * i} %") for i in range(5)]))
     lines = (
-        chart.line(_distribution(ordered), colour_of(index), result.policy)
+        chart.line(_distribution(ordered, _submitted(result)), colour_of(index), result.policy)
         for index, (result, ordered) in enumerate(zip(results, times, strict=True))
     )
     return chart.drawn("share of jobs that ended within a time", lines)
@@ -78,10 +79,15 @@ _LOG_TICKS = (
 )
 
 
-def _distribution(ordered: Sequence[float]) -> Sequence[Point]:
+def _submitted(result: PolicyResult) -> int:
+    """Return the number of all jobs, also of those that never end: in a deadlock, the line stays below 100 %."""
+    return len(result.jobs) + sum(workload.unfinished for workload in result.workloads)
+
+
+def _distribution(ordered: Sequence[float], submitted: int) -> Sequence[Point]:
     count = len(ordered)
     ranks = sorted({min(count - 1, index * count // POINTS) for index in range(POINTS)} | {count - 1})
-    return [(ordered[rank], (rank + 1) / count) for rank in ranks]
+    return [(ordered[rank], (rank + 1) / submitted) for rank in ranks]
 
 
 def _waiting(workload: WorkloadResult) -> Sequence[Point]:
@@ -100,11 +106,21 @@ def _row(chart: Chart, job: JobResult, middle: float, thickest: int) -> Iterator
         f"{job.name}: requested {job.requested}, waited {job.queueing_time:,.0f} s, took {job.completion_time:,.0f} s"
     )
     yield chart.bar((job.submitted_at, middle - half), (job.ended_at, middle + half), "var(--soft)", about)
-    for change, following in list(pairwise(job.sizes))[:CHANGES]:
+    for change, following in pairwise(_thinned(job)):
         if change.replicas:
             half = 0.08 + 0.4 * change.replicas / thickest
             title = f"{job.name}: {change.replicas} on {change.nodes} nodes"
             yield chart.bar((change.at, middle - half), (following.at, middle + half), COLOURS[0], title)
+
+
+def _thinned(job: JobResult) -> Sequence[SizeChange]:
+    """Return the sizes, or, of a job with many, those at equally distant moments of its life."""
+    changes = [change.at for change in job.sizes]
+    if len(changes) <= CHANGES:
+        return job.sizes
+    first, last = changes[0], changes[-1]
+    moments = (first + (last - first) * index / CHANGES for index in range(CHANGES + 1))
+    return [replace(job.sizes[bisect_right(changes, moment) - 1], at=moment) for moment in moments]
 
 
 def _stacked(chart: Chart, moments: Sequence[float], layers: Sequence[tuple[str, Sequence[int]]]) -> Iterator[str]:
