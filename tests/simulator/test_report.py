@@ -104,11 +104,11 @@ def test_the_sizes_of_a_job_with_many_resizes_are_drawn_up_to_its_end() -> None:
     assert max(ends[1:]) == pytest.approx(ends[0], abs=0.2)
 
 
-def test_a_report_that_cannot_be_written_is_an_error_with_the_reason(tmp_path: Path) -> None:
+def test_a_report_without_a_folder_is_an_error_before_anything_is_simulated(tmp_path: Path) -> None:
     trace = tmp_path / "jobs.csv"
     trace.write_text(f"{HEADER}a,0,4,600\n")
     command = ["simulate", str(trace), "--report", str(tmp_path / "none" / "r.html")]
 
     found = CliRunner().invoke(root_command, command, obj=GlobalOptions(), standalone_mode=False)
 
-    assert "can't write the report" in str(found.exception)
+    assert "there is no folder" in str(found.exception)

@@ -112,6 +112,7 @@ def command(
     found = _bounded(read_workloads(trace, selection), bounds)
     cluster = SimulatedCluster(nodes=nodes, devices_per_node=gpus_per_node)
     _require_room(found, cluster)
+    _require_folder(report)
     comparison = Comparison(
         workloads=found,
         cluster=cluster,
@@ -163,6 +164,14 @@ def _require_room(workloads: Sequence[Workload], cluster: SimulatedCluster) -> N
                 f"{job.name} needs at least {job.minimum} GPUs, and the cluster has {cluster.devices}",
                 remedy="use more nodes (--nodes) or elastic jobs (--bounds spec)",
             )
+
+
+def _require_folder(report: Path | None) -> None:
+    """Raise TarragonError before hours are simulated for a report that has no folder."""
+    from tarragon.base.errors import TarragonError
+
+    if report and not report.parent.is_dir():
+        raise TarragonError(f"can't write the report {report}", why=f"there is no folder {report.parent}")
 
 
 def _write_report(path: Path, title: str, rows: Sequence[Sequence[str]], results: Sequence[PolicyResult]) -> None:
