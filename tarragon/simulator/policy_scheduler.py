@@ -140,6 +140,7 @@ class PolicyScheduler:
             nodes=self._nodes[active.job.name],
             is_elastic=active.job.is_elastic,
             queue=active.job.queue,
+            queued_at=_moment(active.job.submitted_at),
             admitted_at=_moment(active.admitted_at),
             resized_at=None if active.resized_at is None else _moment(active.resized_at),
             last_requested={WORKER: active.job.requested},

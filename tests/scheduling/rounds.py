@@ -57,7 +57,7 @@ class Rounds:
 
     policy: Policy
     nodes: Mapping[str, Resources]
-    rules: SchedulingRules = field(default_factory=SchedulingRules)
+    rules: SchedulingRules = field(default_factory=lambda: SchedulingRules(overdue_seconds=30))
     grace: float = 0.0
     foreign: Mapping[str, Resources] = field(default_factory=dict)
     """By node, what pods hold that belong to no gang."""
@@ -271,4 +271,4 @@ def _check_start(job: Job, nodes: Mapping[Replica, str]) -> None:
     for demand in job.demands:
         indexes = sorted(replica.index for replica in nodes if replica.type == demand.type)
         assert indexes == list(range(len(indexes))), f"{job.name} starts with gaps: {indexes}"
-        assert len(indexes) <= demand.requested, f"{job.name} starts larger than it wishes"
+        assert len(indexes) <= demand.upper_limit, f"{job.name} starts larger than it may be"

@@ -14,7 +14,8 @@ from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.memory import Memory, Policy
 from tests.scheduling.rounds import Rounds, gpus
 
-STANDARD = SchedulingRules()
+STANDARD = SchedulingRules(overdue_seconds=30)
+"""Nodes are reserved as soon as a gang starves: tests are shorter this way."""
 
 
 def afresh(policy: Policy) -> Callable[[Snapshot], Sequence[Decision]]:

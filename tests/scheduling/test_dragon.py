@@ -36,7 +36,7 @@ from tarragon.scheduling.policies.dragon import dragon
 from tests.scheduling.rounds import NOON, Job, Rounds, gpus
 from tests.scheduling.scenes import afresh
 
-STANDARD = SchedulingRules()
+STANDARD = SchedulingRules(overdue_seconds=30)
 
 
 def scene(*nodes: int, rules: SchedulingRules = STANDARD, grace: float = 0) -> Rounds:

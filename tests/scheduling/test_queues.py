@@ -77,7 +77,7 @@ def test_an_elastic_gang_starts_as_large_as_its_quota_lets_it_and_grows_no_furth
 
 
 def test_a_gang_whose_namespace_is_full_gets_its_turn_when_it_has_aged() -> None:
-    rounds = scene("backfill", 8, rules=SchedulingRules(queues={"a": QueueRules(quota=gpus(4))}))
+    rounds = scene("backfill", 8, rules=SchedulingRules(overdue_seconds=30, queues={"a": QueueRules(quota=gpus(4))}))
     for number in range(4):
         rounds.submit(Job(name=f"small{number}", demands=[rounds.workers(1)], length=40 + number, queue="a"))
     rounds.advance(1)

@@ -1,14 +1,15 @@
-"""Reserves nodes for starving gangs, so that no other gang passes them for good.
+"""Reserves nodes for overdue gangs, so that no other gang passes them for good.
 
 How long a gang runs is unknown, so nodes are reserved rather than times. Running gangs are considered in the order of
-their admission. The shortest prefix of them whose end would let the starving gang start is what it waits for; on the
+their admission. The shortest prefix of them whose end would let the overdue gang start is what it waits for; on the
 nodes that it would get then, all that is free or becomes free is reserved for it. Gangs admitted later come behind in
 this order and hold nothing that is reserved. So each time one of the gangs it waits for ends, it waits for one fewer,
-and never for more: it starts at the latest when all gangs have ended that were running when it began to starve.
+and never for more: it starts at the latest when all gangs have ended that were running when it became overdue.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -24,7 +25,7 @@ from tarragon.scheduling.state.memory import QueueEntry
 from tarragon.scheduling.state.node_requests import Amounts
 
 MAX_RESERVATIONS = 2
-"""The number of starving gangs with a reservation. The next ones get theirs once these have started."""
+"""The number of overdue gangs with a reservation. The next ones get theirs once these have started."""
 
 RESERVED_MESSAGE = "resources that become free are reserved for this job"
 
@@ -37,14 +38,17 @@ class NodeReservations:
         self._reservations_left = MAX_RESERVATIONS
         self.not_starving: list[WaitingGang] = []
         """Waiting gangs that are not starving yet."""
+        self._not_overdue: list[dt.datetime] = []
         self._admission_order: Amounts | None = None
 
     def defer(self, standing: QueueEntry, kind: ShapeState) -> Defer:
-        """Return the gang's wait for resources; if it is starving, reserve nodes for it."""
+        """Return the gang's wait for resources; if it is overdue, reserve nodes for it."""
         cycle, gang = self._cycle, standing.gang
         wait = cycle.defer_for_resources(standing, kind)
-        if gang.queued_at > cycle.starving_if_queued_by:
+        if not cycle.is_starving(gang):
             self.not_starving.append(gang)
+        if not cycle.is_overdue(gang):
+            self._not_overdue.append(gang.queued_at)
             return wait
         if not self._reservations_left or not self._reserve(gang, kind):
             return wait
@@ -56,36 +60,35 @@ class NodeReservations:
         equal gang before them, at least as urgent, had to wait.
         """
         cycle = self._cycle
-        kinds, limited, add, old_enough = (
-            cycle.shape_states,
-            cycle.usage.queues_with_quota,
-            cycle.decisions.append,
-            cycle.starving_if_queued_by,
-        )
+        kinds, limited, add = cycle.shape_states, cycle.usage.queues_with_quota, cycle.decisions.append
+        starving_if, overdue_if = cycle.starving_if_queued_by, cycle.overdue_if_queued_by
         for standing in line:
             gang, kind = standing.gang, kinds[standing.shape]
             passed = kind.was_starving
             if passed is None or (limited and gang.queue in limited):
                 yield standing, kind
                 continue
-            is_young = gang.queued_at > old_enough
+            is_young = gang.queued_at > starving_if
             if not (is_young or passed):
                 yield standing, kind
-            elif self._reservations_left and not is_young:
+            elif self._reservations_left and gang.queued_at <= overdue_if:
                 add(self.defer(standing, kind))
             else:
                 if is_young:
                     self.not_starving.append(gang)
+                self._not_overdue.append(gang.queued_at)
                 wait = standing.last_decision if standing.last_reason is kind.no_room_reason else None
                 add(wait or cycle.defer_for_resources(standing, kind))
 
     def requeue(self) -> Iterator[RequeueAt]:
-        """Yield when the next gang begins to starve."""
+        """Yield when the next gang begins to starve, and when the next one becomes overdue."""
+        rules = self._cycle.snapshot.rules
         if self.not_starving:
-            yield RequeueAt(
-                min(gang.queued_at for gang in self.not_starving)
-                + bounded_timedelta(self._cycle.snapshot.rules.starvation_seconds)
-            )
+            first = min(gang.queued_at for gang in self.not_starving)
+            yield RequeueAt(first + bounded_timedelta(rules.starvation_seconds))
+        later = [moment for moment in self._not_overdue if moment > self._cycle.overdue_if_queued_by]
+        if later:
+            yield RequeueAt(min(later) + bounded_timedelta(rules.overdue_seconds))
 
     def _reserve(self, gang: WaitingGang, kind: ShapeState) -> bool:
         """Reserve nodes for the gang, but not what pods outside of gangs hold: they may run for ever."""

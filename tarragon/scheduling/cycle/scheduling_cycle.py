@@ -97,6 +97,7 @@ class SchedulingCycle:
         self._index_of: dict[str, int] | None = None
         self._reclaimable: ReclaimablePool | None = None
         self.starving_if_queued_by = snapshot.now - bounded_timedelta(snapshot.rules.starvation_seconds)
+        self.overdue_if_queued_by = snapshot.now - bounded_timedelta(snapshot.rules.overdue_seconds)
         self._empty_cluster: NodeLedger | None = None
         self._with_unavailable: NodeLedger | None = None
         self._is_releasing = bool(self.nodes.releasing.any())
@@ -121,8 +122,12 @@ class SchedulingCycle:
         return self._over_quota(standing, kind, quota) if quota else None
 
     def is_starving(self, gang: WaitingGang) -> bool:
-        """Whether the gang has waited so long that nothing may pass it for good."""
+        """Whether the gang has waited so long that others shrink for it."""
         return gang.queued_at <= self.starving_if_queued_by
+
+    def is_overdue(self, gang: WaitingGang) -> bool:
+        """Whether the gang has waited so long that nothing may pass it for good."""
+        return gang.queued_at <= self.overdue_if_queued_by
 
     def try_admit(self, gang: WaitingGang, kind: ShapeState) -> Admit | None:
         """Start the gang on free resources, as large as possible; None if there is too little."""
@@ -169,8 +174,10 @@ class SchedulingCycle:
                 and has_room_for_each(kind.minimum_demands, unreserved)
             ):
                 why = wait_messages.RESERVED_FOR_JOB_AHEAD
+            elif unreserved is None and has_room_for_each(kind.minimum_demands, self.free):
+                why = wait_messages.MEANT_FOR_OTHERS
             else:
-                ledger = self.free if self._before_reservations is None else self._before_reservations
+                ledger = self.free if unreserved is None else unreserved
                 why = wait_messages.insufficient_resources(kind.shape.minimum_resources, ledger)
             kind.no_room_reason = kind.shape.interned(why)
         return standing.defer(kind.no_room_reason)
@@ -258,7 +265,7 @@ class SchedulingCycle:
             if self.usage.clamp_to_quota(gang.queue, gang.demands) is not None:
                 return None
             least = kind.shape.minimum_resources
-            if self.is_starving(gang) and all(least.get(name, 0) <= limit for name, limit in quota.items()):
+            if self.is_overdue(gang) and all(least.get(name, 0) <= limit for name, limit in quota.items()):
                 self.usage.reserve(gang.queue, least)
             self._quota_waits[gang.queue] = {**earlier, kind: wait_messages.behind_in_queue(gang, quota)}
             held = self.usage.held(gang.queue)

@@ -26,7 +26,7 @@ from tarragon.scheduling.api.work import (
     SpeedupPrior,
     WorkEstimate,
 )
-from tarragon.scheduling.estimates.kind_history import KindHistory
+from tarragon.scheduling.estimates.kind_history import MAX_SPREAD, KindHistory
 from tarragon.scheduling.estimates.work_record import WorkRecord
 
 MIN_REMAINING_SECONDS = 60.0
@@ -48,7 +48,7 @@ MAX_RESTART_SECONDS = 1800.0
 def estimate_work(record: WorkRecord, kind: KindHistory, prior: SpeedupPrior) -> WorkEstimate:
     """Estimate the work of a job from its own record and from what its kind has shown."""
     is_trusted = is_believed(record, prior)
-    curve = SpeedupCurve(prior, _believable({**record.rates(), **kind.rates()}) if is_trusted else ())
+    curve = SpeedupCurve(prior, _believable(_with_shared(record.rates(), kind.rates())) if is_trusted else ())
     remaining = _remaining(record, kind, curve) if is_trusted else _attained_by(record, prior, TRUST)
     return WorkEstimate(
         remaining=min(max(MIN_REMAINING_SECONDS, remaining), MAX_REMAINING_SECONDS),
@@ -90,9 +90,9 @@ def _remaining(record: WorkRecord, kind: KindHistory, curve: SpeedupCurve) -> fl
     """Return the rest of a job that is believed."""
     prior = curve.prior
     service = record.service(prior)
-    reported = _reported_rest(record, prior)
-    if reported is None:
-        reported = _rest_by_kind(record, kind, curve, service)
+    if record.done is not None and record.total is not None and record.rates():
+        return max(0.0, record.total - record.done) / curve.unit_rate
+    reported = _rest_by_kind(record, kind, curve, service)
     rest = kind.mean_rest(service) if reported is None else reported
     return _attained_by(record, prior) if rest is None else rest
 
@@ -116,6 +116,13 @@ def _rest_by_kind(record: WorkRecord, kind: KindHistory, curve: SpeedupCurve, se
 
 def _attained_by(record: WorkRecord, prior: SpeedupPrior, factor: float = 1.0) -> float:
     return attained_level(record.service(prior) * factor, prior)
+
+
+def _with_shared(own: Mapping[int, float], shared: Mapping[int, float]) -> Mapping[int, float]:
+    """Add what others of the kind have shown, unless the job is unlike them."""
+    common = own.keys() & shared.keys()
+    is_alike = all(own[size] <= MAX_SPREAD * shared[size] and shared[size] <= MAX_SPREAD * own[size] for size in common)
+    return {**own, **shared} if is_alike else own
 
 
 def _believable(rates: Mapping[int, float]) -> tuple[tuple[int, float], ...]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from tarragon.scheduling.estimates.work_record import WorkRecord
 
+MAX_SPREAD = 3.0
+"""Rates of one size that differ by a larger factor are not those of equal work: nodes and locality explain less."""
 MAX_FINISHED = 300
 """Of older jobs less can be learned: only so many of the latest finished jobs of a kind count."""
 
@@ -26,14 +28,16 @@ class KindHistory:
         """The sum of the works from each one to the last."""
         self._finished: list[tuple[str, float]] = []
         """Names and works, in the order in which they ended."""
-        self._merged: dict[int, float] | None = None
-        """The best rates; None while they have to be computed."""
+        self._extremes: dict[int, tuple[float, float]] | None = None
+        """The lowest and the highest rate by size; None while they have to be computed."""
+        self._shared: Mapping[int, float] | None = None
+        """What `rates` returns; None while it has to be computed."""
 
     def record(self, job: str, record: WorkRecord) -> None:
         """Learn the rates of a job that runs or has finished."""
         rates = record.rates()
         if rates and self._rates.get(job) != rates:
-            self._merge(self._rates.get(job, {}), rates)
+            self._update(self._rates.get(job, {}), rates)
             self._rates[job] = rates
         if rates and record.total is not None and self._totals.get(job) != record.total:
             self._totals[job] = record.total
@@ -44,7 +48,7 @@ class KindHistory:
         if self._totals.pop(job, None) is not None:
             self._usual_total = None
         if self._rates.pop(job, None) is not None:
-            self._merged = None
+            self._extremes = self._shared = None
 
     def finish(self, job: str, work: float) -> None:
         """Record the service that a job needed until it succeeded."""
@@ -60,14 +64,18 @@ class KindHistory:
         self._rests.reverse()
 
     def rates(self) -> Mapping[int, float]:
-        """Return the best rate by size of any job of the kind: nothing but the work itself makes a job faster."""
-        if self._merged is None:
-            merged: dict[int, float] = {}
-            for rates in self._rates.values():
-                for size, rate in rates.items():
-                    merged[size] = max(rate, merged.get(size, 0.0))
-            self._merged = merged
-        return self._merged
+        """Return the best rate by size of any job of the kind: nothing but the work itself makes a job faster.
+
+        Empty if the jobs do not do the same work: if they count other units, or are otherwise unlike.
+        """
+        if self._shared is None:
+            if self._extremes is None:
+                self._extremes = {}
+                for rates in self._rates.values():
+                    self._widen(rates)
+            is_alike = all(fastest <= MAX_SPREAD * slowest for slowest, fastest in self._extremes.values())
+            self._shared = {size: fastest for size, (_, fastest) in self._extremes.items()} if is_alike else {}
+        return self._shared
 
     def usual_total(self) -> float | None:
         """Return the units of work that jobs of this kind have in all; None if none has reported any."""
@@ -82,13 +90,18 @@ class KindHistory:
         count = len(self._works) - first
         return self._rests[first] / count - service if count else None
 
-    def _merge(self, before: Mapping[int, float], rates: Mapping[int, float]) -> None:
-        """Update the best rates. Comparing all jobs is needed only if the best one has become slower."""
-        merged = self._merged
-        if merged is None:
+    def _update(self, before: Mapping[int, float], rates: Mapping[int, float]) -> None:
+        """Replace the rates of a job. Comparing all jobs is needed only if it had one of the extremes."""
+        self._shared = None
+        if self._extremes is None:
             return
-        if any(merged[size] == rate > rates.get(size, 0.0) for size, rate in before.items()):
-            self._merged = None
+        if any(rate != rates.get(size) and rate in self._extremes[size] for size, rate in before.items()):
+            self._extremes = None
             return
+        self._widen(rates)
+
+    def _widen(self, rates: Mapping[int, float]) -> None:
+        extremes = self._extremes = {} if self._extremes is None else self._extremes
         for size, rate in rates.items():
-            merged[size] = max(rate, merged.get(size, 0.0))
+            slowest, fastest = extremes.get(size, (rate, rate))
+            extremes[size] = min(rate, slowest), max(rate, fastest)

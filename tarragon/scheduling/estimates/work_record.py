@@ -40,7 +40,7 @@ class WorkRecord:
     def rates(self) -> Mapping[int, float]:
         """Return the units per second by size, where observed for long enough."""
         rates = {
-            size: record.units / record.seconds
+            size: _rounded(record.units / record.seconds)
             for size, record in self.sizes.items()
             if record.seconds >= MIN_MEASURED_SECONDS
         }
@@ -51,3 +51,8 @@ class WorkRecord:
         before = self.sizes.get(size, SizeRecord())
         after = SizeRecord(before.seconds + max(0.0, seconds), before.units + max(0.0, units))
         return replace(self, sizes={**self.sizes, size: after})
+
+
+def _rounded(rate: float) -> float:
+    """Round to three digits: no rate is known more exactly, and what was computed from an equal one is used again."""
+    return float(f"{rate:.3g}")

@@ -31,6 +31,9 @@ JOB_AHEAD = WaitReason(code=BEHIND_OTHERS, message="a job ahead of it in the que
 RESERVED_FOR_JOB_AHEAD = WaitReason(
     code=BEHIND_OTHERS, message="there is room for it, but it is reserved for a job ahead of it in the queue"
 )
+MEANT_FOR_OTHERS = WaitReason(
+    code=BEHIND_OTHERS, message="what is free is meant for other jobs, which are shorter or make better use of it"
+)
 RELEASING = "resources are reserved for it, but terminating pods still hold them"
 
 

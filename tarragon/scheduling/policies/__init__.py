@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 from tarragon.scheduling.policies.backfill import backfill
 from tarragon.scheduling.policies.dragon import dragon
+from tarragon.scheduling.policies.elastic import elastic
 from tarragon.scheduling.policies.fifo import fifo
 from tarragon.scheduling.state.memory import Policy
 
-POLICIES: Mapping[str, Policy] = {"fifo": fifo, "backfill": backfill, "dragon": dragon}
+POLICIES: Mapping[str, Policy] = {"fifo": fifo, "backfill": backfill, "dragon": dragon, "elastic": elastic}
 """The policies by name; the names are `POLICY_NAMES` of `api/rules.py`."""
 
 

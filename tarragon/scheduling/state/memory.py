@@ -18,6 +18,7 @@ from tarragon.job.status import WaitReason
 from tarragon.scheduling.api.decision import Decision, Defer
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.state.allocations import AllocationCache
+from tarragon.scheduling.state.candidates import CandidateTable
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.request_table import RequestTable
 
@@ -121,6 +122,7 @@ class ClusterMemory:
         """The gangs that waited in the last cycle, in queue order."""
         self.entries_by_name: dict[str, QueueEntry] = {}
         """The same, by name."""
+        self.candidates = CandidateTable()
         self._shapes: dict[Hashable, GangShape] = {}
 
     def shape_of(self, demands: Sequence[Demand], create: Callable[[], GangShape]) -> GangShape:

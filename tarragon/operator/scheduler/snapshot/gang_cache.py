@@ -200,6 +200,7 @@ class GangCache:
             finished=candidate.status.succeeded_replicas & admission.nodes.keys(),
             priority=priority_of(candidate.job, self._informers.priority_classes.objects).value,
             queue=candidate.job.key.namespace,
+            queued_at=admission.queued_at,
             admitted_at=admission.admitted_at,
             resized_at=admission.resized_at,
             last_requested=admission.requested_size or admission.size,

@@ -1,0 +1,146 @@
+"""What is left to divide among gangs, in total and on the nodes that each may use."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tarragon.base.resources import PODS
+from tarragon.scheduling.api.snapshot import RunningGang
+from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
+from tarragon.scheduling.placement.fit import is_feasible
+from tarragon.scheduling.state.candidates import Candidate
+from tarragon.scheduling.state.inventory import ScoreArray
+from tarragon.scheduling.state.ledger import NodeLedger
+from tarragon.scheduling.state.node_requests import Amounts
+from tarragon.scheduling.state.size_steps import Cost, SizeStep
+
+
+class DivisibleResources:
+    """All that is free or becomes free, and what the gangs hold whose size is decided. Amounts may become negative for
+    gangs that cannot be stopped.
+    """
+
+    def __init__(self, cycle: SchedulingCycle, resizable: Amounts) -> None:
+        self._cycle = cycle
+        self._ledger = cycle.allocations.ledger_without(resizable, cycle.future_free) if len(resizable) else None
+        table = self._with_nothing_held.table.clip(min=0)
+        self._total = [float(amount) for amount in table.sum(axis=0, dtype=float)]
+        self._capacity = [max(1.0, float(amount)) for amount in cycle.nodes.capacity.sum(axis=0, dtype=float)]
+        self._table = table
+        self._by_mask: dict[int, list[float]] = {}
+        self._quotas = _QueueLimits(cycle, resizable)
+
+    @property
+    def _with_nothing_held(self) -> NodeLedger:
+        """The nodes as they would be if all gangs whose size is decided had ended."""
+        return self._ledger or self._cycle.future_free
+
+    def could_start(self, candidate: Candidate) -> bool:
+        """Whether the gang would fit at its smallest size if all gangs whose size is decided had ended."""
+        if isinstance(candidate.gang, RunningGang):
+            return True
+        shape = self._cycle.memory.entries_by_name[candidate.gang.name].shape
+        return is_feasible(shape.minimum_demands, self._with_nothing_held)
+
+    def holds(self, candidate: Candidate, step: SizeStep) -> bool:
+        """Whether enough is left on nodes that the gang may use. No quota takes what it has already."""
+        own = self._of_mask(candidate)
+        if not all(self._total[column] >= amount and own[column] >= amount for column, amount in step.cost):
+            return False
+        return step.size <= candidate.size or self._quotas.hold(candidate.gang.queue, step.cost)
+
+    def largest_part(self, candidate: Candidate, position: int) -> SizeStep | None:
+        """Return the largest part of a step for which enough is left; None if there is none."""
+        step = candidate.steps[position]
+        before = candidate.steps[position - 1].size if position else 0
+        least = before + 1 if position else max(1, candidate.demand.minimum)
+        each = dict(self._cycle.memory.requests.of(candidate.demand).columns)
+        for size in range(step.size - 1, least - 1, -1):
+            cost = tuple((column, amount - (step.size - size) * each.get(column, 0)) for column, amount in step.cost)
+            part = SizeStep(size, cost, step.value)
+            if self.holds(candidate, part):
+                return part
+        return None
+
+    def take(self, candidate: Candidate, cost: Cost) -> None:
+        """Take this much, or give it back where it is negative."""
+        own = self._of_mask(candidate)
+        for column, amount in cost:
+            self._total[column] -= amount
+            own[column] -= amount
+        self._quotas.charge(candidate.gang.queue, cost)
+
+    def share_of(self, cost: Cost) -> float:
+        """Return the largest part of the cluster's capacity of any resource that this takes."""
+        return max((amount / self._capacity[column] for column, amount in cost), default=0.0)
+
+    def dominant_share(self, queue: str) -> float:
+        """Return the share of a queue so far; zero without fair shares."""
+        return self._quotas.dominant_share(queue)
+
+    def _of_mask(self, candidate: Candidate) -> list[float]:
+        request = self._cycle.memory.requests.of(candidate.demand)
+        own = self._by_mask.get(request.mask_number)
+        if own is None:
+            rows = self._table[request.mask]
+            own = self._by_mask[request.mask_number] = [float(amount) for amount in rows.sum(axis=0, dtype=float)]
+        return own
+
+
+class _QueueLimits:
+    """What each queue holds beside the gangs whose size is decided, and what is planned for these."""
+
+    def __init__(self, cycle: SchedulingCycle, resizable: Amounts) -> None:
+        self._cycle = cycle
+        self._rules = cycle.snapshot.rules
+        self._columns = cycle.nodes.layout.columns
+        self._names = cycle.nodes.resources
+        self._capacity = cycle.nodes.capacity.sum(axis=0, dtype=float)
+        self._planned: dict[str, ScoreArray] = {}
+        if cycle.usage.is_tracked:
+            self._release(resizable)
+
+    def hold(self, queue: str, cost: Cost) -> bool:
+        """Whether the quota of the queue permits this much more."""
+        quota = self._cycle.usage.quota(queue)
+        if not quota:
+            return True
+        planned = self._of(queue)
+        return all(
+            planned[column] + amount <= quota[self._names[column]]
+            for column, amount in cost
+            if self._names[column] in quota
+        )
+
+    def charge(self, queue: str, cost: Cost) -> None:
+        if self._cycle.usage.is_tracked:
+            planned = self._of(queue)
+            for column, amount in cost:
+                planned[column] += amount
+
+    def dominant_share(self, queue: str) -> float:
+        if not self._rules.is_fair_share:
+            return 0.0
+        planned = self._of(queue)
+        shares = [
+            planned[column] / self._capacity[column]
+            for column, name in enumerate(self._names)
+            if name != PODS and self._capacity[column] > 0
+        ]
+        rules = self._rules.queues.get(queue)
+        return float(max(shares, default=0.0)) / (1.0 if rules is None else rules.weight)
+
+    def _of(self, queue: str) -> ScoreArray:
+        planned = self._planned.get(queue)
+        if planned is None:
+            planned = self._planned[queue] = np.zeros(len(self._names))
+            for name, amount in self._cycle.usage.held(queue).items():
+                if name in self._columns:
+                    planned[self._columns[name]] = amount
+        return planned
+
+    def _release(self, resizable: Amounts) -> None:
+        running = self._cycle.snapshot.running
+        held = self._cycle.allocations
+        for index in resizable:
+            self._of(running[index].queue)[:] -= held.amounts[held.owned_by([int(index)])].sum(axis=0)

@@ -1,0 +1,171 @@
+"""Gives running gangs their target sizes: what to remove, what to add where, and what to move together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.actions.target_sizes import TargetSizes, pays
+from tarragon.scheduling.api.decision import PREEMPTED, ResizeReason
+from tarragon.scheduling.api.snapshot import Demand, RunningGang
+from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, resources_by_replica
+from tarragon.scheduling.cycle.shrink import remote_last
+from tarragon.scheduling.placement.fit import Assignment, assign, assign_more
+from tarragon.scheduling.state.candidates import Candidate
+
+LOCALITY_SPEEDUP = 1.5
+"""What a gang is assumed to gain by having all its replicas on one node. On two nodes, Pollux' models are slower by a
+fifth to a half.
+"""
+MOVED_TOGETHER = "moved to one node"
+STOPPED = "others make better use of its resources for now"
+SHRUNK = "made room for jobs that gain more"
+
+
+def shrink_to_targets(cycle: SchedulingCycle, targets: TargetSizes) -> bool:
+    """Shrink and stop the gangs that have more than their target. Return whether there was any."""
+    smaller = [candidate for candidate in targets.running if targets.of(candidate.gang) < candidate.size]
+    for candidate in smaller:
+        if isinstance(candidate.gang, RunningGang):
+            _shrink(candidate.gang, candidate.demand, targets.of(candidate.gang), cycle)
+    return bool(smaller)
+
+
+def enlarge_to_target(candidate: Candidate, size: int, cycle: SchedulingCycle) -> None:
+    """Enlarge a gang on free resources: on one node if it moves there for that, else near what it has."""
+    gang = candidate.gang
+    if not isinstance(gang, RunningGang):
+        return
+    nodes = _moved(gang, candidate.demand, size, cycle) or _extended(gang, candidate.demand, size, cycle)
+    if nodes:
+        cycle.resize(gang, nodes, ResizeReason.NODES_IDLE)
+
+
+def move_together(cycle: SchedulingCycle, targets: TargetSizes) -> None:
+    """Move gangs that are spread over nodes to one node with room for all of them, where that pays."""
+    for candidate in targets.running:
+        gang = candidate.gang
+        if not isinstance(gang, RunningGang) or gang.name in cycle.changed_gangs:
+            continue
+        if len(set(gang.nodes.values())) == 1 or not _could_be_on_one_node(gang, candidate.demand, cycle):
+            continue
+        speed = candidate.work.curve.at(candidate.size)
+        if not pays(candidate, speed, speed * LOCALITY_SPEEDUP):
+            continue
+        nodes = _moved(gang, candidate.demand, candidate.size, cycle, most_nodes=1)
+        if nodes:
+            cycle.resize(gang, nodes, MOVED_TOGETHER)
+
+
+def _could_be_on_one_node(gang: RunningGang, demand: Demand, cycle: SchedulingCycle) -> bool:
+    """Whether some node has room for all replicas of the demand that are not there yet: a quick check."""
+    room = cycle.free.room(demand)
+    there = Counter(node for replica, node in gang.nodes.items() if replica.type == demand.type)
+    size = there.total()
+    rows = cycle.nodes.row_of
+    return int(room.max(initial=0)) >= size or any(
+        room[rows[node]] >= size - count for node, count in there.items() if node in rows
+    )
+
+
+def _shrink(gang: RunningGang, demand: Demand, size: int, cycle: SchedulingCycle) -> None:
+    if not size:
+        cycle.evict(gang, PREEMPTED, STOPPED)
+        return
+    kept = set(_kept(gang, demand, size))
+    nodes = {replica: node for replica, node in gang.nodes.items() if replica.type != demand.type or replica in kept}
+    cycle.resize(gang, nodes, SHRUNK)
+
+
+def _kept(gang: RunningGang, demand: Demand, size: int) -> Sequence[Replica]:
+    """Choose the replicas to keep: index 0 and what is beside it, then those of as few other nodes as possible."""
+    ordered = remote_last(gang, demand)
+    if gang.resizes_by_restart or gang.anchor_types:
+        return ordered[:size]
+    by_node: dict[str, list[Replica]] = {}
+    for replica in ordered:
+        by_node.setdefault(gang.nodes[replica], []).append(replica)
+    first, *others = by_node.values()
+    kept = first[:size]
+    while others and len(kept) < size:
+        missing = size - len(kept)
+        enough = [replicas for replicas in others if len(replicas) >= missing]
+        chosen = min(enough, key=len) if enough else max(others, key=len)
+        others.remove(chosen)
+        kept += chosen[:missing]
+    return kept
+
+
+def _extended(gang: RunningGang, demand: Demand, size: int, cycle: SchedulingCycle) -> Mapping[Replica, str]:
+    """Add the missing replicas on free resources; empty if there is too little for all."""
+    count = size - _size_of(gang, demand)
+    candidates = (Replica(demand.type, index) for index in range(demand.upper_limit))
+    missing = [(replica, demand) for replica in candidates if replica not in gang.nodes][:count]
+    if len(cycle.usage.within_quota(gang.queue, missing)) < len(missing):
+        return {}
+    added = assign_more(missing, cycle.free, near=gang.nodes, anchors=gang.anchor_types)
+    if len(added) < len(missing):
+        cycle.free.release_all(added, resources_by_replica(gang.demands, added))
+        return {}
+    cycle.record_allocation(gang, added)
+    return {**gang.nodes, **added}
+
+
+def _moved(
+    gang: RunningGang, demand: Demand, size: int, cycle: SchedulingCycle, most_nodes: int | None = None
+) -> Mapping[Replica, str]:
+    """Place the gang anew on what is free and what it holds, on as few nodes as possible; empty if it does not fit.
+
+    What a replica leaves is not free yet: nothing is placed on it.
+    """
+    growth = [(Replica(demand.type, index), demand) for index in range(size - _size_of(gang, demand))]
+    if gang.anchor_types or len(cycle.usage.within_quota(gang.queue, growth)) < len(growth):
+        return {}
+    placed = _placed_anew(gang, demand, size, cycle)
+    if placed is None or (most_nodes is not None and len(set(placed.values())) > most_nodes):
+        return {}
+    nodes = _with_few_moves(gang.nodes, placed)
+    moved = {replica: node for replica, node in nodes.items() if gang.nodes.get(replica) != node}
+    each = resources_by_replica(gang.demands, moved)
+    for count, (replica, node) in enumerate(moved.items()):
+        if not cycle.free.fits(node, each[replica]):
+            taken = dict(list(moved.items())[:count])
+            cycle.free.release_all(taken, each)
+            return {}
+        cycle.free.take(node, each[replica])
+    cycle.record_allocation(gang, moved)
+    return nodes
+
+
+def _size_of(gang: RunningGang, demand: Demand) -> int:
+    return sum(replica.type == demand.type for replica in gang.nodes)
+
+
+def _placed_anew(gang: RunningGang, demand: Demand, size: int, cycle: SchedulingCycle) -> Assignment | None:
+    ledger = cycle.free.copy()
+    ledger.release_all(gang.nodes, resources_by_replica(gang.demands, gang.nodes))
+    counts = {**Counter(replica.type for replica in gang.nodes), demand.type: size}
+    fixed = [
+        replace(each, minimum=counts.get(each.type, 0), requested=counts.get(each.type, 0), maximum=0)
+        for each in gang.demands
+    ]
+    return assign(fixed, ledger)
+
+
+def _with_few_moves(before: Mapping[Replica, str], placed: Mapping[Replica, str]) -> dict[Replica, str]:
+    """Give the places to the gang's replicas so that as many as possible stay where they are."""
+    left = Counter((replica.type, node) for replica, node in placed.items())
+    nodes: dict[Replica, str] = {}
+    for replica, node in sorted(before.items()):
+        if left[replica.type, node] > 0:
+            left[replica.type, node] -= 1
+            nodes[replica] = node
+    vacant: dict[ReplicaType, list[str]] = {}
+    for (kind, node), count in sorted(left.items()):
+        vacant.setdefault(kind, []).extend([node] * count)
+    for replica in sorted({*placed, *before}):
+        if replica not in nodes and vacant.get(replica.type):
+            nodes[replica] = vacant[replica.type].pop()
+    return nodes

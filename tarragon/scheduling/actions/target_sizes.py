@@ -1,0 +1,280 @@
+"""Divides the cluster among gangs by marginal gain: the size that each of them should have.
+
+The steps between sizes are taken in the order of their value: the speed-up that a step adds for each part of the
+cluster that it takes, weighted by how little of the gang's work is left. Rigid gangs have one step. What a gang would
+have beyond its request comes after what all others request.
+
+No gang is passed by later ones for good. The oldest of those that have waited long goes before all others of its
+priority with its smallest size, and so do the next ones as long as they hold a small part of the cluster together.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import heapq
+from collections import deque
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tarragon.job.model import ReplicaType
+from tarragon.scheduling.actions.divisible_resources import DivisibleResources
+from tarragon.scheduling.actions.queue_order import in_queue_order
+from tarragon.scheduling.actions.running_gangs import is_scaled_up
+from tarragon.scheduling.api.rules import bounded_timedelta
+from tarragon.scheduling.api.snapshot import RunningGang, WaitingGang
+from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
+from tarragon.scheduling.state.candidates import Candidate
+from tarragon.scheduling.state.size_steps import Cost, SizeStep, total_cost
+
+MIN_SPEEDUP = 1.05
+"""A gang is not enlarged for less than this."""
+RESTARTS_SAVED = 11.0
+"""A gang is enlarged only if that saves this many times what the resize costs: estimates err, and sizes change again
+before the end. With 6, jobs on the Pollux traces are resized half as often again and wait no less.
+"""
+MIN_RUN_SECONDS = 600.0
+"""A gang that has been admitted is not stopped for others of its priority for this long: a gang is never stopped twice
+within it. One that restarts to resize keeps a new size for as long.
+"""
+MAX_PRIORITY = 2_000_001_000
+"""No PriorityClass has a higher value."""
+OVERDUE_SHARE = 1 / 8
+"""The part of the cluster that gangs which have waited very long may hold together before all others. More would turn
+a cluster with a long backlog into one that is first in, first out.
+"""
+
+
+class _Bid(NamedTuple):
+    """The next step of a gang, or of the first of several equal gangs that wait. The lowest bid goes first."""
+
+    negated_priority: int
+    share: float
+    """The share of the gang's queue; zero without fair shares."""
+    negated_value: float
+    serial: int
+    """Different for each bid."""
+    candidates: deque[Candidate]
+    position: int
+    """The index of the step."""
+
+
+class TargetSizes:
+    """The sizes that all gangs of one cycle should have; zero for those that should wait."""
+
+    def __init__(self, cycle: SchedulingCycle) -> None:
+        self._cycle = cycle
+        self._now = cycle.snapshot.now
+        self._sizes: dict[str, int] = {}
+        resizable = [index for index, gang in enumerate(cycle.snapshot.running) if self._is_resizable(gang)]
+        self._left = DivisibleResources(cycle, np.array(resizable, np.int64))
+        self.running = [self._candidate(cycle.snapshot.running[index]) for index in resizable]
+        """The running gangs whose size is decided."""
+        self._waiting = list(self._schedulable())
+        self._serial = 0
+        self._lowest_running = min((each.gang.priority for each in self.running), default=MAX_PRIORITY)
+        self._lowest = min((each.gang.priority for each in self._waiting), default=self._lowest_running)
+        self._lowest = min(self._lowest, self._lowest_running)
+        self._take_for_overdue()
+        self._take_for_unstoppable()
+        lost = self._take_in_order(self._bids())
+        self._keep_where_growth_costs_more()
+        self._undo_needless_shrinks()
+        self._take_in_order([bid for bid in lost if isinstance(bid.candidates[0].gang, WaitingGang)])
+
+    @property
+    def starting(self) -> Sequence[Candidate]:
+        """The waiting gangs that should start, in the order of the queue."""
+        return [candidate for candidate in self._waiting if self._sizes.get(candidate.gang.name)]
+
+    def of(self, gang: WaitingGang | RunningGang) -> int:
+        """Return the number of replicas of the elastic demand that the gang should have."""
+        return self._sizes.get(gang.name, 0)
+
+    def is_candidate(self, gang: WaitingGang) -> bool:
+        """Whether the gang takes part: not if it has no sizes to choose from, or can start without any such replica."""
+        return self._candidate(gang).takes_part
+
+    def is_overdue(self, gang: WaitingGang | RunningGang) -> bool:
+        """Whether the gang came so long ago that it may go before others."""
+        return gang.queued_at is not None and gang.queued_at <= self._cycle.overdue_if_queued_by
+
+    def _is_resizable(self, gang: RunningGang) -> bool:
+        is_whole = not gang.displaced and not gang.finished
+        is_undecided = gang.is_elastic and is_whole and gang.name not in self._cycle.changed_gangs
+        return is_undecided and bool(self._candidate(gang).steps)
+
+    def _candidate(self, gang: WaitingGang | RunningGang) -> Candidate:
+        return self._cycle.memory.candidates.of(gang, self._cycle.nodes, self._cycle.memory.requests)
+
+    def _bids(self) -> list[_Bid]:
+        running = [self._bid(deque([candidate]), self._position(candidate)) for candidate in self.running]
+        return [bid for bid in running if bid is not None] + self._bids_of_waiting()
+
+    def _bids_of_waiting(self) -> list[_Bid]:
+        """Bid once for equal gangs: of ten thousand that wait, most are like others."""
+        groups: dict[Hashable, deque[Candidate]] = {}
+        sizes, is_tracked = self._sizes, self._cycle.usage.is_tracked
+        for candidate in self._waiting:
+            gang = candidate.gang
+            group: Hashable = gang.name if gang.name in sizes else (candidate.group, gang.queue if is_tracked else "")
+            groups.setdefault(group, deque()).append(candidate)
+        bids = (self._bid(candidates, self._position(candidates[0])) for candidates in groups.values())
+        return [bid for bid in bids if bid is not None]
+
+    def _schedulable(self) -> Iterator[Candidate]:
+        """Yield the waiting gangs that could run on some nodes, in the order of the queue."""
+        for entry in in_queue_order(self._cycle):
+            if entry.shape.never_fits_reason is None:
+                candidate = self._candidate(entry.gang)
+                if candidate.takes_part:
+                    yield candidate
+
+    def _take_for_overdue(self) -> None:
+        """Take the smallest size of the gangs that came first, if that was long ago."""
+        running = sorted((each for each in self.running if self.is_overdue(each.gang)), key=_seniority)
+        waiting = (each for each in self._waiting if self.is_overdue(each.gang))
+        share = 0.0
+        for number, candidate in enumerate(heapq.merge(running, waiting, key=_seniority)):
+            share += self._left.share_of(candidate.steps[0].cost)
+            if share > OVERDUE_SHARE and number:
+                return
+            if self._left.holds(candidate, candidate.steps[0]) and self._left.could_start(candidate):
+                self._take_smallest(candidate)
+
+    def _take_for_unstoppable(self) -> None:
+        for candidate in self.running:
+            if self._may_not_be_stopped(candidate):
+                self._take_smallest(candidate)
+
+    def _take_in_order(self, bids: list[_Bid]) -> list[_Bid]:
+        """Take the steps of highest value first. Return the bids for which too little is left."""
+        lost: list[_Bid] = []
+        is_fair_share = self._cycle.snapshot.rules.is_fair_share
+        heapq.heapify(bids)
+        while bids:
+            bid = heapq.heappop(bids)
+            candidate = bid.candidates[0]
+            share = self._left.dominant_share(candidate.gang.queue) if is_fair_share else 0.0
+            if share > bid.share:
+                heapq.heappush(bids, bid._replace(share=share))
+                continue
+            step = candidate.steps[bid.position]
+            if not self._left.holds(candidate, step):
+                self._take_what_quota_permits(candidate, bid.position)
+                lost.append(bid)
+                continue
+            if bid.position == 0 and not self._left.could_start(candidate):
+                continue
+            self._take(candidate, step)
+            following = self._bid(deque([candidate]), bid.position + 1)
+            if following is not None:
+                heapq.heappush(bids, following)
+            if bid.position == 0 and len(bid.candidates) > 1:
+                bid.candidates.popleft()
+                heapq.heappush(bids, bid)
+        return lost
+
+    def _take(self, candidate: Candidate, step: SizeStep) -> None:
+        self._left.take(candidate, step.cost)
+        self._sizes[candidate.gang.name] = step.size
+
+    def _take_what_quota_permits(self, candidate: Candidate, position: int) -> None:
+        if self._cycle.usage.quota(candidate.gang.queue):
+            part = self._left.largest_part(candidate, position)
+            if part is not None:
+                self._take(candidate, part)
+
+    def _position(self, candidate: Candidate) -> int:
+        """The index of the next step."""
+        size = self._sizes.get(candidate.gang.name)
+        return sum(step.size <= size for step in candidate.steps) if size else 0
+
+    def _bid(self, candidates: deque[Candidate], position: int) -> _Bid | None:
+        """Return the bid for a step; None after the last one."""
+        candidate = candidates[0]
+        if position >= len(candidate.steps):
+            return None
+        self._serial += 1
+        step, gang = candidate.steps[position], candidate.gang
+        is_requested = not position or candidate.steps[position - 1].size < candidate.demand.requested
+        priority = gang.priority if is_requested else self._lowest
+        if isinstance(gang, WaitingGang) and not gang.can_preempt:
+            priority = min(priority, self._lowest_running)
+        share = self._left.dominant_share(gang.queue)
+        return _Bid(-priority, share, -candidate.weight * step.value, self._serial, candidates, position)
+
+    def _may_not_be_stopped(self, candidate: Candidate) -> bool:
+        gang = candidate.gang
+        if gang.name in self._sizes or not isinstance(gang, RunningGang):
+            return False
+        rules = self._cycle.snapshot.rules
+        is_protected = not rules.is_preemption_enabled or not candidate.demand.minimum
+        return is_protected or self._is_recent(gang.admitted_at) or self._keeps_size(candidate)
+
+    def _keeps_size(self, candidate: Candidate) -> bool:
+        gang = candidate.gang
+        return (
+            isinstance(gang, RunningGang)
+            and gang.resizes_by_restart
+            and self._is_recent(gang.resized_at or gang.admitted_at)
+        )
+
+    def _is_recent(self, moment: dt.datetime | None) -> bool:
+        return moment is not None and self._now - moment < bounded_timedelta(MIN_RUN_SECONDS)
+
+    def _take_smallest(self, candidate: Candidate) -> None:
+        """Give a gang its smallest size, or the one it has if that is smaller or has to stay."""
+        size = candidate.smallest
+        if candidate.size:
+            size = candidate.size if self._keeps_size(candidate) else min(candidate.size, size)
+        self._left.take(candidate, self._difference(candidate, 0, size))
+        self._sizes[candidate.gang.name] = size
+
+    def _keep_where_growth_costs_more(self) -> None:
+        for candidate in self.running:
+            gang, target = candidate.gang, self.of(candidate.gang)
+            if target <= candidate.size or (isinstance(gang, RunningGang) and is_scaled_up(gang)):
+                continue
+            if not pays(candidate, candidate.work.curve.at(candidate.size), candidate.work.curve.at(target)):
+                self._set(candidate, candidate.size)
+
+    def _undo_needless_shrinks(self) -> None:
+        shrunk = [each for each in self.running if self.of(each.gang) < each.size]
+        for candidate in sorted(shrunk, key=lambda each: (each.size - self.of(each.gang), each.gang.name)):
+            more = self._difference(candidate, self.of(candidate.gang), candidate.size)
+            if self._left.holds(candidate, SizeStep(candidate.size, more, 0.0)):
+                self._set(candidate, candidate.size)
+
+    def _set(self, candidate: Candidate, size: int) -> None:
+        self._left.take(candidate, self._difference(candidate, self.of(candidate.gang), size))
+        self._sizes[candidate.gang.name] = size
+
+    def _difference(self, candidate: Candidate, before: int, after: int) -> Cost:
+        """What a gang takes more with one size than with another."""
+        others: dict[ReplicaType, int] = (
+            {} if before or not after else {demand.type: demand.requested for demand in candidate.gang.demands}
+        )
+        counts = {**others, candidate.demand.type: after - before}
+        return total_cost(candidate.gang.demands, counts, self._cycle.memory.requests)
+
+
+def _seniority(candidate: Candidate) -> tuple[int, dt.datetime | None, str]:
+    return -candidate.gang.priority, candidate.gang.queued_at, candidate.gang.name
+
+
+def pays(candidate: Candidate, slow: float, fast: float) -> bool:
+    """Whether the gang gains enough by a resize from one speed to another."""
+    if not slow:
+        return True
+    rest = candidate.work.remaining
+    saved = rest / slow - rest / fast
+    return fast >= slow * MIN_SPEEDUP and saved >= candidate.work.restart_seconds * RESTARTS_SAVED
+
+
+def by_size(candidates: Sequence[Candidate], targets: TargetSizes) -> Sequence[Candidate]:
+    """Sort candidates so that they pack well: overdue gangs first, then the largest."""
+    return sorted(
+        candidates, key=lambda each: (not targets.is_overdue(each.gang), -targets.of(each.gang), each.gang.name)
+    )

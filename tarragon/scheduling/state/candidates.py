@@ -1,0 +1,84 @@
+"""Gangs as candidates for a size: what is expected of their work, and the steps between their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from tarragon.scheduling.api.snapshot import Demand, RunningGang, WaitingGang
+from tarragon.scheduling.api.work import SpeedupCurve, WorkEstimate, devices_of, unknown_work
+from tarragon.scheduling.state.inventory import Inventory
+from tarragon.scheduling.state.request_table import RequestTable
+from tarragon.scheduling.state.size_steps import SizeStep, elastic_demand, size_steps
+
+SHORTNESS_EXPONENT = 0.3
+"""How much a short rest counts: the weight of a gang is its rest to the power of minus this. Being short counts, but
+less than using the devices well (CoDDL, NSDI'21, found the same).
+"""
+_MAX_ENTRIES = 20_000
+"""The size at which a cache is cleared: jobs come and go for months."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A gang whose size is to be decided."""
+
+    gang: WaitingGang | RunningGang
+    demand: Demand
+    """The demand whose number of replicas varies."""
+    work: WorkEstimate
+    steps: Sequence[SizeStep]
+    """Gangs with equal demands and curves share one object."""
+    weight: float
+    size: int
+    """The number of replicas of the demand now; 0 if the gang waits."""
+    group: Hashable
+    """Equal for gangs of which none has an advantage over another, except for the share of its namespace."""
+
+    takes_part: bool
+    """Whether a waiting gang has sizes to choose from, and needs a replica of the demand to start."""
+
+    @property
+    def smallest(self) -> int:
+        """The size of the first step."""
+        return self.steps[0].size
+
+
+class CandidateTable:
+    """The candidates of the last cycle on one layout of nodes: few gangs change between cycles."""
+
+    def __init__(self) -> None:
+        self._candidates: dict[str, Candidate] = {}
+        self._steps: dict[Hashable, Sequence[SizeStep]] = {}
+
+    def of(self, gang: WaitingGang | RunningGang, nodes: Inventory, requests: RequestTable) -> Candidate:
+        """Return the candidate for a gang. A gang that has changed is another object."""
+        candidate = self._candidates.get(gang.name)
+        if candidate is None or candidate.gang is not gang:
+            if len(self._candidates) >= _MAX_ENTRIES:
+                self._candidates.clear()
+            candidate = self._candidates[gang.name] = self._create(gang, nodes, requests)
+        return candidate
+
+    def _create(self, gang: WaitingGang | RunningGang, nodes: Inventory, requests: RequestTable) -> Candidate:
+        demand = elastic_demand(gang.demands)
+        work = gang.work or unknown_work(max(1, demand.requested), devices_of(demand.resources))
+        steps = self._steps_of(gang.demands, work.curve, nodes, requests)
+        weight = max(work.remaining, 1.0) ** -SHORTNESS_EXPONENT
+        size = 0
+        if isinstance(gang, RunningGang):
+            size = sum(replica.type == demand.type for replica in gang.nodes)
+        takes_part = demand.minimum > 0 and bool(steps)
+        return Candidate(gang, demand, work, steps, weight, size, (gang.priority, id(steps), weight), takes_part)
+
+    def _steps_of(
+        self, demands: Sequence[Demand], curve: SpeedupCurve, nodes: Inventory, requests: RequestTable
+    ) -> Sequence[SizeStep]:
+        key = tuple(demand.shape_key for demand in demands), curve
+        steps = self._steps.get(key)
+        if steps is None:
+            if len(self._steps) >= _MAX_ENTRIES:
+                self._steps.clear()
+                self._candidates.clear()
+            steps = self._steps[key] = size_steps(demands, curve, nodes, requests)
+        return steps

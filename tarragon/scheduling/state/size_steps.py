@@ -1,0 +1,106 @@
+"""The sizes between which a gang can choose, and what each step from one to the next brings and costs.
+
+The steps are the concave hull of the gang's speed-up over its sizes: each brings less for each device than the one
+before, so that the steps of many gangs can be taken in the order of their value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tarragon.job.model import ReplicaType
+from tarragon.scheduling.api.snapshot import Demand
+from tarragon.scheduling.api.work import SpeedupCurve, devices_of
+from tarragon.scheduling.state.inventory import Inventory
+from tarragon.scheduling.state.request_table import RequestTable
+
+_MAX_NODES_IN_STEPS = 16
+"""Up to this many whole nodes, each number of nodes is a possible size; beyond, only each doubling."""
+_MIN_SHARE = 1e-9
+"""The share of a gang that requests nothing."""
+
+Cost = tuple[tuple[int, int], ...]
+"""What a number of replicas request in total: (column of the inventory, amount)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeStep:
+    """A step to this number of replicas of the elastic demand. The first step includes all other demands."""
+
+    size: int
+    cost: Cost
+    value: float
+    """The speed-up that it adds for each cluster that it would take: a tenth of a cluster counts ten times."""
+
+
+def elastic_demand(demands: Sequence[Demand]) -> Demand:
+    """Return the demand whose number of replicas can vary most; of a rigid gang, the one that requests most devices."""
+    return max(demands, key=lambda each: (each.upper_limit - each.minimum, each.requested * devices_of(each.resources)))
+
+
+def size_steps(
+    demands: Sequence[Demand], curve: SpeedupCurve, nodes: Inventory, requests: RequestTable
+) -> Sequence[SizeStep]:
+    """Return the steps of a gang, the smallest size first."""
+    elastic = elastic_demand(demands)
+    request = requests.of(elastic)
+    per_node = int(request.room(nodes.capacity, request.mask).max(initial=1))
+    capacity = [max(1.0, float(total)) for total in nodes.capacity.sum(axis=0, dtype=float)]
+    steps = []
+    corners = hull_of(curve, possible_sizes(elastic, curve, min(per_node, elastic.upper_limit)))
+    for (smaller, slow), (larger, fast) in pairwise(corners):
+        others: dict[ReplicaType, int] = {} if smaller else {demand.type: demand.requested for demand in demands}
+        cost = total_cost(demands, {**others, elastic.type: larger - smaller}, requests)
+        share = max((amount / capacity[column] for column, amount in cost), default=0.0)
+        steps.append(SizeStep(larger, cost, (fast - slow) / max(share, _MIN_SHARE)))
+    return steps
+
+
+def total_cost(demands: Sequence[Demand], counts: Mapping[ReplicaType, int], requests: RequestTable) -> Cost:
+    """Return what these numbers of replicas, by type, request together."""
+    total: Counter[int] = Counter()
+    for demand in demands:
+        for column, amount in requests.of(demand).columns:
+            total[column] += amount * counts.get(demand.type, 0)
+    return tuple(sorted(total.items()))
+
+
+def possible_sizes(demand: Demand, curve: SpeedupCurve, replicas_per_node: int) -> Sequence[int]:
+    """Return the sizes that are worth comparing: the bounds, the request, powers of two on one node, and whole nodes.
+
+    Sizes in between would leave parts of nodes that few other gangs can use. Sizes of which nothing can be known are
+    left out.
+    """
+    least, most = max(1, demand.minimum), demand.upper_limit
+    if curve.largest_known is not None:
+        most = max(least, min(most, curve.largest_known))
+    node = max(1, replicas_per_node)
+    aligned = {least, demand.requested, *_doubled(1, node), *range(node, node * _MAX_NODES_IN_STEPS + 1, node)}
+    aligned.update(_doubled(node * _MAX_NODES_IN_STEPS, most))
+    return sorted(size for size in aligned if least <= size <= most)
+
+
+def hull_of(curve: SpeedupCurve, sizes: Iterable[int]) -> Sequence[tuple[int, float]]:
+    """Return the corners (size, speed-up) of the concave hull, from (0, 0). Sizes that are no faster are left out."""
+    hull: list[tuple[int, float]] = [(0, 0.0)]
+    for size in sizes:
+        speedup = curve.at(size)
+        if speedup <= hull[-1][1]:
+            continue
+        while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-1], (size, speedup)):
+            hull.pop()
+        hull.append((size, speedup))
+    return hull
+
+
+def _doubled(first: int, last: int) -> Iterable[int]:
+    while first <= last:
+        yield first
+        first *= 2
+
+
+def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
+    return (right[1] - left[1]) / (right[0] - left[0])
