@@ -48,7 +48,11 @@ def test_rule_15_every_flag_is_read_from_the_file(key: str, tmp_path: Path, monk
     seen: dict[str, object] = {}
     monkeypatch.setattr(option, "callback", lambda _, __, found: seen.setdefault("value", found))
     required = ["--to=kubeflow.org/v1"] if key != "convert.to" and section == "convert" else []
-    arguments = ["x" for param in command.params if isinstance(param, click.Argument)]
+    arguments = [
+        __file__ if isinstance(param.type, click.Path) and param.type.exists else "x"
+        for param in command.params
+        if isinstance(param, click.Argument)
+    ]
     with command.make_context(section or "tarragon", [*required, *arguments], auto_envvar_prefix="TARRAGON"):
         pass
     assert seen["value"] not in (None, (), False, ""), (key, seen)
