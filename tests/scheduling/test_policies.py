@@ -64,10 +64,28 @@ SHRUNK_TO_NOTHING = [
 """What the second one waits for is given back when nobody else has anything left that could end later."""
 
 
+EQUAL_THAT_NEVER_FIT = [
+    {
+        "least": 1,
+        "more": 0,
+        "idle": 1,
+        "each": 1,
+        "servers": 0,
+        "length": 1,
+        "priority": 0,
+        "queue": "a",
+        "preempts": False,
+    }
+    | {"after": 0}
+] * 2
+"""Both are told so, not only the first one."""
+
+
 @every_policy
 @settings(max_examples=20, deadline=None)
 @given(nodes=NODES, jobs=JOBS, grace=st.sampled_from([0, 0, 7]), rules=st.sampled_from([STANDARD, RULES]))
 @example(nodes=[6, 6], jobs=SHRUNK_TO_NOTHING, grace=0, rules=STANDARD)
+@example(nodes=[0], jobs=EQUAL_THAT_NEVER_FIT, grace=0, rules=STANDARD)
 def test_whatever_comes_no_round_breaks_a_promise(
     name: str, nodes: list[int], jobs: list[dict[str, int]], grace: int, rules: SchedulingRules
 ) -> None:

@@ -43,8 +43,12 @@ def elastic(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
     undecided = (entry for entry in in_queue_order(cycle) if entry.gang.name not in decided)
     for standing, kind in reservations.undecided(undecided):
         gang = standing.gang
-        decision: GangDecision | None = cycle.defer_unschedulable(standing, kind)
-        if decision is None and not targets.is_candidate(gang):
+        unschedulable = cycle.defer_unschedulable(standing, kind)
+        if unschedulable:
+            cycle.add(unschedulable)
+            continue
+        decision: GangDecision | None = None
+        if not targets.is_candidate(gang):
             decision = cycle.try_admit(gang, kind) or cycle.try_reserve_releasing(gang, kind)
         if decision is None and targets.of(gang):
             decision = shrinking.wait(gang, kind)
