@@ -29,7 +29,7 @@ from tarragon.localcluster.auth.service_account_tokens import TokenAuthority, op
 from tarragon.localcluster.kinds.builtin_kinds import built_in_kinds
 from tarragon.localcluster.kinds.openapi import OpenApi, OpenApiDocument
 from tarragon.localcluster.registry.api import Api
-from tarragon.localcluster.registry.computed import ComputedKinds
+from tarragon.localcluster.registry.computed import NOTHING_COMPUTED, ComputedKinds
 
 _AGGREGATED = frozenset(Representation("APIGroupDiscoveryList", version) for version in ("v2", "v2beta1"))
 _OPENAPI_V2 = b"\x0a\x032.0"
@@ -61,7 +61,6 @@ class ServerConfig:
     limits: Limits = DEFAULT_LIMITS
 
 
-NOTHING_COMPUTED = ComputedKinds()
 _BUILT_IN_GROUPS = frozenset(kind.group for kind in built_in_kinds())
 
 

@@ -90,6 +90,7 @@ class _Built:
     accounts: TokenAuthority
     nodes: LocalNodes
     server: ApiServer
+    computed: ComputedKinds
 
 
 class LocalCluster:
@@ -102,7 +103,7 @@ class LocalCluster:
         self._api = api
         self._accounts = built.accounts
         self._server = built.server
-        self._client = InProcessCluster(api)
+        self._client = InProcessCluster(api, computed=built.computed)
         self._jitter = random.Random()
         self._kinds = listable(api.registry)
         self._nodes = built.nodes
@@ -236,7 +237,7 @@ async def _build(settings: LocalClusterSettings, clock: Clock, api: Api) -> _Bui
         certificate_authority=_authority(settings.home).encode(),
         tokens=PodTokens(accounts),
     )
-    return _Built(api, accounts, nodes, server)
+    return _Built(api, accounts, nodes, server, computed)
 
 
 def _authority(home: Home) -> str:

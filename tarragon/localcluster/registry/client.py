@@ -32,7 +32,9 @@ from tarragon.localcluster.api.requests import (
     WatchOptions,
     WriteOptions,
 )
+from tarragon.localcluster.api.user import HOME_OWNER
 from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.registry.computed import NOTHING_COMPUTED, ComputedKinds
 from tarragon.localcluster.storage.database import DatabaseReader
 from tarragon.localcluster.storage.selectors import index_entry, matcher
 from tarragon.localcluster.storage.watch_cache import StoredObject
@@ -41,10 +43,14 @@ T = TypeVar("T")
 
 
 class InProcessCluster:
-    """The port `Client` on an Api in the same event loop. `manager` is the field manager of its writes."""
+    """The port `Client` on an Api in the same event loop. `manager` is the field manager of its writes.
 
-    def __init__(self, api: Api, manager: str = "tarragon") -> None:
+    It has the rights of the home's owner. `computed` are the kinds of which it may create objects that nothing stores.
+    """
+
+    def __init__(self, api: Api, manager: str = "tarragon", computed: ComputedKinds = NOTHING_COMPUTED) -> None:
         self._api = api
+        self._computed = computed
         self._writing = WriteOptions(field_manager=manager)
 
     async def get(self, resource: Resource[T], key: Key) -> T:
@@ -77,6 +83,9 @@ class InProcessCluster:
         if resource.namespaced and not namespace:
             raise errors.bad_request(f"an object of {resource.full_name} needs a metadata.namespace")
         target = self._target(resource, Key(str(namespace or ""), ""))
+        if self._computed.serves(target):
+            answer = await self._computed.handler_of(target).create(target, _deep_copied(body), HOME_OWNER)
+            return decode(encode(answer), resource.model)
         written = await self._api.create(target, _deep_copied(body), self._writing)
         return decode(written.object, resource.model)
 

@@ -52,6 +52,9 @@ class ComputedKinds:
         return _full_name(target) in self.by_name
 
 
+NOTHING_COMPUTED = ComputedKinds()
+
+
 def _full_name(target: RequestTarget) -> FullName:
     plural = target.served.plural
     return target.served.group, f"{plural}/{target.subresource}" if target.subresource else plural
