@@ -268,7 +268,7 @@ def _continued(recorded: Progress, found: Progress) -> Progress:
 
 def with_pods(recorded: Progress | None, pod_uids: AbstractSet[str]) -> Progress | None:
     """Return the progress of a job that is not finished and has these pods: the report of a former pod says so."""
-    if recorded is None or recorded.pod_uid in pod_uids or recorded.is_of_earlier_pod:
+    if recorded is None or not recorded.pod_uid or recorded.pod_uid in pod_uids or recorded.is_of_earlier_pod:
         return recorded
     return replace(recorded, is_of_earlier_pod=True, metrics={}, remaining_seconds=None)
 

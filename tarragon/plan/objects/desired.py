@@ -19,6 +19,7 @@ from tarragon.plan.objects.gang_round import ROUND_ANNOTATION
 from tarragon.plan.objects.logs import LogSource
 from tarragon.plan.objects.placement import Placement, with_node_affinity, with_node_name
 from tarragon.plan.objects.podgroup_kinds import pod_group_kind, with_pod_group
+from tarragon.plan.objects.progress import AUTHORITY_ANNOTATION, report_path, with_progress_reports
 from tarragon.plan.objects.settings import OperatorSettings
 
 TCP = "TCP"
@@ -162,12 +163,21 @@ def _pod(
     equipped_spec = with_accelerators(spec, plan.framework.main_container, plan.settings.accelerators)
     name = plan.dialect.names.pod(plan.job, replica)
     annotations = _annotations(plan, template_metadata.get("annotations", {}))
-    return {
+    body = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": build_metadata(plan, name, labels, annotations),
         "spec": _with_json_logs(plan, equipped_spec, LogSource(job=plan.job, replica=replica, pod=name)),
     }
+    return _with_progress_reports(plan, body)
+
+
+def _with_progress_reports(plan: JobBlueprint, body: JsonObject) -> JsonObject:
+    endpoint = plan.settings.progress
+    if endpoint is None:
+        return body
+    url = endpoint.url + report_path(plan.framework.resource, plan.job.key)
+    return with_progress_reports(body, url, endpoint)
 
 
 def pod_labels(framework: Framework, dialect: Dialect, job: TrainingJob, replica: Replica) -> dict[str, str]:
@@ -184,13 +194,20 @@ def pod_labels(framework: Framework, dialect: Dialect, job: TrainingJob, replica
     return {**template_labels, **all_labels, **dialect.labels(job, replica)}
 
 
+_OWN_ANNOTATIONS = frozenset(
+    {
+        ROUND_ANNOTATION,
+        EVICTION_TIME_ANNOTATION,
+        CHECKPOINT_REQUEST_ANNOTATION,
+        MOUNTED_ANNOTATION,
+        AUTHORITY_ANNOTATION,
+    }
+)
+
+
 def _annotations(plan: JobBlueprint, template_annotations: Mapping[str, str]) -> dict[str, str]:
     """Return the pod's annotations without our own, which a template that was copied from a pod may contain."""
-    annotations = {
-        name: value
-        for name, value in template_annotations.items()
-        if name not in {ROUND_ANNOTATION, EVICTION_TIME_ANNOTATION, CHECKPOINT_REQUEST_ANNOTATION, MOUNTED_ANNOTATION}
-    }
+    annotations = {name: value for name, value in template_annotations.items() if name not in _OWN_ANNOTATIONS}
     return {**annotations, ROUND_ANNOTATION: str(plan.gang_round)} if plan.gang_round else annotations
 
 

@@ -10,6 +10,7 @@ from tarragon.plan.objects.accelerators import Accelerator
 from tarragon.plan.objects.logs import LogFormat
 from tarragon.plan.objects.placement import Placement
 from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER
+from tarragon.plan.objects.progress import ProgressEndpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,8 @@ class OperatorSettings:
     """The image of the operator, or another one with kubectl. Init containers that bring a tool of ours run it."""
     accelerators: Mapping[str, Accelerator] = field(default_factory=dict)
     """By resource name, what containers that request the resource get in addition."""
+    progress: ProgressEndpoint | None = None
+    """Where the programs of new pods report progress; None if that is not served."""
     namespaces: tuple[str, ...] = ()
     """The namespaces whose jobs are managed; empty for all.
 

@@ -9,7 +9,7 @@ from tarragon.base.errors import Problem
 from tarragon.job import conditions, training_operator_status
 from tarragon.job.last_valid_spec import encode_job
 from tarragon.job.model import Replica
-from tarragon.job.progress import TRAINER_STATUS
+from tarragon.job.progress import TRAINER_STATUS, encode_progress, encode_trainer_status, with_pods
 from tarragon.job.status import Condition, JobStatus
 from tarragon.job.status_encoding import StatusSummary, display_state, encode_status, unknown_fields
 from tarragon.kube.event import Event, ObjectReference
@@ -44,7 +44,7 @@ def status_patch(view: JobView, status: JobStatus) -> JsonObject | None:
     """Return the patch, conditional on the observed resourceVersion; None when nothing changes.
 
     The recorded admission, which only the scheduler writes, is kept unless `status` drops it, as a suspension does. The
-    recorded progress is kept as it is: whoever learns it may have written it meanwhile.
+    recorded progress is kept, unless its pod is gone although the job goes on: then it says so.
     """
     recorded = status_of(view.observed.object)
     recorded_fields = tarragon_of(recorded)
@@ -56,11 +56,26 @@ def status_patch(view: JobView, status: JobStatus) -> JsonObject | None:
     admission = recorded_fields.get("admission")
     if admission is not None and status.admission is view.recorded_status.admission:
         ours["admission"] = admission
-    if "progress" in recorded_fields:
-        ours["progress"] = recorded_fields["progress"]
-    reported = {TRAINER_STATUS: recorded[TRAINER_STATUS]} if TRAINER_STATUS in recorded else {}
+    progress, trainer_status = _progress_fields(view, status)
+    ours.update(progress)
     native_status = recorded if _keeps_foreign_status(view, status) else view.dialect.status_fields(view.job, status)
-    return conditional_status_patch(view.observed.object, {**native_status, **reported, "tarragon": ours})
+    return conditional_status_patch(view.observed.object, {**native_status, **trainer_status, "tarragon": ours})
+
+
+def _progress_fields(view: JobView, status: JobStatus) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
+    """Return `progress` of our part of the status, and `trainerStatus` beside it; each is empty if there is none."""
+    recorded = status_of(view.observed.object)
+    ours = _only("progress", tarragon_of(recorded)), _only(TRAINER_STATUS, recorded)
+    if status.phase.is_final:
+        return ours
+    progress = with_pods(status.progress, {pod.metadata.uid for pod in view.observed.pods})
+    if progress is None or progress is status.progress:
+        return ours
+    return {"progress": encode_progress(progress)}, {TRAINER_STATUS: encode_trainer_status(progress)}
+
+
+def _only(name: str, fields: Mapping[str, Json]) -> Mapping[str, Json]:
+    return {name: fields[name]} if name in fields else {}
 
 
 def _keeps_foreign_status(view: JobView, status: JobStatus) -> bool:
