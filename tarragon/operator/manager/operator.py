@@ -22,11 +22,15 @@ from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.informers.informers import Informers
+from tarragon.operator.informers.progress_changes import changes_progress_only
 from tarragon.operator.informers.unrecorded_reports import record_delay
 from tarragon.operator.informers.watch_errors import WatchErrorLog
 from tarragon.operator.log_reading.log_reader import LogReader, LogReadingOptions
 from tarragon.operator.manager.startup_order import seems_up_to_date
 from tarragon.operator.metrics.meter import Meter, NoMeter
+from tarragon.operator.progress.receiver import ProgressReceiver
+from tarragon.operator.progress.server import ProgressOptions
+from tarragon.operator.progress.service import ProgressService
 from tarragon.operator.reconciler.apply import ApplyContext
 from tarragon.operator.reconciler.watchdog import Watchdog
 from tarragon.operator.reconciler.worker import UNEXPECTED_ERROR, JobId, Worker
@@ -34,6 +38,7 @@ from tarragon.operator.scheduler.config.publisher import ConfigPublisher
 from tarragon.operator.scheduler.gang_scheduler import AdmissionConfig, GangScheduler
 from tarragon.plan.config.published import PublishedConfig
 from tarragon.plan.objects.podgroup_kinds import PodGroup
+from tarragon.plan.objects.progress import ProgressEndpoint
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.api.rules import DEFAULT_POLICY, SchedulingRules
 from tarragon.scheduling.policies import POLICIES, policy_name
@@ -70,6 +75,8 @@ class OperatorOptions:
     meter: Meter = field(default_factory=NoMeter)
     log_reading: LogReadingOptions | None = None
     """Which logs are read for the progress that programs print; None for none."""
+    progress: ProgressOptions | None = None
+    """How programs report progress; None if they can't."""
 
 
 async def run(cluster: Client, clock: Clock, options: OperatorOptions = OperatorOptions()) -> None:
@@ -82,6 +89,7 @@ class Operator:
 
     def __init__(self, cluster: Client, clock: Clock, options: OperatorOptions) -> None:
         self._clock = clock
+        self._cluster = cluster
         jitter = random.Random(options.seed)
         self._informers = Informers(cluster, options.frameworks, clock, options.settings, jitter)
         write_through = WriteThroughClient(cluster, self._informers)
@@ -105,6 +113,7 @@ class Operator:
         self._watchdog = Watchdog(clock)
         self._meter = options.meter
         self._meter.attach(self._informers, self._worker.queue)
+        self._progress = options.progress
         self._subscribe()
 
     async def run(self) -> None:
@@ -112,6 +121,10 @@ class Operator:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.run_caches())
             await self.wait_for_sync()
+            progress = self.progress_service(self._cluster)
+            if progress is not None:
+                tasks.create_task(progress.run())
+                await progress.first_attempt()
             await self.lead()
 
     async def run_caches(self) -> None:
@@ -172,6 +185,17 @@ class Operator:
         """Run this image in the init containers of pods that are created from now on."""
         self._informers.settings = replace(self._informers.settings, own_image=image)
 
+    def progress_service(self, cluster: Client) -> ProgressService | None:
+        """Return what serves reports of progress, if that is wanted. Its client may write without leading."""
+        if self._progress is None:
+            return None
+        receiver = ProgressReceiver(cluster, self._clock, self._informers, self._meter)
+        return ProgressService(cluster, self._clock, receiver, self._progress, self._announce_progress)
+
+    def _announce_progress(self, endpoint: ProgressEndpoint) -> None:
+        """Let the programs of pods that are created from now on report there."""
+        self._informers.settings = replace(self._informers.settings, progress=endpoint)
+
     @property
     def restart_reasons(self) -> Sequence[str]:
         """Reasons to restart the process: work that made no progress for too long. Always empty on a standby."""
@@ -206,7 +230,9 @@ class Operator:
         self._informers.nodes.on_error(lambda _: self._wakeup.set())
 
     def _job_handler(self, kind: str) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
-        def changed(key: Key, _: CustomObject | None, __: CustomObject | None) -> None:
+        def changed(key: Key, old: CustomObject | None, new: CustomObject | None) -> None:
+            if old is not None and new is not None and changes_progress_only(old, new):
+                return
             self._enqueue((kind, key), 0.0)
             self._wakeup.set()
 

@@ -113,6 +113,15 @@ REFUSED_ADMISSIONS = MetricDefinition(
 QUEUES_REFUSED = MetricDefinition(
     "tarragon_queues_file_refused", "gauge", "1 while the queues file is invalid and the previous rules stay in effect"
 )
+PROGRESS_REPORTS = MetricDefinition(
+    "tarragon_progress_reports",
+    "counter",
+    "Reports of progress by programs; result: accepted, empty, invalid, limited, unauthorized, forbidden, unavailable",
+    ("result",),
+)
+PROGRESS_WRITES = MetricDefinition(
+    "tarragon_progress_writes", "counter", "Writes of a job's progress; result: written, gone, error", ("result",)
+)
 QUEUE_DEPTH = MetricDefinition("tarragon_queue_depth", "gauge", "Jobs that are due for a reconcile")
 QUEUE_AGE = MetricDefinition("tarragon_queue_oldest_seconds", "gauge", "How long the oldest of these jobs has been due")
 QUEUE_RETRYING = MetricDefinition("tarragon_queue_retrying", "gauge", "Jobs whose last reconcile failed")
@@ -158,7 +167,7 @@ ORIGINAL_PHASE_COUNTERS = {
 DEFINITIONS = (
     *(JOBS, WAITING, QUEUE_TIME, START_TIME, *PHASE_COUNTERS.values()),
     *(RECONCILES, ERRORS, QUEUE_DEPTH, QUEUE_AGE, QUEUE_RETRYING, CYCLES, CYCLE_ERRORS, DECISIONS, REFUSED_DECISIONS),
-    *(REFUSED_ADMISSIONS, QUEUES_REFUSED),
+    *(REFUSED_ADMISSIONS, QUEUES_REFUSED, PROGRESS_REPORTS, PROGRESS_WRITES),
     *(CALLS, WATCHES, WATCH_ENDS, WATCH_EVENTS, CACHED_OBJECTS, CACHE_ERRORS),
     *(LEADER, BUILD, *ORIGINAL_LEADERS),
     *(definition for counters in ORIGINAL_PHASE_COUNTERS.values() for definition in counters.values()),

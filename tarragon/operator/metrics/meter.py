@@ -38,6 +38,14 @@ class Meter(Protocol):
         """Called when a policy decision of this type was invalid; with `policy` if the policy itself failed."""
         ...
 
+    def progress_reported(self, result: str) -> None:
+        """Called when a report of progress has been answered; `result` is `accepted`, or why not."""
+        ...
+
+    def progress_written(self, result: str) -> None:
+        """Called after each write of a job's progress; `result` is `written`, `gone` or `error`."""
+        ...
+
 
 class NoMeter:
     """A Meter that discards everything."""
@@ -61,4 +69,10 @@ class NoMeter:
         pass
 
     def decision_rejected(self, decision: str) -> None:
+        pass
+
+    def progress_reported(self, result: str) -> None:
+        pass
+
+    def progress_written(self, result: str) -> None:
         pass

@@ -27,6 +27,8 @@ from tarragon.operator.metrics.definitions import (
     LEADER,
     ORIGINAL_LEADERS,
     OTHER,
+    PROGRESS_REPORTS,
+    PROGRESS_WRITES,
     QUEUE_AGE,
     QUEUE_DEPTH,
     QUEUE_RETRYING,
@@ -68,6 +70,8 @@ class Metrics:
         self._watch_ends = counter(WATCH_ENDS, registry)
         self._watch_events = counter(WATCH_EVENTS, registry)
         self._troubles = counter(CACHE_ERRORS, registry)
+        self._progress_reports = counter(PROGRESS_REPORTS, registry)
+        self._progress_writes = counter(PROGRESS_WRITES, registry)
         self._job_metrics = JobMetrics(clock, registry)
         registry.register(OnScrapeCollector(self._collect))
         ProcessCollector(registry=registry)
@@ -112,6 +116,12 @@ class Metrics:
 
     def decision_rejected(self, decision: str) -> None:
         self._refused_decisions.labels(decision).inc()
+
+    def progress_reported(self, result: str) -> None:
+        self._progress_reports.labels(result).inc()
+
+    def progress_written(self, result: str) -> None:
+        self._progress_writes.labels(result).inc()
 
     # Reported by the API client (Counter)
 

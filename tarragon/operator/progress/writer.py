@@ -1,0 +1,134 @@
+"""Writes progress into the status of jobs: seldom for each job, few a second in all, and always the newest.
+
+What is not written yet waits here, at most one report a job. A process that ends loses it, and the next report of the
+program makes up for that.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from dataclasses import dataclass
+
+import structlog
+
+from tarragon.base.clock import Clock
+from tarragon.client.errors import ApiError, Invalid, NotFound
+from tarragon.client.port import Client
+from tarragon.client.wakeup import WakeupSignal
+from tarragon.job.progress import Progress, decode_progress, merge, progress_patch
+from tarragon.kube.meta import CustomObject, Json, Key
+from tarragon.operator.informers.informers import Informers
+from tarragon.operator.metrics.meter import Meter
+from tarragon.plan.status.patch import status_of, tarragon_of
+
+SECONDS_BETWEEN = 10.0
+"""The least time between two writes of one job's progress."""
+WRITE_SPACING = 0.05
+"""Seconds between two writes: at most twenty a second, however many jobs report. 10,000 jobs take turns in 500 s."""
+MAX_REMEMBERED = 20_000
+
+JobId = tuple[str, Key]
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    job: JobId
+    uid: str
+    progress: Progress
+
+
+class ProgressWriter:
+    """Writes what `submit` is given, while `run` is running."""
+
+    def __init__(self, cluster: Client, clock: Clock, informers: Informers, meter: Meter) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._informers = informers
+        self._meter = meter
+        self._wakeup = WakeupSignal(clock)
+        self._pending: dict[str, _Pending] = {}
+        """By UID of the job."""
+        self._due: list[tuple[float, int, str]] = []
+        self._order = itertools.count()
+        self._newest: dict[str, Progress] = {}
+        """By UID of the job, what was submitted last: the cache does not have it before it is written."""
+        self._next_write: dict[str, float] = {}
+
+    def submit(self, kind: str, job: CustomObject, found: Progress) -> None:
+        """Write this progress of the job soon, unless what is recorded is better or something newer comes before."""
+        uid = job.metadata.uid
+        merged = merge(self._newest_of(job), found)
+        if merged is None:
+            return
+        is_first_end = merged.is_complete and not (uid in self._newest and self._newest[uid].is_complete)
+        self._remember(uid, merged)
+        is_scheduled = uid in self._pending
+        self._pending[uid] = _Pending(job=(kind, job.metadata.key), uid=uid, progress=merged)
+        if is_first_end:
+            # The job may end any moment now, and with it, for those who watch it, the chance to see this.
+            self._schedule(uid, 0.0)
+        elif not is_scheduled:
+            self._schedule(uid, self._next_write.get(uid, 0.0))
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._wakeup.wait(self._seconds_until_due())
+            self._wakeup.clear()
+            while self._due and self._due[0][0] <= self._clock.monotonic():
+                pending = self._pending.pop(heapq.heappop(self._due)[2], None)
+                if pending is not None:
+                    await self._write(pending)
+                    await self._clock.sleep(WRITE_SPACING)
+
+    def _newest_of(self, job: CustomObject) -> Progress | None:
+        newest, recorded = self._newest.get(job.metadata.uid), recorded_progress(job)
+        if newest is None or recorded is None:
+            return newest or recorded
+        return newest if newest.updated_at >= recorded.updated_at else recorded
+
+    def _remember(self, uid: str, progress: Progress) -> None:
+        self._newest[uid] = progress
+        while len(self._newest) > MAX_REMEMBERED:
+            forgotten = next(iter(self._newest))
+            del self._newest[forgotten]
+            self._next_write.pop(forgotten, None)
+
+    def _schedule(self, uid: str, due: float) -> None:
+        heapq.heappush(self._due, (due, next(self._order), uid))
+        self._wakeup.set()
+
+    def _seconds_until_due(self) -> float | None:
+        return max(0.0, self._due[0][0] - self._clock.monotonic()) if self._due else None
+
+    async def _write(self, pending: _Pending) -> None:
+        kind, key = pending.job
+        resource = self._informers.jobs[kind].resource
+        self._next_write[pending.uid] = self._clock.monotonic() + SECONDS_BETWEEN
+        try:
+            await self._cluster.patch(
+                resource, key, progress_patch(pending.uid, pending.progress), subresource="status"
+            )
+        except (NotFound, Invalid):  # the job is gone, or another one of its name exists
+            self._newest.pop(pending.uid, None)
+            self._next_write.pop(pending.uid, None)
+            self._meter.progress_written("gone")
+        except ApiError as error:
+            log.warning("progress was not written; the next report makes up for it", job=str(key), error=str(error))
+            self._meter.progress_written("error")
+            self._pending.setdefault(pending.uid, pending)
+            self._schedule(pending.uid, self._next_write[pending.uid])
+        else:
+            self._meter.progress_written("written")
+
+
+def recorded_progress(job: CustomObject) -> Progress | None:
+    """Return the progress in the job's status; None if there is none that can be read."""
+    status = status_of(job)
+    ours: Json = tarragon_of(status).get("progress")
+    try:
+        return None if ours is None else decode_progress(ours, status.get("trainerStatus"))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None

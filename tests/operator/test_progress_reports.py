@@ -1,0 +1,374 @@
+"""Reports of progress: sent as an unmodified client sends them, over HTTPS, to an operator on the embedded API."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.base.clock import SystemClock
+from tarragon.client.errors import Unavailable
+from tarragon.client.middleware.delegating import DelegatingClient
+from tarragon.client.port import Client
+from tarragon.job.progress import MAX_BODY_BYTES
+from tarragon.kube.core import PODS, SERVICE_ACCOUNTS
+from tarragon.kube.meta import Key
+from tarragon.localcluster.auth.keys import SigningKey
+from tarragon.localcluster.auth.reviews import reviews
+from tarragon.localcluster.auth.service_account_tokens import ISSUER, TokenAuthority, TokenSpec
+from tarragon.localcluster.home.certificate_authority import new_authority, new_server
+from tarragon.localcluster.registry.client import InProcessCluster
+from tarragon.localcluster.registry.computed import ComputedKinds
+from tarragon.operator.informers.progress_changes import changes_progress_only
+from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.operator.progress.receiver import BURST
+from tarragon.operator.progress.server import ProgressOptions, ServerCertificate
+from tarragon.plan.objects.progress import AUDIENCE, AUTHORITY_ANNOTATION, URL_VARIABLE
+from tests.operator.stage import TFJOBS, Stage, group
+
+Json = dict[str, Any]
+REPORT = {
+    "trainerStatus": {
+        "estimatedRemainingSeconds": 120,
+        "metrics": [
+            {"name": "loss", "value": "0.11"},
+            {"name": "step", "value": "1200"},
+            {"name": "total_steps", "value": "4000"},
+        ],
+    }
+}
+
+
+@dataclass(frozen=True)
+class Reply:
+    code: int
+    body: Json
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def message(self) -> str:
+        return str(self.body.get("message", ""))
+
+
+class Reviewing(DelegatingClient):
+    """The stage's API, which also reviews tokens, unless a test takes that away."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.reviews = 0
+        self.is_away = False
+
+    async def create(self, resource: Any, body: Any) -> Any:
+        if resource.plural == "tokenreviews":
+            self.reviews += 1
+            if self.is_away:
+                raise Unavailable({"code": 503, "message": "the API server is away"})
+        return await super().create(resource, body)
+
+
+class Site:
+    """A stage with an operator that serves reports."""
+
+    def __init__(self, stage: Stage, folder: Path) -> None:
+        self.stage = stage
+        self.folder = folder
+        self.accounts = TokenAuthority(stage.world.api.committed_objects, SigningKey(folder / "sa.key"), SystemClock())
+        computed = ComputedKinds(reviews(self.accounts))
+        self.client = Reviewing(InProcessCluster(stage.world.api, computed=computed))
+        self.port = 0
+
+    async def certificate(self, *_: Any) -> ServerCertificate:
+        now = self.stage.world.clock.now()
+        authority = new_authority(now)
+        issued = new_server(authority.certificate, authority.key, "127.0.0.1", now)
+        chain, key = self.folder / "server.crt", self.folder / "server.key"
+        chain.write_bytes(issued.certificate)
+        key.write_bytes(issued.key)
+        return ServerCertificate(authority=authority.certificate.decode(), chain=chain, key=key)
+
+    def options(self, port: int = 0) -> ProgressOptions:
+        return ProgressOptions(host="127.0.0.1", ports=(port,), certificate=self.certificate)
+
+    def start(self, options: ProgressOptions | None = None) -> None:
+        wanted = OperatorOptions(seed=1, progress=options or self.options())
+        self.stage.start(Operator(self.client, self.stage.world.clock, wanted).run())
+
+    async def run_job(self, name: str = "a", *, workers: int = 1, policy: str = "Never") -> None:
+        await self.stage.submit(name, Worker=group(workers, policy=policy))
+        pods = [f"{name}-worker-{index}" for index in range(workers)]
+        await self.stage.world.until(lambda: set(pods) <= set(self.stage.pods()))
+        await self.stage.all_run(*pods)
+
+    def token(self, pod: str, **differently: Any) -> str:
+        bound = {"name": pod, "uid": self.stage.pods()[pod]["metadata"]["uid"]}
+        wanted = {"audiences": (AUDIENCE,), "bound_kind": "pod", "bound": bound, **differently}
+        return self.accounts.issue(TokenSpec(namespace="default", account="default", **wanted))[0]
+
+    def url(self, pod: str) -> str:
+        env = self.stage.pods()[pod]["spec"]["containers"][0]["env"]
+        return next(str(each["value"]) for each in env if each["name"] == URL_VARIABLE)
+
+    async def post(
+        self, pod: str, body: Any = REPORT, *, token: str | None = None, url: str = "", method: str = "POST"
+    ) -> Reply:
+        """Send a report as the pod's program would."""
+        authority = self.stage.pods()[pod]["metadata"]["annotations"][AUTHORITY_ANNOTATION]
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        given = self.token(pod) if token is None else token
+        headers = {"Authorization": f"Bearer {given}"} if given else {}
+        request = urllib.request.Request(url or self.url(pod), data=data, headers=headers, method=method)  # noqa: S310 - it is https
+        return await asyncio.to_thread(_send, request, authority)
+
+    def progress(self, name: str = "a") -> Json:
+        found: Json = self.stage.job(name).get("status", {}).get("tarragon", {}).get("progress", {})
+        return found
+
+
+def _send(request: urllib.request.Request, authority: str) -> Reply:
+    trust = ssl.create_default_context(cadata=authority)
+    trust.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python 3.13 does by default
+    try:
+        with urllib.request.urlopen(request, context=trust, timeout=20) as reply:  # noqa: S310 - as above
+            return Reply(reply.status, json.loads(reply.read()), dict(reply.headers))
+    except urllib.error.HTTPError as error:
+        return Reply(error.code, json.loads(error.read()), dict(error.headers))
+
+
+@pytest.fixture
+async def site(stage: Stage, tmp_path: Path) -> Site:
+    await stage.node("n")
+    await stage.world.create(SERVICE_ACCOUNTS, "default")
+    return Site(stage, tmp_path)
+
+
+async def test_a_report_of_a_program_is_in_the_status_of_its_job(site: Site) -> None:
+    site.start()
+    await site.run_job()
+    reply = await site.post("a-worker-0")
+    await site.stage.world.until(lambda: bool(site.progress()))
+
+    status = site.stage.job("a")["status"]
+    assert (reply.code, reply.body["trainerStatus"]["progressPercentage"]) == (200, 30)
+    assert status["tarragon"]["progress"]["text"] == "1,200/4,000 (30 %)"
+    assert status["trainerStatus"]["estimatedRemainingSeconds"] == 120
+    assert {"name": "loss", "value": "0.11"} in status["trainerStatus"]["metrics"]
+
+
+async def test_the_url_names_the_kind_and_the_job(site: Site) -> None:
+    site.start()
+    await site.run_job()
+
+    assert site.url("a-worker-0").endswith("/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/tfjobs/a/status")
+
+
+async def test_an_empty_report_is_a_success_without_effect(site: Site) -> None:
+    site.start()
+    await site.run_job()
+
+    bodies: list[Any] = [b"", {}, {"trainerStatus": {}}]
+
+    assert [(await site.post("a-worker-0", body)).code for body in bodies] == [200] * 3
+    assert not site.progress()
+
+
+async def test_all_that_is_wrong_with_a_report_is_said_at_once(site: Site) -> None:
+    site.start()
+    await site.run_job()
+
+    wrong = {"progressPercentage": 101, "estimatedRemainingSeconds": -1, "metrics": [{"name": "loss"}]}
+    reply = await site.post("a-worker-0", {"trainerStatus": wrong})
+
+    assert reply.code == 422
+    assert all(name in reply.message for name in ("progressPercentage", "estimatedRemaining", "metrics[0].value"))
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"trainerStatus": NaN}', b"\xff", b'{"trainerStatus": 1}'])
+async def test_a_body_that_is_no_report_is_refused(site: Site, body: bytes) -> None:
+    site.start()
+    await site.run_job()
+
+    assert (await site.post("a-worker-0", body)).code == 422
+
+
+async def test_a_body_that_is_too_large_is_refused(site: Site) -> None:
+    site.start()
+    await site.run_job()
+    reply = await site.post("a-worker-0", b" " * (MAX_BODY_BYTES + 1))
+
+    assert (reply.code, reply.message) == (413, "the body has more than 65,536 bytes")
+
+
+async def test_without_a_token_of_ours_a_report_is_unauthorized_and_the_api_server_is_not_asked(site: Site) -> None:
+    site.start()
+    await site.run_job()
+    pod = "a-worker-0"
+    tokens = [
+        "",
+        "x",
+        "a.b.c",
+        "a." + base64.urlsafe_b64encode(b"[]").decode() + ".c",
+        site.token(pod, audiences=(ISSUER,)),
+        site.token(pod, bound_kind="", bound={}),
+    ]
+
+    replies = [await site.post(pod, token=token) for token in tokens]
+
+    assert [reply.code for reply in replies] == [401] * len(tokens)
+    assert all("KUBEFLOW_TRAINER_SERVER_TOKEN" in reply.message for reply in replies)
+    assert site.client.reviews == 0
+
+
+async def test_a_token_that_somebody_else_signed_is_unauthorized(site: Site, tmp_path: Path) -> None:
+    site.start()
+    await site.run_job()
+    key = SigningKey(tmp_path / "other.key")
+    forger = TokenAuthority(site.stage.world.api.committed_objects, key, SystemClock())
+    bound = {"name": "a-worker-0", "uid": site.stage.pods()["a-worker-0"]["metadata"]["uid"]}
+    wanted = TokenSpec(namespace="default", account="default", audiences=(AUDIENCE,), bound_kind="pod", bound=bound)
+
+    assert (await site.post("a-worker-0", token=forger.issue(wanted)[0])).code == 401
+    assert site.client.reviews == 1
+
+
+async def test_an_accepted_token_is_reviewed_once(site: Site) -> None:
+    site.start()
+    await site.run_job()
+    token = site.token("a-worker-0")
+
+    assert [(await site.post("a-worker-0", token=token)).code for _ in range(3)] == [200] * 3
+    assert site.client.reviews == 1
+
+
+async def test_a_pod_of_another_job_or_of_none_may_not_report(site: Site) -> None:
+    site.start()
+    await site.run_job("a")
+    await site.run_job("b")
+    await site.stage.world.create(PODS, "stray", spec={"containers": [{"name": "c", "image": "i"}]})
+    await site.stage.world.until(lambda: "stray" in site.stage.pods())
+    gone = {"name": "a-worker-0", "uid": "of-an-earlier-pod"}
+
+    of_another = await site.post("a-worker-0", token=site.token("b-worker-0"))
+    of_none = await site.post("a-worker-0", token=site.token("stray"))
+    of_a_former_pod = await site.post("a-worker-0", token=site.token("a-worker-0", bound=gone))
+
+    assert [each.code for each in (of_another, of_none, of_a_former_pod)] == [403] * 3
+    assert "default/b-worker-0 belongs to tfjobs default/b, not tfjobs default/a" in of_another.message
+    assert "default/stray belongs to no job" in of_none.message
+    assert "does not exist" in of_a_former_pod.message
+    assert not site.progress("a")
+
+
+async def test_anything_but_a_post_to_the_url_is_not_found(site: Site) -> None:
+    site.start()
+    await site.run_job()
+    url = site.url("a-worker-0")
+
+    assert (await site.post("a-worker-0", method="PUT")).code == 404
+    assert (await site.post("a-worker-0", url=f"{url}/x")).code == 404
+    assert (await site.post("a-worker-0", url=url.replace("tfjobs/a", "jaxjobs/a"))).code == 403
+
+
+async def test_a_pod_that_reports_too_often_is_told_to_wait(site: Site) -> None:
+    site.start()
+    await site.run_job()
+    token = site.token("a-worker-0")
+    replies = [await site.post("a-worker-0", token=token) for _ in range(BURST + 5)]
+
+    limited = [reply for reply in replies if reply.code == 429]
+    assert limited
+    assert {reply.code for reply in replies} == {200, 429}
+    assert limited[0].headers["Retry-After"] == "5"
+
+
+async def test_while_tokens_cannot_be_reviewed_the_program_is_told_to_report_again(site: Site) -> None:
+    site.start()
+    await site.run_job()
+    site.client.is_away = True
+    away = await site.post("a-worker-0")
+    site.client.is_away = False
+    back = await site.post("a-worker-0")
+
+    assert (away.code, away.headers["Retry-After"], back.code) == (503, "10", 200)
+
+
+async def test_the_report_of_a_former_pod_does_not_stand_for_the_new_one(site: Site) -> None:
+    site.start()
+    await site.run_job(policy="OnFailure")
+    former = site.token("a-worker-0")
+    first = site.stage.pods()["a-worker-0"]["metadata"]["uid"]
+    await site.post("a-worker-0")
+    await site.stage.world.until(lambda: bool(site.progress()))
+
+    await site.stage.world.delete(PODS, "a-worker-0")
+    await site.stage.end_pods()
+    await site.stage.world.until(
+        lambda: site.stage.pods().get("a-worker-0", {}).get("metadata", {}).get("uid", first) != first
+    )
+    await site.stage.world.until(lambda: site.progress().get("earlier") is True)
+    refused = await site.post("a-worker-0", token=former)
+
+    assert refused.code == 403
+    assert "text" not in site.progress()
+    assert not site.stage.job("a")["status"]["trainerStatus"]
+
+
+async def test_when_the_job_has_ended_its_last_report_stays(site: Site) -> None:
+    site.start()
+    await site.run_job()
+    done = {"name": "step", "value": "4000"}
+    await site.post("a-worker-0", {"trainerStatus": {"metrics": [done, {"name": "total_steps", "value": "4000"}]}})
+    await site.stage.plays("a-worker-0", "Succeeded", 0)
+    await site.stage.until_state("a", "Succeeded")
+    await site.stage.world.until(lambda: bool(site.progress()))
+
+    assert site.progress()["text"] == "4,000/4,000 (100 %)"
+
+
+async def test_jobs_run_where_reports_cannot_be_served(site: Site) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        site.start(site.options(taken.getsockname()[1]))
+        await site.run_job()
+        await site.stage.until_state("a", "Running")
+
+    assert "env" not in site.stage.pods()["a-worker-0"]["spec"]["containers"][0] or not any(
+        each["name"] == URL_VARIABLE for each in site.stage.pods()["a-worker-0"]["spec"]["containers"][0]["env"]
+    )
+
+
+async def test_a_connection_that_says_nothing_does_not_hold_up_others(site: Site) -> None:
+    site.start()
+    await site.run_job()
+    port = int(site.url("a-worker-0").split(":")[2].split("/")[0])
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+    try:
+        assert (await site.post("a-worker-0")).code == 200
+    finally:
+        for each in silent:
+            each.close()
+
+
+async def test_a_change_of_progress_alone_concerns_no_pod_and_no_queue(site: Site) -> None:
+    """Ten thousand jobs may report: each report would otherwise cost a reconcile and a scheduling cycle."""
+    site.start()
+    await site.run_job()
+    await site.stage.until_state("a", "Running")
+    before = await site.client.get(TFJOBS, Key("default", "a"))
+    await site.post("a-worker-0")
+    await site.stage.world.until(lambda: bool(site.progress()))
+    after = await site.client.get(TFJOBS, Key("default", "a"))
+    patch = {"spec": {"runPolicy": {"suspend": True}}}
+    suspended = await site.client.patch(TFJOBS, Key("default", "a"), patch)
+
+    assert changes_progress_only(before, after)
+    assert not changes_progress_only(after, after)
+    assert not changes_progress_only(after, suspended)
