@@ -14,6 +14,7 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli.operator import process_environment
+from tarragon.cli.operator.progress_serving import embedded_progress
 from tarragon.cli.operator.scheduling_options import SchedulingOptions, scheduling_options
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home, logs_option
 from tarragon.cli.targets.embedded_nodes import NodeFlag, node_settings, parse_node
@@ -86,7 +87,11 @@ def command(
     plan = PlanSettings(
         log_format=LogFormat(logs_of_jobs), accelerators=process_environment.read_accelerators(config_file)
     )
-    options = replace(scheduling.operator_options(plan, EMBEDDED_NAMESPACE), log_reading=EMBEDDED_LOG_READING)
+    options = replace(
+        scheduling.operator_options(plan, EMBEDDED_NAMESPACE),
+        log_reading=EMBEDDED_LOG_READING,
+        progress=embedded_progress(embedded_home()),
+    )
     companions = [] if without_operator else [partial(run, clock=clock, options=options)]
     process_environment.configure_logging(settings, "json" if background else "text")
     asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or embedded_home().kubeconfig)))

@@ -53,6 +53,11 @@ class Home:
         return self.folder / "port"
 
     @property
+    def progress_port(self) -> Path:
+        """The port at which programs last reported progress. Those that still run know no other."""
+        return self.folder / "progress-port"
+
+    @property
     def lock(self) -> Path:
         """Locked while a server runs."""
         return self.folder / "lock"

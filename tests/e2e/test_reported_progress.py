@@ -1,0 +1,70 @@
+"""A program that reports is seen: on the embedded cluster, by the variables and files that its pod gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon import reporting
+from tests.cli.manifests import group, job, python
+from tests.e2e.user import User, eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+REPORTING = """
+import tarragon
+for step in range(1, 41):
+    tarragon.report(step=step, of=40, loss=1 / step)
+"""
+
+STANDARD_LIBRARY = """
+import json, os, ssl, urllib.request
+trust = ssl.create_default_context(cafile=os.environ["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
+trust.verify_flags |= ssl.VERIFY_X509_STRICT
+with open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]) as file:
+    headers = {"Authorization": "Bearer " + file.read(), "Content-Type": "application/json"}
+body = {"trainerStatus": {"progressPercentage": 25, "estimatedRemainingSeconds": 60}}
+url = os.environ["KUBEFLOW_TRAINER_SERVER_URL"]
+request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
+with urllib.request.urlopen(request, context=trust) as reply:
+    print("answered", reply.status)
+"""
+
+
+def status_at_end(user: User, name: str) -> Any:
+    def ended() -> Any:
+        status = json.loads(user("get", name, "-o", "json").out).get("status", {})
+        ours = status.get("tarragon", {})
+        return ours.get("state") == "Succeeded" and ours.get("progress") and status
+
+    return eventually(ended)
+
+
+@pytest.mark.parametrize("kind", ["TFJob", "JAXJob"])
+def test_what_a_program_reports_is_in_the_status_of_its_job(user: User, kind: str) -> None:
+    user.file("tarragon.py", Path(reporting.__file__).read_text())  # as an image without Tarragon would have it
+    made = json.loads(job("reports", Worker=group(python(REPORTING))))
+    if kind == "JAXJob":
+        replicas = made["spec"].pop("tfReplicaSpecs")
+        made["kind"], made["spec"]["jaxReplicaSpecs"] = kind, replicas
+        replicas["Worker"]["template"]["spec"]["containers"][0]["name"] = "jax"
+
+    assert user.run(user.file("reports.yaml", json.dumps(made))).code == 0
+    status = status_at_end(user, "reports")
+
+    found = status["tarragon"]["progress"]
+    assert (found["done"], found["total"], found["source"]) == (40, 40, "report")
+    assert status["trainerStatus"]["progressPercentage"] == 100
+    assert {"name": "loss", "value": "0.025"} in status["trainerStatus"]["metrics"]
+
+
+def test_a_program_needs_nothing_but_the_standard_library(user: User) -> None:
+    result = user.run(user.file("bare.yaml", job("bare", Worker=group(python(STANDARD_LIBRARY)))))
+    status = status_at_end(user, "bare")
+
+    assert "answered 200" in result.out
+    assert status["tarragon"]["progress"]["text"] == "25 %"
+    assert status["trainerStatus"]["estimatedRemainingSeconds"] == 60
