@@ -373,7 +373,8 @@ def encode_progress(progress: Progress) -> dict[str, Json]:
         "pod": progress.pod_uid,
         "source": progress.source.value,
         "at": format_micro_time(progress.updated_at),
-        "text": "" if progress.is_of_earlier_pod else amount_text(progress),
+        # Without the remaining time: kubectl would show it unchanged for hours if the program stopped reporting.
+        "text": progress_text(replace(progress, remaining_seconds=None)),
         "earlier": progress.is_of_earlier_pod,
     }
     # Compared one by one: 0 steps done is not the same as nothing known.

@@ -13,6 +13,7 @@ from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.dialects import mlkube
 from tarragon.job.phase import Phase
+from tarragon.job.progress import Progress
 from tarragon.job.status import Admission, Condition, FirstFailure, JobStatus, Obstacle, RestartRecord
 from tarragon.kube.meta import CustomObject, CustomObjectMeta
 from tests.cli.scenes import BEGIN, at, worker
@@ -58,7 +59,29 @@ def test_a_job_that_was_deleted_and_is_still_there_is_stopping() -> None:
 def test_what_keeps_a_replica_from_being_made_is_told_while_the_others_run() -> None:
     blocked = replace(going(1), obstacle=Obstacle(since=BEGIN, reason="Refused", message="exceeded quota: q"))
 
-    assert cell(a_job(blocked), "REASON") == "Refused: exceeded quota: q"
+    assert cell(a_job(blocked), "PROGRESS OR REASON") == "Refused: exceeded quota: q"
+
+
+def trained(status: JobStatus) -> JobStatus:
+    found = Progress(updated_at=at(0), done=1200, total=4000, remaining_seconds=125, metrics={"loss": "0.1123"})
+    return replace(status, progress=found)
+
+
+def test_a_job_that_runs_says_how_far_its_training_is() -> None:
+    assert cell(a_job(trained(going())), "PROGRESS OR REASON") == "1,200/4,000 (30 %) · loss 0.1123 · 2m left"
+
+
+def test_why_a_job_makes_no_progress_comes_before_how_far_it_is() -> None:
+    blocked = replace(trained(going(1)), obstacle=Obstacle(since=BEGIN, reason="Refused", message="no"))
+
+    assert cell(a_job(blocked), "PROGRESS OR REASON") == "Refused: no"
+
+
+def test_a_job_that_does_not_run_has_no_time_left() -> None:
+    over = [trained(JobStatus(phase=phase)) for phase in (Phase.SUCCEEDED, Phase.SUSPENDED)]
+
+    assert {cell(a_job(each), "PROGRESS OR REASON") for each in over} == {"1,200/4,000 (30 %) · loss 0.1123"}
+    assert cell(a_job(trained(going()), deleted=at(3)), "PROGRESS OR REASON") == "1,200/4,000 (30 %) · loss 0.1123"
 
 
 def test_a_job_that_another_operator_has_begun_says_how_it_is_taken_over() -> None:
@@ -66,7 +89,7 @@ def test_a_job_that_another_operator_has_begun_says_how_it_is_taken_over() -> No
     job = a_job(JobStatus(phase=Phase.RUNNING))
     begun = replace(job, object=msgspec.structs.replace(job.object, raw_status=theirs))
 
-    assert cell(begun, "REASON") == (
+    assert cell(begun, "PROGRESS OR REASON") == (
         "another operator runs it; to hand it to Tarragon: "
         "kubectl annotate -n default tfjob digits tarragon.dev/adopt=true"
     )
@@ -77,7 +100,7 @@ def test_a_job_of_mlkube_that_batch_jobs_run_says_that_they_are_in_the_way() -> 
     job = replace(a_job(JobStatus(phase=Phase.CREATED)), dialect=mlkube.DIALECT)
     begun = replace(job, object=msgspec.structs.replace(job.object, raw_status=theirs))
 
-    assert cell(begun, "REASON") == (
+    assert cell(begun, "PROGRESS OR REASON") == (
         "left to its batch Jobs, which would run every replica a second time beside Tarragon's pods; wait until they "
         "end, or delete them and the job and submit the job again"
     )
@@ -86,7 +109,7 @@ def test_a_job_of_mlkube_that_batch_jobs_run_says_that_they_are_in_the_way() -> 
 def test_who_was_killed_is_named_with_the_signal() -> None:
     killed = FirstFailure(replica=worker(0), exit_code=137, reason="Error", message="step 7 of 60", at=BEGIN)
 
-    assert cell(a_job(JobStatus(phase=Phase.FAILED, first_failure=killed)), "REASON") == (
+    assert cell(a_job(JobStatus(phase=Phase.FAILED, first_failure=killed)), "PROGRESS OR REASON") == (
         "worker-0: killed (SIGKILL, 137)"
     )
 
@@ -101,13 +124,16 @@ def test_what_keeps_a_replica_from_running_is_told_though_nothing_is_given_back(
         last_transition_time=BEGIN,
     )
 
-    assert cell(a_job(replace(going(1), conditions=(stalled,))), "REASON") == "CrashLoopBackOff: worker-1: exit code 1"
+    assert (
+        cell(a_job(replace(going(1), conditions=(stalled,))), "PROGRESS OR REASON")
+        == "CrashLoopBackOff: worker-1: exit code 1"
+    )
 
 
 def test_of_a_replica_that_never_started_its_words_are_told() -> None:
     missing = FirstFailure(replica=worker(1), exit_code=None, reason="ImagePullBackOff", message="not found", at=BEGIN)
 
-    assert cell(a_job(JobStatus(phase=Phase.FAILED, first_failure=missing)), "REASON") == (
+    assert cell(a_job(JobStatus(phase=Phase.FAILED, first_failure=missing)), "PROGRESS OR REASON") == (
         "worker-1: ImagePullBackOff: not found"
     )
 
@@ -122,4 +148,4 @@ def test_the_reason_of_a_suspended_job_does_not_repeat_its_state() -> None:
         last_transition_time=BEGIN,
     )
 
-    assert cell(a_job(JobStatus(phase=Phase.SUSPENDED, conditions=(said,))), "REASON") == ""
+    assert cell(a_job(JobStatus(phase=Phase.SUSPENDED, conditions=(said,))), "PROGRESS OR REASON") == ""

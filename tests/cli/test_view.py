@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
+from tarragon.job.progress import Progress as TrainingProgress
 from tarragon.job.status import Admission, JobStatus, Obstacle, WaitReason
 from tests.cli.emulator import SIZES, Emulator
 from tests.cli.scenes import BEGIN, at, ended, pod, progress, ps, running, waiting, worker
@@ -69,6 +71,17 @@ def test_the_progress_shows_every_replica_below_the_logs(
         "  worker-0        Running",
         "  worker-1        Restarting, exit code 137, restart 1, CrashLoopBackOff",
     ]
+
+
+def test_how_far_the_program_says_that_it_is_stands_in_the_first_row(emulate: Callable[[int, int], Emulator]) -> None:
+    terminal = emulate(120, 30)
+    teller = moving(terminal)
+    reported = TrainingProgress(updated_at=at(2.4), done=12, total=40, remaining_seconds=70, metrics={"loss": "0.5"})
+    seen = progress({worker(0): pod(worker(0))}, wished={WORKER: 1})
+    teller.show_progress(replace(seen, training=reported))
+    teller.tick()
+
+    assert terminal.rows()[0] == ("digits  Running  12.4 s  1 of 1 replica running  12/40 (30 %) · loss 0.5 · 1m left")
 
 
 @pytest.mark.parametrize(("columns", "lines"), SIZES)

@@ -38,7 +38,7 @@ async def test_a_job_is_seen_in_every_version_and_scaled_as_users_of_kubectl_do(
         assert seen["apiVersion"] == f"kubeflow.org/{version}"
         assert seen["status"]["tarragon"]["ready"] == "4/4"
     head, row = (await stage.kubectl("get", "tfjobs")).splitlines()
-    assert head.split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON"]
+    assert head.split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE", "PROGRESS", "REASON"]
     assert row.split()[:4] == ["a", "Running", "4/4", "0"]
     await stage.kubectl("scale", "tfjob/a", "--replicas=1", "--current-replicas=3")
     await stage.until(lambda: stage.has_pods("a-ps-0", "a-worker-0"))

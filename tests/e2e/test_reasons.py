@@ -76,5 +76,14 @@ def test_the_last_words_of_a_failed_init_container_outlive_its_pod(user: User) -
     wide = subprocess.run(
         ["kubectl", "get", "tfjobs", "-o", "wide"], env=environment, capture_output=True, text=True, check=True
     ).stdout
-    assert wide.splitlines()[0].split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON", "MESSAGE"]
+    assert wide.splitlines()[0].split() == [
+        "NAME",
+        "STATE",
+        "READY",
+        "RESTARTS",
+        "AGE",
+        "PROGRESS",
+        "REASON",
+        "MESSAGE",
+    ]
     assert " ".join(wide.split()).endswith("Error worker-0: exit code 6: init container fetch: no route to host")

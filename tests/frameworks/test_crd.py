@@ -8,6 +8,7 @@ import yaml
 
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.crd import crd
+from tarragon.job.progress import Progress, encode_progress
 from tarragon.job.status import JobStatus, Obstacle
 from tarragon.job.status_encoding import StatusSummary, encode_status
 from tests.plan.world import START
@@ -62,6 +63,7 @@ def test_columns_and_scale_read_only_what_every_generation_has() -> None:
         "Ready",
         "Restarts",
         "Age",
+        "Progress",
         "Reason",
         "Message",
     ]
@@ -73,7 +75,9 @@ def test_columns_and_scale_read_only_what_every_generation_has() -> None:
 def test_what_columns_and_scale_read_is_what_the_status_has() -> None:
     summary = StatusSummary(generation="g", observed_generation=1, state="Running", total=3, workers=2, selector="a=b")
     status = JobStatus(obstacle=Obstacle(since=START, reason="Refused", message="exceeded quota"))
-    fields = {"status": {"tarragon": encode_status(status, summary)}, "metadata": {"creationTimestamp": "x"}}
+    progress = encode_progress(Progress(updated_at=START, done=1, total=2))
+    ours = {**encode_status(status, summary), "progress": progress}
+    fields = {"status": {"tarragon": ours}, "metadata": {"creationTimestamp": "x"}}
     version = crd()["spec"]["versions"][0]
     paths = [column["jsonPath"] for column in version["additionalPrinterColumns"]]
     paths += [version["subresources"]["scale"][name] for name in ("statusReplicasPath", "labelSelectorPath")]

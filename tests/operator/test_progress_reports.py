@@ -159,7 +159,7 @@ async def test_a_report_of_a_program_is_in_the_status_of_its_job(site: Site) -> 
 
     status = site.stage.job("a")["status"]
     assert (reply.code, reply.body["trainerStatus"]["progressPercentage"]) == (200, 30)
-    assert status["tarragon"]["progress"]["text"] == "1,200/4,000 (30 %)"
+    assert status["tarragon"]["progress"]["text"] == "1,200/4,000 (30 %) · loss 0.11"
     assert status["trainerStatus"]["estimatedRemainingSeconds"] == 120
     assert {"name": "loss", "value": "0.11"} in status["trainerStatus"]["metrics"]
 

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(180)]
 
 Json = dict[str, Any]
 
-HEAD = ["NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON"]
+HEAD = ["NAME", "STATE", "READY", "RESTARTS", "AGE", "PROGRESS", "REASON"]
 SPEC: Json = {"containers": [{"name": "tensorflow", "image": "i"}]}
 LISTED: Json = {
     "replicaSpecs": [

@@ -139,7 +139,7 @@ async def test_who_names_no_group_means_the_kind_of_kubeflow(scene: Scene, kubec
     assert (await kubectl("get", "tfjob", "one-name", "-o", "jsonpath={.kind}")) == "TFJob"
     assert (await kubectl("get", "tfjobs.mlkube.io", "-o", "name")).split() == ["tfjob.mlkube.io/one-name"]
     head, row = (await kubectl("get", "tfjobs.mlkube.io")).splitlines()
-    assert head.split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON"]
+    assert head.split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE", "PROGRESS", "REASON"]
     assert row.split()[:2] == ["one-name", "Succeeded"]
 
 

@@ -275,7 +275,7 @@ def test_kubectl_gets_scales_and_deletes(site: Site) -> None:
 
     for word in ("mj", "mpij", "mpijob", "mpijobs", "mpijobs.kubeflow.org"):
         head, row = site.kubectl("get", word, "scaled").splitlines()
-        assert head.split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON"]
+        assert head.split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE", "PROGRESS", "REASON"]
         assert row.split()[:4] == ["scaled", "Running", "3/3", "0"]
 
     site.kubectl("scale", "mpijob/scaled", "--replicas=3")

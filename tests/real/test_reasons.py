@@ -47,7 +47,7 @@ async def test_an_image_that_is_not_there_stands_in_the_columns_and_frees_the_pl
         await env.until(lambda: "all 2" in getattr(env.status("gang").obstacle, "message", ""))
 
         head, row = (await kubectl(env, "get", "tfjobs", "-o", "wide")).splitlines()
-        assert head.split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON", "MESSAGE"]
+        assert head.split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE", "PROGRESS", "REASON", "MESSAGE"]
         assert row.split()[:4] == ["gang", "Starting", "0/3", "0"]
         assert row.rstrip().endswith(f"ImagePullBackOff   all 2 workers: {MISSING}")
 

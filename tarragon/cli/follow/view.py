@@ -12,6 +12,7 @@ from tarragon.cli.follow.changes import replica_text, stall_reason
 from tarragon.cli.jobview.progress import FAILED, RESTARTING, Progress, ReplicaProgress
 from tarragon.cli.output.style import REPLICA_TYPES, STATES, Paint
 from tarragon.cli.output.words import count, duration_text
+from tarragon.job.progress import progress_text
 
 Row = Sequence[tuple[str, str]]
 """Texts with their colours, from left to right."""
@@ -50,6 +51,7 @@ def _head(progress: Progress, now: dt.datetime) -> Row:
         (progress.state, STATES.get(progress.state, "")),
         (f"  {duration_text(progress.elapsed(now))}  ", ""),
         (f"{running} of {count(len(progress.replicas), 'replica')} running", ""),
+        (f"  {text}" if (text := progress_text(progress.training, now)) else "", ""),
     ]
 
 

@@ -12,7 +12,7 @@ from tarragon.cli.jobview import schema
 from tarragon.cli.jobview.events import event_time, events_of_job, sorted_events
 from tarragon.cli.jobview.jobs import ClusterJob, find_job, pods_of, progress_input
 from tarragon.cli.jobview.progress import INTERRUPTED, Progress, newest_pods, progress_of, replica_order
-from tarragon.cli.jobview.rows import reason, replicas
+from tarragon.cli.jobview.rows import reason, replicas, training
 from tarragon.cli.jobview.target import ClusterReader, ClusterTarget
 from tarragon.cli.manifest.replica_environments import install_command_for_image
 from tarragon.cli.options.formats import FORMATTERS
@@ -76,12 +76,19 @@ def _head(job: ClusterJob, progress: Progress, now: dt.datetime, paint: Paint) -
         ("Kind", f"{job.framework.kind} {version}" + (f" ({generation})" if generation != version else "")),
         ("State", f"{state}, {duration_text(progress.elapsed(now))} after creation"),
         ("Reason", reason(job)),
+        ("Progress", _training(job, now)),
         ("Replicas", replicas(job)),
         ("Created", format_time(job.created) if job.created else ""),
         ("Started", format_time(progress.started) if progress.started else ""),
         ("Ended", format_time(progress.completed) if progress.completed else ""),
     ]
     yield from (f"{label + ':':<11} {value}" for label, value in facts if value)
+
+
+def _training(job: ClusterJob, now: dt.datetime) -> str:
+    """How far the training is, and how old that is."""
+    text, found = training(job, now), job.status.progress
+    return f"{text}, as of {age(found.updated_at, now)} ago" if text and found is not None else ""
 
 
 def _titled(title: str, lines: Sequence[str]) -> Iterator[str]:

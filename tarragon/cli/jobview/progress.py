@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tarragon.job import conditions
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
+from tarragon.job.progress import Progress as TrainingProgress
 from tarragon.job.replica_state import ended_before_deletion, main_container_status
 from tarragon.job.status import Condition, JobStatus, RestartRecord, WaitReason
 from tarragon.job.status_encoding import display_state
@@ -79,6 +80,8 @@ class Progress:
     started: dt.datetime | None = None
     completed: dt.datetime | None = None
     replicas: tuple[ReplicaProgress, ...] = ()
+    training: TrainingProgress | None = None
+    """How far the program says that it is."""
 
     @property
     def is_final(self) -> bool:
@@ -125,6 +128,7 @@ def progress_of(seen: ProgressInput) -> Progress:
         created=seen.created,
         started=status.start_time,
         completed=status.completion_time,
+        training=status.progress,
         replicas=tuple(
             _member(seen, replica) for replica in sorted(_replicas(seen), key=replica_order(seen.requested))
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from tarragon.cli.jobview.exits import exit_text
@@ -14,12 +15,13 @@ from tarragon.cli.output.words import age
 from tarragon.job import conditions
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
+from tarragon.job.progress import progress_text
 from tarragon.job.status import UNASSIGNED, Condition
 from tarragon.job.status_reason import reason_of
 from tarragon.job.termination_message import telling_line
 from tarragon.plan.reconcile.managed_by import BATCH_JOBS_MANAGER, is_run_by_batch_jobs, needs_adoption
 
-HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "REASON")
+HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "PROGRESS OR REASON")
 OF_SEVERAL_KINDS = (*HEADER[:-1], "KIND", HEADER[-1])
 WIDE = (*OF_SEVERAL_KINDS[:-1], "REPLICAS", "NODES", HEADER[-1])
 OPTIONAL_COLUMNS = MappingProxyType({"GPUS": {"-"}, "QUEUE": {"-"}, "RESTARTS": {"0", "-"}})
@@ -47,7 +49,7 @@ def min_width_row(header: Sequence[str]) -> Sequence[str]:
 
 def deleted_row(cells: Sequence[str], header: Sequence[str]) -> Sequence[str]:
     """Returns the last row of a job that was deleted."""
-    last = {"STATE": "Deleted", "READY": "-", "REASON": ""}
+    last = {"STATE": "Deleted", "READY": "-", "PROGRESS OR REASON": ""}
     return [last.get(column, cell) for column, cell in zip(header, cells, strict=True)]
 
 
@@ -73,7 +75,7 @@ def job_row(
     if is_wide:
         cells += [replicas(job), nodes(job)]
     where = [job.key.namespace] if names_namespace else []
-    return [*where, *cells, reason(job)]
+    return [*where, *cells, reason(job) or training(job, now)]
 
 
 def ready(job: ClusterJob) -> str:
@@ -90,7 +92,7 @@ def gpus(job: ClusterJob) -> str:
 def fit_width(rows: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]]:
     """Returns the rows without QUIET columns and with shorter names if they are too wide. The first row is the header.
 
-    The last column, the reason, may still be too wide: it is cut by the caller.
+    The last column may still be too wide: it is cut by the caller.
     """
     columns: list[Sequence[str]] = list(zip(*rows, strict=True))
     if _width(columns) <= width:
@@ -165,6 +167,14 @@ def reason(job: ClusterJob) -> str:
     if condition is None or job.status.phase in {Phase.SUCCEEDED, Phase.RUNNING, Phase.CREATED}:
         return ""
     return _text_of(condition)
+
+
+def training(job: ClusterJob, now: dt.datetime) -> str:
+    """How far the training is: `1,200/4,000 (30 %) · loss 0.11 · 2m left`; empty if nothing is known."""
+    progress = job.status.progress
+    if progress is not None and (job.status.phase is not Phase.RUNNING or job.state in {STOPPING, INTERRUPTED}):
+        progress = replace(progress, remaining_seconds=None)
+    return progress_text(progress, now)
 
 
 def _text_of(condition: Condition) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tarragon.cli.jobview.jobs import ClusterJob
     from tarragon.cli.options.config_keys import Setting
     from tarragon.cli.output.finding import Finding
+    from tarragon.job.progress import Progress
     from tarragon.kube.meta import Json, JsonObject
 
 API_VERSION = "cli.tarragon.dev/v1"
@@ -42,7 +43,7 @@ def validation_document(files: Iterable[Mapping[str, Json]]) -> JsonObject:
 
 def job_document(known: ClusterJob, now: dt.datetime, lines: Iterable[str]) -> JsonObject:
     """Returns the document of `describe` and `why`. `lines` is their text output."""
-    from tarragon.cli.jobview.rows import current_size, ready, reason, restarts
+    from tarragon.cli.jobview.rows import current_size, ready, reason, restarts, training
     from tarragon.kube.codec import format_time
 
     status = known.status
@@ -63,6 +64,7 @@ def job_document(known: ClusterJob, now: dt.datetime, lines: Iterable[str]) -> J
         "generation": known.dialect.name if known.dialect is not None else None,
         "state": known.state,
         "reason": reason(known) or None,
+        "progress": _progress(status.progress, training(known, now)),
         "ready": ready(known),
         "replicas": {kind.lower(): number for kind, number in current_size(known).items()},
         "wished": {kind.lower(): number for kind, number in known.requested.items()},
@@ -78,6 +80,20 @@ def job_document(known: ClusterJob, now: dt.datetime, lines: Iterable[str]) -> J
         "text": list(lines),
     }
     return document("Job", facts)
+
+
+def _progress(found: Progress | None, text: str) -> dict[str, Json] | None:
+    if found is None:
+        return None
+    fields = {
+        "done": found.done,
+        "total": found.total,
+        "unit": found.unit.value,
+        "loss": found.loss or None,
+        "isOfEarlierPod": found.is_of_earlier_pod,
+        "text": text,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def config_document(path: Path, found: Iterable[Setting]) -> JsonObject:

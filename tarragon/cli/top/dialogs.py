@@ -44,8 +44,8 @@ _HELP_LINES: Sequence[str] = (
     "  q or Ctrl-C            quit",
     "",
     "QUEUE is the position in the queue, among the jobs shown; RST: restarts.",
-    "PROGRESS OR REASON: why the job waits or failed; else the latest epochs, steps,",
-    "losses and accuracies in the log of its chief, launcher or first worker.",
+    "PROGRESS OR REASON: why the job waits or failed; else what it reported, or the",
+    "latest epochs, steps and losses in the log of its chief, launcher or first worker.",
     "PODS, GPUS, CPU and MEMORY of nodes: requested/allocatable; used, if measured.",
 )
 

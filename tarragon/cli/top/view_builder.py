@@ -11,6 +11,7 @@ from tarragon.cli.follow.changes import replica_text
 from tarragon.cli.jobview.jobs import pods_of
 from tarragon.cli.jobview.progress import RUNNING, SUCCEEDED, ReplicaProgress, newest_pods
 from tarragon.cli.jobview.queueing import queue_positions
+from tarragon.cli.jobview.rows import training
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.top.job_rows import JobKey, JobRow, filter_and_sort
 from tarragon.cli.top.log_tails import LogSource, LogTails
@@ -21,6 +22,7 @@ from tarragon.cli.top.view import ReplicaRow, View
 from tarragon.cli.top.watched_state import WatchedState
 from tarragon.cli.top.watches import ClusterWatch
 from tarragon.job.model import Replica
+from tarragon.job.progress import Source
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 
@@ -66,6 +68,7 @@ class ViewBuilder:
         self._namespace = namespace
         self._voices = voices
         self._sorted = SortedRows(clock)
+        self._clock = clock
 
     def entry(self, scene: WatchedState, place: PageState) -> JobRow | None:
         return scene.jobs.get(place.job) if place.job is not None else None
@@ -100,9 +103,17 @@ class ViewBuilder:
         )
 
     def training_progress(self, scene: WatchedState, shown: Sequence[JobRow]) -> Mapping[JobKey, str]:
-        """Return the training progress of each shown job, from the log of its leader."""
-        leaders = ((each.key, leading_replica(scene, each)) for each in shown)
-        return {key: training_progress(self._voices.lines(found[1])) for key, found in leaders if found is not None}
+        """Return the training progress of each shown job."""
+        return {each.key: self._progress_of(scene, each) for each in shown}
+
+    def _progress_of(self, scene: WatchedState, each: JobRow) -> str:
+        """What the program has reported, else what it prints. The log of its leader is newer than the status."""
+        recorded = each.job.status.progress
+        if recorded is not None and recorded.source is Source.REPORT and not recorded.is_of_earlier_pod:
+            return training(each.job, self._clock.now())
+        leader = leading_replica(scene, each)
+        printed = "" if leader is None else training_progress(self._voices.lines(leader[1]))
+        return printed or training(each.job, self._clock.now())
 
     def log_sources(self, scene: WatchedState, shown: Sequence[JobRow], place: PageState) -> Iterator[LogSource]:
         """Yield the replicas whose logs are read: all of the selected job, and the leader of each shown job."""

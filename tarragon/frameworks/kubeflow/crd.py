@@ -66,6 +66,7 @@ def _version(name: str, schema: Schema, replica_specs: str, *, is_stored: bool) 
             {"name": "Ready", "type": "string", "jsonPath": f"{STATUS_PATH}.ready"},
             {"name": "Restarts", "type": "integer", "jsonPath": f"{STATUS_PATH}.restarts.total"},
             {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+            {"name": "Progress", "type": "string", "jsonPath": f"{STATUS_PATH}.progress.text"},
             {"name": "Reason", "type": "string", "jsonPath": f"{STATUS_PATH}.reason"},
             {"name": "Message", "type": "string", "jsonPath": f"{STATUS_PATH}.message", "priority": 1},
         ],

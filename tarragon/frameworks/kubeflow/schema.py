@@ -74,6 +74,7 @@ def tarragon_status() -> Schema:
     """The fields that printer columns and the scale subresource read. The others are internal."""
     return {
         "message": dict(TEXT),
+        "progress": open_object({"text": dict(TEXT)}),
         "ready": dict(TEXT),
         "reason": dict(TEXT),
         "replicas": whole_number(0),
