@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica, ReplicaType
@@ -173,6 +174,14 @@ class RunningGang:
     def anchor_types(self) -> frozenset[ReplicaType]:
         """The types near which the gang's other replicas should be."""
         return frozenset(demand.type for demand in self.demands if demand.is_anchor)
+
+
+_but_for_work = attrgetter(*(each.name for each in fields(RunningGang) if each.name != "work"))
+
+
+def is_equal_but_for_work(before: RunningGang, gang: RunningGang) -> bool:
+    """Whether nothing else has changed than what is known of the gang's work, which is something else in each cycle."""
+    return bool(_but_for_work(before) == _but_for_work(gang))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

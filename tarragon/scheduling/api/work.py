@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from tarragon.base.resources import Resources
@@ -39,10 +39,7 @@ class SpeedupPrior:
 
     def at(self, replicas: float) -> float:
         """Return the assumed speed-up of this many replicas."""
-        up_to_request: float = (min(replicas, self.requested) * self.devices) ** PRIOR_EXPONENT
-        if replicas <= self.requested:
-            return up_to_request
-        return up_to_request * float((replicas / self.requested) ** PRIOR_EXPONENT_BEYOND)
+        return _assumed_speedup(self.requested, self.devices, replicas)
 
 
 @dataclass(frozen=True)
@@ -112,6 +109,15 @@ def unknown_work(requested: int, devices: float) -> WorkEstimate:
     return WorkEstimate(
         remaining=UNKNOWN_WORK_SECONDS * requested * devices, curve=SpeedupCurve(SpeedupPrior(requested, devices))
     )
+
+
+@lru_cache(maxsize=10_000)
+def _assumed_speedup(requested: int, devices: float, replicas: float) -> float:
+    """Cached, as a service is counted with it for each job in each cycle."""
+    up_to_request: float = (min(replicas, requested) * devices) ** PRIOR_EXPONENT
+    if replicas <= requested:
+        return up_to_request
+    return up_to_request * float((replicas / requested) ** PRIOR_EXPONENT_BEYOND)
 
 
 def _continued(rates: Sequence[tuple[int, float]], replicas: int) -> float:

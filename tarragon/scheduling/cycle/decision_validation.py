@@ -9,6 +9,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import assert_never
 
 from tarragon.job.model import Replica, ReplicaType
@@ -62,11 +63,16 @@ class _Remaining:
     def __init__(self, snapshot: Snapshot) -> None:
         self._waiting = {gang.name: gang for gang in snapshot.waiting}
         self._running = {gang.name: gang for gang in snapshot.running}
-        self._ledger = NodeLedger.of_free(snapshot.nodes)
+        self._nodes = snapshot.nodes
         self.undecided = set(self._waiting)
         """Waiting gangs without a decision. A caller that accepts a decision without `faults` removes its gang."""
         self._decided: set[str] = set()
         """All other gangs with a decision."""
+
+    @cached_property
+    def _ledger(self) -> NodeLedger:
+        """Made for the first assignment: in most cycles there is none."""
+        return NodeLedger.of_free(self._nodes)
 
     def faults(self, decision: GangDecision) -> Iterator[str]:
         """Yield the faults of a decision; after none, the decision counts."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from tarragon.scheduling.api.work import (
     DEFAULT_RESTART_SECONDS,
@@ -45,11 +46,15 @@ MAX_RESTART_SECONDS = 1800.0
 """A longer restart was something else, such as a wait for a node."""
 
 
+_Rates = tuple[tuple[int, float], ...]
+
+
 def estimate_work(record: WorkRecord, kind: KindHistory, prior: SpeedupPrior) -> WorkEstimate:
     """Estimate the work of a job from its own record and from what its kind has shown."""
-    is_trusted = is_believed(record, prior)
-    curve = SpeedupCurve(prior, _believable(_with_shared(record.rates(), kind.rates())) if is_trusted else ())
-    remaining = _remaining(record, kind, curve) if is_trusted else _attained_by(record, prior, TRUST)
+    service = record.service(prior)
+    is_trusted = record.believed_until is None or service <= record.believed_until
+    curve = _curve(prior, record.rates(), kind.rates()) if is_trusted else SpeedupCurve(prior)
+    remaining = _remaining(record, kind, curve, service) if is_trusted else attained_level(service * TRUST, prior)
     return WorkEstimate(
         remaining=min(max(MIN_REMAINING_SECONDS, remaining), MAX_REMAINING_SECONDS),
         curve=curve,
@@ -86,22 +91,20 @@ def _restart_seconds(record: WorkRecord) -> float:
     return min(max(MIN_RESTART_SECONDS, measured), MAX_RESTART_SECONDS)
 
 
-def _remaining(record: WorkRecord, kind: KindHistory, curve: SpeedupCurve) -> float:
+def _remaining(record: WorkRecord, kind: KindHistory, curve: SpeedupCurve, service: float) -> float:
     """Return the rest of a job that is believed."""
-    prior = curve.prior
-    service = record.service(prior)
     if record.done is not None and record.total is not None and record.rates():
         return max(0.0, record.total - record.done) / curve.unit_rate
     reported = _rest_by_kind(record, kind, curve, service)
     rest = kind.mean_rest(service) if reported is None else reported
-    return _attained_by(record, prior) if rest is None else rest
+    return attained_level(service, curve.prior) if rest is None else rest
 
 
 def _reported_rest(record: WorkRecord, prior: SpeedupPrior) -> float | None:
     """Return the rest that the job's own reports imply; None while they do not tell its rate."""
     if record.done is None or record.total is None:
         return None
-    curve = SpeedupCurve(prior, _believable(record.rates()))
+    curve = _curve(prior, record.rates(), {})
     return max(0.0, record.total - record.done) / curve.unit_rate if curve.rates else None
 
 
@@ -114,8 +117,14 @@ def _rest_by_kind(record: WorkRecord, kind: KindHistory, curve: SpeedupCurve, se
     return max(0.0, work - service) if service <= TRUST * max(work, MIN_REMAINING_SECONDS) else None
 
 
-def _attained_by(record: WorkRecord, prior: SpeedupPrior, factor: float = 1.0) -> float:
-    return attained_level(record.service(prior) * factor, prior)
+def _curve(prior: SpeedupPrior, own: Mapping[int, float], shared: Mapping[int, float]) -> SpeedupCurve:
+    return _known_curve(prior, tuple(own.items()), tuple(shared.items()) if shared else ())
+
+
+@lru_cache(maxsize=10_000)
+def _known_curve(prior: SpeedupPrior, own: _Rates, shared: _Rates) -> SpeedupCurve:
+    """Rates are rounded, so most of them are the same as in the last cycle."""
+    return SpeedupCurve(prior, _believable(_with_shared(dict(own), dict(shared))))
 
 
 def _with_shared(own: Mapping[int, float], shared: Mapping[int, float]) -> Mapping[int, float]:

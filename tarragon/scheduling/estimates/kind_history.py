@@ -17,6 +17,8 @@ class KindHistory:
     """The rates of all jobs of a kind, and the works of its finished jobs."""
 
     def __init__(self) -> None:
+        self.revision = 0
+        """Different after everything that changes what the kind shows."""
         self._rates: dict[str, Mapping[int, float]] = {}
         """By job. The latest finished jobs stay."""
         self._totals: dict[str, float] = {}
@@ -42,9 +44,11 @@ class KindHistory:
         if rates and record.total is not None and self._totals.get(job) != record.total:
             self._totals[job] = record.total
             self._usual_total = None
+            self.revision += 1
 
     def forget(self, job: str) -> None:
         """Forget a job that was deleted before its end."""
+        self.revision += 1
         if self._totals.pop(job, None) is not None:
             self._usual_total = None
         if self._rates.pop(job, None) is not None:
@@ -52,6 +56,7 @@ class KindHistory:
 
     def finish(self, job: str, work: float) -> None:
         """Record the service that a job needed until it succeeded."""
+        self.revision += 1
         self._finished.append((job, work))
         insort(self._works, work)
         if len(self._finished) > MAX_FINISHED:
@@ -93,6 +98,7 @@ class KindHistory:
     def _update(self, before: Mapping[int, float], rates: Mapping[int, float]) -> None:
         """Replace the rates of a job. Comparing all jobs is needed only if it had one of the extremes."""
         self._shared = None
+        self.revision += 1
         if self._extremes is None:
             return
         if any(rate != rates.get(size) and rate in self._extremes[size] for size, rate in before.items()):

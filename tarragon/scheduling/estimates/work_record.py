@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tarragon.job.work import SizeRecord
 from tarragon.scheduling.api.work import SpeedupPrior
@@ -14,7 +15,7 @@ _MIN_RATE, _MAX_RATE = 1e-9, 1e15
 """No training takes 30 years for a step, or counts as many of them in a second. Such a rate is nonsense."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WorkRecord:
     """The history of a job's work."""
 
@@ -39,18 +40,27 @@ class WorkRecord:
 
     def rates(self) -> Mapping[int, float]:
         """Return the units per second by size, where observed for long enough."""
+        return self._rates
+
+    def observed(self, size: int, seconds: float, units: float = 0.0) -> WorkRecord:
+        """Return the record with more time at this size, and with what was done in it."""
+        return replace(self, sizes=self.sizes_with(size, seconds, units))
+
+    def sizes_with(self, size: int, seconds: float, units: float) -> Mapping[int, SizeRecord]:
+        """Return the history by size with more time at this size, and with what was done in it."""
+        before = self.sizes.get(size) or SizeRecord()
+        after = SizeRecord(before.seconds + max(0.0, seconds), before.units + max(0.0, units))
+        return {**self.sizes, size: after}
+
+    @cached_property
+    def _rates(self) -> Mapping[int, float]:
+        """Computed once: one record is asked several times in each cycle."""
         rates = {
             size: _rounded(record.units / record.seconds)
             for size, record in self.sizes.items()
             if record.seconds >= MIN_MEASURED_SECONDS
         }
         return {size: rate for size, rate in rates.items() if _MIN_RATE <= rate <= _MAX_RATE}
-
-    def observed(self, size: int, seconds: float, units: float = 0.0) -> WorkRecord:
-        """Return the record with more time at this size, and with what was done in it."""
-        before = self.sizes.get(size, SizeRecord())
-        after = SizeRecord(before.seconds + max(0.0, seconds), before.units + max(0.0, units))
-        return replace(self, sizes={**self.sizes, size: after})
 
 
 def _rounded(rate: float) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tarragon.scheduling.api.snapshot import RunningGang
+from tarragon.scheduling.api.snapshot import RunningGang, is_equal_but_for_work
 from tarragon.scheduling.state.node_requests import Amounts
 
 GangAllocation = tuple[Amounts, Amounts]
@@ -21,7 +21,7 @@ class AllocationCache:
 
     def __init__(self, columns: int) -> None:
         self._slots: dict[str, tuple[RunningGang, int]] = {}
-        """By name, the gang and its slot. A gang that has changed is another object. Slots are reused."""
+        """By name, the gang and its slot. Slots are reused."""
         self._free_slots: list[int] = []
         self._owners = np.zeros(0, np.int64)
         """The slot of each piece's gang."""
@@ -33,7 +33,7 @@ class AllocationCache:
     ) -> tuple[Amounts, GangAllocation]:
         """Return for each piece the index of its gang in `gangs`, its row and its amounts."""
         known = self._slots
-        new = [gang for gang in gangs if gang.name not in known or known[gang.name][0] is not gang]
+        new = [gang for gang in gangs if gang.name not in known or not _is_known(known[gang.name][0], gang)]
         if new or len(gangs) < len(known):
             self._forget((known.keys() - {gang.name for gang in gangs}) | (known.keys() & {gang.name for gang in new}))
             self._add(new, compute)
@@ -62,3 +62,7 @@ class AllocationCache:
         self._owners = np.concatenate([self._owners, np.repeat(slots, [len(rows) for rows, _ in allocations])])
         self._rows = np.concatenate([self._rows, *(rows for rows, _ in allocations)])
         self._amounts = np.concatenate([self._amounts, *(amounts for _, amounts in allocations)])
+
+
+def _is_known(before: RunningGang, gang: RunningGang) -> bool:
+    return before is gang or is_equal_but_for_work(before, gang)

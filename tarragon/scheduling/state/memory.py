@@ -16,7 +16,14 @@ import numpy.typing as npt
 from tarragon.job.model import Replica
 from tarragon.job.status import WaitReason
 from tarragon.scheduling.api.decision import Decision, Defer
-from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.api.snapshot import (
+    Demand,
+    NodeState,
+    RunningGang,
+    Snapshot,
+    WaitingGang,
+    is_equal_but_for_work,
+)
 from tarragon.scheduling.state.allocations import AllocationCache
 from tarragon.scheduling.state.candidates import CandidateTable
 from tarragon.scheduling.state.inventory import Inventory
@@ -74,15 +81,17 @@ class QueueEntry:
 
 
 class RunningGangCache(Generic[Value]):
-    """A cache with one value for each running gang: few gangs change between cycles."""
+    """A cache with one value for each running gang: few gangs change between cycles. No value depends on what is known
+    of a gang's work, which changes all the time.
+    """
 
     def __init__(self) -> None:
         self._values: dict[str, tuple[RunningGang, Value]] = {}
-        """By name. A gang that has changed is another object."""
+        """By name."""
 
     def get(self, gang: RunningGang, compute: Callable[[RunningGang], Value]) -> Value:
         cached = self._values.get(gang.name)
-        if cached is None or cached[0] is not gang:
+        if cached is None or (cached[0] is not gang and not is_equal_but_for_work(cached[0], gang)):
             if len(self._values) >= _MAX_ENTRIES:
                 self._values.clear()
             cached = self._values[gang.name] = gang, compute(gang)
