@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.policies import BLIND_TO_WORK, POLICIES
 from tarragon.simulator.baselines.registry import BASELINES
 from tarragon.simulator.engine import DeadlockError, Scheduler, SimulatedCluster, Timing, simulate
-from tarragon.simulator.policy_scheduler import Knowledge, PolicyScheduler
+from tarragon.simulator.policy_scheduler import NothingKnown, Observations, PolicyScheduler
 from tarragon.simulator.results import PolicyResult, WorkloadResult
 from tarragon.simulator.workload import Workload, with_bounds
 
@@ -44,7 +44,8 @@ class Comparison:
             return error.result
 
     def _policy_scheduler(self, name: str) -> Scheduler:
-        knowledge = Knowledge(is_progress_reported=self.is_progress_reported)
+        is_blind = name in BLIND_TO_WORK
+        knowledge = NothingKnown() if is_blind else Observations(is_progress_reported=self.is_progress_reported)
         return PolicyScheduler(POLICIES[name], self.cluster, knowledge)
 
 

@@ -61,6 +61,10 @@ class ActiveJob:
 
     job: TrainingJob
     placement: Placement = field(default_factory=dict)
+    size: int = 0
+    """The number of devices that it has."""
+    speed: float = 0.0
+    """The part of its work that it does in a second; half a gang does nothing."""
     remaining: float = 1.0
     """The part of its work that is left. On a real cluster only the job knows."""
     progresses_from: float = 0.0
@@ -72,19 +76,14 @@ class ActiveJob:
     evictions: int = 0
     sizes: list[SizeChange] = field(default_factory=list)
 
-    @property
-    def size(self) -> int:
-        return sum(self.placement.values())
-
-    @property
-    def speed(self) -> float:
-        """The part of its work that it does in a second; half a gang does nothing."""
-        size = self.size
-        return self.job.speed.at(len(self.placement), size) if size >= self.job.minimum else 0.0
+    def place(self, placement: Placement) -> None:
+        self.placement = {node: count for node, count in placement.items() if count}
+        self.size = sum(self.placement.values())
+        is_whole = self.size >= self.job.minimum
+        self.speed = self.job.speed.at(len(self.placement), self.size) if is_whole and self.placement else 0.0
 
     def ends_at(self, now: float) -> float:
-        speed = self.speed
-        return max(now, self.progresses_from) + max(0.0, self.remaining) / speed if speed else math.inf
+        return max(now, self.progresses_from) + max(0.0, self.remaining) / self.speed if self.speed else math.inf
 
     def result(self, now: float, devices_per_node: int) -> JobResult:
         job = self.job
@@ -192,7 +191,7 @@ class _Run:
 
     def _next_event(self) -> float:
         arrival = self._arrivals[0].submitted_at if self._arrivals else math.inf
-        end = min((active.ends_at(self._now) for active in self._active.values() if active.placement), default=math.inf)
+        end = min((active.ends_at(self._now) for active in self._active.values() if active.speed), default=math.inf)
         if not self._arrivals and end == math.inf and self._wake_at == math.inf:
             raise DeadlockError(self._result(), next(iter(self._active)))
         asked = min(self._next_round, self._wake_at) if self._active else math.inf
@@ -200,10 +199,12 @@ class _Run:
 
     def _advance(self, then: float) -> None:
         for active in self._active.values():
+            if not active.speed:
+                continue
             began = max(self._now, active.progresses_from)
-            if active.placement and then > began and (speed := active.speed):
-                active.remaining -= (then - began) * speed
-                self._scheduler.progressed(active, then - began, (then - began) * speed)
+            if then > began:
+                active.remaining -= (then - began) * active.speed
+                self._scheduler.progressed(active, then - began, (then - began) * active.speed)
         self._now = then
         if then >= self._wake_at:
             self._wake_at = math.inf
@@ -268,7 +269,7 @@ class _Run:
             self._free[node] += count
 
     def _take(self, active: ActiveJob, placement: Placement) -> None:
-        active.placement = {node: count for node, count in placement.items() if count}
+        active.place(placement)
         for node, count in active.placement.items():
             self._free[node] -= count
 

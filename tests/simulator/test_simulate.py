@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
@@ -17,11 +18,14 @@ from hypothesis import strategies as st
 from tarragon.base.errors import TarragonError
 from tarragon.cli.main import root_command
 from tarragon.cli.options.settings import GlobalOptions
+from tarragon.scheduling.api.decision import Decision
+from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.api.work import WorkEstimate
-from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.policies import BLIND_TO_WORK, POLICIES
+from tarragon.scheduling.state.memory import Memory
 from tarragon.simulator.engine import ActiveJob, ClusterView, Placement, Plan, SimulatedCluster, Timing, simulate
 from tarragon.simulator.metrics import Distribution, jains_index, summarize
-from tarragon.simulator.policy_scheduler import Knowledge, PolicyScheduler
+from tarragon.simulator.policy_scheduler import Knowledge, NothingKnown, Observations, PolicyScheduler
 from tarragon.simulator.results import PolicyResult, WorkloadResult
 from tarragon.simulator.speedups import AmdahlSpeed, SpeedTable, with_run_time
 from tarragon.simulator.traces.reading import Selection, read_speeds, read_workloads
@@ -41,7 +45,7 @@ def job(name: str, at: float = 0, size: int = 4, run_time: float = 600) -> Train
 def run(
     jobs: Sequence[TrainingJob], policy: str = "dragon", cluster: SimulatedCluster = TWO_NODES, *, reported: bool = True
 ) -> WorkloadResult:
-    scheduler = PolicyScheduler(POLICIES[policy], cluster, Knowledge(is_progress_reported=reported))
+    scheduler = PolicyScheduler(POLICIES[policy], cluster, Observations(is_progress_reported=reported))
     return simulate(Workload(name="w", jobs=jobs), cluster, scheduler, Timing())
 
 
@@ -95,6 +99,45 @@ class _Growing(Scripted):
         if "b" in view.jobs and not view.jobs["b"].placement:
             return Plan({"b": {"node-00000": 1}})
         return super().decide(view)
+
+
+class _Forbidden:
+    """What nobody may look at."""
+
+    def __getattr__(self, name: str) -> object:
+        raise AssertionError(f"{name} was looked at")
+
+
+class _ForbiddenKnowledge(Observations):
+    def estimate(self, active: ActiveJob) -> WorkEstimate:  # noqa: ARG002 - as of all knowledge
+        return cast("WorkEstimate", _Forbidden())
+
+
+@pytest.mark.parametrize("policy", sorted(BLIND_TO_WORK))
+def test_a_policy_that_is_said_to_be_blind_to_work_never_looks_at_it(policy: str) -> None:
+    jobs = [with_bounds(job(f"j{index:02}", at=50.0 * index, size=index % 5 + 1), "spec") for index in range(30)]
+
+    def simulated_with(knowledge: Knowledge) -> WorkloadResult:
+        scheduler = PolicyScheduler(POLICIES[policy], TWO_NODES, knowledge)
+        return simulate(Workload(name="w", jobs=jobs), TWO_NODES, scheduler, Timing())
+
+    forbidden = simulated_with(_ForbiddenKnowledge(is_progress_reported=True))
+    assert forbidden == simulated_with(NothingKnown())
+
+
+def test_a_gang_about_which_nothing_changes_is_the_same_object_in_the_next_snapshot() -> None:
+    seen: list[Snapshot] = []
+
+    def recording(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
+        seen.append(snapshot)
+        return POLICIES["fifo"](snapshot, memory)
+
+    jobs = [job("runs", size=8), job("waits", size=8)]
+    scheduler = PolicyScheduler(recording, TWO_NODES, NothingKnown())
+    simulate(Workload(name="w", jobs=jobs), TWO_NODES, scheduler, Timing())
+
+    assert seen[1].running[0] is seen[2].running[0]
+    assert seen[0].waiting[1] is seen[1].waiting[0] is seen[2].waiting[0]
 
 
 def test_half_a_gang_holds_devices_and_does_nothing() -> None:
@@ -230,7 +273,7 @@ def test_a_misspelled_policy_is_answered_with_the_right_name(tmp_path: Path) -> 
     assert "did you mean backfill?" in simulated(str(trace), "--policy", "backfil")[2]
 
 
-class LyingKnowledge(Knowledge):
+class LyingKnowledge(Observations):
     """One job reports that 99 % are done, from the beginning to the end."""
 
     def observe(self, active: ActiveJob, seconds: float, part: float) -> None:
@@ -241,12 +284,12 @@ def _exaggerating(active: ActiveJob) -> ActiveJob:
     return replace(active, remaining=0.01)
 
 
-class SilentKnowledge(Knowledge):
+class SilentKnowledge(Observations):
     """One job reports nothing."""
 
     def __init__(self) -> None:
         super().__init__(is_progress_reported=True)
-        self._silent = Knowledge(is_progress_reported=False)
+        self._silent = Observations(is_progress_reported=False)
 
     def observe(self, active: ActiveJob, seconds: float, part: float) -> None:
         if active.job.name == "silent":
@@ -268,7 +311,7 @@ def test_a_job_that_reports_99_percent_for_ever_ends_no_earlier_than_if_it_had_r
     long = replace(job("liar", size=4, run_time=6000), minimum=1, maximum=8)
     silent = replace(long, name="silent")
 
-    def end(which: TrainingJob, knowledge: Knowledge) -> float:
+    def end(which: TrainingJob, knowledge: Observations) -> float:
         workload = Workload(name="w", jobs=[which, *LIARS_RIVALS])
         jobs = simulate(workload, TWO_NODES, PolicyScheduler(POLICIES[policy], TWO_NODES, knowledge), Timing()).jobs
         return next(one.ended_at for one in jobs if one.name == which.name)

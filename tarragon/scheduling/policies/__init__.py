@@ -16,6 +16,8 @@ from tarragon.scheduling.state.memory import Policy
 
 POLICIES: Mapping[str, Policy] = {"fifo": fifo, "backfill": backfill, "dragon": dragon, "elastic": elastic}
 """The policies by name; the names are `POLICY_NAMES` of `api/rules.py`."""
+BLIND_TO_WORK = frozenset({"fifo", "backfill", "dragon"})
+"""The policies that never look at what is known of the work of gangs. The simulator saves itself the estimates."""
 
 
 def policy_name(policy: Policy) -> str:
