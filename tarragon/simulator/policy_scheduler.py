@@ -109,6 +109,7 @@ class PolicyScheduler:
     cluster: SimulatedCluster
     knowledge: Knowledge
     rules: SchedulingRules = field(default_factory=SchedulingRules)
+    resizes_by_restart: bool = False
     _memory: Memory = field(default_factory=Memory)
     _nodes: dict[str, Mapping[Replica, str]] = field(default_factory=dict)
     """The node of each replica, by job."""
@@ -196,6 +197,7 @@ class PolicyScheduler:
                 demands=gang.demands,
                 nodes=gang.nodes,
                 is_elastic=gang.is_elastic,
+                resizes_by_restart=gang.resizes_by_restart,
                 queue=gang.queue,
                 queued_at=gang.queued_at,
                 admitted_at=gang.admitted_at,
@@ -211,6 +213,7 @@ class PolicyScheduler:
             demands=self._demands_of(active),
             nodes=self._nodes[active.job.name],
             is_elastic=active.job.is_elastic,
+            resizes_by_restart=self.resizes_by_restart,
             queue=active.job.queue,
             queued_at=_moment(active.job.submitted_at),
             admitted_at=_moment(active.admitted_at),

@@ -33,6 +33,8 @@ class TrainingJob:
     requested: int
     minimum: int
     maximum: int
+    least_maximum: int = 1
+    """With the bounds `spec`, the job may always grow to this."""
     speed: SpeedModel
 
     @property
@@ -54,6 +56,6 @@ def with_bounds(job: TrainingJob, rule: BoundsRule) -> TrainingJob:
         case "rigid":
             return replace(job, minimum=job.requested, maximum=job.requested)
         case "spec":
-            return replace(job, minimum=max(1, job.requested // 4), maximum=2 * job.requested)
+            return replace(job, minimum=max(1, job.requested // 4), maximum=max(job.least_maximum, 2 * job.requested))
         case "wide":
             return replace(job, minimum=1, maximum=max(_WIDE_MAXIMUM, job.requested))

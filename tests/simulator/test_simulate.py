@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
@@ -343,3 +344,62 @@ def test_the_philly_trace_has_the_jobs_that_the_published_evaluations_take() -> 
     [found] = read_workloads(folder / "philly_2weeks.csv.gz", Selection(days=7, speeds=speeds, devices_per_node=4))
 
     assert len(found.jobs) == 12_476
+
+
+def test_one_gpu_jobs_of_philly_may_grow_to_four(tmp_path: Path) -> None:
+    trace, speeds = tmp_path / "philly.csv", tmp_path / "speeds.csv"
+    trace.write_text("job,submit_s,gpus,duration_s,vc\n1,0,1,600,a\n2,0,8,600,a\n")
+    points = "".join(f"{name},{batch},1,1,1\n" for name, batch in (("cifar10", 2048), ("deepspeech2", 320)))
+    speeds.write_text(f"application,batch_size,nodes,gpus,speed\n{points}")
+
+    [found] = read_workloads(trace, Selection(speeds=read_speeds(speeds, "fixed")))
+
+    bounds = [(each.minimum, each.maximum) for each in (with_bounds(each, "spec") for each in found.jobs)]
+    assert bounds == [(1, 4), (2, 16)]
+    assert [with_bounds(each, "rigid").maximum for each in found.jobs] == [1, 8]
+
+
+def test_csv_has_a_line_for_each_policy_and_each_bound(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(f"{OWN}a,0,48,600\nb,0,48,600\n")
+
+    code, text, _ = simulated(str(trace), "--policy", "fifo", "--policy", "kube-scheduler-mixed", "-o", "csv")
+
+    lines = {row["policy"]: row for row in csv.DictReader(text.splitlines())}
+    assert code == 0
+    assert list(lines)[:3] == ["fifo", "kube-scheduler-mixed", "bound: alone"]
+    assert float(lines["fifo"]["jct.mean"]) == pytest.approx((630 + 1260) / 2)
+    assert (lines["kube-scheduler-mixed"]["ended"], lines["kube-scheduler-mixed"]["jct.mean"]) == ("0", "")
+
+
+def test_the_seed_decides_what_is_left_to_chance(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(OWN + "".join(f"j{index},{index * 40},{1 + index % 9},900\n" for index in range(40)))
+    command = str(trace), "--nodes", "4", "--policy", "kube-scheduler-mixed", "-o", "csv"
+
+    first, again, other = (simulated(*command, "--seed", seed)[1] for seed in ("1", "1", "2"))
+
+    assert first == again != other
+
+
+def test_jobs_that_restart_to_resize_are_resized_less(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(OWN + "".join(f"j{index},{index * 100},2,900\n" for index in range(20)))
+
+    def resizes(*args: str) -> float:
+        text = simulated(str(trace), "--nodes", "4", "--bounds", "spec", "--policy", "dragon", "-o", "json", *args)[1]
+        return float(json.loads(text)["policies"]["dragon"]["resizes"])
+
+    assert resizes("--resize", "restart") < resizes()
+
+
+def test_the_interval_is_how_often_the_policy_is_asked(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(f"{OWN}a,0,4,3570\n")
+
+    def rounds(*args: str) -> int:
+        text = simulated(str(trace), "--policy", "fifo", "-o", "json", *args)[1]
+        return int(json.loads(text)["policies"]["fifo"]["rounds"])
+
+    assert (rounds("--interval", "600"), rounds()) == (1 + 5 + 1, 1 + 59 + 1)
+    assert "is not 1 s or more" in simulated(str(trace), "--interval", "0")[2]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,19 +16,13 @@ from tarragon.scheduling.api.rules import DEFAULT_POLICY, POLICY_NAMES
 from tarragon.simulator.baselines.names import BASELINE_NAMES
 
 if TYPE_CHECKING:
+    from tarragon.simulator.comparison import Comparison
     from tarragon.simulator.engine import SimulatedCluster
-    from tarragon.simulator.lower_bounds import LowerBounds
-    from tarragon.simulator.metrics import Deadlock, Summary
     from tarragon.simulator.results import PolicyResult
     from tarragon.simulator.workload import BoundsRule, Workload
 
 _POLICIES = f"{', '.join(POLICY_NAMES)} of the operator, and in the simulator only {', '.join(BASELINE_NAMES)}"
-_HEADER = (
-    "POLICY",
-    "JOBS",
-    *("MEAN", "MEDIAN", "P95", "P99", "MAX", "QUEUED", "MAX-QUEUED", "MAKESPAN"),
-    *("ALLOCATED", "PROGRESS", "RESIZES", "EVICTIONS", "JAIN"),
-)
+MIN_INTERVAL = 1.0
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
@@ -55,11 +48,20 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
     show_default=True,
     help="whether jobs report their progress",
 )
+@click.option(
+    "--resize",
+    type=click.Choice(("in-place", "restart")),
+    default="in-place",
+    show_default=True,
+    help="how jobs take another size, which policies heed",
+)
 @click.option("--load", type=click.FloatRange(0), default=1.0, show_default=True, help="load of a Pollux trace")
 @click.option("--workload", "workloads", metavar="N", type=int, multiple=True, help="workload of a Pollux trace; all")
 @click.option("--days", type=click.FloatRange(0, min_open=True), help="only jobs submitted in the first days")
 @click.option("--max-duration", metavar="DURATION", type=duration, help="cut longer jobs to this run time, as 24h")
 @seconds_option("--restart-seconds", 30.0, "time without progress after a start or resize")
+@seconds_option("--interval", 60.0, "the policy is asked at least this often")
+@click.option("--seed", type=int, default=1, show_default=True, help="seed of the policies that decide by chance")
 @click.option(
     "--report",
     metavar="FILE",
@@ -67,7 +69,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
     help="write a page with charts to this HTML file",
 )
 @click.option(
-    "-o", "--output", "form", type=click.Choice(("table", "json")), default="table", help="output format; table"
+    "-o", "--output", "form", type=click.Choice(("table", "json", "csv")), default="table", help="output format; table"
 )
 @click.pass_obj
 def command(
@@ -80,11 +82,14 @@ def command(
     bounds: BoundsRule,
     policies: Sequence[str],
     progress: str,
+    resize: str,
     load: float,
     workloads: Sequence[int],
     days: float | None,
     max_duration: float | None,
     restart_seconds: float,
+    interval: float,
+    seed: int,
     report: Path | None,
     form: str,
 ) -> None:
@@ -95,6 +100,7 @@ def command(
     are recognized.
     """
     from tarragon.cli.options.formats import json_text, print_table
+    from tarragon.cli.simulation.figures import csv_text, json_object, summaries_of, table_rows
     from tarragon.simulator.comparison import Comparison
     from tarragon.simulator.engine import SimulatedCluster, Timing
     from tarragon.simulator.lower_bounds import lower_bounds, why_no_lp
@@ -116,18 +122,21 @@ def command(
     comparison = Comparison(
         workloads=found,
         cluster=cluster,
-        timing=Timing(restart=restart_seconds),
+        timing=Timing(restart=restart_seconds, interval=_positive(interval)),
         is_progress_reported=progress == "reported",
+        resizes_by_restart=resize == "restart",
+        seed=seed,
     )
     least = lower_bounds(found, cluster, restart_seconds)
-    results = [comparison.run(name) for name in dict.fromkeys(chosen)]
-    summaries = {result.policy: _figures(result) for result in results}
-    rows = [*_rows(summaries), *_bound_rows(least)]
+    results = [_run(comparison, name) for name in dict.fromkeys(chosen)]
+    summaries = summaries_of(results)
+    rows = table_rows(summaries, least)
     if report:
         _write_report(report, f"Simulation of {trace.name}", rows, results)
     if form == "json":
-        figures = {name: asdict(summary) for name, summary in summaries.items()}
-        click.echo(json_text({"policies": figures, "lower_bounds": asdict(least)}))
+        click.echo(json_text(json_object(summaries, least)))
+    elif form == "csv":
+        click.echo(csv_text(summaries, least), nl=False)
     else:
         print_table(rows, settings)
     if reason := why_no_lp(found):
@@ -144,6 +153,19 @@ def _known(name: str) -> str:
     matches = get_close_matches(name, known, 1)
     remedy = f"did you mean {matches[0]}?" if matches else f"it is one of {_POLICIES}"
     raise click.BadParameter(f"{name!r} is not a policy; {remedy}", param_hint="'--policy'")
+
+
+def _positive(interval: float) -> float:
+    if interval < MIN_INTERVAL:
+        raise click.BadParameter(f"{interval:g} is not {MIN_INTERVAL:g} s or more", param_hint="'--interval'")
+    return interval
+
+
+def _run(comparison: Comparison, name: str) -> PolicyResult:
+    from tarragon.cli.simulation.progress_bar import progress_bar
+
+    with progress_bar(name, sum(len(workload.jobs) for workload in comparison.workloads)) as advance:
+        return comparison.run(name, advance)
 
 
 def _bounded(workloads: Sequence[Workload], bounds: BoundsRule) -> Sequence[Workload]:
@@ -183,42 +205,3 @@ def _write_report(path: Path, title: str, rows: Sequence[Sequence[str]], results
         path.write_text(page(title, rows, results))
     except OSError as error:
         raise TarragonError(f"can't write the report {path}", why=error.strerror or str(error)) from error
-
-
-def _figures(result: PolicyResult) -> Summary | Deadlock:
-    from tarragon.simulator.metrics import deadlock_of, summarize
-
-    return deadlock_of(result) or summarize(result)
-
-
-def _rows(summaries: Mapping[str, Summary | Deadlock]) -> Sequence[Sequence[str]]:
-    from tarragon.simulator.metrics import Deadlock
-
-    rows = [
-        [name, *(_deadlock_cells(found) if isinstance(found, Deadlock) else _cells(found))]
-        for name, found in summaries.items()
-    ]
-    return [_HEADER, *rows]
-
-
-def _bound_rows(least: LowerBounds) -> Sequence[Sequence[str]]:
-    means = {"bound: alone": least.alone, "bound: SRPT": least.srpt_fluid, "bound: LP": least.lp}
-    nothing = ["-"] * (len(_HEADER) - 3)
-    return [[name, "-", f"{mean:,.0f}s", *nothing] for name, mean in means.items() if mean is not None]
-
-
-def _deadlock_cells(found: Deadlock) -> Sequence[str]:
-    return [f"{found.ended}/{found.jobs}", "deadlock", *["-"] * (len(_HEADER) - 3)]
-
-
-def _cells(summary: Summary) -> Sequence[str]:
-    jct, queueing = summary.jct, summary.queueing
-    times = (jct.mean, jct.median, jct.p95, jct.p99, jct.max, queueing.mean, queueing.max, summary.makespan)
-    shares = summary.allocated, summary.progress
-    counts = summary.resizes, summary.evictions, summary.jain
-    return [
-        str(summary.jobs),
-        *(f"{seconds:,.0f}s" for seconds in times),
-        *(f"{share:.0%}" for share in shares),
-        *(f"{number:.2f}" for number in counts),
-    ]
