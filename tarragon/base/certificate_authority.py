@@ -1,9 +1,10 @@
-"""The certificate authority of one machine, and its certificates. Import this late: it imports cryptography."""
+"""Certificate authorities of our own, and their certificates. Import this late: it imports cryptography."""
 
 from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -22,9 +23,6 @@ _SERVER_LIFE = dt.timedelta(days=700)
 _SKEW = dt.timedelta(days=1)
 """Certificates are valid from this long ago, because clocks are set back and virtual machines wake up late."""
 
-_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-_ADDRESSES = ("127.0.0.1", "::1")
-
 
 @dataclass(frozen=True, slots=True)
 class IssuedCertificate:
@@ -35,14 +33,22 @@ class IssuedCertificate:
     expires_at: dt.datetime
 
 
-def new_authority(now: dt.datetime) -> IssuedCertificate:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerName:
+    """What a server is called in its certificate, and the host names and IP addresses at which clients reach it."""
+
+    name: str
+    hosts: Sequence[str]
+
+
+def new_authority(name: str, now: dt.datetime) -> IssuedCertificate:
     key = ec.generate_private_key(ec.SECP256R1())
-    # The name has a random number, so that clients do not mistake this authority for an older one of the same home.
-    name = _name(f"Tarragon local authority {x509.random_serial_number() % 10**9}")
+    # The name has a random number, so that clients do not mistake this authority for an older one.
+    subject = _name(f"{name} {x509.random_serial_number() % 10**9}")
     end = now + _AUTHORITY_LIFE
     certificate = (
-        _builder(name, key.public_key(), now, end)
-        .issuer_name(name)
+        _builder(subject, key.public_key(), now, end)
+        .issuer_name(subject)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .add_extension(_signed_by(key.public_key()), critical=False)
@@ -51,23 +57,23 @@ def new_authority(now: dt.datetime) -> IssuedCertificate:
     return _encoded(certificate, key, end)
 
 
-def new_server(authority_certificate: bytes, authority_key: bytes, address: str, now: dt.datetime) -> IssuedCertificate:
-    """A certificate for the loopback addresses, `address` and the usual host names of a Kubernetes API server."""
+def new_server(
+    authority_certificate: bytes, authority_key: bytes, server: ServerName, now: dt.datetime
+) -> IssuedCertificate:
+    """A certificate for all hosts of the server. Raises ValueError if the authority is invalid."""
     authority = x509.load_pem_x509_certificate(authority_certificate)
     signing = load_pem_private_key(authority_key, None)
     if not isinstance(signing, ec.EllipticCurvePrivateKey):
-        raise TypeError("the key of the local certificate authority is not an elliptic-curve key")
+        raise TypeError("the key of the certificate authority is not an elliptic-curve key")
     key = ec.generate_private_key(ec.SECP256R1())
     end = min(now + _SERVER_LIFE, authority.not_valid_after_utc)
-    names: list[x509.GeneralName] = [x509.DNSName(name) for name in _NAMES]
-    names += [x509.IPAddress(ipaddress.ip_address(each)) for each in (*_ADDRESSES, address)]
     certificate = (
-        _builder(_name("Tarragon local API server"), key.public_key(), now, end)
+        _builder(_name(server.name), key.public_key(), now, end)
         .issuer_name(authority.subject)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_host(each) for each in server.hosts]), critical=False)
         .add_extension(_signed_by(signing.public_key()), critical=False)
         .sign(signing, hashes.SHA256())
     )
@@ -90,6 +96,18 @@ def new_kubelet(node: str, address: str, now: dt.datetime) -> IssuedCertificate:
         .sign(key, hashes.SHA256())
     )
     return _encoded(certificate, key, end)
+
+
+def expiry(certificate: bytes) -> dt.datetime:
+    """When the certificate expires. Raises ValueError if it is none."""
+    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+
+
+def _host(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
 
 
 def _name(text: str) -> x509.Name:

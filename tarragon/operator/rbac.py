@@ -22,11 +22,14 @@ from tarragon.kube.core import (
     PERSISTENT_VOLUMES,
     PODS,
     PRIORITY_CLASSES,
+    SECRETS,
     SERVICES,
     STORAGE_CLASSES,
 )
 from tarragon.kube.meta import Json, Resource
 from tarragon.operator.coexistence.detection import DEPLOYMENTS, LOCKS
+from tarragon.operator.progress.authority import SECRET_NAME
+from tarragon.operator.progress.token_reviews import TOKEN_REVIEWS
 from tarragon.plan.config.published import RULES_CONFIG_MAP, SHARES_CONFIG_MAP
 from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER, POD_GROUP_KINDS
 
@@ -284,6 +287,23 @@ _SHARED = (
         " permission to create scripts",
         names=(RULES_CONFIG_MAP, SHARES_CONFIG_MAP),
         consequence="`tarragon why` assumes the default policy and rules",
+    ),
+    Permission(
+        group=TOKEN_REVIEWS.group,
+        resource=TOKEN_REVIEWS.plural,
+        verbs=("create",),
+        scope=Scope.CLUSTER,
+        reason="to ask whether the token of a program that reports its progress is valid, and of which pod it is",
+        consequence="programs can't report their progress",
+    ),
+    Permission(
+        group=SECRETS.group,
+        resource=SECRETS.plural,
+        verbs=("get", "patch"),
+        scope=Scope.OPERATOR_NAMESPACE_IF_CLUSTER_WIDE,
+        reason="to keep the certificate authority that the programs which report their progress trust",
+        names=(SECRET_NAME,),
+        consequence="programs can't report their progress",
     ),
 )
 

@@ -17,13 +17,13 @@ from tarragon.plan.config.published import RULES_CONFIG_MAP, SHARES_CONFIG_MAP
 
 SENSITIVE = {
     ("", "configmaps"): {"create", "get", "list", "watch", "patch"},
-    ("", "secrets"): {"create"},
+    ("", "secrets"): {"create", "get", "patch"},
     ("", "serviceaccounts"): {"create", "get"},
     ("", "pods/exec"): {"create"},
     ("rbac.authorization.k8s.io", "roles"): {"create", "get", "list", "watch", "patch"},
     ("rbac.authorization.k8s.io", "rolebindings"): {"create", "get"},
 }
-"""All verbs on what holds secrets, grants permissions or runs commands. Secrets are never read."""
+"""All verbs on what holds secrets, grants permissions or runs commands."""
 
 
 def test_nothing_is_asked_wholesale() -> None:
@@ -43,6 +43,14 @@ def test_of_what_is_sensitive_no_more_verbs_are_asked_than_these() -> None:
     assert asked == SENSITIVE
 
 
+def test_no_secret_is_read_but_its_own_by_name() -> None:
+    reading = [each for each in permissions() if each.resource == "secrets" and {*each.verbs} != {"create"}]
+
+    assert [(each.names, each.scope) for each in reading] == [
+        (("tarragon-progress",), Scope.OPERATOR_NAMESPACE_IF_CLUSTER_WIDE)
+    ]
+
+
 def test_what_only_mpijobs_need_can_be_left_out() -> None:
     """Without them, the operator creates scripts as ConfigMaps, and has no other permission on what is sensitive."""
     others = [each for each in permissions() if each not in {*permissions_of(MPI)} and not each.names]
@@ -57,7 +65,7 @@ def test_what_the_page_about_security_says_is_not_asked_for_is_not() -> None:
     (listed,) = re.findall(r"^- No `\*`,(.*?)\.$", page, re.DOTALL | re.MULTILINE)
     absent = {word.lower() for word in re.findall(r"\bno (\w+)", listed)}
 
-    assert "no reading of Secrets" in listed
+    assert "no reading of Secrets but its own" in listed
     assert not absent & {permission.resource for permission in permissions()}
 
 

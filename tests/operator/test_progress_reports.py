@@ -4,60 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import socket
-import ssl
-import urllib.error
-import urllib.request
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tarragon.base.certificate_authority import IssuedCertificate, ServerName, new_authority, new_server
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import Unavailable
+from tarragon.client.leader_election import LeaderElectionConfig as LeaseConfig
+from tarragon.client.leader_election import LeaseLock
 from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import Client
 from tarragon.job.progress import MAX_BODY_BYTES
-from tarragon.kube.core import PODS, SERVICE_ACCOUNTS
+from tarragon.kube.core import LEASES, PODS, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.auth.keys import SigningKey
 from tarragon.localcluster.auth.reviews import reviews
 from tarragon.localcluster.auth.service_account_tokens import ISSUER, TokenAuthority, TokenSpec
-from tarragon.localcluster.home.certificate_authority import new_authority, new_server
 from tarragon.localcluster.registry.client import InProcessCluster
 from tarragon.localcluster.registry.computed import ComputedKinds
 from tarragon.operator.informers.progress_changes import changes_progress_only
 from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.operator.manager.process import ClusterClients, Process
+from tarragon.operator.manager.settings import ProcessSettings
 from tarragon.operator.progress.receiver import BURST
 from tarragon.operator.progress.server import ProgressOptions, ServerCertificate
 from tarragon.plan.objects.progress import AUDIENCE, AUTHORITY_ANNOTATION, URL_VARIABLE
 from tests.operator.stage import TFJOBS, Stage, group
+from tests.reports import STEPS, Reply, send
 
 Json = dict[str, Any]
-REPORT = {
-    "trainerStatus": {
-        "estimatedRemainingSeconds": 120,
-        "metrics": [
-            {"name": "loss", "value": "0.11"},
-            {"name": "step", "value": "1200"},
-            {"name": "total_steps", "value": "4000"},
-        ],
-    }
-}
-
-
-@dataclass(frozen=True)
-class Reply:
-    code: int
-    body: Json
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def message(self) -> str:
-        return str(self.body.get("message", ""))
 
 
 class Reviewing(DelegatingClient):
@@ -81,20 +60,17 @@ class Site:
 
     def __init__(self, stage: Stage, folder: Path) -> None:
         self.stage = stage
-        self.folder = folder
         self.accounts = TokenAuthority(stage.world.api.committed_objects, SigningKey(folder / "sa.key"), SystemClock())
         computed = ComputedKinds(reviews(self.accounts))
+        self.authority: IssuedCertificate | None = None
         self.client = Reviewing(InProcessCluster(stage.world.api, computed=computed))
-        self.port = 0
 
     async def certificate(self, *_: Any) -> ServerCertificate:
         now = self.stage.world.clock.now()
-        authority = new_authority(now)
-        issued = new_server(authority.certificate, authority.key, "127.0.0.1", now)
-        chain, key = self.folder / "server.crt", self.folder / "server.key"
-        chain.write_bytes(issued.certificate)
-        key.write_bytes(issued.key)
-        return ServerCertificate(authority=authority.certificate.decode(), chain=chain, key=key)
+        self.authority = authority = self.authority or new_authority("authority of a test", now)
+        server = ServerName(name="a test", hosts=["127.0.0.1"])
+        issued = new_server(authority.certificate, authority.key, server, now)
+        return ServerCertificate(authority=authority.certificate.decode(), chain=issued.certificate, key=issued.key)
 
     def options(self, port: int = 0) -> ProgressOptions:
         return ProgressOptions(host="127.0.0.1", ports=(port,), certificate=self.certificate)
@@ -119,29 +95,16 @@ class Site:
         return next(str(each["value"]) for each in env if each["name"] == URL_VARIABLE)
 
     async def post(
-        self, pod: str, body: Any = REPORT, *, token: str | None = None, url: str = "", method: str = "POST"
+        self, pod: str, body: Any = STEPS, *, token: str | None = None, url: str = "", method: str = "POST"
     ) -> Reply:
         """Send a report as the pod's program would."""
         authority = self.stage.pods()[pod]["metadata"]["annotations"][AUTHORITY_ANNOTATION]
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
         given = self.token(pod) if token is None else token
-        headers = {"Authorization": f"Bearer {given}"} if given else {}
-        request = urllib.request.Request(url or self.url(pod), data=data, headers=headers, method=method)  # noqa: S310 - it is https
-        return await asyncio.to_thread(_send, request, authority)
+        return await send(url or self.url(pod), body, token=given, authority=authority, method=method)
 
     def progress(self, name: str = "a") -> Json:
         found: Json = self.stage.job(name).get("status", {}).get("tarragon", {}).get("progress", {})
         return found
-
-
-def _send(request: urllib.request.Request, authority: str) -> Reply:
-    trust = ssl.create_default_context(cadata=authority)
-    trust.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python 3.13 does by default
-    try:
-        with urllib.request.urlopen(request, context=trust, timeout=20) as reply:  # noqa: S310 - as above
-            return Reply(reply.status, json.loads(reply.read()), dict(reply.headers))
-    except urllib.error.HTTPError as error:
-        return Reply(error.code, json.loads(error.read()), dict(error.headers))
 
 
 @pytest.fixture
@@ -372,3 +335,52 @@ async def test_a_change_of_progress_alone_concerns_no_pod_and_no_queue(site: Sit
     assert changes_progress_only(before, after)
     assert not changes_progress_only(after, after)
     assert not changes_progress_only(after, suspended)
+
+
+class Counting(DelegatingClient):
+    """Counts the writes of statuses."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.statuses = 0
+
+    async def patch(self, resource: Any, key: Any, patch: Any, *, subresource: str = "") -> Any:
+        self.statuses += subresource == "status"
+        return await super().patch(resource, key, patch, subresource=subresource)
+
+
+async def test_a_standby_takes_reports_as_the_leader_does(site: Site) -> None:
+    """A Service leads to any replica. Which one leads, pods don't know."""
+    ports: dict[str, int] = {}
+    stopping = asyncio.Event()
+    key = Key("default", "tarragon")
+    config = LeaseConfig(lease_duration=9.0, renew_deadline=6.0, retry_period=0.2)
+    own = {name: Counting(site.client) for name in ("a", "b")}
+
+    def process(name: str) -> Process:
+        options = replace(site.options(), on_listen=lambda port: ports.update({name: port}))
+        settings = ProcessSettings(
+            options=OperatorOptions(seed=1, progress=options),
+            lease_claim=LeaseLock(key=key, identity=name, config=config),
+        )
+        clients = ClusterClients(operator=site.client, leader_election=site.client, progress=own[name])
+        return Process(clients, site.stage.world.clock, settings)
+
+    async with asyncio.TaskGroup() as tasks:
+        await site.stage.world.follow(LEASES)
+        tasks.create_task(process("a").run(stopping))
+        await site.stage.world.until(lambda: f"leases/{key}" in site.stage.world.objects)
+        tasks.create_task(process("b").run(stopping))
+        await site.run_job()
+        async with asyncio.timeout(60):
+            while len(ports) < 2:
+                await site.stage.world.clock.sleep(0.01)
+        of_leader = site.url("a-worker-0")
+        of_standby = of_leader.replace(str(ports["a"]), str(ports["b"]))
+        reply = await site.post("a-worker-0", url=of_standby)
+        await site.stage.world.until(lambda: bool(site.progress()))
+        stopping.set()
+
+    assert of_standby != of_leader
+    assert reply.code == 200
+    assert (own["a"].statuses, own["b"].statuses) == (0, 1)

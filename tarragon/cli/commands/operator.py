@@ -17,6 +17,7 @@ from tarragon.cli.operator import process_environment
 from tarragon.cli.operator.job_defaults import job_default_options
 from tarragon.cli.operator.leader_election import LeaderElectionOptions, leader_election_options
 from tarragon.cli.operator.pod_groups import pod_groups_option
+from tarragon.cli.operator.progress_serving import ProgressServingOptions, progress_serving_options
 from tarragon.cli.operator.scheduling_options import SchedulingOptions, scheduling_options
 from tarragon.cli.options.durations import seconds_option
 from tarragon.cli.options.gathering import option_group
@@ -132,6 +133,7 @@ class ManagementOptions:
     help="read the progress of elastic jobs that report none from their logs: one request a second at most; "
     "needs `get` of pods/log",
 )
+@progress_serving_options
 @click.option("--adopt", is_flag=True, help="also manage jobs that another training operator manages or has started")
 @seconds_option("--grace", 20.0, "time to finish pending writes at shutdown")
 @click.pass_obj
@@ -144,6 +146,7 @@ def command(
     scheduling: SchedulingOptions,
     job_defaults: Mapping[str, JsonObject],
     election: LeaderElectionOptions,
+    progress: ProgressServingOptions,
     listen: str | None,
     log_format: str | None,
     read_progress_from_logs: bool,
@@ -167,7 +170,11 @@ def command(
     # An operator of some namespaces schedules no gangs, so it publishes no scheduling configuration.
     options = scheduling.operator_options(plan, published_in="" if namespaces else claim.key.namespace)
     wanted = ProcessSettings(
-        options=replace(options, log_reading=CLUSTER_LOG_READING if read_progress_from_logs else None),
+        options=replace(
+            options,
+            log_reading=CLUSTER_LOG_READING if read_progress_from_logs else None,
+            progress=progress.options(claim.key.namespace),
+        ),
         lease_claim=claim if election.leader_elect else None,
         listen=process_environment.listen_address(listen, os.environ),
         shutdown_seconds=grace,

@@ -116,11 +116,20 @@ def listen_address(text: str | None, environment: Environment) -> ListenAddress 
     """Parse `--listen`. By default only local clients can connect outside a pod. Raises BadParameter."""
     from tarragon.operator.manager.health import ListenAddress
 
-    if text == OFF:
-        return None
     if text is None:
         return ListenAddress("" if is_pod(environment) else "127.0.0.1", DEFAULT_PORT)
+    return parse_address(text)
+
+
+def parse_address(text: str, option: str | None = None) -> ListenAddress | None:
+    """Parse an address to listen at; None for `off`. Raises BadParameter."""
+    from tarragon.operator.manager.health import ListenAddress
+
+    if text == OFF:
+        return None
     host, sign, port = text.rpartition(":")
     if not sign or not port.isdecimal() or int(port) > MAX_PORT:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT; write for example :8080, 127.0.0.1:0 or {OFF}")
+        raise click.BadParameter(
+            f"{text!r} is not HOST:PORT; write for example :8080, 127.0.0.1:0 or {OFF}", param_hint=option
+        )
     return ListenAddress(host.removeprefix("[").removesuffix("]"), int(port))

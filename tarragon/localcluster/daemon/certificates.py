@@ -14,6 +14,7 @@ from tarragon.localcluster.registry.service_allocator import KUBERNETES, preferr
 _RENEW_BEFORE = dt.timedelta(days=60)
 _RENEW_NOTE = "renew after "
 _ADDRESS_NOTE = "also for "
+_HOSTS = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +55,21 @@ def _has_address(certificate: Path, address: str) -> bool:
 def _make_authority(files: CertificateFiles, authority_key: Path, now: dt.datetime) -> None:
     """Issue an authority. Old files go first and its certificate comes last, so that an interruption renews all."""
     # The import takes a tenth of a second and is needed once in two years.
-    from tarragon.localcluster.home import certificate_authority  # noqa: PLC0415
+    from tarragon.base import certificate_authority  # noqa: PLC0415
 
     files.chain.unlink(missing_ok=True)
     files.authority.unlink(missing_ok=True)
-    issued = certificate_authority.new_authority(now)
+    issued = certificate_authority.new_authority("Tarragon local authority", now)
     write_private_file(authority_key, issued.key)
     write_private_file(files.authority, _with_note(issued.certificate, issued.expires_at))
 
 
 def _make_server(files: CertificateFiles, authority_key: Path, address: str, now: dt.datetime) -> None:
-    from tarragon.localcluster.home import certificate_authority  # noqa: PLC0415 - as above
+    from tarragon.base import certificate_authority  # noqa: PLC0415 - as above
 
     files.chain.unlink(missing_ok=True)
-    issued = certificate_authority.new_server(files.authority.read_bytes(), authority_key.read_bytes(), address, now)
+    server = certificate_authority.ServerName(name="Tarragon local API server", hosts=(*_HOSTS, address))
+    issued = certificate_authority.new_server(files.authority.read_bytes(), authority_key.read_bytes(), server, now)
     write_private_file(files.key, issued.key)
     write_private_file(
         files.chain, _with_note(f"{_ADDRESS_NOTE}{address}\n".encode() + issued.certificate, issued.expires_at)

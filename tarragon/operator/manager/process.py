@@ -51,10 +51,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterClients:
-    """Two clients of one cluster: lease renewals must not wait behind thousands of writes for a connection."""
+    """Clients of one cluster: lease renewals must not wait behind thousands of writes for a connection."""
 
     operator: Client
     leader_election: Client
+    progress: Client | None = None
+    """Reviews tokens and writes what programs report, also on a standby; None for that of the operator."""
 
 
 class Process:
@@ -73,6 +75,8 @@ class Process:
             self.lease.on_new_leader(self._holder_changed)
             cluster = FencedClient(cluster, self.lease)
         self._operator = Operator(cluster, clock, settings.options)
+        # Not the fenced client: a standby takes reports, too.
+        self._progress = self._operator.progress_service(clients.progress or clients.operator)
         self._coexistence = CoexistenceWatcher(clients.operator, clock, self._on_other_operators)
 
     @property
@@ -93,10 +97,12 @@ class Process:
         async with self._serving({**self.routes, **more}), asyncio.TaskGroup() as tasks:
             follow = tasks.create_task(self._operator.run_caches())
             operator = tasks.create_task(self._run_operator())
+            progress = tasks.create_task(self._serve_progress())
             missing_log = tasks.create_task(self._log_missing())
             await stopping.wait()
             self._is_stopping = True
             missing_log.cancel()
+            progress.cancel()
             await self._shut_down(operator)
             follow.cancel()
 
@@ -116,6 +122,11 @@ class Process:
             await self._lead()
             renewal.cancel()
 
+    async def _serve_progress(self) -> None:
+        await self._operator.wait_for_sync()
+        if self._progress is not None:
+            await self._progress.run()
+
     async def _find_own_image(self) -> None:
         if self._settings.own_pod is None:
             return
@@ -126,6 +137,8 @@ class Process:
 
     async def _lead(self) -> None:
         await self._coexistence.first_check()
+        if self._progress is not None:
+            await self._progress.first_attempt()
         async with asyncio.TaskGroup() as tasks:
             coexistence = tasks.create_task(self._coexistence.run())
             await self._operator.lead()
@@ -195,10 +208,15 @@ async def serve(server: RestConfig, clock: Clock, settings: ProcessSettings) -> 
         settings.options.rules.on_edit(metrics.queues_file_checked)
     _log_settings(server, settings)
     try:
-        async with HttpClient(server, jitter) as cluster, HttpClient(server, jitter) as election:
+        async with (
+            HttpClient(server, jitter) as cluster,
+            HttpClient(server, jitter) as election,
+            HttpClient(server, jitter) as progress,
+        ):
             clients = ClusterClients(
                 operator=InstrumentedClient(cluster, clock, metrics),
                 leader_election=InstrumentedClient(election, clock, metrics),
+                progress=InstrumentedClient(progress, clock, metrics),
             )
             process = Process(clients, clock, replace(settings, options=replace(settings.options, meter=metrics)))
             if process.lease is not None:

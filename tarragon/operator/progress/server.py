@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import structlog
 from aiohttp import web
@@ -51,11 +52,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCertificate:
-    """The server's certificate and key as files, and the authority that clients must trust, in PEM."""
+    """The server's certificate and key, and the authority that clients must trust, in PEM."""
 
     authority: str
-    chain: Path
-    key: Path
+    chain: bytes
+    key: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +89,13 @@ class ProgressServer:
         self._handshakes: set[asyncio.Task[None]] = set()
 
     def use_certificate(self, certificate: ServerCertificate) -> None:
-        """Use the certificate for all connections from now on."""
-        self._tls.load_cert_chain(certificate.chain, certificate.key)
+        """Use the certificate for all connections from now on. Raises OSError."""
+        # Python loads certificates from files only. Nobody else can read this folder.
+        with TemporaryDirectory(prefix="tarragon-") as folder:
+            chain, key = Path(folder, "server.crt"), Path(folder, "server.key")
+            chain.write_bytes(certificate.chain)
+            key.write_bytes(certificate.key)
+            self._tls.load_cert_chain(chain, key)
 
     def start(self) -> str:
         """Listen, and return the URL as pods see it. Raises OSError."""

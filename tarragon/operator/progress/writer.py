@@ -103,9 +103,17 @@ class ProgressWriter:
     def _seconds_until_due(self) -> float | None:
         return max(0.0, self._due[0][0] - self._clock.monotonic()) if self._due else None
 
+    def _is_overtaken(self, pending: _Pending) -> bool:
+        """Whether another replica of the operator has recorded something newer meanwhile."""
+        job = self._informers.jobs[pending.job[0]].objects.get(pending.job[1])
+        recorded = None if job is None or job.metadata.uid != pending.uid else recorded_progress(job)
+        return recorded is not None and recorded.updated_at > pending.progress.updated_at
+
     async def _write(self, pending: _Pending) -> None:
         kind, key = pending.job
         resource = self._informers.jobs[kind].resource
+        if self._is_overtaken(pending):
+            return
         self._next_write[pending.uid] = self._clock.monotonic() + SECONDS_BETWEEN
         try:
             await self._cluster.patch(

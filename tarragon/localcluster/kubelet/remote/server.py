@@ -210,7 +210,7 @@ def _caller(request: web.BaseRequest) -> Caller | None:
 
 def _tls_context(address: ServerAddress, folder: Path, node: str, clock: Clock) -> ssl.SSLContext:
     # Imported late, as the import takes a tenth of a second.
-    from tarragon.localcluster.home import certificate_authority  # noqa: PLC0415
+    from tarragon.base import certificate_authority  # noqa: PLC0415
 
     new = certificate_authority.new_kubelet(node, address.host, clock.now())
     chain, key = folder / "kubelet.crt", folder / "kubelet.key"

@@ -1,0 +1,160 @@
+"""How often progress is written, and which."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import itertools
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from tarragon.base.clock import FakeClock
+from tarragon.client.errors import NotFound, Unavailable
+from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.job.progress import Progress, encode_progress
+from tarragon.kube.codec import encode
+from tarragon.kube.meta import CustomObject, CustomObjectMeta
+from tarragon.operator.informers.informers import Informers
+from tarragon.operator.metrics.meter import NoMeter
+from tarragon.operator.progress.writer import SECONDS_BETWEEN, WRITE_SPACING, ProgressWriter
+from tarragon.plan.objects.settings import OperatorSettings
+
+
+class Written:
+    """An API server that takes patches of statuses and notes when, of which job, and how much was done."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self.patches: list[tuple[float, str, int]] = []
+        self.errors: list[Exception] = []
+
+    async def patch(self, _: Any, key: Any, patch: Any, *, subresource: str = "") -> None:
+        assert subresource == "status"
+        if self.errors:
+            raise self.errors.pop(0)
+        done = patch["status"]["tarragon"]["progress"]["done"]
+        self.patches.append((round(self._clock.monotonic(), 3), key.name, done))
+
+
+class Site:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.api = Written(self.clock)
+        cluster: Any = self.api
+        informers = Informers(cluster, FRAMEWORKS, self.clock, OperatorSettings(), random.Random(1))
+        self.writer = ProgressWriter(cluster, self.clock, informers, NoMeter())
+
+    def submit(self, name: str, done: int, *, total: int = 1000, pod: str = "p", recorded: Any = None) -> None:
+        status = {"tarragon": {"progress": recorded}} if recorded else {}
+        job = CustomObject(
+            api_version="kubeflow.org/v1",
+            kind="TFJob",
+            metadata=CustomObjectMeta(name=name, namespace="default", uid=f"uid-{name}"),
+            raw_status=msgspec.Raw(encode(status)),
+        )
+        found = Progress(updated_at=self.clock.now(), done=done, total=total, pod_uid=pod)
+        self.writer.submit(TENSORFLOW.kind, job, found)
+
+    async def passes(self, seconds: float) -> None:
+        """Let time pass in small steps, as it does."""
+        for _ in range(round(seconds / WRITE_SPACING)):
+            await self._settle()
+            self.clock.advance(WRITE_SPACING)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        for _ in range(8):
+            await self.clock.sleep(0)
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    made = Site()
+    running = asyncio.create_task(made.writer.run())
+    yield made
+    running.cancel()
+
+
+async def test_the_first_report_is_written_at_once_and_then_the_newest_each_ten_seconds(site: Site) -> None:
+    for second in range(25):
+        site.submit("a", second + 1)
+        await site.passes(1)
+
+    assert [(round(at), done) for at, _, done in site.api.patches] == [(0, 1), (10, 10), (20, 20)]
+
+
+async def test_the_end_of_a_training_is_written_at_once(site: Site) -> None:
+    site.submit("a", 1)
+    await site.passes(1)
+    site.submit("a", 1000)
+    await site.passes(1)
+
+    assert [done for _, _, done in site.api.patches] == [1, 1000]
+
+
+async def test_an_end_that_is_reported_again_and_again_is_not_written_again_and_again(site: Site) -> None:
+    for _ in range(50):
+        site.submit("a", 1000)
+        await site.passes(0.1)
+
+    assert len(site.api.patches) == 1
+
+
+async def test_however_many_jobs_report_twenty_are_written_a_second_and_all_in_turn(site: Site) -> None:
+    for _ in range(3):
+        for number in range(100):
+            site.submit(f"job-{number}", 1)
+        await site.passes(2)
+
+    assert len(site.api.patches) == 100
+    assert len({name for _, name, _ in site.api.patches}) == 100
+    times = [at for at, _, _ in site.api.patches]
+    assert min(later - sooner for sooner, later in itertools.pairwise(times)) >= WRITE_SPACING - 0.001
+
+
+async def test_a_write_that_fails_is_tried_again_later_with_the_newest(site: Site) -> None:
+    site.api.errors = [Unavailable({"code": 503})]
+    site.submit("a", 1)
+    await site.passes(1)
+    site.submit("a", 2)
+    await site.passes(SECONDS_BETWEEN)
+
+    assert [done for _, _, done in site.api.patches] == [2]
+
+
+async def test_a_job_that_is_gone_is_given_up(site: Site) -> None:
+    site.api.errors = [NotFound({"code": 404})]
+    site.submit("a", 1)
+    await site.passes(SECONDS_BETWEEN + 1)
+
+    assert site.api.patches == []
+
+
+async def test_what_another_operator_has_recorded_later_is_not_undone(site: Site) -> None:
+    later = site.clock.now() + dt.timedelta(seconds=5)
+    recorded = encode_progress(Progress(updated_at=later, done=9, total=1000, pod_uid="p"))
+    site.submit("a", 1, recorded=recorded)
+    await site.passes(1)
+
+    assert site.api.patches == []
+
+
+async def test_a_replica_that_is_behind_does_not_replace_the_one_that_is_ahead(site: Site) -> None:
+    site.submit("a", 10, pod="one")
+    site.submit("a", 9, pod="other")
+    await site.passes(1)
+
+    assert [done for _, _, done in site.api.patches] == [10]
+
+
+@pytest.mark.parametrize("recorded", [{"done": "x"}, {"at": 5}, {"done": 5, "total": 1, "at": "2026-01-01T00:00:00Z"}])
+async def test_a_record_that_somebody_has_spoiled_is_replaced(site: Site, recorded: Any) -> None:
+    site.submit("a", 1, recorded=recorded)
+    await site.passes(1)
+
+    assert [done for _, _, done in site.api.patches] == [1]
