@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,25 @@ url = os.environ["KUBEFLOW_TRAINER_SERVER_URL"]
 request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
 with urllib.request.urlopen(request, context=trust) as reply:
     print("answered", reply.status)
+"""
+
+
+AS_LONG_AS_WANTED = """
+import json, os, pathlib, ssl, time, urllib.request
+trust = ssl.create_default_context(cafile=os.environ["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
+step = 0
+while not pathlib.Path("enough").exists():
+    time.sleep(0.2)
+    step += 1
+    with open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]) as file:
+        headers = {"Authorization": "Bearer " + file.read()}
+    metrics = [{"name": "step", "value": str(step)}, {"name": "total_steps", "value": "100000"}]
+    body = json.dumps({"trainerStatus": {"metrics": metrics}}).encode()
+    request = urllib.request.Request(os.environ["KUBEFLOW_TRAINER_SERVER_URL"], body, headers, method="POST")
+    try:
+        urllib.request.urlopen(request, context=trust).close()
+    except OSError:
+        print("nobody there", flush=True)
 """
 
 
@@ -69,6 +89,28 @@ def test_what_a_program_reports_is_in_the_status_of_its_job(user: User, kind: st
         "isOfEarlierPod": False,
         "text": "40/40 (100 %) · loss 0.025",
     }
+
+
+def test_a_training_goes_on_while_nobody_takes_its_reports_and_is_heard_again_afterwards(user: User) -> None:
+    def done() -> int:
+        found = json.loads(user("get", "long", "-o", "json").out)["status"]["tarragon"]
+        return int(found.get("progress", {}).get("done", 0))
+
+    first = user.start("up")
+    first.until("ready")
+    assert user("submit", user.file("long.yaml", job("long", Worker=group(python(AS_LONG_AS_WANTED))))).code == 0
+    eventually(done)
+    first.signal(signal.SIGTERM)
+    first.ended()
+    second = user.start("up")
+    second.until("ready")
+    seen = done()
+    eventually(lambda: done() > seen)
+    user.file("enough", "")
+
+    assert status_at_end(user, "long")["tarragon"]["restarts"] == {"total": 0}
+    second.signal(signal.SIGTERM)
+    second.ended()
 
 
 def test_a_program_needs_nothing_but_the_standard_library(user: User) -> None:

@@ -49,15 +49,15 @@ class Site:
         informers = Informers(cluster, FRAMEWORKS, self.clock, OperatorSettings(), random.Random(1))
         self.writer = ProgressWriter(cluster, self.clock, informers, NoMeter())
 
-    def submit(self, name: str, done: int, *, total: int = 1000, pod: str = "p", recorded: Any = None) -> None:
-        status = {"tarragon": {"progress": recorded}} if recorded else {}
+    def submit(self, name: str, done: int, *, pod: str = "p", **status: Any) -> None:
+        """A pod of the job has reported; the job has this status."""
         job = CustomObject(
             api_version="kubeflow.org/v1",
             kind="TFJob",
             metadata=CustomObjectMeta(name=name, namespace="default", uid=f"uid-{name}"),
-            raw_status=msgspec.Raw(encode(status)),
+            raw_status=msgspec.Raw(encode({"tarragon": status})),
         )
-        found = Progress(updated_at=self.clock.now(), done=done, total=total, pod_uid=pod)
+        found = Progress(updated_at=self.clock.now(), done=done, total=1000, pod_uid=pod)
         self.writer.submit(TENSORFLOW.kind, job, found)
 
     async def passes(self, seconds: float) -> None:
@@ -105,6 +105,25 @@ async def test_an_end_that_is_reported_again_and_again_is_not_written_again_and_
     assert len(site.api.patches) == 1
 
 
+async def test_a_program_that_says_again_and_again_that_it_is_at_its_end_causes_few_writes(site: Site) -> None:
+    for number in range(200):
+        site.submit("a", 1000 if number % 2 else 1)
+        await site.passes(0.1)
+
+    assert len(site.api.patches) <= 5
+
+
+@pytest.mark.parametrize("state", ["Succeeded", "Failed"])
+async def test_when_its_job_has_ended_the_last_report_is_written_at_once(site: Site, state: str) -> None:
+    site.submit("a", 1)
+    await site.passes(1)
+    site.submit("a", 2)
+    site.submit("a", 3, state=state)
+    await site.passes(0.2)
+
+    assert [done for _, _, done in site.api.patches] == [1, 3]
+
+
 async def test_however_many_jobs_report_twenty_are_written_a_second_and_all_in_turn(site: Site) -> None:
     for _ in range(3):
         for number in range(100):
@@ -138,7 +157,7 @@ async def test_a_job_that_is_gone_is_given_up(site: Site) -> None:
 async def test_what_another_operator_has_recorded_later_is_not_undone(site: Site) -> None:
     later = site.clock.now() + dt.timedelta(seconds=5)
     recorded = encode_progress(Progress(updated_at=later, done=9, total=1000, pod_uid="p"))
-    site.submit("a", 1, recorded=recorded)
+    site.submit("a", 1, progress=recorded)
     await site.passes(1)
 
     assert site.api.patches == []
@@ -154,7 +173,7 @@ async def test_a_replica_that_is_behind_does_not_replace_the_one_that_is_ahead(s
 
 @pytest.mark.parametrize("recorded", [{"done": "x"}, {"at": 5}, {"done": 5, "total": 1, "at": "2026-01-01T00:00:00Z"}])
 async def test_a_record_that_somebody_has_spoiled_is_replaced(site: Site, recorded: Any) -> None:
-    site.submit("a", 1, recorded=recorded)
+    site.submit("a", 1, progress=recorded)
     await site.passes(1)
 
     assert [done for _, _, done in site.api.patches] == [1]

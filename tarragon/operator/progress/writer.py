@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from dataclasses import dataclass
 
 import structlog
@@ -16,6 +17,7 @@ from tarragon.base.clock import Clock
 from tarragon.client.errors import ApiError, Invalid, NotFound
 from tarragon.client.port import Client
 from tarragon.client.wakeup import WakeupSignal
+from tarragon.job.phase import Phase
 from tarragon.job.progress import Progress, decode_progress, merge, progress_patch
 from tarragon.kube.meta import CustomObject, Json, Key
 from tarragon.operator.informers.informers import Informers
@@ -26,6 +28,8 @@ SECONDS_BETWEEN = 10.0
 """The least time between two writes of one job's progress."""
 WRITE_SPACING = 0.05
 """Seconds between two writes: at most twenty a second, however many jobs report. 10,000 jobs take turns in 500 s."""
+HEAD_START = 60.0
+"""How many seconds of a backlog the end of a training overtakes."""
 MAX_REMEMBERED = 20_000
 
 JobId = tuple[str, Key]
@@ -50,11 +54,17 @@ class ProgressWriter:
         self._wakeup = WakeupSignal(clock)
         self._pending: dict[str, _Pending] = {}
         """By UID of the job."""
+        self._due_of: dict[str, float] = {}
+        """When each of these is written."""
         self._due: list[tuple[float, int, str]] = []
+        """The same as a heap, which also has times that do not count any more."""
         self._order = itertools.count()
         self._newest: dict[str, Progress] = {}
         """By UID of the job, what was submitted last: the cache does not have it before it is written."""
         self._next_write: dict[str, float] = {}
+        self._next_haste: dict[str, float] = {}
+        for cache in informers.jobs.values():
+            cache.add_event_handler(self._job_changed)
 
     def submit(self, kind: str, job: CustomObject, found: Progress) -> None:
         """Write this progress of the job soon, unless what is recorded is better or something newer comes before."""
@@ -62,15 +72,11 @@ class ProgressWriter:
         merged = merge(self._newest_of(job), found)
         if merged is None:
             return
-        is_first_end = merged.is_complete and not (uid in self._newest and self._newest[uid].is_complete)
         self._remember(uid, merged)
-        is_scheduled = uid in self._pending
         self._pending[uid] = _Pending(job=(kind, job.metadata.key), uid=uid, progress=merged)
-        if is_first_end:
-            # The job may end any moment now, and with it, for those who watch it, the chance to see this.
-            self._schedule(uid, 0.0)
-        elif not is_scheduled:
-            self._schedule(uid, self._next_write.get(uid, 0.0))
+        if merged.is_complete or _is_over(job):
+            self._hasten(uid)
+        self._schedule(uid, self._next_write.get(uid, 0.0))
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -78,9 +84,10 @@ class ProgressWriter:
             await self._wakeup.wait(self._seconds_until_due())
             self._wakeup.clear()
             while self._due and self._due[0][0] <= self._clock.monotonic():
-                pending = self._pending.pop(heapq.heappop(self._due)[2], None)
-                if pending is not None:
-                    await self._write(pending)
+                due, _, uid = heapq.heappop(self._due)
+                if self._due_of.get(uid) == due:
+                    del self._due_of[uid]
+                    await self._write(self._pending.pop(uid))
                     await self._clock.sleep(WRITE_SPACING)
 
     def _newest_of(self, job: CustomObject) -> Progress | None:
@@ -93,10 +100,30 @@ class ProgressWriter:
         self._newest[uid] = progress
         while len(self._newest) > MAX_REMEMBERED:
             forgotten = next(iter(self._newest))
-            del self._newest[forgotten]
-            self._next_write.pop(forgotten, None)
+            self._forget(forgotten)
+
+    def _forget(self, uid: str) -> None:
+        for each in (self._newest, self._next_write, self._next_haste):
+            each.pop(uid, None)
+
+    def _job_changed(self, _: Key, __: CustomObject | None, job: CustomObject | None) -> None:
+        if job is not None and job.metadata.uid in self._pending and _is_over(job):
+            self._hasten(job.metadata.uid)
+
+    def _hasten(self, uid: str) -> None:
+        """Write before most others: at the end of a job many look at it.
+
+        This happens as seldom as other writes, whatever a program says, and others get their turn all the same.
+        """
+        now = self._clock.monotonic()
+        if now >= self._next_haste.get(uid, now):
+            self._next_haste[uid] = now + SECONDS_BETWEEN
+            self._schedule(uid, now - HEAD_START)
 
     def _schedule(self, uid: str, due: float) -> None:
+        if due >= self._due_of.get(uid, math.inf):
+            return
+        self._due_of[uid] = due
         heapq.heappush(self._due, (due, next(self._order), uid))
         self._wakeup.set()
 
@@ -120,8 +147,7 @@ class ProgressWriter:
                 resource, key, progress_patch(pending.uid, pending.progress), subresource="status"
             )
         except (NotFound, Invalid):  # the job is gone, or another one of its name exists
-            self._newest.pop(pending.uid, None)
-            self._next_write.pop(pending.uid, None)
+            self._forget(pending.uid)
             self._meter.progress_written("gone")
         except ApiError as error:
             log.warning("progress was not written; the next report makes up for it", job=str(key), error=str(error))
@@ -130,6 +156,10 @@ class ProgressWriter:
             self._schedule(pending.uid, self._next_write[pending.uid])
         else:
             self._meter.progress_written("written")
+
+
+def _is_over(job: CustomObject) -> bool:
+    return tarragon_of(status_of(job)).get("state") in {Phase.SUCCEEDED, Phase.FAILED}
 
 
 def recorded_progress(job: CustomObject) -> Progress | None:
