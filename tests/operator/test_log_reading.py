@@ -149,8 +149,8 @@ async def test_epochs_that_are_no_longer_in_the_tail_are_remembered(stage: Stage
 async def test_what_is_printed_yields_to_what_is_reported(stage: Stage) -> None:
     client = await reading(stage, {"b-worker-0": stamped("step 1 of 2")}, None)
     await runs(stage)
-    metadata = stage.job("a")["metadata"]
-    reported = Progress(updated_at=stage.world.clock.now(), done=5, total=10, pod_uid="x")
+    metadata, pod = stage.job("a")["metadata"], stage.pods()["a-worker-0"]["metadata"]["uid"]
+    reported = Progress(updated_at=stage.world.clock.now(), done=5, total=10, pod_uid=pod)
     await stage.world.client.patch(
         TFJOBS, Key("default", "a"), progress_patch(metadata["uid"], reported), subresource="status"
     )

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
+import ssl
+import urllib.error
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tarragon.base.certificate_authority import IssuedCertificate, ServerName, new_authority, new_server
 from tarragon.base.clock import SystemClock
@@ -30,8 +35,10 @@ from tarragon.operator.informers.progress_changes import changes_progress_only
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.manager.process import ClusterClients, Process
 from tarragon.operator.manager.settings import ProcessSettings
+from tarragon.operator.progress import server
 from tarragon.operator.progress.receiver import BURST
 from tarragon.operator.progress.server import ProgressOptions, ServerCertificate
+from tarragon.operator.progress.token_reviews import read_claims
 from tarragon.operator.progress.writer import SECONDS_BETWEEN
 from tarragon.plan.objects.progress import AUDIENCE, AUTHORITY_ANNOTATION, URL_VARIABLE
 from tests.operator.stage import TFJOBS, Stage, group
@@ -333,6 +340,66 @@ async def test_a_connection_that_says_nothing_does_not_hold_up_others(site: Site
     finally:
         for each in silent:
             each.close()
+
+
+NESTED = b'{"trainerStatus": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001
+
+
+async def test_what_is_nested_too_deeply_is_refused(site: Site) -> None:
+    site.start()
+    await site.run_job()
+    claims = base64.urlsafe_b64encode(b'{"aud":' + b"[" * 3_000 + b"]" * 3_000 + b"}").decode().rstrip("=")
+
+    assert (await site.post("a-worker-0", NESTED)).code in {200, 422}
+    assert (await site.post("a-worker-0", token=f"a.{claims}.c")).code == 401
+    assert (await site.post("a-worker-0")).code == 200
+
+
+@given(
+    st.text(max_size=200) | st.binary(max_size=100).map(lambda text: f"a.{base64.urlsafe_b64encode(text).decode()}.b")
+)
+def test_any_text_may_be_sent_as_a_token(text: str) -> None:
+    assert read_claims(text) is None
+
+
+async def test_a_body_that_does_not_come_is_waited_for_a_while(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.05)
+    site.start()
+    await site.run_job()
+    url = urlsplit(site.url("a-worker-0"))
+    trust = ssl.create_default_context(
+        cadata=site.stage.pods()["a-worker-0"]["metadata"]["annotations"][AUTHORITY_ANNOTATION]
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", url.port, ssl=trust)
+    writer.write(f"POST {url.path} HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n".encode())
+    async with asyncio.timeout(20):
+        answer = await reader.read()
+    writer.close()
+
+    assert answer.startswith(b"HTTP/1.1 408")
+
+
+async def test_connections_beyond_the_bound_are_reset_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that would wait for an answer would train more slowly."""
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
+    site.start()
+    await site.run_job()
+    port = urlsplit(site.url("a-worker-0")).port
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+    with pytest.raises(urllib.error.URLError):
+        await site.post("a-worker-0")
+    for _, writer in silent:
+        writer.close()
+    async with asyncio.timeout(20):
+        while not await _is_heard(site):
+            await site.stage.world.clock.sleep(0.01)
+
+
+async def _is_heard(site: Site) -> bool:
+    try:
+        return (await site.post("a-worker-0")).code == 200
+    except urllib.error.URLError:
+        return False
 
 
 async def test_a_change_of_progress_alone_concerns_no_pod_and_no_queue(site: Site) -> None:
