@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TypeVar
@@ -23,10 +22,9 @@ from tarragon.kube.meta import Key, Resource
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.rbac import permissions
 from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER, POD_GROUP_KINDS, PodGroup
-from tarragon.plan.objects.progress import AUDIENCE, AUTHORITY_ANNOTATION, URL_VARIABLE
 from tests.deploy.stage import TFJOBS, Stage, group, verbs_of
+from tests.deploy.test_progress import done, free_address, program_in, takes_reports
 from tests.operator.test_podgroups import definition
-from tests.reports import STEPS, send
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
 
@@ -47,7 +45,7 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: S
     for kind in DEFAULT_KIND_BY_SCHEDULER.values():
         await stage.http.create(CUSTOM_RESOURCE_DEFINITIONS, definition(POD_GROUP_KINDS[kind]))
     config = await stage.token()
-    first = await stage.operator(config, *takes_reports())
+    first = await stage.operator(config, *takes_reports(free_address()))
     await stage.until(lambda: first.is_leading)
     # What it publishes is another thing than what is there.
     second = await stage.operator(config, "--aged", "31")
@@ -71,54 +69,18 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: S
     await meets_names_that_its_watch_does_not_show(stage, config)
 
     asked = stage.asked_by(OPERATOR)
+    refused = [event for event in asked if event["responseStatus"].get("code") in {401, 403}]
     granted = {(each.group, each.resource, verb) for each in permissions() for verb in each.verbs}
     used = verbs_of(asked)
-    assert verbs_of([event for event in asked if event["responseStatus"].get("code") in {401, 403}]) == set()
-    assert used - granted == set()
-    assert granted - used - NEVER_REQUESTED == set()
-
-
-def takes_reports() -> tuple[str, ...]:
-    """The flags of an operator that takes reports at a port of this machine."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    return "--progress-listen", address, "--progress-url", f"https://{address}"
+    assert (verbs_of(refused), used - granted, granted - used - NEVER_REQUESTED) == (set(), set(), set())
 
 
 async def reports_its_progress(stage: Stage) -> None:
-    """With the token that a kubelet would put into the pod, and with others."""
-    await stage.submit("r", Worker=group(2))
-    await stage.submit("q", Worker=group(1))
-    await stage.until(lambda: stage.has_pods("r-worker-0", "r-worker-1", "q-worker-0"))
-    pod = json.loads(await stage.kubectl("get", "pod", "r-worker-0", "-o", "json"))
-    url = next(each["value"] for each in pod["spec"]["containers"][0]["env"] if each["name"] == URL_VARIABLE)
-    authority = pod["metadata"]["annotations"][AUTHORITY_ANNOTATION]
-
-    async def token(name: str, audience: str) -> str:
-        uid = stage.pods.objects[Key("default", name)].metadata.uid
-        bound = ("--bound-object-kind=Pod", f"--bound-object-name={name}", f"--bound-object-uid={uid}")
-        return (await stage.kubectl("create", "token", "default", f"--audience={audience}", *bound)).strip()
-
-    async def reply(given: str) -> int:
-        return (await send(url, STEPS, token=given, authority=authority)).code
-
-    own = await token("r-worker-0", AUDIENCE)
-    head, claims, signature = own.split(".")
-    forged = f"{head}.{claims}.{signature[::-1]}"
-    issuer = "https://kubernetes.default.svc"
-
-    assert await reply(own) == 200
-    assert await reply(await token("r-worker-0", issuer)) == 401
-    assert await reply(forged) == 401
-    assert await reply(await token("q-worker-0", AUDIENCE)) == 403
-    await stage.until(lambda: (found := stage.status("r")) is not None and found.progress is not None)
-    assert (await stage.kubectl("get", "tfjobs", "r", "--no-headers")).split()[5:8] == ["1,200/4,000", "(30", "%)"]
-    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": own}}
-    of_the_api_server = json.loads(await stage.kubectl("create", "-f", "-", "-o", "json", stdin=json.dumps(review)))
-    assert "authenticated" not in of_the_api_server["status"]
-    for name in ("r", "q"):
-        await stage.http.delete(TFJOBS, Key("default", name))
-    await stage.kubectl("delete", "pods", "--all", "--wait=false")
+    await stage.submit("r", Worker=group(1))
+    await stage.until(lambda: stage.has_pods("r-worker-0"))
+    assert (await (await program_in(stage, "r-worker-0")).report()).code == 200
+    await stage.until(lambda: done(stage, "r") == 1200)
+    await stage.http.delete(TFJOBS, Key("default", "r"))
     await stage.until(stage.has_pods)
 
 
