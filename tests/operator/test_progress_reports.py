@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
+import json
 import socket
 import ssl
 import urllib.error
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,7 @@ from tarragon.operator.informers.progress_changes import changes_progress_only
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.manager.process import ClusterClients, Process
 from tarragon.operator.manager.settings import ProcessSettings
+from tarragon.operator.metrics.meter import Meter, NoMeter
 from tarragon.operator.progress import server
 from tarragon.operator.progress.receiver import BURST
 from tarragon.operator.progress.server import ProgressOptions, ServerCertificate
@@ -83,8 +87,8 @@ class Site:
     def options(self, port: int = 0) -> ProgressOptions:
         return ProgressOptions(host="127.0.0.1", ports=(port,), certificate=self.certificate)
 
-    def start(self, options: ProgressOptions | None = None) -> None:
-        wanted = OperatorOptions(seed=1, progress=options or self.options())
+    def start(self, options: ProgressOptions | None = None, meter: Meter | None = None) -> None:
+        wanted = OperatorOptions(seed=1, progress=options or self.options(), meter=meter or NoMeter())
         self.stage.start(Operator(self.client, self.stage.world.clock, wanted).run())
 
     async def run_job(self, name: str = "a", *, workers: int = 1, policy: str = "Never") -> None:
@@ -102,11 +106,14 @@ class Site:
         env = self.stage.pods()[pod]["spec"]["containers"][0]["env"]
         return next(str(each["value"]) for each in env if each["name"] == URL_VARIABLE)
 
+    def authority_of(self, pod: str) -> str:
+        return str(self.stage.pods()[pod]["metadata"]["annotations"][AUTHORITY_ANNOTATION])
+
     async def post(
         self, pod: str, body: Any = STEPS, *, token: str | None = None, url: str = "", method: str = "POST"
     ) -> Reply:
         """Send a report as the pod's program would."""
-        authority = self.stage.pods()[pod]["metadata"]["annotations"][AUTHORITY_ANNOTATION]
+        authority = self.authority_of(pod)
         given = self.token(pod) if token is None else token
         return await send(url or self.url(pod), body, token=given, authority=authority, method=method)
 
@@ -362,21 +369,111 @@ def test_any_text_may_be_sent_as_a_token(text: str) -> None:
     assert read_claims(text) is None
 
 
+async def raw(site: Site, request: bytes) -> bytes:
+    """Send these bytes, and return all that the server says until it closes the connection."""
+    url = urlsplit(site.url("a-worker-0"))
+    trust = ssl.create_default_context(cadata=site.authority_of("a-worker-0"))
+    reader, writer = await asyncio.open_connection("127.0.0.1", url.port, ssl=trust)
+    writer.write(request.replace(b"PATH", url.path.encode()))
+    async with asyncio.timeout(20):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+class Counts(NoMeter):
+    """Counts reports and writes by result."""
+
+    def __init__(self) -> None:
+        self.reports: Counter[str] = Counter()
+        self.writes: Counter[str] = Counter()
+
+    def progress_reported(self, result: str) -> None:
+        self.reports[result] += 1
+
+    def progress_written(self, result: str) -> None:
+        self.writes[result] += 1
+
+
+async def test_each_report_is_counted_once_by_what_became_of_it(site: Site) -> None:
+    counts = Counts()
+    site.start(meter=counts)
+    await site.run_job()
+    await site.post("a-worker-0")
+    await site.post("a-worker-0", b"")
+    await site.post("a-worker-0", b"[")
+    await site.post("a-worker-0", token="x")
+    await site.post("a-worker-0", b" " * 70_000)
+    await site.post("a-worker-0", method="PUT")
+    site.client.is_away = True
+    await site.post("a-worker-0", token=site.token("a-worker-0"))
+    await site.stage.world.until(lambda: bool(site.progress()))
+
+    assert counts.reports == {"accepted": 1, "empty": 1, "invalid": 3, "unauthorized": 1, "unavailable": 1}
+    assert counts.writes == {"written": 1}
+
+
+HEAD = b"POST PATH HTTP/1.1\r\nHost: h\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "code"),
+    [
+        (b"\x00\x01\x02\r\n\r\n", 400),
+        (HEAD + b"Authorization: Bearer " + b"x" * 20_000 + b"\r\n\r\n", 400),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n\r\n", 400),
+        (HEAD + b"Authorization: Bearer \xff.\xff.\xff\r\nContent-Length: 0\r\n\r\n", 401),
+        (HEAD + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}", 401),
+        (HEAD + b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nabcde", 401),
+        (HEAD + b"Content-Length: 70000\r\n\r\n" + b" " * 70_000, 413),
+        (b"GET PATH HTTP/1.1\r\nHost: h\r\n\r\n", 404),
+    ],
+)
+async def test_any_bytes_get_an_answer_and_the_connection_ends_and_nothing_is_logged(
+    site: Site, request_bytes: bytes, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Any pod can send them, so a traceback for each would fill the log."""
+    site.start()
+    await site.run_job()
+    answer = await raw(site, request_bytes)
+
+    assert answer.split(b" ")[1] == str(code).encode()
+    assert caplog.records == []
+
+
+async def test_what_is_compressed_is_not_unpacked(site: Site) -> None:
+    """A small body could become a large one."""
+    site.start()
+    await site.run_job()
+    body = gzip.compress(json.dumps(STEPS).encode())
+    head = HEAD + f"Authorization: Bearer {site.token('a-worker-0')}\r\n".encode()
+    head += f"Content-Encoding: gzip\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+
+    assert (await raw(site, head + body)).startswith(b"HTTP/1.1 422")
+
+
+async def test_a_fault_of_ours_is_logged_and_ends_one_request_only(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.start()
+    await site.run_job()
+
+    def fails(_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tarragon.operator.progress.receiver.read_claims", fails)
+        assert (await site.post("a-worker-0")).code == 500
+    assert (await site.post("a-worker-0")).code == 200
+    assert "a fault of ours" in capsys.readouterr().out
+
+
 async def test_a_body_that_does_not_come_is_waited_for_a_while(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "BODY_SECONDS", 0.05)
     site.start()
     await site.run_job()
-    url = urlsplit(site.url("a-worker-0"))
-    trust = ssl.create_default_context(
-        cadata=site.stage.pods()["a-worker-0"]["metadata"]["annotations"][AUTHORITY_ANNOTATION]
-    )
-    reader, writer = await asyncio.open_connection("127.0.0.1", url.port, ssl=trust)
-    writer.write(f"POST {url.path} HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n".encode())
-    async with asyncio.timeout(20):
-        answer = await reader.read()
-    writer.close()
 
-    assert answer.startswith(b"HTTP/1.1 408")
+    assert (await raw(site, HEAD + b"Content-Length: 9\r\n\r\n")).startswith(b"HTTP/1.1 408")
 
 
 async def test_connections_beyond_the_bound_are_reset_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

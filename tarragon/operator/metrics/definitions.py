@@ -116,7 +116,7 @@ QUEUES_REFUSED = MetricDefinition(
 PROGRESS_REPORTS = MetricDefinition(
     "tarragon_progress_reports",
     "counter",
-    "Reports of progress by programs; result: accepted, empty, invalid, limited, unauthorized, forbidden, unavailable",
+    "Reports of progress; result: accepted, empty, invalid, limited, unauthorized, forbidden, unavailable, failed",
     ("result",),
 )
 PROGRESS_WRITES = MetricDefinition(

@@ -88,13 +88,12 @@ class ProgressReceiver:
         self._informers = informers
         self._meter = meter
 
+    def count(self, answer: Answer) -> None:
+        """Count a report by its answer."""
+        self._meter.progress_reported(answer.result)
+
     async def receive(self, report: Report) -> Answer:
         """Return the answer to a report. Never raises an ApiError."""
-        answer = await self._judge(report)
-        self._meter.progress_reported(answer.result)
-        return answer
-
-    async def _judge(self, report: Report) -> Answer:
         claimed = read_claims(report.token)
         if claimed is None:
             return UNAUTHORIZED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import logging
 import re
 import socket
 import ssl
@@ -29,6 +30,8 @@ HANDSHAKE_SECONDS = 5.0
 BODY_SECONDS = 5.0
 CONNECTION_SECONDS = 20.0
 """A connection is closed after this long, whatever happens on it: most clients open one for each report."""
+LINGERING_SECONDS = 2.0
+"""How long the rest of a request that was refused is read, so that its sender sees the answer."""
 MAX_CONNECTIONS = 500
 CONNECTIONS_PER_SECOND = 200.0
 """Connections that are accepted in the long run; more are reset before their TLS handshake, which is most of the cost.
@@ -45,7 +48,12 @@ _NOT_FOUND = Answer(
     status=404, result="invalid", message="report with POST to the URL in the variable KUBEFLOW_TRAINER_SERVER_URL"
 )
 _TOO_LARGE = Answer(status=413, result="invalid", message=f"the body has more than {MAX_BODY_BYTES:,} bytes")
+_BROKEN = Answer(status=400, result="invalid", message="the body did not arrive whole")
+_FAILED = Answer(status=500, result="failed", message="the operator's log says what went wrong")
 _TOO_SLOW = Answer(status=408, result="invalid", message=f"the body did not arrive within {BODY_SECONDS:g} s")
+
+_SILENT = logging.getLogger(f"{__name__}.aiohttp")
+_SILENT.disabled = True
 
 log = structlog.get_logger(__name__)
 
@@ -82,7 +90,10 @@ class ProgressServer:
         self._options = options
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._http = web.Server(self._handle, access_log=None)
+        # aiohttp would log a traceback for each request that is no HTTP, and any pod can send them.
+        self._http = web.Server(
+            self._handle, access_log=None, logger=_SILENT, auto_decompress=False, lingering_time=LINGERING_SECONDS
+        )
         self._admission = _ConnectionLimit(clock)
         self._clock = clock
         self._accepting: asyncio.Task[None] | None = None
@@ -146,12 +157,19 @@ class ProgressServer:
             loop.call_later(CONNECTION_SECONDS, transport.abort)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        answer = await self._answer(request)
+        try:
+            answer = await self._answer(request)
+        except Exception:
+            log.exception("unexpected error in a report")
+            answer = _FAILED
+        self._receiver.count(answer)
         body = answer.body if answer.body is not None else _failure(answer)
-        headers = {"Connection": "close"}
-        if answer.retry_after:
-            headers["Retry-After"] = str(answer.retry_after)
-        return web.Response(status=answer.status, body=encode(body), content_type="application/json", headers=headers)
+        headers = {"Retry-After": str(answer.retry_after)} if answer.retry_after else {}
+        response = web.Response(
+            status=answer.status, body=encode(body), content_type="application/json", headers=headers
+        )
+        response.force_close()
+        return response
 
     async def _answer(self, request: web.BaseRequest) -> Answer:
         match = _PATH.fullmatch(request.path)
@@ -162,6 +180,8 @@ class ProgressServer:
                 body = await _read(request)
         except TimeoutError:
             return _TOO_SLOW
+        except web.RequestPayloadError:
+            return _BROKEN
         if body is None:
             return _TOO_LARGE
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
