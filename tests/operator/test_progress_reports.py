@@ -279,6 +279,18 @@ async def test_while_tokens_cannot_be_reviewed_the_program_is_told_to_report_aga
     assert (away.code, away.headers["Retry-After"], back.code) == (503, "10", 200)
 
 
+async def test_that_tokens_cannot_be_reviewed_is_not_logged_for_each_report(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.start()
+    await site.run_job()
+    site.client.is_away = True
+    codes = [(await site.post("a-worker-0", token=site.token("a-worker-0"))).code for _ in range(5)]
+
+    assert codes == [503] * 5
+    assert capsys.readouterr().out.count("can't be reviewed") == 1
+
+
 async def test_the_report_of_a_former_pod_does_not_stand_for_the_new_one(site: Site) -> None:
     site.start()
     await site.run_job(policy="OnFailure")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ BURST = 20
 """Reports that a pod may send at once."""
 REPORTS_PER_SECOND = 1.0
 """Reports that a pod may send in the long run. Libraries send one in five seconds."""
+WARNING_SECONDS = 60.0
+"""The least time between two warnings."""
 MAX_PODS = 20_000
 """Pods whose rate is remembered. A pod that is forgotten begins with a full burst."""
 
@@ -87,6 +90,7 @@ class ProgressReceiver:
         self._clock = clock
         self._informers = informers
         self._meter = meter
+        self._next_warning = -math.inf
 
     def count(self, answer: Answer) -> None:
         """Count a report by its answer."""
@@ -107,9 +111,19 @@ class ProgressReceiver:
             if not await self._reviewer.is_valid(claimed):
                 return UNAUTHORIZED
         except ApiError as error:
-            log.warning("a token of a report can't be reviewed", pod=str(claimed.pod.key), error=str(error))
+            self._warn(claimed.pod, error)
             return UNAVAILABLE
         return self._accept(sender, report.body)
+
+    def _warn(self, pod: PodIdentity, error: ApiError) -> None:
+        """Log that tokens can't be reviewed, not for each report."""
+        if self._clock.monotonic() >= self._next_warning:
+            self._next_warning = self._clock.monotonic() + WARNING_SECONDS
+            log.warning(
+                "tokens of reports can't be reviewed; `create` of tokenreviews.authentication.k8s.io is needed",
+                pod=str(pod.key),
+                error=str(error),
+            )
 
     def _sender(self, identity: PodIdentity, report: Report) -> _Sender | Answer:
         pod = self._informers.pods.objects.get(identity.key)

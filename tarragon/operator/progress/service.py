@@ -51,7 +51,13 @@ class ProgressService:
             while True:
                 try:
                     await self._serve()
-                except (ApiError, OSError) as error:
+                except ApiError as error:
+                    log.warning(
+                        "reports of progress can't be received; jobs run without. Apply deploy/progress.yaml and "
+                        "deploy/permissions.yaml, or remove --progress-listen",
+                        error=str(error),
+                    )
+                except OSError as error:
                     log.warning("reports of progress can't be received; jobs run without", error=str(error))
                 self._was_tried.set()
                 await self._clock.sleep(RETRY_SECONDS)
