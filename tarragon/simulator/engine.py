@@ -8,9 +8,11 @@ What a decision releases is free at once; the scheduler is then asked again at t
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Protocol
 
 from tarragon.base.errors import TarragonError
@@ -26,23 +28,37 @@ Placement = Mapping[str, int]
 """The number of replicas on each node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCluster:
-    """Equal nodes."""
+    """The nodes, each with its devices."""
 
-    nodes: int
-    devices_per_node: int
+    def __init__(self, capacities: Mapping[str, int]) -> None:
+        self.capacities = dict(capacities)
+        """The number of devices by node."""
+        self.devices = sum(self.capacities.values())
+        self.largest_node = max(self.capacities.values())
+        self._rooms: dict[int, Sequence[int]] = {}
+        """By the devices of a replica, how many fit on the largest node, on the two largest, and so on."""
 
-    @property
-    def names(self) -> Sequence[str]:
-        return [f"node-{index:05}" for index in range(self.nodes)]
+    @classmethod
+    def of_equal(cls, nodes: int, devices_per_node: int) -> SimulatedCluster:
+        return cls({f"node-{index:05}": devices_per_node for index in range(nodes)})
 
-    @property
-    def devices(self) -> int:
-        return self.nodes * self.devices_per_node
+    def room(self, devices: int) -> int:
+        """Return how many replicas with so many devices the empty cluster has room for."""
+        return self._rooms_for(devices)[-1]
 
-    def fewest_nodes(self, devices: int) -> int:
-        return -(-devices // self.devices_per_node)
+    def fewest_nodes(self, replicas: int, devices: int = 1) -> int:
+        """Return on how many nodes so many replicas have room, if possible; otherwise, as if there were more nodes."""
+        rooms = self._rooms_for(devices)
+        if replicas > rooms[-1]:
+            return len(rooms) - (rooms[-1] - replicas) // max(1, rooms[0])
+        return bisect_left(rooms, replicas) + 1
+
+    def _rooms_for(self, devices: int) -> Sequence[int]:
+        if devices not in self._rooms:
+            largest_first = sorted(self.capacities.values(), reverse=True)
+            self._rooms[devices] = list(accumulate(count // devices for count in largest_first))
+        return self._rooms[devices]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +78,7 @@ class ActiveJob:
     job: TrainingJob
     placement: Placement = field(default_factory=dict)
     size: int = 0
-    """The number of devices that it has."""
+    """The number of its replicas."""
     speed: float = 0.0
     """The part of its work that it does in a second; half a gang does nothing."""
     remaining: float = 1.0
@@ -80,22 +96,25 @@ class ActiveJob:
         self.placement = {node: count for node, count in placement.items() if count}
         self.size = sum(self.placement.values())
         is_whole = self.size >= self.job.minimum
-        self.speed = self.job.speed.at(len(self.placement), self.size) if is_whole and self.placement else 0.0
+        devices = self.size * self.job.devices
+        self.speed = self.job.speed.at(len(self.placement), devices) if is_whole and devices else 0.0
 
     def ends_at(self, now: float) -> float:
         return max(now, self.progresses_from) + max(0.0, self.remaining) / self.speed if self.speed else math.inf
 
-    def result(self, now: float, devices_per_node: int) -> JobResult:
+    def result(self, now: float, cluster: SimulatedCluster) -> JobResult:
         job = self.job
-        fewest = -(-job.requested // devices_per_node)
+        fewest = cluster.fewest_nodes(job.requested, job.devices)
         return JobResult(
             name=job.name,
             queue=job.queue,
             requested=job.requested,
+            maximum=job.maximum,
+            devices=job.devices,
             submitted_at=job.submitted_at,
             started_at=now if self.first_started_at is None else self.first_started_at,
             ended_at=now,
-            run_time=1 / job.speed.at(fewest, job.requested),
+            run_time=1 / job.speed.at(fewest, job.requested * job.devices),
             one_device_seconds=1 / job.speed.at(1, 1),
             sizes=tuple(self.sizes),
             resizes=self.resizes,
@@ -162,7 +181,7 @@ class _Run:
         self._workload, self._cluster, self._scheduler, self._timing = workload, cluster, scheduler, timing
         self._arrivals = deque(sorted(workload.jobs, key=lambda job: (job.submitted_at, job.name)))
         self._active: dict[str, ActiveJob] = {}
-        self._free = dict.fromkeys(cluster.names, cluster.devices_per_node)
+        self._free = dict(cluster.capacities)
         self._ended: list[JobResult] = []
         self._samples: list[Sample] = []
         self._now = 0.0
@@ -213,7 +232,7 @@ class _Run:
         for active in [each for each in self._active.values() if each.placement and each.remaining <= DONE]:
             self._place(active, {})
             del self._active[active.job.name]
-            self._ended.append(active.result(self._now, self._cluster.devices_per_node))
+            self._ended.append(active.result(self._now, self._cluster))
             self._scheduler.ended(active)
 
     def _submit_jobs(self) -> None:
@@ -266,12 +285,12 @@ class _Run:
 
     def _release(self, active: ActiveJob) -> None:
         for node, count in active.placement.items():
-            self._free[node] += count
+            self._free[node] += count * active.job.devices
 
     def _take(self, active: ActiveJob, placement: Placement) -> None:
         active.place(placement)
         for node, count in active.placement.items():
-            self._free[node] -= count
+            self._free[node] -= count * active.job.devices
 
     def _require_sound(self, changed: Iterable[ActiveJob]) -> None:
         """Raise ValueError, naming the bug of the scheduler, if a node is oversold."""

@@ -12,18 +12,22 @@ from tarragon.simulator.workload import TrainingJob
 @dataclass(frozen=True, slots=True)
 class HullPoint:
     devices: int
+    """Of all replicas together."""
     speed: float
 
 
 def job_hull(job: TrainingJob, cluster: SimulatedCluster) -> Sequence[HullPoint]:
     """Return the hull over the usual sizes, on as few nodes as possible. It begins with no device and no speed."""
-    sizes = usual_sizes(job, cluster)
-    return concave_hull(HullPoint(size, job.speed.at(cluster.fewest_nodes(size), size)) for size in sizes)
+    each = job.devices
+    return concave_hull(
+        HullPoint(size * each, job.speed.at(cluster.fewest_nodes(size, each), size * each))
+        for size in usual_sizes(job, cluster)
+    )
 
 
 def usual_sizes(job: TrainingJob, cluster: SimulatedCluster) -> Sequence[int]:
     """Return the minimum, and within the bounds the powers of two below a node and all multiples of a node."""
-    node, largest = cluster.devices_per_node, min(job.maximum, cluster.devices)
+    node, largest = cluster.largest_node // job.devices, min(job.maximum, cluster.room(job.devices))
     usual = {*_powers_of_two(node), *range(node, largest + 1, node)}
     return sorted({job.minimum, *(size for size in usual if job.minimum <= size <= largest)})
 

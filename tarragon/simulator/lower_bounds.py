@@ -65,20 +65,22 @@ class _Hulls:
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
-        self._known: dict[tuple[SpeedModel, int, int], Sequence[HullPoint]] = {}
+        self._known: dict[tuple[SpeedModel, int, int, int], Sequence[HullPoint]] = {}
 
     def of(self, job: TrainingJob) -> Sequence[HullPoint]:
         model, factor = (job.speed.model, job.speed.factor) if isinstance(job.speed, ScaledSpeed) else (job.speed, 1.0)
-        key = model, job.minimum, job.maximum
+        key = model, job.minimum, job.maximum, job.devices
         if key not in self._known:
-            sizes = range(job.minimum, min(job.maximum, self._cluster.devices) + 1)
-            self._known[key] = concave_hull(HullPoint(size, self._fastest(model, size)) for size in sizes)
+            sizes = range(job.minimum, min(job.maximum, self._cluster.room(job.devices)) + 1)
+            points = (HullPoint(size * job.devices, self._fastest(model, size, job.devices)) for size in sizes)
+            self._known[key] = concave_hull(points)
         return [HullPoint(point.devices, point.speed * factor) for point in self._known[key]]
 
-    def _fastest(self, model: SpeedModel, size: int) -> float:
+    def _fastest(self, model: SpeedModel, size: int, devices: int) -> float:
         """Return the speed on the best number of nodes: half nodes may be faster than full ones."""
-        nodes = range(self._cluster.fewest_nodes(size), min(size, self._cluster.nodes) + 1)
-        return max(model.at(count, size) for count in nodes)
+        fewest = self._cluster.fewest_nodes(size, devices)
+        nodes = range(fewest, min(size, len(self._cluster.capacities)) + 1)
+        return max(model.at(count, size * devices) for count in nodes)
 
 
 def _srpt_ends(works: Sequence[_Work], devices: int) -> float:

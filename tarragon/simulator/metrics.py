@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
+from tarragon.simulator.fairness import fairness_shares
 from tarragon.simulator.results import PolicyResult, WorkloadResult
 
 
@@ -54,6 +55,9 @@ class Summary:
     """Per job."""
     jain: float
     """Jain's index of the slowdowns (completion time by run time alone): 1 if all jobs were slowed down alike."""
+    above_fair_share: float
+    """The part of its time that a job had more than its share of the devices, in the mean. See `fairness.py`."""
+    below_fair_share: float
     rounds: int
 
 
@@ -74,6 +78,7 @@ def deadlock_of(result: PolicyResult) -> Deadlock | None:
 
 def summarize(result: PolicyResult) -> Summary:
     jobs = result.jobs
+    shares = fairness_shares(result.workloads)
     capacity = sum(workload.makespan * workload.devices for workload in result.workloads)
     return Summary(
         jobs=len(jobs),
@@ -85,6 +90,8 @@ def summarize(result: PolicyResult) -> Summary:
         resizes=fmean(job.resizes for job in jobs),
         evictions=fmean(job.evictions for job in jobs),
         jain=jains_index([job.completion_time / job.run_time for job in jobs]),
+        above_fair_share=shares.above,
+        below_fair_share=shares.below,
         rounds=sum(workload.rounds for workload in result.workloads),
     )
 

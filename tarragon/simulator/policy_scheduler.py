@@ -66,12 +66,12 @@ class Observations:
             total=1.0,
             believed_until=record.believed_until,
         )
-        self._records[name] = with_claim(seen, _prior(active.job.requested))
+        self._records[name] = with_claim(seen, _prior(active.job.requested, active.job.devices))
         self._kinds[active.job.kind].record(name, self._records[name])
 
     def finish(self, active: ActiveJob) -> None:
-        name = active.job.name
-        self._kinds[active.job.kind].finish(name, self._record(active).service(_prior(active.job.requested)))
+        name, prior = active.job.name, _prior(active.job.requested, active.job.devices)
+        self._kinds[active.job.kind].finish(name, self._record(active).service(prior))
         self._records.pop(name, None)
         self._estimates.pop(name, None)
 
@@ -80,7 +80,7 @@ class Observations:
         record, kind = self._record(active), self._kinds[active.job.kind]
         known = self._estimates.get(active.job.name)
         if known is None or known[0] is not record or known[1] != kind.revision:
-            found = estimate_work(record, kind, _prior(active.job.requested))
+            found = estimate_work(record, kind, _prior(active.job.requested, active.job.devices))
             known = self._estimates[active.job.name] = record, kind.revision, found
         return known[2]
 
@@ -113,7 +113,7 @@ class PolicyScheduler:
     _memory: Memory = field(default_factory=Memory)
     _nodes: dict[str, Mapping[Replica, str]] = field(default_factory=dict)
     """The node of each replica, by job."""
-    _demands: dict[tuple[int, int, int], Sequence[Demand]] = field(default_factory=dict)
+    _demands: dict[tuple[int, int, int, int], Sequence[Demand]] = field(default_factory=dict)
     _gangs: dict[str, WaitingGang | RunningGang] = field(default_factory=dict)
     """The gangs of the last snapshot. A gang that has not changed stays the same object, as for the operator."""
     _inventory: Inventory = field(init=False)
@@ -121,7 +121,7 @@ class PolicyScheduler:
     """What is free by the inventory."""
 
     def __post_init__(self) -> None:
-        self._free = dict.fromkeys(self.cluster.names, self.cluster.devices_per_node)
+        self._free = dict(self.cluster.capacities)
         self._inventory = Inventory.of([self._state(name) for name in self._free])
 
     def decide(self, view: ClusterView) -> Plan:
@@ -166,7 +166,7 @@ class PolicyScheduler:
         self._inventory = self._inventory.with_states([self._state(name) for name in changed])
 
     def _state(self, name: str) -> NodeState:
-        capacity = {NVIDIA_GPU: self.cluster.devices_per_node * _WHOLE}
+        capacity = {NVIDIA_GPU: self.cluster.capacities[name] * _WHOLE}
         return NodeState(name=name, capacity=capacity, free={NVIDIA_GPU: self._free[name] * _WHOLE})
 
     def _waiting(self, active: ActiveJob) -> WaitingGang:
@@ -224,12 +224,12 @@ class PolicyScheduler:
 
     def _demands_of(self, active: ActiveJob) -> Sequence[Demand]:
         job = active.job
-        key = job.minimum, job.requested, job.maximum
+        key = job.minimum, job.requested, job.maximum, job.devices
         if key not in self._demands:
             self._demands[key] = (
                 Demand(
                     type=WORKER,
-                    resources={NVIDIA_GPU: _WHOLE},
+                    resources={NVIDIA_GPU: job.devices * _WHOLE},
                     minimum=job.minimum,
                     requested=job.requested,
                     maximum=job.maximum,
@@ -243,8 +243,8 @@ _NOTHING_OBSERVED = WorkRecord()
 
 
 @cache
-def _prior(requested: int) -> SpeedupPrior:
-    return SpeedupPrior(requested)
+def _prior(requested: int, devices: int) -> SpeedupPrior:
+    return SpeedupPrior(requested, float(devices))
 
 
 def _moment(seconds: float) -> dt.datetime:

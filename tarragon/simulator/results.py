@@ -22,6 +22,10 @@ class JobResult:
     name: str
     queue: str
     requested: int
+    maximum: int
+    """The bound within which the scheduler chose its sizes. Like all sizes, a number of replicas."""
+    devices: int
+    """Of each replica."""
     submitted_at: float
     started_at: float
     ended_at: float

@@ -67,6 +67,17 @@ class AmdahlSpeed:
         return 1 / (1 - self.parallel + self.parallel / devices)
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaSpeed:
+    """A speed that was measured by the number of replicas, each of which has several devices."""
+
+    model: SpeedModel
+    devices: int
+
+    def at(self, nodes: int, devices: int) -> float:
+        return self.model.at(nodes, -(-devices // self.devices))
+
+
 def with_run_time(model: SpeedModel, seconds: float, placement: tuple[int, int]) -> ScaledSpeed:
     """Return the curve for a job that takes so many seconds on these nodes and devices."""
     return ScaledSpeed(model, 1 / (seconds * model.at(*placement)))

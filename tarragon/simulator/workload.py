@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-BoundsRule = Literal["rigid", "spec", "wide"]
-BOUNDS_RULES: Sequence[BoundsRule] = ("rigid", "spec", "wide")
+BoundsRule = Literal["trace", "rigid", "spec", "wide"]
+BOUNDS_RULES: Sequence[BoundsRule] = ("trace", "rigid", "spec", "wide")
 
 _WIDE_MAXIMUM = 64
 
@@ -22,7 +22,7 @@ class SpeedModel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingJob:
-    """One job of a workload. Each of its replicas has one device."""
+    """One job of a workload."""
 
     name: str
     kind: str
@@ -33,6 +33,8 @@ class TrainingJob:
     requested: int
     minimum: int
     maximum: int
+    devices: int = 1
+    """Of each replica."""
     least_maximum: int = 1
     """With the bounds `spec`, the job may always grow to this."""
     speed: SpeedModel
@@ -51,8 +53,10 @@ class Workload:
 
 
 def with_bounds(job: TrainingJob, rule: BoundsRule) -> TrainingJob:
-    """Return the job with the bounds that follow from what it requests."""
+    """Return the job with the bounds that follow from what it requests, or with those of the trace."""
     match rule:
+        case "trace":
+            return job
         case "rigid":
             return replace(job, minimum=job.requested, maximum=job.requested)
         case "spec":

@@ -22,7 +22,7 @@ from tarragon.simulator.speedups import AmdahlSpeed, with_run_time
 from tarragon.simulator.traces.reading import Selection, read_speeds, read_workloads
 from tarragon.simulator.workload import BOUNDS_RULES, BoundsRule, TrainingJob, Workload, with_bounds
 
-TWO_NODES = SimulatedCluster(nodes=2, devices_per_node=4)
+TWO_NODES = SimulatedCluster.of_equal(2, 4)
 needs_traces = pytest.mark.skipif(not os.environ.get("TARRAGON_TRACES"), reason="TARRAGON_TRACES names no folder")
 
 
@@ -69,6 +69,28 @@ def test_every_job_ends_and_equal_input_gives_equal_results(
     assert len(result.jobs) == len(jobs)
     assert deadlock_of(result) is None
     assert result == run(name, bounded)
+
+
+@given(
+    JOBS,
+    st.sampled_from(sorted({*BASELINES, *POLICY_NAMES} - {"kube-scheduler", "kube-scheduler-mixed"})),
+    st.integers(1, 3),
+    st.sampled_from(BOUNDS_RULES),
+)
+def test_replicas_with_several_devices_are_not_divided_among_nodes(
+    jobs: Sequence[TrainingJob], name: str, devices: int, rule: BoundsRule
+) -> None:
+    small = [replace(with_bounds(each, rule), devices=devices) for each in jobs if each.minimum * devices <= 4]
+    if not small:
+        return
+    unequal = SimulatedCluster({"large": 7, "small": 5})
+
+    result = run(name, small, unequal)
+
+    assert deadlock_of(result) is None
+    assert len(result.jobs) == len(small)
+    for sample in result.workloads[0].samples:
+        assert sample.allocated <= 7 // devices * devices + 5 // devices * devices
 
 
 def test_half_gangs_of_interleaved_pods_hold_all_devices_for_ever() -> None:
@@ -173,7 +195,7 @@ def test_pollux_first_workload_takes_what_it_took_before(name: str, rule: Bounds
     speeds = read_speeds(folder / "pollux_speed.csv.gz", "fixed")
     [found] = read_workloads(folder / "pollux_jobs.csv.gz", Selection(workloads=[1], speeds=speeds))
 
-    result = run(name, [with_bounds(each, rule) for each in found.jobs], SimulatedCluster(nodes=16, devices_per_node=4))
+    result = run(name, [with_bounds(each, rule) for each in found.jobs], SimulatedCluster.of_equal(16, 4))
 
     if mean is None:
         assert deadlock_of(result) is not None

@@ -25,7 +25,7 @@ from tarragon.simulator.speedups import AmdahlSpeed, with_run_time
 from tarragon.simulator.traces.reading import Selection, read_speeds, read_workloads
 from tarragon.simulator.workload import BOUNDS_RULES, BoundsRule, TrainingJob, Workload, with_bounds
 
-TWO_NODES = SimulatedCluster(nodes=2, devices_per_node=4)
+TWO_NODES = SimulatedCluster.of_equal(2, 4)
 needs_traces = pytest.mark.skipif(not os.environ.get("TARRAGON_TRACES"), reason="TARRAGON_TRACES names no folder")
 
 
@@ -117,7 +117,7 @@ def test_the_pollux_workloads_have_the_bounds_that_an_independent_program_found(
         for each in read_workloads(folder / "pollux_jobs.csv.gz", Selection(speeds=speeds))
     ]
 
-    found = lower_bounds(workloads, SimulatedCluster(nodes=16, devices_per_node=4), 0)
+    found = lower_bounds(workloads, SimulatedCluster.of_equal(16, 4), 0)
 
     assert (found.alone, found.srpt_fluid) == pytest.approx((alone, fluid), abs=1)
     assert found.lp == pytest.approx(least, rel=0.002)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from tarragon.base.errors import TarragonError
 from tarragon.cli.main import root_command
 from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.simulation.progress_bar import STEPS, Bar
 from tarragon.scheduling.api.decision import Decision
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.api.work import WorkEstimate
@@ -32,7 +34,7 @@ from tarragon.simulator.speedups import AmdahlSpeed, SpeedTable, with_run_time
 from tarragon.simulator.traces.reading import Selection, read_speeds, read_workloads
 from tarragon.simulator.workload import BOUNDS_RULES, TrainingJob, Workload, with_bounds
 
-TWO_NODES = SimulatedCluster(nodes=2, devices_per_node=4)
+TWO_NODES = SimulatedCluster.of_equal(2, 4)
 OWN = "name,submit_s,replicas,duration_s\n"
 needs_traces = pytest.mark.skipif(not os.environ.get("TARRAGON_TRACES"), reason="TARRAGON_TRACES names no folder")
 
@@ -331,7 +333,7 @@ def pollux(workload: int, rule: str) -> Sequence[TrainingJob]:
 @needs_traces
 @pytest.mark.parametrize(("policy", "mean"), [("fifo", 7394), ("backfill", 4251)])
 def test_pollux_first_workload_takes_what_an_independent_simulator_found(policy: str, mean: float) -> None:
-    result = run(pollux(1, "rigid"), policy, SimulatedCluster(nodes=16, devices_per_node=4))
+    result = run(pollux(1, "rigid"), policy, SimulatedCluster.of_equal(16, 4))
 
     assert summarize(PolicyResult(policy=policy, workloads=[result])).jct.mean == pytest.approx(mean, rel=0.005)
 
@@ -403,3 +405,33 @@ def test_the_interval_is_how_often_the_policy_is_asked(tmp_path: Path) -> None:
 
     assert (rounds("--interval", "600"), rounds()) == (1 + 5 + 1, 1 + 59 + 1)
     assert "is not 1 s or more" in simulated(str(trace), "--interval", "0")[2]
+
+
+def test_nodes_of_other_sizes_are_read_from_a_file(tmp_path: Path) -> None:
+    trace, nodes = tmp_path / "jobs.csv", tmp_path / "nodes.yaml"
+    trace.write_text("name,submit_s,replicas,duration_s,gpus\na,0,2,600,8\n")
+    nodes.write_text("[{count: 1, gpus: 16}, {count: 8, gpus: 4}]")
+
+    code, text, _ = simulated(str(trace), "--cluster", str(nodes), "--policy", "fifo", "-o", "json")
+
+    assert (code, json.loads(text)["policies"]["fifo"]["jct"]["mean"]) == (0, pytest.approx(630))
+    assert "each replica of a needs 8 GPUs, and no node has more than 4" in simulated(str(trace))[2]
+    assert "use one of them" in simulated(str(trace), "--cluster", str(nodes), "--nodes-from-cluster")[2]
+
+
+class _Screen(io.StringIO):
+    def frames(self) -> Sequence[str]:
+        return [frame.rpartition("[J")[2] for frame in self.getvalue().split("jobs")[:-1]]
+
+
+def test_the_bar_fills_up_as_jobs_end_and_is_gone_at_the_end() -> None:
+    screen = _Screen()
+    bar = Bar("fifo", 300, screen)
+    for _ in range(300):
+        bar.advance()
+    shown = screen.frames()
+    bar.clear()
+
+    assert len(shown) <= STEPS + 1
+    assert (shown[0].split()[-1], shown[-1].split()[-1]) == ("0/300", "300/300")
+    assert screen.getvalue().endswith("[J")

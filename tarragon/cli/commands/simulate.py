@@ -32,11 +32,15 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option("--nodes", type=click.IntRange(1, 100_000), default=16, show_default=True, help="number of nodes")
 @click.option("--gpus-per-node", type=click.IntRange(1, 1024), default=4, show_default=True, help="GPUs of each node")
 @click.option(
+    "--cluster", "cluster_file", metavar="FILE", type=_FILE, help="nodes of other sizes: YAML, also of kubectl, or CSV"
+)
+@click.option("--nodes-from-cluster", is_flag=True, help="take the nodes of the cluster of the context")
+@click.option(
     "--bounds",
-    type=click.Choice(("rigid", "spec", "wide")),
-    default="rigid",
+    type=click.Choice(("trace", "rigid", "spec", "wide")),
+    default="trace",
     show_default=True,
-    help="sizes that jobs may have: as requested, from a quarter to twice of that, or 1 to 64",
+    help="sizes that jobs may have: those of the trace, as requested, from a quarter to twice of that, or 1 to 64",
 )
 @click.option(
     "--policy", "policies", metavar="NAME", multiple=True, help=f"policy to simulate; may be repeated: {_POLICIES}"
@@ -79,6 +83,8 @@ def command(
     speedups: Path | None,
     nodes: int,
     gpus_per_node: int,
+    cluster_file: Path | None,
+    nodes_from_cluster: bool,
     bounds: BoundsRule,
     policies: Sequence[str],
     progress: str,
@@ -93,11 +99,11 @@ def command(
     report: Path | None,
     form: str,
 ) -> None:
-    """Show what policies of the operator do with the jobs of TRACE, in virtual time. No cluster is contacted.
+    """Show what policies of the operator do with the jobs of TRACE, in virtual time. Nothing is changed anywhere.
 
     TRACE is a CSV file, or one in gzip, with the columns name, submit_s, replicas, duration_s (run time alone), and
-    optionally kind, queue, parallel (the part of the job that more replicas speed up). Traces of Pollux and Philly
-    are recognized.
+    optionally gpus (of each replica), minimum and maximum (replicas), kind, queue, parallel (the part of the job that
+    more replicas speed up). Traces of Pollux, Philly and openb are recognized.
     """
     from tarragon.cli.options.formats import json_text, print_table
     from tarragon.cli.simulation.figures import csv_text, json_object, summaries_of, table_rows
@@ -107,16 +113,16 @@ def command(
     from tarragon.simulator.traces.reading import Selection, read_speeds, read_workloads
 
     chosen = [_known(name) for name in policies or (DEFAULT_POLICY,)]
+    cluster = _cluster(settings, cluster_file, nodes_from_cluster) or SimulatedCluster.of_equal(nodes, gpus_per_node)
     selection = Selection(
         load=load,
         workloads=workloads,
         days=days or math.inf,
         max_duration=max_duration or math.inf,
         speeds=read_speeds(speedups, "fixed") if speedups else {},
-        devices_per_node=gpus_per_node,
+        devices_per_node=cluster.largest_node,
     )
     found = _bounded(read_workloads(trace, selection), bounds)
-    cluster = SimulatedCluster(nodes=nodes, devices_per_node=gpus_per_node)
     _require_room(found, cluster)
     _require_folder(report)
     comparison = Comparison(
@@ -128,7 +134,7 @@ def command(
         seed=seed,
     )
     least = lower_bounds(found, cluster, restart_seconds)
-    results = [_run(comparison, name) for name in dict.fromkeys(chosen)]
+    results = [_run(comparison, name, settings) for name in dict.fromkeys(chosen)]
     summaries = summaries_of(results)
     rows = table_rows(summaries, least)
     if report:
@@ -155,16 +161,30 @@ def _known(name: str) -> str:
     raise click.BadParameter(f"{name!r} is not a policy; {remedy}", param_hint="'--policy'")
 
 
+def _cluster(settings: GlobalOptions, file: Path | None, nodes_from_cluster: bool) -> SimulatedCluster | None:
+    from tarragon.simulator.traces.clusters import read_cluster
+
+    if file and nodes_from_cluster:
+        raise click.UsageError("--cluster and --nodes-from-cluster both say which nodes there are; use one of them")
+    if nodes_from_cluster:
+        import asyncio
+
+        from tarragon.cli.simulation.nodes import nodes_of_context
+
+        return asyncio.run(nodes_of_context(settings))
+    return read_cluster(file) if file else None
+
+
 def _positive(interval: float) -> float:
     if interval < MIN_INTERVAL:
         raise click.BadParameter(f"{interval:g} is not {MIN_INTERVAL:g} s or more", param_hint="'--interval'")
     return interval
 
 
-def _run(comparison: Comparison, name: str) -> PolicyResult:
+def _run(comparison: Comparison, name: str, settings: GlobalOptions) -> PolicyResult:
     from tarragon.cli.simulation.progress_bar import progress_bar
 
-    with progress_bar(name, sum(len(workload.jobs) for workload in comparison.workloads)) as advance:
+    with progress_bar(name, sum(len(workload.jobs) for workload in comparison.workloads), settings) as advance:
         return comparison.run(name, advance)
 
 
@@ -181,10 +201,16 @@ def _require_room(workloads: Sequence[Workload], cluster: SimulatedCluster) -> N
     from tarragon.base.errors import TarragonError
 
     for job in (job for workload in workloads for job in workload.jobs):
-        if job.minimum > cluster.devices:
+        if job.devices > cluster.largest_node:
+            most = cluster.largest_node
             raise TarragonError(
-                f"{job.name} needs at least {job.minimum} GPUs, and the cluster has {cluster.devices}",
-                remedy="use more nodes (--nodes) or elastic jobs (--bounds spec)",
+                f"each replica of {job.name} needs {job.devices} GPUs, and no node has more than {most}",
+                remedy="use larger nodes (--gpus-per-node)",
+            )
+        if job.minimum > cluster.room(job.devices):
+            raise TarragonError(
+                f"{job.name} needs at least {job.minimum * job.devices} GPUs, and the cluster has {cluster.devices}",
+                remedy="use more nodes (--nodes), larger ones (--gpus-per-node) or elastic jobs (--bounds spec)",
             )
 
 

@@ -1,4 +1,4 @@
-"""What `tarragon simulate` shows: tables, CSV and a progress bar. Begin reading with `figures`.
+"""What `tarragon simulate` reads from a context, and how it shows what it found.
 
-May import `options` and `output`, but not `commands`.
+Begin reading with `figures`. May import `targets`, `options` and `output`, but not `commands`.
 """

@@ -16,7 +16,7 @@ HEADER = (
     "POLICY",
     "JOBS",
     *("MEAN", "MEDIAN", "P95", "P99", "MAX", "QUEUED", "MAX-QUEUED", "MAKESPAN"),
-    *("ALLOCATED", "PROGRESS", "RESIZES", "EVICTIONS", "JAIN"),
+    *("ALLOCATED", "PROGRESS", "RESIZES", "EVICTIONS", "JAIN", "ABOVE", "BELOW"),
 )
 
 Summaries = Mapping[str, Summary | Deadlock]
@@ -82,4 +82,6 @@ def _cells(summary: Summary) -> Sequence[str]:
         *(f"{seconds:,.0f}s" for seconds in times),
         *(f"{share:.0%}" for share in shares),
         *(f"{number:.2f}" for number in counts),
+        f"{summary.above_fair_share:.0%}",
+        f"{summary.below_fair_share:.0%}",
     ]

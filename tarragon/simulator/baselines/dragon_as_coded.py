@@ -55,12 +55,12 @@ class DragonAsCoded(Stateless):
         left = dict(free)
         shrunk: dict[str, dict[str, int]] = {}
         for active, node in self._removable(running):
-            if self._fitting(head.job.minimum, left):
+            if _has_room(head, head.job.minimum, left):
                 return dict(shrunk)
             nodes = shrunk.setdefault(active.job.name, dict(active.placement))
             nodes[node] -= 1
-            left[node] += 1
-        return dict(shrunk) if self._fitting(head.job.minimum, left) else None
+            left[node] += active.job.devices
+        return dict(shrunk) if _has_room(head, head.job.minimum, left) else None
 
     def _removable(self, running: list[ActiveJob]) -> Iterator[tuple[ActiveJob, str]]:
         for active in running:
@@ -71,10 +71,12 @@ class DragonAsCoded(Stateless):
     def _started(self, view: ClusterView, free: dict[str, int]) -> dict[str, Placement]:
         """Start the first job of which the minimum fits, with as many replicas as fit."""
         for active in waiting(view):
-            size = min(active.job.requested, sum(free.values()))
+            devices = active.job.devices
+            rooms = {node: count // devices for node, count in free.items()}
+            size = min(active.job.requested, sum(rooms.values()))
             if size >= active.job.minimum:
-                placement = self._placed(size, free)
-                take(free, placement)
+                placement = self._placed(size, rooms)
+                take(free, placement, devices)
                 return {active.job.name: placement}
         return {}
 
@@ -97,14 +99,15 @@ class DragonAsCoded(Stateless):
         for node in self._shuffled(free):
             for active in running:
                 nodes = sizes[active.job.name]
-                count = min(free[node], grown[active.job.name])
+                count = min(free[node] // active.job.devices, grown[active.job.name])
                 if count > 0:
                     sizes[active.job.name] = {**nodes, node: nodes.get(node, 0) + count}
-                    free[node] -= count
+                    free[node] -= count * active.job.devices
 
     def _shuffled(self, nodes: Mapping[str, int]) -> list[str]:
         """Return the nodes in the order of a Go map: any."""
         return self._chance.sample(sorted(nodes), len(nodes))
 
-    def _fitting(self, size: int, free: Mapping[str, int]) -> bool:
-        return sum(free.values()) >= size
+
+def _has_room(active: ActiveJob, size: int, free: Mapping[str, int]) -> bool:
+    return sum(count // active.job.devices for count in free.values()) >= size

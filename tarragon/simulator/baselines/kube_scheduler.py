@@ -26,10 +26,13 @@ class KubeScheduler(Stateless):
         incomplete = [active for active in view.jobs.values() if active.size < active.job.requested]
         for active in self._order(incomplete) if left else ():
             node = min(free, key=lambda name: (-free[name], name))
+            devices = active.job.devices
+            if free[node] < devices:
+                continue
             placement = placements.setdefault(active.job.name, dict(active.placement))
             placement[node] = placement.get(node, 0) + 1
-            free[node] -= 1
-            left -= 1
+            free[node] -= devices
+            left -= devices
             if not left:
                 break
         return Plan(placements)

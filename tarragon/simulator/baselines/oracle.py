@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tarragon.simulator.baselines.packing import give_back, packed, take
 from tarragon.simulator.baselines.stateless import Stateless
-from tarragon.simulator.engine import ActiveJob, ClusterView, Placement, Plan
+from tarragon.simulator.engine import ActiveJob, ClusterView, Placement, Plan, SimulatedCluster
 from tarragon.simulator.hull import HullPoint, job_hull
 
 WORTH = 6
@@ -56,7 +56,7 @@ class ElasticOracle(Stateless):
             if devices > left:
                 continue
             left -= devices
-            sizing.target = sizing.hull[step + 1].devices
+            sizing.target = sizing.hull[step + 1].devices // view.jobs[name].job.devices
             if step + 2 < len(sizing.hull):
                 heapq.heappush(steps, (-_gain(sizing, step + 1), name, step + 1))
         return {name: sizing.target for name, sizing in sizings.items()}
@@ -73,16 +73,20 @@ class ElasticOracle(Stateless):
         for name, active in view.jobs.items():
             if active.placement and targets[name] > active.size and not self._pays(active, targets[name], view):
                 targets[name] = active.size
-        slack = view.cluster.devices - sum(targets.values())
+        slack = view.cluster.devices - sum(size * view.jobs[name].job.devices for name, size in targets.items())
         shrinking = [active for name, active in view.jobs.items() if targets[name] < active.size]
         for active in sorted(shrinking, key=lambda each: (each.size - targets[each.job.name], each.job.name)):
-            lost = active.size - targets[active.job.name]
+            lost = (active.size - targets[active.job.name]) * active.job.devices
             if lost <= slack:
                 slack -= lost
                 targets[active.job.name] = active.size
 
     def _pays(self, active: ActiveJob, size: int, view: ClusterView) -> bool:
-        now, then = (active.job.speed.at(view.cluster.fewest_nodes(each), each) for each in (active.size, size))
+        devices = active.job.devices
+        now, then = (
+            active.job.speed.at(view.cluster.fewest_nodes(each, devices), each * devices)
+            for each in (active.size, size)
+        )
         saved = active.remaining / now - active.remaining / then
         return then > FASTER * now and saved >= WORTH * self._restart
 
@@ -100,27 +104,31 @@ def _placements(view: ClusterView, targets: Mapping[str, int]) -> Mapping[str, P
     for name, active in by_name:
         if targets[name] < active.size:
             placements[name] = packed(targets[name], active.placement) or {}
-            _move(free, active.placement, placements[name])
+            _move(free, active, placements[name])
     is_shrinking = bool(placements)
     for name, active in sorted(by_name, key=lambda each: -targets[each[0]]):
         if targets[name] > active.size and (placement := _anew(active, targets[name], free)):
             placements[name] = placement
-            _move(free, active.placement, placement)
+            _move(free, active, placement)
     for name, active in () if is_shrinking else by_name:
-        if name not in placements and len(active.placement) > view.cluster.fewest_nodes(active.size) > 0:
+        if name not in placements and active.size and _is_scattered(active, view.cluster):
             placement = _anew(active, active.size, free)
             if placement and len(placement) == 1:
                 placements[name] = placement
-                _move(free, active.placement, placement)
+                _move(free, active, placement)
     return placements
 
 
 def _anew(active: ActiveJob, size: int, free: Mapping[str, int]) -> Placement | None:
     own = dict(free)
-    give_back(own, active.placement)
-    return packed(size, own)
+    give_back(own, active.placement, active.job.devices)
+    return packed(size, own, active.job.devices)
 
 
-def _move(free: dict[str, int], before: Placement, after: Placement) -> None:
-    give_back(free, before)
-    take(free, after)
+def _move(free: dict[str, int], active: ActiveJob, after: Placement) -> None:
+    give_back(free, active.placement, active.job.devices)
+    take(free, after, active.job.devices)
+
+
+def _is_scattered(active: ActiveJob, cluster: SimulatedCluster) -> bool:
+    return len(active.placement) > cluster.fewest_nodes(active.size, active.job.devices)

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from tarragon.simulator.engine import Placement
 
 
-def packed(replicas: int, free: Mapping[str, int]) -> Placement | None:
+def packed(replicas: int, free: Mapping[str, int], devices: int = 1) -> Placement | None:
     """Return a placement on the fullest node that has room for all, else on the emptiest nodes; None if there is no
-    room.
+    room. Each replica takes so many devices.
     """
+    if devices > 1:
+        free = {name: count // devices for name, count in free.items()}
     if sum(free.values()) < replicas:
         return None
     placement: dict[str, int] = {}
@@ -24,11 +26,11 @@ def packed(replicas: int, free: Mapping[str, int]) -> Placement | None:
     return placement
 
 
-def take(free: dict[str, int], placement: Placement) -> None:
+def take(free: dict[str, int], placement: Placement, devices: int = 1) -> None:
     for node, count in placement.items():
-        free[node] -= count
+        free[node] -= count * devices
 
 
-def give_back(free: dict[str, int], placement: Placement) -> None:
+def give_back(free: dict[str, int], placement: Placement, devices: int = 1) -> None:
     for node, count in placement.items():
-        free[node] += count
+        free[node] += count * devices

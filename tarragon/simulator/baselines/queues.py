@@ -17,11 +17,11 @@ class StrictFifo(Stateless):
         placements: dict[str, Placement] = {}
         free = dict(view.free)
         for active in waiting(view):
-            placement = packed(active.job.requested, free)
+            placement = packed(active.job.requested, free, active.job.devices)
             if placement is None:
                 break
             placements[active.job.name] = placement
-            take(free, placement)
+            take(free, placement, active.job.devices)
         return Plan(placements)
 
 
@@ -33,10 +33,11 @@ class PlainBackfill(Stateless):
         free = dict(view.free)
         left = sum(free.values())
         for active in waiting(view):
-            if active.job.requested <= left and (placement := packed(active.job.requested, free)):
+            size, devices = active.job.requested, active.job.devices
+            if size * devices <= left and (placement := packed(size, free, devices)):
                 placements[active.job.name] = placement
-                take(free, placement)
-                left -= active.job.requested
+                take(free, placement, devices)
+                left -= size * devices
         return Plan(placements)
 
 
@@ -48,11 +49,12 @@ class Easy(Stateless):
     def decide(self, view: ClusterView) -> Plan:
         placements: dict[str, Placement] = {}
         free = dict(view.free)
-        ends = [(active.ends_at(view.now), active.size) for active in view.jobs.values() if active.placement]
+        running = [active for active in view.jobs.values() if active.placement]
+        ends = [(active.ends_at(view.now), active.size * active.job.devices) for active in running]
         head_starts, spare = math.inf, 0
         for active in waiting(view):
-            size = active.job.requested
-            placement = packed(size, free)
+            size = active.job.requested * active.job.devices
+            placement = packed(active.job.requested, free, active.job.devices)
             if placement is None and head_starts == math.inf:
                 head_starts, spare = _reservation(size, sum(free.values()), ends)
                 continue
@@ -61,7 +63,7 @@ class Easy(Stateless):
                 continue
             spare -= size if end > head_starts else 0
             placements[active.job.name] = placement
-            take(free, placement)
+            take(free, placement, active.job.devices)
             ends.append((end, size))
         return Plan(placements)
 
@@ -71,7 +73,7 @@ def waiting(view: ClusterView) -> Iterator[ActiveJob]:
 
 
 def _run_time(active: ActiveJob, placement: Placement) -> float:
-    return active.remaining / active.job.speed.at(len(placement), sum(placement.values()))
+    return active.remaining / active.job.speed.at(len(placement), sum(placement.values()) * active.job.devices)
 
 
 def _reservation(size: int, free: int, ends: Sequence[tuple[float, int]]) -> tuple[float, int]:

@@ -25,11 +25,12 @@ class Ranked(Stateless):
         placements: dict[str, Placement] = {active.job.name: {} for active in stopped}
         free = dict(view.free)
         for active in stopped:
-            give_back(free, active.placement)
+            give_back(free, active.placement, active.job.devices)
         for active in chosen.values():
-            if not active.placement and (placement := packed(active.job.requested, free)):
+            devices = active.job.devices
+            if not active.placement and (placement := packed(active.job.requested, free, devices)):
                 placements[active.job.name] = placement
-                take(free, placement)
+                take(free, placement, devices)
         return Plan(placements)
 
     def _chosen(self, view: ClusterView) -> dict[str, ActiveJob]:
@@ -38,9 +39,10 @@ class Ranked(Stateless):
         chosen: dict[str, ActiveJob] = {}
         ranked = sorted(view.jobs.values(), key=lambda active: (self._rank(active, view.now), active.job.name))
         for active in ranked:
-            if active.job.requested <= left:
+            devices = active.job.requested * active.job.devices
+            if devices <= left:
                 chosen[active.job.name] = active
-                left -= active.job.requested
+                left -= devices
         return chosen
 
 
@@ -51,12 +53,12 @@ def tiresias(active: ActiveJob, now: float) -> tuple[float, float]:
 def remaining_time(active: ActiveJob, now: float) -> tuple[float, float]:  # noqa: ARG001 - all ranks have one shape
     job = active.job
     # As if on as many nodes as replicas: only the order counts.
-    return active.remaining / job.speed.at(job.requested, job.requested), job.submitted_at
+    return active.remaining / job.speed.at(job.requested, job.requested * job.devices), job.submitted_at
 
 
 def remaining_service(active: ActiveJob, now: float) -> tuple[float, float]:
     seconds, submitted_at = remaining_time(active, now)
-    return seconds * active.job.requested, submitted_at
+    return seconds * active.job.requested * active.job.devices, submitted_at
 
 
 def device_seconds(active: ActiveJob, now: float) -> float:
@@ -66,4 +68,4 @@ def device_seconds(active: ActiveJob, now: float) -> float:
     for change in reversed(active.sizes):
         received += change.replicas * (until - change.at)
         until = change.at
-    return received
+    return received * active.job.devices

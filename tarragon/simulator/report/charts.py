@@ -135,11 +135,11 @@ def _stacked(chart: Chart, moments: Sequence[float], layers: Sequence[tuple[str,
 def _sizes_at(job: JobResult, moments: Sequence[float]) -> Sequence[int]:
     changes = [change.at for change in job.sizes]
     sizes = [0, *(change.replicas for change in job.sizes)]
-    return [sizes[bisect_right(changes, moment)] for moment in moments]
+    return [sizes[bisect_right(changes, moment)] * job.devices for moment in moments]
 
 
 def _device_seconds(job: JobResult) -> float:
-    return sum(before.replicas * (after.at - before.at) for before, after in pairwise(job.sizes))
+    return job.devices * sum(before.replicas * (after.at - before.at) for before, after in pairwise(job.sizes))
 
 
 def _end(workload: WorkloadResult) -> float:

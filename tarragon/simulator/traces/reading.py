@@ -2,7 +2,9 @@
 
 Pollux   load, workload, name, submit_s, application, gpus, batch_size    speeds by application and batch size
 Philly   job, submit_s, gpus, duration_s, vc                              speeds by how much GPU time a job needs
-own      name, submit_s, replicas, duration_s; kind, queue, parallel      Amdahl's law
+openb    name, num_gpu, creation_time, duration_s                         Amdahl's law
+own      name, submit_s, replicas, duration_s; gpus, minimum, maximum,    measured by kind, or Amdahl's law
+         kind, queue, parallel
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tarragon.base.errors import TarragonError
-from tarragon.simulator.speedups import AmdahlSpeed, Point, SpeedTable, SpeedTables, with_run_time
+from tarragon.simulator.speedups import AmdahlSpeed, Point, ReplicaSpeed, SpeedTable, SpeedTables, with_run_time
 from tarragon.simulator.traces.table import Row, Table, read_table
-from tarragon.simulator.workload import TrainingJob, Workload
+from tarragon.simulator.workload import SpeedModel, TrainingJob, Workload
 
 POLLUX = ("load", "workload", "name", "submit_s", "application", "gpus", "batch_size")
 PHILLY = ("job", "submit_s", "gpus", "duration_s", "vc")
 OWN = ("name", "submit_s", "replicas", "duration_s")
+OPENB = ("name", "num_gpu", "creation_time", "duration_s")
+MEASURED = ("kind", "replicas", "rate")
 SPEEDS = ("application", "batch_size", "nodes", "gpus", "speed")
 
 MIN_PHILLY_SECONDS = 60.0
@@ -30,6 +34,7 @@ DEFAULT_PARALLEL = 0.95
 """The parallel part of a job about which nothing is said: 16 devices are nine times as fast as one."""
 
 _DAY = 86_400.0
+_ANY_BATCH = 0
 _LARGE = 12
 _CLASSES = (
     (1, "cifar10", (2048, 4096)),
@@ -63,6 +68,8 @@ def read_workloads(path: Path, selection: Selection) -> Sequence[Workload]:
         found = _pollux(table, selection)
     elif table.has(PHILLY):
         found = [Workload(name=path.name, jobs=list(_philly(table, selection)))]
+    elif table.has(OPENB):
+        found = [Workload(name=path.name, jobs=list(_openb(table, selection)))]
     elif table.has(OWN):
         found = [Workload(name=path.name, jobs=list(_own(table, selection)))]
     else:
@@ -77,17 +84,36 @@ def read_workloads(path: Path, selection: Selection) -> Sequence[Workload]:
 
 
 def read_speeds(path: Path, model: str) -> SpeedTables:
-    """Read the speeds of one model (`fixed` or `adaptive` batch sizes). Raises TarragonError."""
+    """Read the speeds of one model (`fixed` or `adaptive` batch sizes), or rates measured by kind. Raises
+    TarragonError.
+    """
     table = read_table(path)
+    if table.has(MEASURED):
+        return _measured(table)
     if not table.has(SPEEDS):
         missing = ", ".join(name for name in SPEEDS if name not in table.columns)
-        raise TarragonError(f"{path} is not a table of speeds", why=f"it has no column {missing}")
+        raise TarragonError(
+            f"{path} is not a table of speeds",
+            why=f"it has no column {missing}",
+            remedy=f"it needs the columns {', '.join(MEASURED)} or {', '.join(SPEEDS)}",
+        )
     points: dict[tuple[str, int], list[Point]] = {}
     for row in table.rows:
         if "model" not in table.columns or row.text("model") == model:
             point = row.positive("nodes"), row.positive("gpus"), row.amount("speed")
             points.setdefault((row.text("application"), row.count("batch_size")), []).append(point)
     return {key: SpeedTable(found) for key, found in points.items()}
+
+
+def _measured(table: Table) -> SpeedTables:
+    points: dict[str, list[Point]] = {}
+    for row in table.rows:
+        rate = row.amount("rate")
+        if rate == 0:
+            raise row.fault("rate", "is no speed")
+        nodes = row.positive("nodes") if row.text("nodes") else 1
+        points.setdefault(row.text("kind"), []).append((nodes, row.positive("replicas"), rate))
+    return {(kind, _ANY_BATCH): SpeedTable(found) for kind, found in points.items()}
 
 
 def _pollux(table: Table, selection: Selection) -> Sequence[Workload]:
@@ -151,6 +177,25 @@ def _philly_speed(row: Row, speeds: SpeedTables, gpu_hours: float) -> SpeedTable
     return _speed(row, speeds, application, batches[row.count("gpus") >= _LARGE])
 
 
+def _openb(table: Table, selection: Selection) -> Iterator[TrainingJob]:
+    """Yield the pods that had GPUs and have run, each as a job with one replica. A part of a GPU counts as a whole."""
+    for row in table.rows:
+        devices, submitted_at = row.count("num_gpu"), row.amount("creation_time")
+        if not devices or not row.text("duration_s") or submitted_at >= selection.days * _DAY:
+            continue
+        seconds = min(max(1.0, row.amount("duration_s")), selection.max_duration)
+        yield TrainingJob(
+            name=row.text("name"),
+            kind=f"{row.text('qos')}/{devices}",
+            submitted_at=submitted_at,
+            requested=1,
+            minimum=1,
+            maximum=1,
+            devices=devices,
+            speed=with_run_time(AmdahlSpeed(DEFAULT_PARALLEL), seconds, (1, devices)),
+        )
+
+
 def _own(table: Table, selection: Selection) -> Iterator[TrainingJob]:
     for row in table.rows:
         seconds, requested = min(row.amount("duration_s"), selection.max_duration), row.positive("replicas")
@@ -158,20 +203,34 @@ def _own(table: Table, selection: Selection) -> Iterator[TrainingJob]:
             continue
         if seconds == 0:
             raise row.fault("duration_s", "is no time to run")
-        parallel = row.amount("parallel") if row.text("parallel") else DEFAULT_PARALLEL
-        if parallel > 1:
-            raise row.fault("parallel", "is not a part from 0 to 1")
-        placement = -(-requested // selection.devices_per_node), requested
+        devices = _optional(row, "gpus", 1)
+        on_one_node = max(1, selection.devices_per_node // devices)
+        placement = -(-requested // on_one_node), requested * devices
         yield TrainingJob(
             name=row.text("name"),
             kind=row.text("kind"),
             queue=row.text("queue"),
             submitted_at=row.amount("submit_s"),
             requested=requested,
-            minimum=requested,
-            maximum=requested,
-            speed=with_run_time(AmdahlSpeed(parallel), seconds, placement),
+            minimum=min(requested, _optional(row, "minimum", requested)),
+            maximum=max(requested, _optional(row, "maximum", requested)),
+            devices=devices,
+            speed=with_run_time(_own_speed(row, selection.speeds, devices), seconds, placement),
         )
+
+
+def _optional(row: Row, column: str, default: int) -> int:
+    return row.positive(column) if row.text(column) else default
+
+
+def _own_speed(row: Row, speeds: SpeedTables, devices: int) -> SpeedModel:
+    measured = speeds.get((row.text("kind"), _ANY_BATCH))
+    if measured is not None:
+        return ReplicaSpeed(measured, devices)
+    parallel = row.amount("parallel") if row.text("parallel") else DEFAULT_PARALLEL
+    if parallel > 1:
+        raise row.fault("parallel", "is not a part from 0 to 1")
+    return AmdahlSpeed(parallel)
 
 
 def _speed(row: Row, speeds: Mapping[tuple[str, int], SpeedTable], application: str, batch: int) -> SpeedTable:

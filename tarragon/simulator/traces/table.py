@@ -11,6 +11,8 @@ from pathlib import Path
 
 from tarragon.base.errors import TarragonError
 
+_REMEDY = "it should be a text file, or one in gzip"
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -63,12 +65,20 @@ class Table:
 
 def read_table(path: Path) -> Table:
     """Read a CSV file, which may be compressed with gzip. Raises TarragonError."""
+    text = read_text(path)
     try:
-        content = path.read_bytes()
-        text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode()
         reader = csv.DictReader(text.splitlines(), restval="")
         rows = [Row(path, line, dict(cells)) for line, cells in enumerate(reader, start=2)]
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise TarragonError(f"can't read {path}", why=reason, remedy="a trace is a CSV file, or one in gzip") from error
+    except csv.Error as error:
+        raise TarragonError(f"can't read {path}", why=str(error), remedy=_REMEDY) from error
     return Table(path, reader.fieldnames or (), rows)
+
+
+def read_text(path: Path) -> str:
+    """Read a file, which may be compressed with gzip. Raises TarragonError."""
+    try:
+        content = path.read_bytes()
+        return (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise TarragonError(f"can't read {path}", why=reason, remedy=_REMEDY) from error
