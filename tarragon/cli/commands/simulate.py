@@ -103,7 +103,7 @@ def command(
 
     TRACE is a CSV file, or one in gzip, with the columns name, submit_s, replicas, duration_s (run time alone), and
     optionally gpus (of each replica), minimum and maximum (replicas), kind, queue, parallel (the part of the job that
-    more replicas speed up). Traces of Pollux, Philly and openb are recognized.
+    more replicas speed up). `tarragon export-trace` writes one. Traces of Pollux, Philly and openb are recognized.
     """
     from tarragon.cli.options.formats import json_text, print_table
     from tarragon.cli.simulation.figures import csv_text, json_object, summaries_of, table_rows

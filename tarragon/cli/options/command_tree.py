@@ -38,6 +38,7 @@ COMMANDS = MappingProxyType(
             ("convert", "convert"),
             ("diff", "diff"),
             ("simulate", "simulate"),
+            ("export-trace", "export_trace"),
             ("debug-dump", "debug_dump"),
             ("config", "config"),
             ("version", "version"),
@@ -59,7 +60,8 @@ Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
            why        a job waits, does not start, or failed
   Change   suspend  resume  scale  delete
   Local    up  down  kubeconfig  check  debug-dump
-  Cluster  operator  node          Files  convert  diff  simulate
+  Cluster  operator  node          Files  convert  diff
+  Plan     simulate  export-trace
   More     config  version  completion
 
 First: {program} run examples/tensorflow/ps.yaml
