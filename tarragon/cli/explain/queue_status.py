@@ -40,7 +40,8 @@ from tarragon.scheduling.actions.queue_order import in_queue_order
 from tarragon.scheduling.api.decision import WaitCause
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
-from tarragon.scheduling.explain.forecast import Forecast, NoForecast, allocation_by_node, forecast
+from tarragon.scheduling.explain.forecast import Forecast, NoForecast, forecast
+from tarragon.scheduling.explain.projected_cluster import allocation_by_node
 from tarragon.scheduling.explain.reasons import explain_wait
 from tarragon.scheduling.explain.wait_messages import format_resources
 from tarragon.scheduling.policies import POLICIES

@@ -96,6 +96,8 @@ class WorkEstimate:
     curve: SpeedupCurve
     restart_seconds: float = DEFAULT_RESTART_SECONDS
     """How long the gang makes no progress after a resize."""
+    is_known: bool = True
+    """Whether the rest follows from what the job or its kind has shown; otherwise it is only assumed."""
 
 
 def devices_of(request: Resources) -> float:
@@ -107,7 +109,9 @@ def devices_of(request: Resources) -> float:
 def unknown_work(requested: int, devices: float) -> WorkEstimate:
     """Return the estimate for a gang that has not run and is like no other."""
     return WorkEstimate(
-        remaining=UNKNOWN_WORK_SECONDS * requested * devices, curve=SpeedupCurve(SpeedupPrior(requested, devices))
+        remaining=UNKNOWN_WORK_SECONDS * requested * devices,
+        curve=SpeedupCurve(SpeedupPrior(requested, devices)),
+        is_known=False,
     )
 
 

@@ -54,11 +54,13 @@ def estimate_work(record: WorkRecord, kind: KindHistory, prior: SpeedupPrior) ->
     service = record.service(prior)
     is_trusted = record.believed_until is None or service <= record.believed_until
     curve = _curve(prior, record.rates(), kind.rates()) if is_trusted else SpeedupCurve(prior)
-    remaining = _remaining(record, kind, curve, service) if is_trusted else attained_level(service * TRUST, prior)
+    known = _remaining(record, kind, curve, service) if is_trusted else None
+    remaining = attained_level(service if is_trusted else service * TRUST, prior) if known is None else known
     return WorkEstimate(
         remaining=min(max(MIN_REMAINING_SECONDS, remaining), MAX_REMAINING_SECONDS),
         curve=curve,
         restart_seconds=_restart_seconds(record),
+        is_known=known is not None,
     )
 
 
@@ -91,13 +93,12 @@ def _restart_seconds(record: WorkRecord) -> float:
     return min(max(MIN_RESTART_SECONDS, measured), MAX_RESTART_SECONDS)
 
 
-def _remaining(record: WorkRecord, kind: KindHistory, curve: SpeedupCurve, service: float) -> float:
-    """Return the rest of a job that is believed."""
+def _remaining(record: WorkRecord, kind: KindHistory, curve: SpeedupCurve, service: float) -> float | None:
+    """Return the rest of a job that is believed; None if neither it nor its kind has shown anything."""
     if record.done is not None and record.total is not None and record.rates():
         return max(0.0, record.total - record.done) / curve.unit_rate
     reported = _rest_by_kind(record, kind, curve, service)
-    rest = kind.mean_rest(service) if reported is None else reported
-    return attained_level(service, curve.prior) if rest is None else rest
+    return kind.mean_rest(service) if reported is None else reported
 
 
 def _reported_rest(record: WorkRecord, prior: SpeedupPrior) -> float | None:

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tarragon.base.resources import Resources, add_resources, subtract
-from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.decision import Admit, Decision, Evict, RequeueAt, Resize
-from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.api.snapshot import RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.explain.projected_cluster import ProjectedCluster
 from tarragon.scheduling.explain.runtime_estimates import RunTimeEstimates, Seconds
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.memory import Memory, Policy
@@ -179,9 +178,7 @@ class _Simulation:
 
     def __init__(self, snapshot: Snapshot, lasting: Mapping[str, float]) -> None:
         self._base = snapshot
-        self._nodes = Inventory.of(snapshot.nodes)
-        self._waiting = {gang.name: gang for gang in snapshot.waiting}
-        self._running = {gang.name: gang for gang in snapshot.running}
+        self._cluster = ProjectedCluster(snapshot)
         self._run_times = dict(lasting)
         rules = snapshot.rules
         self._needs_shares = rules.is_fair_share or any(queue.quota for queue in rules.queues.values())
@@ -190,7 +187,7 @@ class _Simulation:
         self._ends = {gang.name: lasting[gang.name] for gang in snapshot.running}
         self._end_heap = [(end, name) for name, end in self._ends.items()]
         heapq.heapify(self._end_heap)
-        self._cycles_due = [TERMINATION_SECONDS] if any(any(node.releasing.values()) for node in snapshot.nodes) else []
+        self._cycles_due = [TERMINATION_SECONDS] if self._cluster.has_terminating else []
         self.work = 0
 
     def start_of(self, name: str, policy: Policy, memory: Memory, most_work: int) -> float | None:
@@ -200,7 +197,7 @@ class _Simulation:
         now = 0.0
         while now < _HORIZON:
             snapshot = self._snapshot(name, now)
-            self.work += len(self._nodes) + 20 * (len(snapshot.waiting) + len(snapshot.running)) + 100
+            self.work += len(self._cluster.nodes) + 20 * (len(snapshot.waiting) + len(snapshot.running)) + 100
             if self.work > most_work:
                 return None
             for decision in policy(snapshot, memory):
@@ -212,23 +209,22 @@ class _Simulation:
 
     def _snapshot(self, name: str, now: float) -> Snapshot:
         ordered = self._head()
-        target = self._waiting[name]
-        unchanging = (
-            [gang for gang in self._running.values() if not self._is_changeable(gang)] if self._needs_shares else ()
-        )
+        target, running = self._cluster.waiting[name], self._cluster.running.values()
+        unchanging = [gang for gang in running if not self._is_changeable(gang)] if self._needs_shares else ()
         return replace(
             self._base,
             now=self._base.now + dt.timedelta(seconds=now),
-            nodes=self._nodes,
+            nodes=self._cluster.nodes,
             waiting=ordered if target in ordered else [*ordered, target],
-            running=[gang for gang in self._running.values() if self._is_changeable(gang)],
+            running=[gang for gang in running if self._is_changeable(gang)],
             unchangeable=[*self._base.unchangeable, *unchanging],
         )
 
     def _head(self) -> Sequence[WaitingGang]:
+        waiting = self._cluster.waiting.values()
         if self._needs_shares:
-            return _interleaved(_ordered(self._waiting.values()))[:QUEUE_HEAD]
-        return heapq.nsmallest(QUEUE_HEAD, self._waiting.values(), key=lambda gang: gang.sort_key)
+            return _interleaved(_ordered(waiting))[:QUEUE_HEAD]
+        return heapq.nsmallest(QUEUE_HEAD, waiting, key=lambda gang: gang.sort_key)
 
     def _is_changeable(self, gang: RunningGang) -> bool:
         """Whether a policy may decide anything about this running gang. All others are left out of snapshots, as
@@ -243,7 +239,7 @@ class _Simulation:
         at = min([*self._cycles_due, *(end for end, _ in self._end_heap[:1])], default=float("inf"))
         self._cycles_due = [due for due in self._cycles_due if due > at]
         if at >= TERMINATION_SECONDS:
-            self._end_terminating()
+            self._cluster.end_terminating()
         until = at * (1 + MERGED_PART)
         while self._end_heap and self._end_heap[0][0] <= until < _HORIZON:
             end, name = heapq.heappop(self._end_heap)
@@ -251,92 +247,22 @@ class _Simulation:
             # A gang that was evicted and has started again has another end by now.
             if self._ends.get(name) == end:
                 del self._ends[name]
-                self._release(self._running.pop(name), 1)
+                self._cluster.end(name)
         return max(now, at)
-
-    def _end_terminating(self) -> None:
-        """Free what terminating pods hold."""
-        ended = [
-            replace(node, free=add_resources([node.free, node.releasing]), releasing={})
-            for node in self._nodes
-            if any(node.releasing.values())
-        ]
-        self._nodes = self._nodes.with_states(ended)
 
     def _apply(self, decision: Decision, now: float) -> None:
         at = self._base.now + dt.timedelta(seconds=now)
         match decision:
-            case Admit(name, nodes):
-                self._admit(_running(self._waiting.pop(name), nodes, at), now)
-            case Resize(name, nodes):
-                before = self._running[name]
-                self._release(before, 1)
-                self._running[name] = replace(
-                    before, nodes=nodes, displaced=frozenset(), resized_at=at, last_requested=_requested(before.demands)
-                )
-                self._release(self._running[name], -1)
+            case Admit(name):
+                self._cluster.apply(decision, at)
+                self._ends[name] = now + self._run_times[name]
+                heapq.heappush(self._end_heap, (self._ends[name], name))
+            case Resize():
+                self._cluster.apply(decision, at)
                 self._cycles_due.append(now + TERMINATION_SECONDS)
             case Evict(name):
-                gang = self._running.pop(name)
-                self._release(gang, 1)
+                self._cluster.apply(decision, at)
                 self._run_times[name] = self._ends.pop(name) - now
-                self._waiting[name] = _waiting(gang)
                 self._cycles_due.append(now + TERMINATION_SECONDS)
             case RequeueAt(moment) if moment > at:
                 self._cycles_due.append((moment - self._base.now).total_seconds())
-
-    def _admit(self, gang: RunningGang, now: float) -> None:
-        self._running[gang.name] = gang
-        self._release(gang, -1)
-        self._ends[gang.name] = now + self._run_times[gang.name]
-        heapq.heappush(self._end_heap, (self._ends[gang.name], gang.name))
-
-    def _release(self, gang: RunningGang, sign: int) -> None:
-        """Give back what the gang holds to its nodes, or take it if `sign` is -1."""
-        held = allocation_by_node(gang)
-        states: list[NodeState] = []
-        for name, amounts in held.items():
-            row = self._nodes.row_of.get(name)
-            if row is not None:
-                node = self._nodes.states[row]
-                states.append(replace(node, free=_adjusted(node.free, amounts, sign)))
-        self._nodes = self._nodes.with_states(states)
-
-
-def allocation_by_node(gang: RunningGang) -> Mapping[str, Resources]:
-    """What the gang holds, by node. Finished and displaced replicas hold nothing."""
-    each = {demand.type: demand.resources for demand in gang.demands}
-    held: dict[str, Resources] = {}
-    for replica, node in gang.nodes.items():
-        if replica not in gang.finished and replica not in gang.displaced and replica.type in each:
-            held[node] = add_resources([held.get(node, {}), each[replica.type]])
-    return held
-
-
-def _adjusted(free: Resources, amounts: Resources, sign: int) -> Resources:
-    return add_resources([free, amounts]) if sign > 0 else subtract(free, amounts)
-
-
-def _running(gang: WaitingGang, nodes: Mapping[Replica, str], at: dt.datetime) -> RunningGang:
-    return RunningGang(
-        name=gang.name,
-        demands=gang.demands,
-        nodes=nodes,
-        is_elastic=any(demand.minimum < max(demand.requested, demand.maximum) for demand in gang.demands),
-        priority=gang.priority,
-        queue=gang.queue,
-        admitted_at=at,
-        last_requested=_requested(gang.demands),
-    )
-
-
-def _waiting(gang: RunningGang) -> WaitingGang:
-    """Return an evicted gang to the queue. It keeps its queue time, of which only an upper bound is known: its
-    admission.
-    """
-    queued = gang.admitted_at or dt.datetime.min.replace(tzinfo=dt.UTC)
-    return WaitingGang(name=gang.name, queued_at=queued, demands=gang.demands, priority=gang.priority, queue=gang.queue)
-
-
-def _requested(demands: Sequence[Demand]) -> Mapping[ReplicaType, int]:
-    return {demand.type: demand.requested for demand in demands}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tarragon.base.resources import Resources, add_resources, shortage
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot
-from tarragon.scheduling.explain.forecast import allocation_by_node
+from tarragon.scheduling.explain.projected_cluster import allocation_by_node
 from tarragon.scheduling.placement.fit import is_feasible
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import NodeLedger
