@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from tarragon.cli.options.arguments import duration
 from tarragon.cli.options.durations import seconds_option
@@ -16,18 +17,43 @@ from tarragon.scheduling.api.rules import DEFAULT_POLICY, POLICY_NAMES
 from tarragon.simulator.baselines.names import BASELINE_NAMES
 
 if TYPE_CHECKING:
+    from tarragon.cli.explain.what_if import WhatIf, WhatIfResult
     from tarragon.simulator.comparison import Comparison
     from tarragon.simulator.engine import SimulatedCluster
+    from tarragon.simulator.lower_bounds import LowerBounds
     from tarragon.simulator.results import PolicyResult
     from tarragon.simulator.workload import BoundsRule, Workload
 
 _POLICIES = f"{', '.join(POLICY_NAMES)} of the operator, and in the simulator only {', '.join(BASELINE_NAMES)}"
 MIN_INTERVAL = 1.0
+_OF_CLUSTER = frozenset({"from_cluster", "add_nodes", "remove", "submit", "run_time"})
+"""The parameters that belong to --from-cluster."""
+_OF_BOTH = frozenset({"policies", "form", "context", "kubeconfig", "namespace", "verbose", "color"})
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
 @click.command("simulate", cls=TarragonCommand)
-@click.argument("trace", metavar="TRACE", type=_FILE)
+@click.argument("trace", metavar="[TRACE]", type=_FILE, required=False)
+@click.option("--from-cluster", is_flag=True, help="take the nodes and the jobs of the cluster of the context, as now")
+@click.option(
+    "--add-nodes",
+    metavar="COUNTxNODE",
+    multiple=True,
+    help="with --from-cluster: as if there were so many more nodes like NODE, or with these amounts: "
+    "4xnvidia.com/gpu=8,cpu=32; may be repeated",
+)
+@click.option(
+    "--remove", metavar="NODE", multiple=True, help="with --from-cluster: as if this node were gone; may be repeated"
+)
+@click.option(
+    "--submit", metavar="FILE", multiple=True, help="with --from-cluster: as if FILE were submitted; may be repeated"
+)
+@click.option(
+    "--run-time",
+    metavar="DURATION",
+    type=duration,
+    help="with --from-cluster: how long jobs run of which nothing is known, as 2h",
+)
 @click.option("--speedups", metavar="FILE", type=_FILE, help="table of measured speeds, for traces that need one")
 @click.option("--nodes", type=click.IntRange(1, 100_000), default=16, show_default=True, help="number of nodes")
 @click.option("--gpus-per-node", type=click.IntRange(1, 1024), default=4, show_default=True, help="GPUs of each node")
@@ -75,11 +101,16 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option(
     "-o", "--output", "form", type=click.Choice(("table", "json", "csv")), default="table", help="output format; table"
 )
-@click.pass_obj
+@click.pass_context
 def command(
-    settings: GlobalOptions,
+    ctx: click.Context,
     *,
-    trace: Path,
+    trace: Path | None,
+    from_cluster: bool,
+    add_nodes: Sequence[str],
+    remove: Sequence[str],
+    submit: Sequence[str],
+    run_time: float | None,
     speedups: Path | None,
     nodes: int,
     gpus_per_node: int,
@@ -104,9 +135,19 @@ def command(
     TRACE is a CSV file, or one in gzip, with the columns name, submit_s, replicas, duration_s (run time alone), and
     optionally gpus (of each replica), minimum and maximum (replicas), kind, queue, parallel (the part of the job that
     more replicas speed up). `tarragon export-trace` writes one. Traces of Pollux, Philly and openb are recognized.
+
+    With --from-cluster instead of TRACE, show when the jobs that wait now would start and end, and what other nodes,
+    policies or jobs would change.
     """
-    from tarragon.cli.options.formats import json_text, print_table
-    from tarragon.cli.simulation.figures import csv_text, json_object, summaries_of, table_rows
+    settings = ctx.ensure_object(GlobalOptions)
+    _require_fitting_options(ctx, trace, from_cluster)
+    if trace is None:
+        from tarragon.cli.explain.what_if import what_if_of
+
+        asked = what_if_of(added=add_nodes, removed=remove, files=submit, policies=policies, run_time=run_time)
+        _print_what_if(settings, asked, form)
+        return
+    from tarragon.cli.simulation.figures import summaries_of, table_rows
     from tarragon.simulator.comparison import Comparison
     from tarragon.simulator.engine import SimulatedCluster, Timing
     from tarragon.simulator.lower_bounds import lower_bounds, why_no_lp
@@ -135,18 +176,75 @@ def command(
     )
     least = lower_bounds(found, cluster, restart_seconds)
     results = [_run(comparison, name, settings) for name in dict.fromkeys(chosen)]
-    summaries = summaries_of(results)
-    rows = table_rows(summaries, least)
     if report:
-        _write_report(report, f"Simulation of {trace.name}", rows, results)
+        _write_report(report, f"Simulation of {trace.name}", table_rows(summaries_of(results), least), results)
+    _print_results(results, least, form, settings)
+    if reason := why_no_lp(found):
+        click.echo(f"without the bound by linear programming: {reason}", err=True)
+
+
+def _print_results(results: Sequence[PolicyResult], least: LowerBounds, form: str, settings: GlobalOptions) -> None:
+    from tarragon.cli.options.formats import json_text, print_table
+    from tarragon.cli.simulation.figures import csv_text, json_object, summaries_of, table_rows
+
+    summaries = summaries_of(results)
     if form == "json":
         click.echo(json_text(json_object(summaries, least)))
     elif form == "csv":
         click.echo(csv_text(summaries, least), nl=False)
     else:
+        print_table(table_rows(summaries, least), settings)
+
+
+def _require_fitting_options(ctx: click.Context, trace: Path | None, from_cluster: bool) -> None:
+    """Raise UsageError for options that do not go together: each belongs to a TRACE or to --from-cluster."""
+    if trace is not None and from_cluster:
+        raise click.UsageError("TRACE and --from-cluster both say which jobs there are; use one of them")
+    if trace is None and not from_cluster:
+        raise click.UsageError("nothing to simulate: name a TRACE, or use --from-cluster for the jobs of your cluster")
+    given = [
+        param
+        for param in ctx.command.params
+        if ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE and param.name not in _OF_BOTH
+    ]
+    for param in given:
+        if from_cluster and param.name not in _OF_CLUSTER:
+            raise click.UsageError(f"{param.opts[0]} needs a TRACE; --from-cluster takes what there is in the cluster")
+        if not from_cluster and param.name in _OF_CLUSTER:
+            raise click.UsageError(f"{param.opts[0]} needs --from-cluster")
+    if from_cluster and ctx.params.get("form") == "csv":
+        raise click.UsageError("--from-cluster has no CSV; use -o json")
+
+
+def _print_what_if(settings: GlobalOptions, asked: WhatIf, form: str) -> None:
+    """Print what becomes of the queue of the cluster, and what would."""
+    import asyncio
+
+    from tarragon.base.clock import SystemClock
+    from tarragon.cli.explain.what_if import ask_what_if, load_jobs
+    from tarragon.cli.explain.what_if_output import WhatIfReport
+    from tarragon.cli.jobview.schema import document
+    from tarragon.cli.options.formats import json_text, print_lines, print_table
+    from tarragon.cli.targets.resolving import resolve_target
+
+    target = resolve_target(settings)
+    jobs = load_jobs(target, settings, asked)
+
+    async def ask() -> WhatIfResult:
+        async with target.watching() as reader:
+            return await ask_what_if(reader, target, asked, jobs, SystemClock())
+
+    report = WhatIfReport(result=asyncio.run(ask()), namespace=target.namespace)
+    if form == "json":
+        click.echo(json_text(document("WhatIf", report.fields())))
+        return
+    if len(rows := report.table_rows()) > 1:
         print_table(rows, settings)
-    if reason := why_no_lp(found):
-        click.echo(f"without the bound by linear programming: {reason}", err=True)
+        click.echo()
+    print_lines(report.summary_lines())
+    for note in report.notes():
+        click.echo(note, err=True)
+    click.echo(f"this is a simulation: nothing was changed on {target.name}", err=True)
 
 
 def _known(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import click
@@ -11,6 +11,8 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.cli.explain.queue_status import queue_status
 from tarragon.cli.explain.quotas import is_quota_limited
+from tarragon.cli.explain.what_if import ask_what_if, load_jobs, what_if_of_pairs
+from tarragon.cli.explain.what_if_output import WhatIfReport
 from tarragon.cli.jobview import schema
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
 from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, end_text, explain_exit, is_restart_forbidden
@@ -28,7 +30,7 @@ from tarragon.cli.output.words import age
 from tarragon.cli.report.wait_report import other_scheduler_line
 from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.resolving import resolve_target
-from tarragon.job.model import ReplicaType
+from tarragon.job.model import ReplicaType, gang_name
 from tarragon.job.phase import Phase
 from tarragon.job.status import FirstFailure, JobStatus
 from tarragon.job.status_reason import reason_of
@@ -45,20 +47,30 @@ _QUOTA = "lower the requests in the manifest, or raise the quota of its namespac
 _ELSEWHERE = "correct the manifest, or make a node match the pods (kubectl label node, kubectl taint node)"
 
 
-async def print_explanation(settings: GlobalOptions, name: str, form: str | None) -> None:
+async def print_explanation(
+    settings: GlobalOptions, name: str, form: str | None, changes: Sequence[tuple[str, str]] = ()
+) -> None:
     where = resolve_target(settings)
+    asked = what_if_of_pairs(changes)
+    added = load_jobs(where, settings, asked)
+    report = None
     async with where.reading() as reader:
         job = await find_job(reader, name, where.namespace)
         standing = await queue_status(reader, job, SystemClock())
+        if changes:
+            result = await ask_what_if(reader, where, asked, added, SystemClock())
+            report = WhatIfReport(result=result, namespace=job.key.namespace)
     now = SystemClock().now()
     environments = replica_environments(job, is_local=where.is_local)
     lines = [
         *explanation_lines(job, now, where.command_prefix, standing.position_text, environments),
         *(_without_gpus(job) if where.is_local else ()),
         *standing.lines(now.astimezone()),
+        *([] if report is None else (f"  {line}" for line in report.job_lines(gang_name(job.framework.kind, job.key)))),
     ]
     if form is not None:
-        click.echo(FORMATTERS[form]({**schema.job_document(job, now, lines), **standing.fields()}))
+        fields = {**standing.fields(), **({} if report is None else {"whatIf": report.fields()})}
+        click.echo(FORMATTERS[form]({**schema.job_document(job, now, lines), **fields}))
         return
     print_lines(lines)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from tarragon.scheduling.explain.queue_course import GangCourse, QueueCourse
+from tarragon.simulator.what_if.queue_course import GangCourse, QueueCourse
 
 SOON_SECONDS = 3600.0
 """A summary counts the gangs that start within this time."""

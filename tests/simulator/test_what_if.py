@@ -12,14 +12,14 @@ from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import NEVER_FITS
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.api.work import SpeedupCurve, SpeedupPrior, WorkEstimate
-from tarragon.scheduling.explain.expected_runs import Basis, expected_runs
 from tarragon.scheduling.explain.forecast import RunTimeModel
-from tarragon.scheduling.explain.queue_course import QueueCourse, SizeChange, queue_course
 from tarragon.scheduling.explain.runtime_estimates import RunTime, RunTimeEstimates
-from tarragon.scheduling.explain.what_if import Changed, changed_starts, is_affected, summary_of
 from tarragon.scheduling.policies.dragon import dragon
 from tarragon.scheduling.policies.fifo import fifo
 from tarragon.scheduling.state.memory import Policy
+from tarragon.simulator.what_if.changed_starts import Changed, changed_starts, is_affected, summary_of
+from tarragon.simulator.what_if.expected_runs import Basis, expected_runs
+from tarragon.simulator.what_if.queue_course import QueueCourse, SizeChange, queue_course
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 

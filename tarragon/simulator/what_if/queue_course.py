@@ -16,10 +16,10 @@ from tarragon.scheduling.api.decision import Admit, Defer, Evict, GangDecision, 
 from tarragon.scheduling.api.snapshot import RunningGang, Snapshot
 from tarragon.scheduling.cycle.decision_validation import validate_decisions
 from tarragon.scheduling.estimates.estimate import MIN_REMAINING_SECONDS
-from tarragon.scheduling.explain.expected_runs import Basis, ExpectedRun, size_of
 from tarragon.scheduling.explain.forecast import TERMINATION_SECONDS
 from tarragon.scheduling.explain.projected_cluster import ProjectedCluster
 from tarragon.scheduling.state.memory import Memory, Policy
+from tarragon.simulator.what_if.expected_runs import Basis, ExpectedRun, size_of
 
 MAX_WORK = 15_000_000
 """The bound on simulated cycles times what each has to consider: some seconds."""
