@@ -121,15 +121,15 @@ def nodes_of_shape(amounts: Mapping[str, str], count: int, taken: Collection[str
 
 
 def submitted_job(
-    framework: Framework, body: JsonObject, job: TrainingJob, generation: str, now: dt.datetime
+    framework: Framework, body: JsonObject, job: TrainingJob, generation: str, queued_at: dt.datetime
 ) -> SubmittedJob:
-    """Return the job as the operator would find it now: marked, and with the kind from which it learns."""
+    """Return the job as the operator would find it: marked, and with the kind from which it learns."""
     key = job.key
     metadata = {
         **body["metadata"],
         "name": key.name,
         "uid": f"what-if-{framework.kind}-{key}",
-        "creationTimestamp": format_time(now),
+        "creationTimestamp": format_time(queued_at),
         "annotations": {**(body["metadata"].get("annotations") or {}), GENERATION_ANNOTATION: generation},
     }
     stored = {

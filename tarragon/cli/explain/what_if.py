@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -294,9 +295,11 @@ async def _submitted(
             key = Key(job.key.namespace, f"{job.key.name}-{number}")
         taken.add((loaded.framework.kind, key))
         await _require_free(reader, target, loaded, key)
-        generation = decode_and_validate(loaded.framework, _named(loaded)).dialect
-        assert generation is not None  # noqa: S101 - a job that was decoded has one
-        yield submitted_job(loaded.framework, loaded.job, replace(job, key=key), generation.name, clock.now())
+        dialect = decode_and_validate(loaded.framework, _named(loaded)).dialect
+        assert dialect is not None  # noqa: S101 - a job that was decoded has one
+        # Times have whole seconds: a moment later, so that no job that is there comes after it.
+        queued_at = clock.now() + dt.timedelta(seconds=len(taken))
+        yield submitted_job(loaded.framework, loaded.job, replace(job, key=key), dialect.name, queued_at)
 
 
 async def _require_free(reader: ClusterReader, target: ClusterTarget, loaded: LoadedJob, key: Key) -> None:
