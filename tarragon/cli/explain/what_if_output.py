@@ -220,9 +220,9 @@ class WhatIfReport:
         return " and ".join(filter(None, [changed, policy]))
 
     def _waits(self, scenario: Scenario, but: str = "") -> str:
-        """Say which jobs would wait longer or shorter."""
+        """Say which jobs would wait longer or shorter, those with the greatest difference first."""
         found = changed_starts(self.result.baseline.course.gangs, scenario.course.gangs)
-        changes = [each for each in found if each.name != but]
+        changes = sorted((each for each in found if each.name != but), key=lambda each: -abs(each.seconds))
         never = [
             name
             for name, gang in scenario.course.gangs.items()
