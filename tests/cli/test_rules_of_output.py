@@ -48,6 +48,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     asked = {
         "Job": ("why", "digits"),
         "Waited": ("wait", "digits"),
+        "WhatIf": ("simulate", "--from-cluster", "--submit", "a.yaml"),
         "Check": ("check",),
         "Validation": ("validate", "a.yaml"),
         "Version": ("version",),

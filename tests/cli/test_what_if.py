@@ -18,10 +18,11 @@ from tarragon.cli.targets.embedded import EmbeddedTarget
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
 from tarragon.localcluster.home.home import Home
+from tarragon.simulator.what_if.expected_runs import Basis
 from tests.cli.conftest import CommandResult, Shell
 from tests.cli.manifests import worker
-from tests.cli.test_queue_status import GPU, RestrictedReader, busy
-from tests.operator.stage import Stage, a_stage, group, job
+from tests.cli.test_queue_status import GPU, RestrictedReader, busy, runs_and_ends, start
+from tests.operator.stage import TFJOBS, Stage, a_stage, group, job
 
 HOUR = 3600
 
@@ -48,6 +49,15 @@ def manifest(folder: Path, name: str, workers: int, **spec: Any) -> str:
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps(job(name, Worker=group(workers, **{GPU: "1"}), **spec)))
     return str(path)
+
+
+async def record_work(stage: Stage, name: str, seconds: float) -> None:
+    """The job is one that has worked for so long with one replica."""
+    kind = stage.job(name)["status"]["tarragon"]["work"]["kind"]
+    work = {"kind": kind, "sizes": {"1": [seconds, 0]}, "needed": seconds}
+    await stage.world.client.patch(
+        TFJOBS, Key("default", name), {"status": {"tarragon": {"work": work}}}, subresource="status"
+    )
 
 
 def rows(result: WhatIfResult) -> Sequence[Sequence[str]]:
@@ -90,6 +100,11 @@ async def test_jobs_on_a_node_that_is_gone_are_displaced_and_wait_for_others(tmp
     first = found.scenarios[0].course.gangs["TFJob default/first"]
     assert (first.displaced, first.ends_in) == (1, None)
     assert rows(found)[-1][:2] == ["first", "Displaced"]
+    outcome = next(WhatIfReport(result=found, namespace="default").job_lines("TFJob default/first"))
+    assert outcome.startswith(
+        "what if the cluster were without node b: 1 replica of it would lose the node, "
+        "and no other node would ever have room for what it lost"
+    )
 
 
 async def test_a_job_that_would_be_submitted_joins_the_end_of_the_queue(tmp_path: Path) -> None:
@@ -115,6 +130,19 @@ async def test_a_submitted_job_that_never_fits_says_why(tmp_path: Path) -> None:
     assert huge["neverStarts"]["code"] == "NeverFits"
     assert "it has 4 nvidia.com/gpu" in huge["neverStarts"]["message"]
     assert next(row for row in rows(found) if row[0] == "huge")[4] == "never: NeverFits"
+
+
+async def test_a_submitted_job_is_expected_to_run_as_long_as_those_of_its_template(tmp_path: Path) -> None:
+    async with a_stage(tmp_path) as stage:
+        await stage.node("a", **{GPU: "1"})
+        await start(stage)
+        await runs_and_ends(stage, "earlier", ["earlier-worker-0"])
+        await record_work(stage, "earlier", seconds=300)
+        found = await asked(stage, f"submit={manifest(tmp_path, 'mine', 1)}")
+
+    mine = found.scenarios[0].course.gangs["TFJob default/mine"]
+    assert mine.basis is Basis.WORK
+    assert mine.ends_in == 330
 
 
 async def test_each_policy_has_columns_of_its_own(tmp_path: Path) -> None:

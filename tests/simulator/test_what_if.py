@@ -99,7 +99,7 @@ def test_a_gang_without_reports_lasts_as_long_as_most_finished_ones() -> None:
 
     second = course(seen, ended(*[100.0] * 9)).gangs["second"]
 
-    assert (second.starts_in, second.ends_in, second.basis) == (60, 160, Basis.FINISHED_JOBS)
+    assert (second.starts_in, second.ends_in, second.basis) == (60, 160, Basis.SIMILAR_JOBS)
 
 
 def test_without_any_finished_gang_a_running_one_runs_on_for_as_long_as_it_has_run_and_that_is_said() -> None:

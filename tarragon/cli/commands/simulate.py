@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from tarragon.cli.options.arguments import duration
 from tarragon.cli.options.durations import seconds_option
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
+from tarragon.cli.targets.completion import complete_file
 from tarragon.scheduling.api.rules import DEFAULT_POLICY, POLICY_NAMES
 from tarragon.simulator.baselines.names import BASELINE_NAMES
 
@@ -46,7 +47,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
     "--remove", metavar="NODE", multiple=True, help="with --from-cluster: as if this node were gone; may be repeated"
 )
 @click.option(
-    "--submit", metavar="FILE", multiple=True, help="with --from-cluster: as if FILE were submitted; may be repeated"
+    "--submit",
+    metavar="FILE",
+    multiple=True,
+    shell_complete=complete_file,
+    help="with --from-cluster: as if FILE were submitted; may be repeated",
 )
 @click.option(
     "--run-time",

@@ -201,9 +201,7 @@ class WhatIfReport:
     def _outcome(self, before: GangCourse | None, after: GangCourse, course: QueueCourse) -> str:
         """Say what becomes of the job, as a sentence without its subject's name."""
         if not after.is_waiting:
-            sizes = ", ".join(_size_texts(after))
-            end = "" if after.ends_in is None else f"; it would end {self._when(after.ends_in, is_rough=True)}"
-            return f"it would {'be changed: ' + sizes if sizes else 'run on as it does'}{end}"
+            return self._outcome_of_running(after, course)
         if after.starts_in is None:
             if course.cut_at is not None:
                 return f"it would start after {self._moment(course.cut_at)}"
@@ -212,6 +210,17 @@ class WhatIfReport:
         change = start_change(before, after)
         text = "" if change is None else ", at the same time" if not change else f", {_relative(change)}"
         return f"it would start {self._when(after.starts_in, is_rough=after.is_rough)}{text}"
+
+    def _outcome_of_running(self, after: GangCourse, course: QueueCourse) -> str:
+        lost = f"{count(after.displaced, 'replica')} of it would lose the node" if after.displaced else ""
+        sizes = ", ".join(_size_texts(after)) if len(after.sizes) > 1 else ""
+        texts = list(filter(None, [lost, sizes and f"it would change: {sizes}"])) or ["it would run on as it does"]
+        if after.ends_in is not None:
+            is_rough = after.basis is Basis.ASSUMED
+            texts.append(f"it would end {self._when(after.ends_in, is_rough=is_rough)}")
+        elif course.cut_at is None:
+            texts.append("no other node would ever have room for what it lost")
+        return ", and ".join(texts) if len(texts) == 2 else ", ".join(texts)  # noqa: PLR2004 - a pair
 
     def _case(self, scenario: Scenario) -> str:
         text = self.result.asked.text
@@ -250,7 +259,7 @@ class WhatIfReport:
         texts = []
         if known := numbers[Basis.WORK]:
             texts.append(f"{count(known, 'job')} by reports or by finished jobs of the same owner and template")
-        if similar := numbers[Basis.FINISHED_JOBS]:
+        if similar := numbers[Basis.SIMILAR_JOBS]:
             texts.append(f"{count(similar, 'job')} by the median of {count(self.result.finished, 'finished job')}")
         if assumed := numbers[Basis.ASSUMED]:
             given = self.result.asked.run_time

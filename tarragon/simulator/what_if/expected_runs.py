@@ -23,7 +23,7 @@ class Basis(StrEnum):
 
     WORK = "work"
     """The rest of its work, by its own reports or by finished jobs of its owner and template."""
-    FINISHED_JOBS = "finishedJobs"
+    SIMILAR_JOBS = "similarJobs"
     """The median run time of finished jobs with a similar name, size or namespace, or of all."""
     ASSUMED = "assumed"
     """Nothing is known."""
@@ -60,7 +60,7 @@ def _expected_run(gang: Gang, snapshot: Snapshot, outlook: RunTimeModel, assumed
         return ExpectedRun(work=gang.work, basis=Basis.WORK)
     since = gang.admitted_at if isinstance(gang, RunningGang) else None
     age = 0.0 if since is None else max(0.0, (snapshot.now - since).total_seconds())
-    seconds, basis = _seconds(outlook, gang.name, age), Basis.FINISHED_JOBS
+    seconds, basis = _seconds(outlook, gang.name, age), Basis.SIMILAR_JOBS
     if seconds is None:
         seconds, basis = _assumed_seconds(age, assumed), Basis.ASSUMED
     work = gang.work or _unknown(gang)
