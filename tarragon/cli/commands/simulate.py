@@ -234,6 +234,8 @@ def _print_what_if(settings: GlobalOptions, asked: WhatIf, form: str) -> None:
 
     target = resolve_target(settings)
     jobs = load_jobs(target, settings, asked)
+    for note in dict.fromkeys(note for job in jobs for note in job.notes):
+        click.echo(note, err=True)
 
     async def ask() -> WhatIfResult:
         async with target.watching() as reader:

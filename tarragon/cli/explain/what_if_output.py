@@ -313,12 +313,13 @@ def _size_texts(gang: GangCourse) -> Iterator[str]:
     """Yield how the size of a running job changes, the first changes only."""
     changes = list(pairwise(gang.sizes))
     for before, after in changes[:2]:
+        at = f"in {_span(after.at)}" if round(after.at) else "now"
         if not after.replicas:
-            yield f"stops in {_span(after.at)}"
+            yield f"stops {at}"
         elif not before.replicas:
-            yield f"again in {_span(after.at)}"
+            yield f"starts again {at}"
         else:
-            yield f"{before.replicas} -> {after.replicas} in {_span(after.at)}"
+            yield f"{before.replicas} -> {after.replicas} {at}"
     if len(changes) > 2:  # noqa: PLR2004 - as above
         yield "…"
     if not changes and gang.displaced:
@@ -344,7 +345,8 @@ def _summary_text(course: QueueCourse, names: Sequence[str]) -> str:
     summary = summary_of(course, names)
     if not summary.waiting:
         return "no job waits"
-    texts = [f"of {count(summary.waiting, 'waiting job')}, {summary.soon} start within an hour"]
+    waiting, soon = count(summary.waiting, "waiting job"), summary.soon
+    texts = [f"{soon or 'none'} of {waiting} {'start' if soon > 1 else 'starts'} within an hour"]
     if summary.never:
         texts.append(f"{summary.never} never")
     if summary.mean_wait is not None:
