@@ -18,6 +18,8 @@ from tarragon.cli.targets.embedded import EmbeddedTarget
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
 from tarragon.localcluster.home.home import Home
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
+from tarragon.scheduling.policies.fifo import fifo
 from tarragon.simulator.what_if.expected_runs import Basis
 from tests.cli.conftest import CommandResult, Shell
 from tests.cli.manifests import worker
@@ -66,7 +68,7 @@ def rows(result: WhatIfResult) -> Sequence[Sequence[str]]:
 
 async def test_more_nodes_like_one_that_is_there_start_jobs_earlier(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
-        await busy(stage)
+        await busy(stage, policy=fifo)
         found = await asked(stage, "add-nodes=1xa", "run-time=1h")
 
     assert starts(found) == {"second": 0, "third": 60}
@@ -78,7 +80,7 @@ async def test_more_nodes_like_one_that_is_there_start_jobs_earlier(tmp_path: Pa
 
 async def test_a_new_node_has_the_labels_of_the_other_but_not_its_troubles(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
-        await busy(stage)
+        await busy(stage, policy=fifo)
         patch = {"metadata": {"labels": {"disk": "ssd"}}, "spec": {"unschedulable": True}}
         await stage.world.client.patch(NODES, Key("", "a"), patch)
         picky = job("picky", Worker=group(2, **{GPU: "1"}))
@@ -94,7 +96,7 @@ async def test_a_new_node_has_the_labels_of_the_other_but_not_its_troubles(tmp_p
 
 async def test_jobs_on_a_node_that_is_gone_are_displaced_and_wait_for_others(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
-        await busy(stage)
+        await busy(stage, policy=fifo)
         found = await asked(stage, "remove=b", "run-time=1h")
 
     first = found.scenarios[0].course.gangs["TFJob default/first"]
@@ -109,7 +111,7 @@ async def test_jobs_on_a_node_that_is_gone_are_displaced_and_wait_for_others(tmp
 
 async def test_a_job_that_would_be_submitted_joins_the_end_of_the_queue(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
-        await busy(stage)
+        await busy(stage, policy=fifo)
         path = manifest(tmp_path, "mine", 2)
         found = await asked(stage, f"submit={path}", f"submit={path}", "policy=fifo", "run-time=1h")
         names = [name for name in stage.world.objects if name.startswith("tfjobs/")]
@@ -122,7 +124,7 @@ async def test_a_job_that_would_be_submitted_joins_the_end_of_the_queue(tmp_path
 
 async def test_a_submitted_job_that_never_fits_says_why(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
-        await busy(stage)
+        await busy(stage, policy=fifo)
         found = await asked(stage, f"submit={manifest(tmp_path, 'huge', 9)}")
         fields = WhatIfReport(result=found, namespace="default").fields()
 
@@ -147,7 +149,7 @@ async def test_a_submitted_job_is_expected_to_run_as_long_as_those_of_its_templa
 
 async def test_each_policy_has_columns_of_its_own(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
-        await busy(stage)
+        await busy(stage, policy=fifo)
         found = await asked(stage, "policy=fifo", "policy=elastic", "policy=fifo")
 
     assert [each.policy for each in found.scenarios] == ["fifo", "elastic"]
@@ -156,7 +158,7 @@ async def test_each_policy_has_columns_of_its_own(tmp_path: Path) -> None:
 
 async def test_what_is_only_assumed_is_marked_and_said(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
-        await busy(stage)
+        await busy(stage, policy=fifo)
         found = await asked(stage, "policy=fifo")
         report = WhatIfReport(result=found, namespace="default")
 
@@ -168,7 +170,7 @@ async def test_what_is_only_assumed_is_marked_and_said(tmp_path: Path) -> None:
 
 async def test_the_job_that_is_asked_about_is_told_who_would_wait_longer(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
-        await busy(stage)
+        await busy(stage, policy=fifo)
         found = await asked(stage, "add-nodes=1xa", "run-time=1h")
         lines = list(WhatIfReport(result=found, namespace="default").job_lines("TFJob default/third"))
 
@@ -179,7 +181,7 @@ async def test_the_job_that_is_asked_about_is_told_who_would_wait_longer(tmp_pat
 
 async def test_who_may_not_see_all_is_told_what_is_missing(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
-        await busy(stage)
+        await busy(stage, policy=fifo)
 
         with pytest.raises(TarragonError) as caught:
             await asked(stage, "add-nodes=1xa", hidden={"nodes": False, "pods": True})
@@ -204,7 +206,7 @@ async def test_a_node_that_does_not_exist_is_an_error_with_the_nearest_name(tmp_
 
 async def test_a_name_that_a_job_of_the_cluster_has_is_an_error(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
-        await busy(stage)
+        await busy(stage, policy=fifo)
 
         with pytest.raises(TarragonError, match="tfjob/third already exists"):
             await asked(stage, f"submit={manifest(tmp_path, 'third', 1)}")
@@ -220,10 +222,8 @@ async def test_without_an_operator_its_defaults_are_assumed(tmp_path: Path) -> N
 
 
 async def test_an_operator_with_a_quota_keeps_it_in_what_ifs_too(tmp_path: Path) -> None:
-    from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
-
     async with a_stage(tmp_path) as stage:
-        await busy(stage, rules=lambda: SchedulingRules(queues={"default": QueueRules(quota={GPU: 3000})}))
+        await busy(stage, policy=fifo, rules=lambda: SchedulingRules(queues={"default": QueueRules(quota={GPU: 3000})}))
         found = await asked(stage, "add-nodes=5xa", "run-time=1h")
 
     assert starts(found) == {"second": 60, "third": 60}
