@@ -29,6 +29,10 @@ EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 """The start of the virtual time. Policies decide by differences of times only."""
 _WHOLE = 1000
 """Amounts are in thousandths."""
+NEWS = 0.02
+"""Something is recorded of a job when it has run for this much longer, or has this much less to do. An estimate that is
+renewed more often takes most of the time of a simulation and changes nothing that a policy decides.
+"""
 
 
 class Knowledge(Protocol):
@@ -51,26 +55,27 @@ class Observations:
     def __init__(self, *, is_progress_reported: bool) -> None:
         self._is_reported = is_progress_reported
         self._records: dict[str, WorkRecord] = {}
+        self._unrecorded: dict[str, _Interval] = {}
         self._kinds: defaultdict[str, KindHistory] = defaultdict(KindHistory)
         self._estimates: dict[str, tuple[WorkRecord, int, WorkEstimate]] = {}
         """By job, the last estimate, with the record and the revision of the kind from which it was made."""
 
     def observe(self, active: ActiveJob, seconds: float, part: float) -> None:
-        name, record = active.job.name, self._record(active)
-        if not self._is_reported:
-            self._records[name] = record.observed(active.size, seconds)
-            return
-        seen = WorkRecord(
-            sizes=record.sizes_with(active.size, seconds, part),
-            done=1 - active.remaining,
-            total=1.0,
-            believed_until=record.believed_until,
-        )
-        self._records[name] = with_claim(seen, _prior(active.job.requested, active.job.devices))
-        self._kinds[active.job.kind].record(name, self._records[name])
+        name = active.job.name
+        interval = self._unrecorded.get(name)
+        if interval is None:
+            interval = self._unrecorded[name] = _Interval(active.size)
+        elif interval.size != active.size:
+            self._record_interval(active, interval)
+        interval.seconds += seconds
+        interval.part += part
+        if interval.seconds >= interval.enough_seconds or interval.part >= NEWS * active.remaining:
+            self._record_interval(active, interval)
 
     def finish(self, active: ActiveJob) -> None:
         name, prior = active.job.name, _prior(active.job.requested, active.job.devices)
+        if name in self._unrecorded:
+            self._record_interval(active, self._unrecorded.pop(name))
         self._kinds[active.job.kind].finish(name, self._record(active).service(prior))
         self._records.pop(name, None)
         self._estimates.pop(name, None)
@@ -81,11 +86,43 @@ class Observations:
         known = self._estimates.get(active.job.name)
         if known is None or known[0] is not record or known[1] != kind.revision:
             found = estimate_work(record, kind, _prior(active.job.requested, active.job.devices))
+            if known is not None and known[2] == found:
+                found = known[2]
             known = self._estimates[active.job.name] = record, kind.revision, found
         return known[2]
 
+    def _record_interval(self, active: ActiveJob, interval: _Interval) -> None:
+        name, record = active.job.name, self._record(active)
+        if self._is_reported:
+            seen = WorkRecord(
+                sizes=record.sizes_with(interval.size, interval.seconds, interval.part),
+                done=1 - active.remaining,
+                total=1.0,
+                believed_until=record.believed_until,
+            )
+            self._records[name] = with_claim(seen, _prior(active.job.requested, active.job.devices))
+            self._kinds[active.job.kind].record(name, self._records[name])
+        else:
+            self._records[name] = record.observed(interval.size, interval.seconds)
+        interval.restart(active.size, self._records[name])
+
     def _record(self, active: ActiveJob) -> WorkRecord:
         return self._records.get(active.job.name, _NOTHING_OBSERVED)
+
+
+@dataclass(slots=True, eq=False)
+class _Interval:
+    """What a job has done at one size since its record was last written."""
+
+    size: int
+    seconds: float = 0.0
+    part: float = 0.0
+    enough_seconds: float = 0.0
+    """The length at which it is recorded."""
+
+    def restart(self, size: int, record: WorkRecord) -> None:
+        self.size, self.seconds, self.part = size, 0.0, 0.0
+        self.enough_seconds = NEWS * sum(each.seconds for each in record.sizes.values())
 
 
 class NothingKnown:
