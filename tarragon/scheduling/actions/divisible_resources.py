@@ -28,6 +28,7 @@ class DivisibleResources:
         self._capacity = [max(1.0, float(amount)) for amount in cycle.nodes.capacity.sum(axis=0, dtype=float)]
         self._table = table
         self._by_mask: dict[int, list[float]] = {}
+        self._is_tracked = cycle.usage.is_tracked
         self._quotas = _QueueLimits(cycle, resizable)
 
     @property
@@ -44,17 +45,20 @@ class DivisibleResources:
 
     def holds(self, candidate: Candidate, step: SizeStep) -> bool:
         """Whether enough is left on nodes that the gang may use. No quota takes what it has already."""
-        own = self._of_mask(candidate)
-        if not all(self._total[column] >= amount and own[column] >= amount for column, amount in step.cost):
-            return False
-        return step.size <= candidate.size or self._quotas.hold(candidate.gang.queue, step.cost)
+        own, total = self._of_mask(candidate), self._total
+        for column, amount in step.cost:
+            if total[column] < amount or own[column] < amount:
+                return False
+        if not self._is_tracked or step.size <= candidate.size:
+            return True
+        return self._quotas.hold(candidate.gang.queue, step.cost)
 
     def largest_part(self, candidate: Candidate, position: int) -> SizeStep | None:
         """Return the largest part of a step for which enough is left; None if there is none."""
         step = candidate.steps[position]
         before = candidate.steps[position - 1].size if position else 0
         least = before + 1 if position else max(1, candidate.demand.minimum)
-        each = dict(self._cycle.memory.requests.of(candidate.demand).columns)
+        each = dict(candidate.request.columns)
         for size in range(step.size - 1, least - 1, -1):
             cost = tuple((column, amount - (step.size - size) * each.get(column, 0)) for column, amount in step.cost)
             part = SizeStep(size, cost, step.value)
@@ -64,11 +68,13 @@ class DivisibleResources:
 
     def take(self, candidate: Candidate, cost: Cost) -> None:
         """Take this much, or give it back where it is negative."""
-        own = self._of_mask(candidate)
+        own, total = self._of_mask(candidate), self._total
         for column, amount in cost:
-            self._total[column] -= amount
-            own[column] -= amount
-        self._quotas.charge(candidate.gang.queue, cost)
+            total[column] -= amount
+            if own is not total:
+                own[column] -= amount
+        if self._is_tracked:
+            self._quotas.charge(candidate.gang.queue, cost)
 
     def share_of(self, cost: Cost) -> float:
         """Return the largest part of the cluster's capacity of any resource that this takes."""
@@ -79,11 +85,15 @@ class DivisibleResources:
         return self._quotas.dominant_share(queue)
 
     def _of_mask(self, candidate: Candidate) -> list[float]:
-        request = self._cycle.memory.requests.of(candidate.demand)
+        """Return what is left on the nodes that the gang may use: the total itself if these are all nodes."""
+        request = candidate.request
         own = self._by_mask.get(request.mask_number)
         if own is None:
-            rows = self._table[request.mask]
-            own = self._by_mask[request.mask_number] = [float(amount) for amount in rows.sum(axis=0, dtype=float)]
+            if request.mask.all():
+                own = self._total
+            else:
+                own = [float(amount) for amount in self._table[request.mask].sum(axis=0, dtype=float)]
+            self._by_mask[request.mask_number] = own
         return own
 
 
@@ -113,10 +123,9 @@ class _QueueLimits:
         )
 
     def charge(self, queue: str, cost: Cost) -> None:
-        if self._cycle.usage.is_tracked:
-            planned = self._of(queue)
-            for column, amount in cost:
-                planned[column] += amount
+        planned = self._of(queue)
+        for column, amount in cost:
+            planned[column] += amount
 
     def dominant_share(self, queue: str) -> float:
         if not self._rules.is_fair_share:

@@ -49,7 +49,7 @@ def move_together(cycle: SchedulingCycle, targets: TargetSizes) -> None:
         gang = candidate.gang
         if not isinstance(gang, RunningGang) or gang.name in cycle.changed_gangs:
             continue
-        if len(set(gang.nodes.values())) == 1 or not _could_be_on_one_node(gang, candidate.demand, cycle):
+        if candidate.node_count == 1 or not _could_be_on_one_node(gang, candidate.demand, cycle):
             continue
         speed = candidate.work.curve.at(candidate.size)
         if not pays(candidate, speed, speed * LOCALITY_SPEEDUP):

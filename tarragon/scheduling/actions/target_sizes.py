@@ -67,9 +67,10 @@ class TargetSizes:
         self._cycle = cycle
         self._now = cycle.snapshot.now
         self._sizes: dict[str, int] = {}
-        resizable = [index for index, gang in enumerate(cycle.snapshot.running) if self._is_resizable(gang)]
-        self._left = DivisibleResources(cycle, np.array(resizable, np.int64))
-        self.running = [self._candidate(cycle.snapshot.running[index]) for index in resizable]
+        self._recent_if_after = self._now - bounded_timedelta(MIN_RUN_SECONDS)
+        resizable = list(self._resizable())
+        self._left = DivisibleResources(cycle, np.array([index for index, _ in resizable], np.int64))
+        self.running = [candidate for _, candidate in resizable]
         """The running gangs whose size is decided."""
         self._waiting = list(self._schedulable())
         self._serial = 0
@@ -100,10 +101,14 @@ class TargetSizes:
         """Whether the gang came so long ago that it may go before others."""
         return gang.queued_at is not None and gang.queued_at <= self._cycle.overdue_if_queued_by
 
-    def _is_resizable(self, gang: RunningGang) -> bool:
-        is_whole = not gang.displaced and not gang.finished
-        is_undecided = gang.is_elastic and is_whole and gang.name not in self._cycle.changed_gangs
-        return is_undecided and bool(self._candidate(gang).steps)
+    def _resizable(self) -> Iterator[tuple[int, Candidate]]:
+        """Yield the running gangs whose size is decided, with their indexes in the snapshot."""
+        changed = self._cycle.changed_gangs
+        for index, gang in enumerate(self._cycle.snapshot.running):
+            if gang.is_elastic and not gang.displaced and not gang.finished and gang.name not in changed:
+                candidate = self._candidate(gang)
+                if candidate.steps:
+                    yield index, candidate
 
     def _candidate(self, gang: WaitingGang | RunningGang) -> Candidate:
         return self._cycle.memory.candidates.of(gang, self._cycle.nodes, self._cycle.memory.requests)
@@ -152,6 +157,7 @@ class TargetSizes:
         """Take the steps of highest value first. Return the bids for which too little is left."""
         lost: list[_Bid] = []
         is_fair_share = self._cycle.snapshot.rules.is_fair_share
+        has_quotas = bool(self._cycle.usage.queues_with_quota)
         heapq.heapify(bids)
         while bids:
             bid = heapq.heappop(bids)
@@ -162,7 +168,8 @@ class TargetSizes:
                 continue
             step = candidate.steps[bid.position]
             if not self._left.holds(candidate, step):
-                self._take_what_quota_permits(candidate, bid.position)
+                if has_quotas:
+                    self._take_what_quota_permits(candidate, bid.position)
                 lost.append(bid)
                 continue
             if bid.position == 0 and not self._left.could_start(candidate):
@@ -202,7 +209,7 @@ class TargetSizes:
         priority = gang.priority if is_requested else self._lowest
         if isinstance(gang, WaitingGang) and not gang.can_preempt:
             priority = min(priority, self._lowest_running)
-        share = self._left.dominant_share(gang.queue)
+        share = self._left.dominant_share(gang.queue) if self._cycle.usage.is_tracked else 0.0
         return _Bid(-priority, share, -candidate.weight * step.value, self._serial, candidates, position)
 
     def _may_not_be_stopped(self, candidate: Candidate) -> bool:
@@ -222,14 +229,15 @@ class TargetSizes:
         )
 
     def _is_recent(self, moment: dt.datetime | None) -> bool:
-        return moment is not None and self._now - moment < bounded_timedelta(MIN_RUN_SECONDS)
+        return moment is not None and moment > self._recent_if_after
 
     def _take_smallest(self, candidate: Candidate) -> None:
         """Give a gang its smallest size, or the one it has if that is smaller or has to stay."""
-        size = candidate.smallest
+        first = candidate.steps[0]
+        size = first.size
         if candidate.size:
             size = candidate.size if self._keeps_size(candidate) else min(candidate.size, size)
-        self._left.take(candidate, self._difference(candidate, 0, size))
+        self._left.take(candidate, first.cost if size == first.size else self._difference(candidate, 0, size))
         self._sizes[candidate.gang.name] = size
 
     def _keep_where_growth_costs_more(self) -> None:

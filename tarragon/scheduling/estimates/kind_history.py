@@ -39,8 +39,8 @@ class KindHistory:
         """Learn the rates of a job that runs or has finished."""
         rates = record.rates()
         if rates and self._rates.get(job) != rates:
-            self._update(self._rates.get(job, {}), rates)
-            self._rates[job] = rates
+            before, self._rates[job] = self._rates.get(job, {}), rates
+            self._update(before, rates)
         if rates and record.total is not None and self._totals.get(job) != record.total:
             self._totals[job] = record.total
             self._usual_total = None

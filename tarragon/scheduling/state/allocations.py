@@ -33,13 +33,23 @@ class AllocationCache:
     ) -> tuple[Amounts, GangAllocation]:
         """Return for each piece the index of its gang in `gangs`, its row and its amounts."""
         known = self._slots
-        new = [gang for gang in gangs if gang.name not in known or not _is_known(known[gang.name][0], gang)]
+        new = [gang for gang in gangs if not self._is_known(gang)]
         if new or len(gangs) < len(known):
             self._forget((known.keys() - {gang.name for gang in gangs}) | (known.keys() & {gang.name for gang in new}))
             self._add(new, compute)
         indexes = np.zeros(len(known) + len(self._free_slots), np.int64)
         indexes[[known[gang.name][1] for gang in gangs]] = np.arange(len(gangs))
         return indexes[self._owners], (self._rows, self._amounts)
+
+    def _is_known(self, gang: RunningGang) -> bool:
+        """Whether the gang holds what it held before. The newest object is kept: the next look-up finds it faster."""
+        before, slot = self._slots.get(gang.name, (None, 0))
+        if before is gang:
+            return True
+        if before is None or not is_equal_but_for_work(before, gang):
+            return False
+        self._slots[gang.name] = gang, slot
+        return True
 
     def _forget(self, names: set[str]) -> None:
         if names:
@@ -62,7 +72,3 @@ class AllocationCache:
         self._owners = np.concatenate([self._owners, np.repeat(slots, [len(rows) for rows, _ in allocations])])
         self._rows = np.concatenate([self._rows, *(rows for rows, _ in allocations)])
         self._amounts = np.concatenate([self._amounts, *(amounts for _, amounts in allocations)])
-
-
-def _is_known(before: RunningGang, gang: RunningGang) -> bool:
-    return before is gang or is_equal_but_for_work(before, gang)

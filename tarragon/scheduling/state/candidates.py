@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from tarragon.job.model import Replica
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, WaitingGang
 from tarragon.scheduling.api.work import SpeedupCurve, WorkEstimate, devices_of, unknown_work
 from tarragon.scheduling.state.inventory import Inventory
+from tarragon.scheduling.state.node_requests import NodeRequest
 from tarragon.scheduling.state.request_table import RequestTable
 from tarragon.scheduling.state.size_steps import SizeStep, elastic_demand, size_steps
 
@@ -19,7 +21,7 @@ _MAX_ENTRIES = 20_000
 """The size at which a cache is cleared: jobs come and go for months."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidate:
     """A gang whose size is to be decided."""
 
@@ -37,6 +39,10 @@ class Candidate:
 
     takes_part: bool
     """Whether a waiting gang has sizes to choose from, and needs a replica of the demand to start."""
+    request: NodeRequest
+    """What a replica of the demand requests."""
+    node_count: int
+    """The number of nodes on which the gang runs; 0 if it waits."""
 
     @property
     def smallest(self) -> int:
@@ -54,22 +60,37 @@ class CandidateTable:
     def of(self, gang: WaitingGang | RunningGang, nodes: Inventory, requests: RequestTable) -> Candidate:
         """Return the candidate for a gang. A gang that has changed is another object."""
         candidate = self._candidates.get(gang.name)
-        if candidate is None or candidate.gang is not gang:
+        if candidate is not None and candidate.gang is gang:
+            return candidate
+        updated = None if candidate is None else _with_other_work(candidate, gang)
+        if updated is None:
             if len(self._candidates) >= _MAX_ENTRIES:
                 self._candidates.clear()
-            candidate = self._candidates[gang.name] = self._create(gang, nodes, requests)
-        return candidate
+            updated = self._create(gang, nodes, requests)
+        self._candidates[gang.name] = updated
+        return updated
 
     def _create(self, gang: WaitingGang | RunningGang, nodes: Inventory, requests: RequestTable) -> Candidate:
         demand = elastic_demand(gang.demands)
         work = gang.work or unknown_work(max(1, demand.requested), devices_of(demand.resources))
         steps = self._steps_of(gang.demands, work.curve, nodes, requests)
-        weight = max(work.remaining, 1.0) ** -SHORTNESS_EXPONENT
-        size = 0
+        weight = _weight(work)
+        size, node_count = 0, 0
         if isinstance(gang, RunningGang):
             size = sum(replica.type == demand.type for replica in gang.nodes)
-        takes_part = demand.minimum > 0 and bool(steps)
-        return Candidate(gang, demand, work, steps, weight, size, (gang.priority, id(steps), weight), takes_part)
+            node_count = len(set(gang.nodes.values()))
+        return Candidate(
+            gang=gang,
+            demand=demand,
+            work=work,
+            steps=steps,
+            weight=weight,
+            size=size,
+            group=(gang.priority, id(steps), weight),
+            takes_part=demand.minimum > 0 and bool(steps),
+            request=requests.of(demand),
+            node_count=node_count,
+        )
 
     def _steps_of(
         self, demands: Sequence[Demand], curve: SpeedupCurve, nodes: Inventory, requests: RequestTable
@@ -82,3 +103,22 @@ class CandidateTable:
                 self._candidates.clear()
             steps = self._steps[key] = size_steps(demands, curve, nodes, requests)
         return steps
+
+
+def _with_other_work(candidate: Candidate, gang: WaitingGang | RunningGang) -> Candidate | None:
+    """Return the candidate for a gang of which only the rest of the work is another one; None if more is."""
+    before, work = candidate.gang, gang.work
+    is_same = before.demands is gang.demands and before.priority == gang.priority
+    if not is_same or work is None or work.curve is not candidate.work.curve or _nodes_of(before) is not _nodes_of(gang):
+        return None
+    weight = _weight(work)
+    group = (gang.priority, id(candidate.steps), weight)
+    return replace(candidate, gang=gang, work=work, weight=weight, group=group)
+
+
+def _nodes_of(gang: WaitingGang | RunningGang) -> Mapping[Replica, str] | None:
+    return gang.nodes if isinstance(gang, RunningGang) else None
+
+
+def _weight(work: WorkEstimate) -> float:
+    return float(max(work.remaining, 1.0) ** -SHORTNESS_EXPONENT)

@@ -91,11 +91,15 @@ class RunningGangCache(Generic[Value]):
 
     def get(self, gang: RunningGang, compute: Callable[[RunningGang], Value]) -> Value:
         cached = self._values.get(gang.name)
-        if cached is None or (cached[0] is not gang and not is_equal_but_for_work(cached[0], gang)):
-            if len(self._values) >= _MAX_ENTRIES:
-                self._values.clear()
-            cached = self._values[gang.name] = gang, compute(gang)
-        return cached[1]
+        if cached is not None and cached[0] is gang:
+            return cached[1]
+        if cached is None and len(self._values) >= _MAX_ENTRIES:
+            self._values.clear()
+        # The newest object is kept, so that the next look-up finds it without a comparison.
+        is_equal = cached is not None and is_equal_but_for_work(cached[0], gang)
+        value = cached[1] if cached is not None and is_equal else compute(gang)
+        self._values[gang.name] = gang, value
+        return value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
