@@ -329,15 +329,14 @@ def _duration_text(seconds: int) -> str:
 # ------------------------------------------------------------------------------------------------------------- storing
 
 
-def progress_patch(job_uid: str, progress: Progress) -> dict[str, Json]:
+def progress_patch(progress: Progress) -> dict[str, Json]:
     """Return the merge patch of a job's status subresource that records the progress, and changes nothing else.
 
-    It is refused if the job has been deleted and created again. It needs no resourceVersion: these fields have no other
-    writer that could lose anything.
+    It is to be made conditional on the job's resourceVersion, or it may reach a new job of the same name: in a patch of
+    a custom status API servers ignore the UID.
     """
     trainer, ours = encode_trainer_status(progress), encode_progress(progress)
     return {
-        "metadata": {"uid": job_uid},
         "status": {
             # A null removes a field that an earlier report had.
             TRAINER_STATUS: {name: trainer.get(name) for name in _TRAINER_FIELDS},

@@ -61,6 +61,19 @@ async def test_a_uid_alone_that_is_not_the_objects_is_no_conflict_but_invalid(cl
         await cluster.patch(CONFIG_MAPS, Key(namespace, "a"), {"metadata": {"uid": OTHER_UID}})
 
 
+async def test_a_uid_alone_is_no_condition_for_a_custom_status(
+    cluster: Client, namespace: str, gadgets: Gadgets
+) -> None:
+    """Kubernetes takes nothing but the status from such a patch, and the uid that it has is lost before any check."""
+    await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas=1))
+
+    other = {"metadata": {"uid": OTHER_UID}, "status": {"replicas": 7}}
+    found = await cluster.patch(gadgets, Key(namespace, "a"), other, subresource="status")
+
+    assert found["status"]["replicas"] == 7
+    assert found["metadata"]["uid"] != OTHER_UID
+
+
 async def test_a_delete_of_another_uid_says_both(cluster: Client, namespace: str) -> None:
     made = await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
 

@@ -177,9 +177,8 @@ def test_the_remaining_time_shrinks_as_time_passes() -> None:
 
 
 def test_the_patch_removes_what_an_earlier_report_had() -> None:
-    patch = progress_patch("uid", steps(0))
+    patch = progress_patch(steps(0))
 
-    assert patch["metadata"] == {"uid": "uid"}
     assert patch["status"]["trainerStatus"]["metrics"] is None
     assert patch["status"]["tarragon"]["progress"]["done"] == 0
 

@@ -149,11 +149,9 @@ async def test_epochs_that_are_no_longer_in_the_tail_are_remembered(stage: Stage
 async def test_what_is_printed_yields_to_what_is_reported(stage: Stage) -> None:
     client = await reading(stage, {"b-worker-0": stamped("step 1 of 2")}, None)
     await runs(stage)
-    metadata, pod = stage.job("a")["metadata"], stage.pods()["a-worker-0"]["metadata"]["uid"]
+    pod = stage.pods()["a-worker-0"]["metadata"]["uid"]
     reported = Progress(updated_at=stage.world.clock.now(), done=5, total=10, pod_uid=pod)
-    await stage.world.client.patch(
-        TFJOBS, Key("default", "a"), progress_patch(metadata["uid"], reported), subresource="status"
-    )
+    await stage.world.client.patch(TFJOBS, Key("default", "a"), progress_patch(reported), subresource="status")
     await stage.world.until(lambda: progress(stage).get("done") == 5)
     client.logs["a-worker-0"] = stamped("step 1 of 100")
     stage.start(Operator(client, stage.world.clock, OperatorOptions(seed=2, log_reading=QUICK)).run())

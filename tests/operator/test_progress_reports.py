@@ -312,6 +312,37 @@ async def test_the_report_of_a_former_pod_does_not_stand_for_the_new_one(site: S
     assert not site.stage.job("a")["status"]["trainerStatus"]
 
 
+class Writes(NoMeter):
+    """Keeps what became of writes."""
+
+    def __init__(self) -> None:
+        self.results: list[str] = []
+        self.second_decided = asyncio.Event()
+
+    def progress_written(self, result: str) -> None:
+        self.results.append(result)
+        if result == "gone" or self.results.count("written") > 1:
+            self.second_decided.set()
+
+
+async def test_a_report_that_waits_does_not_reach_a_new_job_of_the_same_name(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarragon.operator.progress.writer.SECONDS_BETWEEN", 1.0)
+    writes = Writes()
+    site.start(meter=writes)
+    await site.run_job()
+    await site.post("a-worker-0", {"trainerStatus": {"progressPercentage": 10}})
+    await site.stage.world.until(lambda: bool(site.progress()))
+    await site.post("a-worker-0", {"trainerStatus": {"progressPercentage": 20}})
+    await site.stage.world.delete(TFJOBS, "a")
+    await site.stage.submit("a", Worker=group(1))
+    async with asyncio.timeout(60):
+        await writes.second_decided.wait()
+
+    assert site.progress() == {}
+
+
 async def test_when_the_job_has_ended_its_last_report_stays(site: Site) -> None:
     site.start()
     await site.run_job()
@@ -422,7 +453,7 @@ async def test_each_report_is_counted_once_by_what_became_of_it(site: Site) -> N
     await site.stage.world.until(lambda: bool(site.progress()))
 
     assert counts.reports == {"accepted": 1, "empty": 1, "invalid": 3, "unauthorized": 1, "unavailable": 1}
-    assert counts.writes == {"written": 1}
+    assert counts.writes["written"] == 1
 
 
 HEAD = b"POST PATH HTTP/1.1\r\nHost: h\r\n"

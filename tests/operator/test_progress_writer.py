@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tarragon.base.clock import FakeClock
-from tarragon.client.errors import NotFound, Unavailable
+from tarragon.client.errors import Conflict, NotFound, Unavailable
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.progress import Progress, encode_progress
@@ -21,7 +21,7 @@ from tarragon.kube.codec import encode
 from tarragon.kube.meta import CustomObject, CustomObjectMeta
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.metrics.meter import NoMeter
-from tarragon.operator.progress.writer import SECONDS_BETWEEN, WRITE_SPACING, ProgressWriter
+from tarragon.operator.progress.writer import CONFLICT_SECONDS, SECONDS_BETWEEN, WRITE_SPACING, ProgressWriter
 from tarragon.plan.objects.settings import OperatorSettings
 
 
@@ -144,6 +144,14 @@ async def test_a_write_that_fails_is_tried_again_later_with_the_newest(site: Sit
     await site.passes(SECONDS_BETWEEN)
 
     assert [done for _, _, done in site.api.patches] == [2]
+
+
+async def test_a_write_that_was_overtaken_by_another_change_of_the_job_is_repeated_soon(site: Site) -> None:
+    site.api.errors = [Conflict({"code": 409})]
+    site.submit("a", 1)
+    await site.passes(CONFLICT_SECONDS + 0.5)
+
+    assert [done for _, _, done in site.api.patches] == [1]
 
 
 async def test_a_job_that_is_gone_is_given_up(site: Site) -> None:

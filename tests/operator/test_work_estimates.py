@@ -176,8 +176,7 @@ async def test_the_first_report_of_a_program_is_recorded(stage: Stage) -> None:
     await stage.all_run("a-worker-0")
     await stage.until_state("a", "Running")
     found = Progress(updated_at=stage.world.clock.now(), done=7, total=100)
-    uid = stage.job("a")["metadata"]["uid"]
-    await stage.world.client.patch(TFJOBS, Key("default", "a"), progress_patch(uid, found), subresource="status")
+    await stage.world.client.patch(TFJOBS, Key("default", "a"), progress_patch(found), subresource="status")
 
     def first() -> Any:
         return stage.job("a")["status"]["tarragon"]["work"]["running"].get("first")

@@ -145,7 +145,7 @@ def reporting() -> World:
     world.settle()
     pod = world.pods["dist-worker-0"]["metadata"]["uid"]
     found = Progress(updated_at=world.now, done=12, total=40, remaining_seconds=9, metrics={"loss": "1"}, pod_uid=pod)
-    world.patch_job({"status": progress_patch("job-1", found)["status"]})
+    world.patch_job({"status": progress_patch(found)["status"]})
     world.settle()
     return world
 

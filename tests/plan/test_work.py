@@ -59,7 +59,7 @@ def report(world: World, done: int, total: int = 1000, unit: Unit = Unit.STEPS) 
     """What the server of reports writes, and the operator makes of it."""
     uid = world.pods["dist-worker-0"]["metadata"]["uid"]
     found = Progress(updated_at=world.now, done=done, total=total, unit=unit, metrics={"loss": "0.5"}, pod_uid=uid)
-    world.patch_job({"status": progress_patch("job-1", found)["status"]})
+    world.patch_job({"status": progress_patch(found)["status"]})
     world.settle()
 
 

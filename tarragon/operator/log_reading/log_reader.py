@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.client.errors import ApiError, Forbidden
+from tarragon.client.errors import ApiError, Conflict, Forbidden
 from tarragon.client.port import Client, LogOptions
 from tarragon.client.wakeup import WakeupSignal
 from tarragon.job.log_progress import LogProgress
@@ -27,6 +27,7 @@ from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.log_reading.log_window import LogCursor, new_lines
+from tarragon.plan.status.patch import precondition
 
 JobId = tuple[str, Key]
 log = structlog.get_logger(__name__)
@@ -46,6 +47,8 @@ SLOWEST = 16
 CHANGES_AT_ONCE = 100
 """Changed jobs that are looked at before the event loop runs other tasks."""
 FORBIDDEN_SECONDS = 600.0
+CONFLICT_SECONDS = 1.0
+"""After this time a log is read again whose job changed while it was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +174,10 @@ class LogReader:
         try:
             progress = await self._progress_in(opened, self._informers.frameworks[kind].main_container, pod)
             opened.misses = 0 if progress is not None else opened.misses + 1
-            await self._write(kind, found, status.progress, progress)
+            await self._write(kind, found, progress)
+        except Conflict:
+            opened.next_read = self._clock.monotonic() + CONFLICT_SECONDS
+            self._logs[job] = opened
         except Forbidden as error:
             log.warning("logs can't be read; grant `get` of pods/log to read the progress in them", error=str(error))
             self._paused_until = self._clock.monotonic() + FORBIDDEN_SECONDS
@@ -224,14 +230,17 @@ class LogReader:
         opened.read_at = now
         return text
 
-    async def _write(
-        self, kind: str, found: CustomObject, recorded: Progress | None, progress: Progress | None
-    ) -> None:
-        merged = None if progress is None else merge(recorded, progress)
+    async def _write(self, kind: str, found: CustomObject, progress: Progress | None) -> None:
+        """Record the progress unless what is on record is better. Raises Conflict if the job has changed meanwhile."""
+        job = self._informers.jobs[kind].objects.get(found.metadata.key)
+        if progress is None or job is None or job.metadata.uid != found.metadata.uid:
+            return
+        recorded = decode_status(job.status).progress
+        merged = merge(recorded, progress)
         if merged is None or (recorded is not None and _says_the_same(merged, recorded)):
             return
-        patch = progress_patch(found.metadata.uid, merged)
-        await self._cluster.patch(self._informers.jobs[kind].resource, found.metadata.key, patch, subresource="status")
+        patch = {"metadata": precondition(job), **progress_patch(merged)}
+        await self._cluster.patch(self._informers.jobs[kind].resource, job.metadata.key, patch, subresource="status")
 
 
 def _container(pod: Pod, main: str) -> str:

@@ -120,7 +120,10 @@ PROGRESS_REPORTS = MetricDefinition(
     ("result",),
 )
 PROGRESS_WRITES = MetricDefinition(
-    "tarragon_progress_writes", "counter", "Writes of a job's progress; result: written, gone, error", ("result",)
+    "tarragon_progress_writes",
+    "counter",
+    "Writes of a job's progress; result: written, gone, conflict (repeated soon), error",
+    ("result",),
 )
 QUEUE_DEPTH = MetricDefinition("tarragon_queue_depth", "gauge", "Jobs that are due for a reconcile")
 QUEUE_AGE = MetricDefinition("tarragon_queue_oldest_seconds", "gauge", "How long the oldest of these jobs has been due")

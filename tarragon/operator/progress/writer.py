@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.client.errors import ApiError, Invalid, NotFound
+from tarragon.client.errors import ApiError, Conflict, Invalid, NotFound
 from tarragon.client.port import Client
 from tarragon.client.wakeup import WakeupSignal
 from tarragon.job.phase import Phase
@@ -22,24 +22,26 @@ from tarragon.job.progress import Progress, decode_progress, merge, progress_pat
 from tarragon.kube.meta import CustomObject, Json, Key
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.metrics.meter import Meter
-from tarragon.plan.status.patch import status_of, tarragon_of
+from tarragon.plan.status.patch import precondition, status_of, tarragon_of
 
 SECONDS_BETWEEN = 10.0
 """The least time between two writes of one job's progress."""
+CONFLICT_SECONDS = 1.0
+"""After this time a write is repeated that did not have the job's newest version."""
 WRITE_SPACING = 0.05
 """Seconds between two writes: at most twenty a second, however many jobs report. 10,000 jobs take turns in 500 s."""
 HEAD_START = 60.0
 """How many seconds of a backlog the end of a training overtakes."""
 MAX_REMEMBERED = 20_000
 
-JobId = tuple[str, Key]
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pending:
-    job: JobId
-    uid: str
+    kind: str
+    job: CustomObject
+    """As it was when the report arrived."""
     progress: Progress
 
 
@@ -73,7 +75,7 @@ class ProgressWriter:
         if merged is None:
             return
         self._remember(uid, merged)
-        self._pending[uid] = _Pending(job=(kind, job.metadata.key), uid=uid, progress=merged)
+        self._pending[uid] = _Pending(kind=kind, job=job, progress=merged)
         if merged.is_complete or _is_over(job):
             self._hasten(uid)
         self._schedule(uid, self._next_write.get(uid, 0.0))
@@ -130,32 +132,41 @@ class ProgressWriter:
     def _seconds_until_due(self) -> float | None:
         return max(0.0, self._due[0][0] - self._clock.monotonic()) if self._due else None
 
-    def _is_overtaken(self, pending: _Pending) -> bool:
-        """Whether another replica of the operator has recorded something newer meanwhile."""
-        job = self._informers.jobs[pending.job[0]].objects.get(pending.job[1])
-        recorded = None if job is None or job.metadata.uid != pending.uid else recorded_progress(job)
-        return recorded is not None and recorded.updated_at > pending.progress.updated_at
-
     async def _write(self, pending: _Pending) -> None:
-        kind, key = pending.job
-        resource = self._informers.jobs[kind].resource
-        if self._is_overtaken(pending):
+        resource, uid = self._informers.jobs[pending.kind].resource, pending.job.metadata.uid
+        job = self._informers.jobs[pending.kind].objects.get(pending.job.metadata.key, pending.job)
+        if job.metadata.uid != uid:
+            self._give_up(uid)
             return
-        self._next_write[pending.uid] = self._clock.monotonic() + SECONDS_BETWEEN
+        recorded = recorded_progress(job)
+        if recorded is not None and recorded.updated_at > pending.progress.updated_at:
+            return  # another replica of the operator has recorded something newer meanwhile
+        self._next_write[uid] = self._clock.monotonic() + SECONDS_BETWEEN
         try:
-            await self._cluster.patch(
-                resource, key, progress_patch(pending.uid, pending.progress), subresource="status"
-            )
-        except (NotFound, Invalid):  # the job is gone, or another one of its name exists
-            self._forget(pending.uid)
-            self._meter.progress_written("gone")
+            patch = {"metadata": precondition(job), **progress_patch(pending.progress)}
+            await self._cluster.patch(resource, job.metadata.key, patch, subresource="status")
+        except (NotFound, Invalid):  # the job is gone
+            self._give_up(uid)
+        except Conflict:
+            self._meter.progress_written("conflict")
+            self._repeat(pending, self._clock.monotonic() + CONFLICT_SECONDS)
         except ApiError as error:
-            log.warning("progress was not written; the next report makes up for it", job=str(key), error=str(error))
+            name = str(job.metadata.key)
+            log.warning("progress was not written; the next report makes up for it", job=name, error=str(error))
             self._meter.progress_written("error")
-            self._pending.setdefault(pending.uid, pending)
-            self._schedule(pending.uid, self._next_write[pending.uid])
+            self._repeat(pending, self._next_write[uid])
         else:
             self._meter.progress_written("written")
+
+    def _repeat(self, pending: _Pending, due: float) -> None:
+        uid = pending.job.metadata.uid
+        self._pending.setdefault(uid, pending)
+        self._schedule(uid, due)
+
+    def _give_up(self, uid: str) -> None:
+        """The job is gone, or another one of its name exists."""
+        self._forget(uid)
+        self._meter.progress_written("gone")
 
 
 def _is_over(job: CustomObject) -> bool:
