@@ -27,6 +27,7 @@ MIN_RATE_SECONDS = 30.0
 """A rate counts if it was measured between two reports that are so far apart."""
 NEW_FIRST_REPORT = dt.timedelta(minutes=5)
 """A program that counts anew is measured from then on, but not more often than this: each time is a write."""
+_FROM_ROUGH_TO_FINE = ("", Unit.PERCENT.value, Unit.EPOCHS.value, Unit.STEPS.value)
 MAX_SECONDS = 1e9
 MAX_KIND_LENGTH = 32
 
@@ -111,14 +112,17 @@ def begun(work: JobWork, size: int, asked_at: dt.datetime, now: dt.datetime, pro
 def reported(work: JobWork, progress: Progress | None) -> JobWork:
     """Return the record with the first report of a stretch, or that of a program that has begun to count anew."""
     stretch = work.stretch
-    if stretch is None or progress is None or not _is_of(progress, stretch):
-        return work
-    if stretch.first is not None and not _counts_anew(work, stretch.first, progress):
+    if stretch is None or progress is None or not _is_of(progress, stretch) or not _begins(work, stretch, progress):
         return work
     unit = progress.unit.value
     sizes = work.sizes if work.unit in {"", unit} else _without_units(work.sizes)
     first = Milestone(progress.updated_at, progress.done or 0)
     return replace(work, unit=unit, sizes=sizes, stretch=replace(stretch, first=first))
+
+
+def counts_finer(unit: str, before: str) -> bool:
+    """Whether a unit says more than the one before. Many programs begin with a percentage or an epoch, then count."""
+    return _FROM_ROUGH_TO_FINE.index(unit) > _FROM_ROUGH_TO_FINE.index(before)
 
 
 def ended(work: JobWork, now: dt.datetime, progress: Progress | None) -> JobWork:
@@ -169,12 +173,18 @@ def with_few_sizes(sizes: Mapping[int, SizeRecord]) -> Mapping[int, SizeRecord]:
 
 
 def _is_of(progress: Progress, stretch: Stretch) -> bool:
-    return progress.done is not None and not progress.is_of_earlier_pod and progress.updated_at >= stretch.began_at
+    """Whether something was done in the stretch. Before its first step a program warms up, or reads a checkpoint."""
+    return bool(progress.done) and not progress.is_of_earlier_pod and progress.updated_at >= stretch.began_at
 
 
-def _counts_anew(work: JobWork, first: Milestone, progress: Progress) -> bool:
-    is_other = progress.unit.value != work.unit or (progress.done or 0) < first.done
-    return is_other and progress.updated_at - first.at >= NEW_FIRST_REPORT
+def _begins(work: JobWork, stretch: Stretch, progress: Progress) -> bool:
+    """Whether rates are measured from this report on. What was measured in a finer unit is not given up at once."""
+    unit, first = progress.unit.value, stretch.first
+    if unit != work.unit and counts_finer(unit, work.unit):
+        return True
+    since = stretch.began_at if first is None else first.at
+    has_changed = unit != work.unit or (first is not None and (progress.done or 0) < first.done)
+    return progress.updated_at - since >= NEW_FIRST_REPORT if has_changed else first is None
 
 
 def _rate(work: JobWork, progress: Progress | None) -> float | None:

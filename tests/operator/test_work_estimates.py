@@ -193,6 +193,9 @@ REPORTED = {"running": {"size": 1, "first": {"done": 1}}}
     ("work", "progress", "delay"),
     [
         (STRETCH, {"done": 1}, FIRST_REPORT_DELAY),
+        (STRETCH, {"done": 0}, None),
+        ({**REPORTED, "unit": "epochs"}, {"done": 1}, FIRST_REPORT_DELAY),
+        ({**REPORTED, "unit": "steps", "believed": 9.0}, {"done": 3, "unit": "percent"}, None),
         (REPORTED, {"done": 2, "total": 9}, PROMISE_DELAY),
         (REPORTED, {"done": 2}, None),
         ({**REPORTED, "believed": 9.0}, {"done": 2, "total": 9}, None),

@@ -250,9 +250,9 @@ def test_the_rate_is_measured_from_the_first_report_on() -> None:
 
 def test_a_rate_that_was_measured_is_kept_by_a_stretch_without_reports() -> None:
     world = elastic(2)
-    report(world, 0)
+    report(world, 1)
     world.pass_time(100)
-    report(world, 100)
+    report(world, 101)
     for size in (2, 4, 2):
         world.withdraw()
         world.settle()
@@ -319,30 +319,87 @@ def test_a_program_that_counts_anew_is_measured_anew() -> None:
     world = elastic(2)
     report(world, 500)
     world.pass_time(400)
-    report(world, 0)
+    report(world, 10)
     world.pass_time(100)
-    report(world, 200)
+    report(world, 210)
 
     assert dict(work_record(work(world), world.status.progress, world.now).rates()) == {2: 2.0}
 
 
-def test_rates_in_another_unit_are_dropped() -> None:
+def rates(world: World) -> dict[int, float]:
+    return dict(work_record(work(world), world.status.progress, world.now).rates())
+
+
+def test_what_passes_before_the_first_step_is_done_is_no_part_of_a_rate() -> None:
+    """Programs say that nothing is done yet before they compile their first step, or go on from a checkpoint."""
     world = elastic(2)
     report(world, 0)
+    world.pass_time(300)
+    report(world, 500)
     world.pass_time(100)
+    report(world, 600)
+
+    assert rates(world) == {2: 1.0}
+
+
+def test_steps_are_measured_though_the_program_began_with_a_percentage() -> None:
+    """HuggingFace Transformers does, at each start; and Keras names an epoch before its steps."""
+    world = elastic(2)
+    for unit in (Unit.PERCENT, Unit.EPOCHS):
+        report(world, 0, 100, unit)
+        report(world, 3, 100, unit)
     report(world, 100)
+    world.pass_time(100)
+    report(world, 200)
+
+    assert rates(world) == {2: 1.0}
+
+
+def test_a_start_that_is_reported_in_another_unit_takes_no_rates_away() -> None:
+    world = elastic(2)
+    report(world, 100)
+    world.pass_time(100)
+    report(world, 200)
+    world.withdraw()
+    world.settle()
+    start(world, Worker=4)
+    report(world, 0, 100, Unit.PERCENT)
+    report(world, 3, 6, Unit.EPOCHS)
+    world.pass_time(10)
+    report(world, 190)
+    world.pass_time(100)
+    report(world, 390)
+
+    assert rates(world) == {2: 1.0, 4: 2.0}
+
+
+def test_a_program_that_changes_its_unit_again_and_again_causes_few_writes() -> None:
+    world = elastic(2)
+    before = writes(world)
+    for number in range(100):
+        world.pass_time(10)
+        report(world, 1 + number, 1000, (Unit.STEPS, Unit.PERCENT, Unit.EPOCHS)[number % 3])
+
+    assert writes(world) - before - 100 <= 15
+
+
+def test_rates_in_another_unit_are_dropped_if_the_program_stays_with_it() -> None:
+    world = elastic(2)
+    report(world, 1)
+    world.pass_time(100)
+    report(world, 101)
     world.withdraw()
     world.settle()
     start(world, Worker=2)
     report(world, 1, 100, Unit.PERCENT)
+    world.pass_time(400)
+    report(world, 4, 100, Unit.PERCENT)
     world.pass_time(100)
-    report(world, 2, 100, Unit.PERCENT)
+    report(world, 5, 100, Unit.PERCENT)
     world.pass_time(100)
-
-    record = work_record(work(world), world.status.progress, world.now)
 
     assert work(world).unit == "percent"
-    assert dict(record.rates()) == {2: 0.01}
+    assert rates(world) == {2: 0.01}
 
 
 # --------------------------------------------------------------------------------------------------- nonsense in status

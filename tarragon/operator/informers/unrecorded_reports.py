@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tarragon.job.progress import Unit
+from tarragon.job.work import counts_finer
 from tarragon.kube.codec import decode
 from tarragon.kube.meta import CustomObject, Json, PartialObject
 
@@ -23,11 +25,14 @@ class _Stretch(PartialObject, frozen=True):
 
 class _Work(PartialObject, frozen=True):
     running: _Stretch | None = None
+    unit: Unit | None = None
     believed: Json = None
 
 
 class _Progress(PartialObject, frozen=True):
+    done: Json = None
     total: Json = None
+    unit: Unit = Unit.STEPS
 
 
 class _Tarragon(PartialObject, frozen=True):
@@ -46,8 +51,8 @@ def record_delay(job: CustomObject) -> float | None:
     except msgspec.DecodeError:
         return None
     ours = _Tarragon() if status is None else status.tarragon
-    if ours.progress is None or ours.work.running is None:
+    if ours.progress is None or ours.work.running is None or not ours.progress.done:
         return None
-    if ours.work.running.first is None:
+    if ours.work.running.first is None or counts_finer(ours.progress.unit, ours.work.unit or ours.progress.unit):
         return FIRST_REPORT_DELAY
     return PROMISE_DELAY if ours.progress.total is not None and ours.work.believed is None else None
