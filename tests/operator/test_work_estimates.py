@@ -45,6 +45,14 @@ def at_work(story: Story, *, since: float = 0.0, **fields: Any) -> JobWork:
     return JobWork(kind=KIND, stretch=Stretch(size=2, asked_at=began, began_at=began), **fields)
 
 
+@pytest.fixture
+def story() -> Story:
+    """A cluster with one node."""
+    made = Story()
+    made.node("n")
+    return made
+
+
 async def works(story: Story) -> dict[str, WorkEstimate]:
     snapshot = await story.admitter.snapshot()
     gangs: list[WaitingGang | RunningGang] = [*snapshot.waiting, *snapshot.running]
@@ -138,6 +146,46 @@ async def test_a_job_has_what_its_reports_say_is_left() -> None:
     found = (await works(story))["a"]
 
     assert found.remaining / found.curve.at(2) == 600
+
+
+def shown(rate: float, **fields: Any) -> JobWork:
+    """The record of a job that was measured at two replicas."""
+    return JobWork(kind=KIND, unit="steps", sizes={2: SizeRecord(1000.0, 1000.0 * rate)}, **fields)
+
+
+async def test_a_job_that_broke_its_promise_teaches_its_kind_no_rates(story: Story) -> None:
+    for name, work in (("honest", shown(1.0)), ("liar", shown(1000.0, believed_until=100.0)), ("silent", shown(0.0))):
+        await runs(story, name)
+        with_work(story, name, work)
+
+    assert (await works(story))["silent"].curve.rates == ((2, 1.0),)
+
+
+async def test_a_job_that_is_found_out_is_forgotten_by_its_kind(story: Story) -> None:
+    for name, work in (("honest", shown(1.0)), ("liar", shown(1000.0, believed_until=1e6)), ("silent", shown(0.0))):
+        await runs(story, name)
+        with_work(story, name, work)
+    before = await works(story)
+    with_work(story, "liar", shown(1000.0, believed_until=100.0))
+    await story.admitter.run_cycle()
+    story.clock.advance(HOUR)
+
+    assert before["silent"].curve.rates == ()
+    assert (await works(story))["silent"].curve.rates == ((2, 1.0),)
+
+
+async def test_a_finished_job_that_broke_its_promise_shows_how_long_it_took_and_nothing_else(story: Story) -> None:
+    await runs(story, "honest")
+    with_work(story, "honest", shown(1.0))
+    story.job("liar")
+    with_work(story, "liar", shown(1000.0, believed_until=100.0, needed=5 * HOUR), state="Succeeded")
+    await runs(story, "silent")
+    with_work(story, "silent", shown(0.0))
+
+    found = (await works(story))["silent"]
+
+    assert found.curve.rates == ((2, 1.0),)
+    assert found.remaining > 4 * HOUR
 
 
 async def test_a_resize_in_place_costs_less_than_a_start() -> None:

@@ -19,7 +19,7 @@ from tarragon.operator.informers.candidates import Candidate, JobId
 from tarragon.plan.status.work import counted_group, work_record
 from tarragon.scheduling.api.snapshot import Demand
 from tarragon.scheduling.api.work import SpeedupPrior, WorkEstimate, devices_of, unknown_work
-from tarragon.scheduling.estimates.estimate import MIN_RESTART_SECONDS, estimate_work
+from tarragon.scheduling.estimates.estimate import MIN_RESTART_SECONDS, estimate_work, is_believed
 from tarragon.scheduling.estimates.kind_history import KindHistory
 from tarragon.scheduling.estimates.work_record import WorkRecord
 
@@ -52,12 +52,17 @@ class WorkEstimates:
         record = _with_resize_cost(work_record(work, progress, now), candidate)
         if history is None:
             history = self._history_to_fill(work.kind, work.unit) if record.rates() else KindHistory()
-        if record.rates():
+        if not is_believed(record, prior):
+            self.forget(candidate.id)
+        elif record.rates():
             self._count(candidate, history, record)
         return estimate_work(record, history, prior)
 
     def job_finished(self, uid: str, status: JobStatus) -> None:
-        """Learn from a finished job, once. Only what a job needed until it succeeded says how much work it was."""
+        """Learn from a finished job, once. Only what a job needed until it succeeded says how much work it was.
+
+        A job that was not believed in the end teaches its kind no rates.
+        """
         work = status.work
         if status.phase is not Phase.SUCCEEDED or work.needed is None or not work.kind or uid in self._finished:
             return
@@ -65,7 +70,8 @@ class WorkEstimates:
         if len(self._finished) > MAX_FINISHED_JOBS:
             self._finished.popitem(last=False)
         history = self._history_to_fill(work.kind, work.unit)
-        history.record(uid, WorkRecord(sizes=work.sizes, total=status.progress.total if status.progress else None))
+        if work.believed_until is None or work.needed <= work.believed_until:
+            history.record(uid, WorkRecord(sizes=work.sizes, total=status.progress.total if status.progress else None))
         history.finish(uid, work.needed)
 
     def forget(self, job: JobId) -> None:
