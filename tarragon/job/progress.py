@@ -46,6 +46,8 @@ LOG_YIELDS_SECONDS = 300.0
 """What a log says does not replace what the same program reported within this time."""
 REPLICAS_AGREE_SECONDS = 60.0
 """A replica that is behind another one does not replace that one's report within this time."""
+CLOCKS_AGREE_SECONDS = 60.0
+"""The clocks of two replicas of the operator differ by less."""
 
 _PERCENT = 100
 
@@ -240,13 +242,25 @@ def merge(recorded: Progress | None, found: Progress) -> Progress | None:
     """
     if recorded is None or recorded.is_of_earlier_pod:
         return found
-    if found.updated_at < recorded.updated_at or _yields(recorded, found):
+    if is_overtaken(found, recorded) or _yields(recorded, found):
         return None
     return found if found.pod_uid != recorded.pod_uid else _continued(recorded, found)
 
 
+def is_overtaken(found: Progress, recorded: Progress) -> bool:
+    """Whether the recorded progress is newer."""
+    return not is_from_future(recorded, found.updated_at) and found.updated_at < recorded.updated_at
+
+
+def is_from_future(recorded: Progress, now: dt.datetime) -> bool:
+    """Whether the progress was recorded while a clock was wrong."""
+    return (recorded.updated_at - now).total_seconds() > CLOCKS_AGREE_SECONDS
+
+
 def _yields(recorded: Progress, found: Progress) -> bool:
     """Whether the recorded progress is young enough, and better than the one that was found."""
+    if is_from_future(recorded, found.updated_at):
+        return False
     age = (found.updated_at - recorded.updated_at).total_seconds()
     if found.source is Source.LOG and recorded.source is Source.REPORT:
         return age < LOG_YIELDS_SECONDS

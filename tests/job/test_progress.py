@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -143,6 +144,13 @@ def test_a_replica_that_is_behind_counts_once_the_other_is_silent() -> None:
 
 def test_a_report_that_arrives_late_changes_nothing() -> None:
     assert merge(steps(100, seconds=5), steps(110)) is None
+
+
+def test_a_record_from_the_future_is_replaced_because_the_clock_was_wrong() -> None:
+    future = replace(steps(10), updated_at=NOW + dt.timedelta(days=365))
+
+    assert merge(future, steps(11)) == steps(11)
+    assert merge(future, steps(11, source=Source.LOG)) == steps(11, source=Source.LOG)
 
 
 def test_a_log_does_not_replace_a_young_report() -> None:

@@ -171,6 +171,15 @@ async def test_what_another_operator_has_recorded_later_is_not_undone(site: Site
     assert site.api.patches == []
 
 
+async def test_a_record_from_the_future_does_not_stop_the_writes(site: Site) -> None:
+    future = site.clock.now() + dt.timedelta(days=365)
+    recorded = encode_progress(Progress(updated_at=future, done=9, total=1000, pod_uid="p"))
+    site.submit("a", 1, progress=recorded)
+    await site.passes(1)
+
+    assert [done for _, _, done in site.api.patches] == [1]
+
+
 async def test_a_replica_that_is_behind_does_not_replace_the_one_that_is_ahead(site: Site) -> None:
     site.submit("a", 10, pod="one")
     site.submit("a", 9, pod="other")

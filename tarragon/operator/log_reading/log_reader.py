@@ -20,7 +20,7 @@ from tarragon.client.port import Client, LogOptions
 from tarragon.client.wakeup import WakeupSignal
 from tarragon.job.log_progress import LogProgress
 from tarragon.job.phase import Phase
-from tarragon.job.progress import LOG_YIELDS_SECONDS, Progress, Source, merge, progress_patch
+from tarragon.job.progress import LOG_YIELDS_SECONDS, Progress, Source, is_from_future, merge, progress_patch
 from tarragon.job.status import JobStatus
 from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import Pod
@@ -192,7 +192,9 @@ class LogReader:
         """Whether the program itself reports: then what it prints would not count."""
         if progress is None or progress.source is not Source.REPORT or progress.is_of_earlier_pod:
             return False
-        return (self._clock.now() - progress.updated_at).total_seconds() < LOG_YIELDS_SECONDS
+        now = self._clock.now()
+        is_young = (now - progress.updated_at).total_seconds() < LOG_YIELDS_SECONDS
+        return is_young and not is_from_future(progress, now)
 
     def _leading_pod(self, kind: str, found: CustomObject) -> Pod | None:
         """Return the pod of the replica that decides the job: programs print their progress there."""

@@ -18,7 +18,7 @@ from tarragon.client.errors import ApiError, Conflict, Invalid, NotFound
 from tarragon.client.port import Client
 from tarragon.client.wakeup import WakeupSignal
 from tarragon.job.phase import Phase
-from tarragon.job.progress import Progress, decode_progress, merge, progress_patch
+from tarragon.job.progress import Progress, decode_progress, is_overtaken, merge, progress_patch
 from tarragon.kube.meta import CustomObject, Json, Key
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.metrics.meter import Meter
@@ -139,7 +139,7 @@ class ProgressWriter:
             self._give_up(uid)
             return
         recorded = recorded_progress(job)
-        if recorded is not None and recorded.updated_at > pending.progress.updated_at:
+        if recorded is not None and is_overtaken(pending.progress, recorded):
             return  # another replica of the operator has recorded something newer meanwhile
         self._next_write[uid] = self._clock.monotonic() + SECONDS_BETWEEN
         try:
