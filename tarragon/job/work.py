@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from tarragon.job.progress import MAX_COUNT, Progress, Unit
+from tarragon.job.progress import MAX_SECONDS as MAX_REMAINING_SECONDS
 from tarragon.job.replica_ranges import MAX_REPLICAS
 from tarragon.kube.codec import format_micro_time, parse_time
 from tarragon.kube.meta import Json
@@ -159,6 +160,18 @@ def restart_seconds(work: JobWork, progress: Progress | None) -> float | None:
     before_report = max(0, stretch.first.done - stretch.done) / rate
     idle = _seconds(stretch.asked_at, stretch.first.at) - before_report
     return _rounded(max(idle, _seconds(stretch.asked_at, stretch.began_at)))
+
+
+def with_measured_remaining(progress: Progress, work: JobWork) -> Progress:
+    """Return the progress with the remaining time by the measured rate, if the program has not told its own estimate.
+
+    A program that only prints its steps tells none.
+    """
+    rate = _rate(work, progress)
+    if progress.remaining_seconds is not None or rate is None or progress.total is None or progress.done is None:
+        return progress
+    left = (progress.total - progress.done) / rate
+    return replace(progress, remaining_seconds=round(min(left, MAX_REMAINING_SECONDS)))
 
 
 def with_few_sizes(sizes: Mapping[int, SizeRecord]) -> Mapping[int, SizeRecord]:

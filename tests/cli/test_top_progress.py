@@ -48,8 +48,16 @@ def test_what_a_program_reports_comes_before_what_it_prints(monkeypatch: pytest.
     assert shown(progress(Source.REPORT), PRINTED, monkeypatch=monkeypatch) == RECORDED
 
 
-def test_what_a_program_prints_is_newer_than_what_was_read_of_it_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shown(progress(Source.LOG), PRINTED, monkeypatch=monkeypatch).startswith("step 1201")
+def test_what_the_operator_has_just_read_of_a_log_is_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(progress(Source.LOG), PRINTED, monkeypatch=monkeypatch) == RECORDED
+
+
+def test_what_a_program_prints_is_newer_than_what_was_read_of_it_minutes_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    earlier = replace(progress(Source.LOG), updated_at=at(-90))
+
+    assert shown(earlier, PRINTED, monkeypatch=monkeypatch).startswith("step 1201")
 
 
 def test_what_was_read_before_is_shown_while_the_log_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

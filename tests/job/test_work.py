@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarragon.job.progress import MAX_SECONDS as MAX_REMAINING
 from tarragon.job.progress import Progress
 from tarragon.job.work import (
     MAX_SIZES,
@@ -23,6 +24,7 @@ from tarragon.job.work import (
     reported,
     sizes_at,
     with_few_sizes,
+    with_measured_remaining,
 )
 from tarragon.kube.codec import encode
 
@@ -90,6 +92,22 @@ def test_the_sizes_that_are_nearest_to_each_other_become_one() -> None:
     sizes = {size: SizeRecord(100.0) for size in (1, 2, 4, 8, 16, 32, 64, 65, 128)}
 
     assert set(with_few_sizes(sizes)) == {1, 2, 4, 8, 16, 32, 64, 128}
+
+
+def measured(done: int, seconds: float, said: int | None = None) -> Progress:
+    """What is known of the remaining time of a program that had done 100 of 1,000 steps so many seconds before."""
+    first = Stretch(size=1, asked_at=NOW, began_at=NOW, first=Milestone(NOW, 100))
+    now = NOW + dt.timedelta(seconds=seconds)
+    found = Progress(updated_at=now, done=done, total=1000, remaining_seconds=said)
+    return with_measured_remaining(found, JobWork(unit="steps", stretch=first))
+
+
+def test_the_remaining_time_that_a_program_does_not_tell_follows_from_its_rate() -> None:
+    assert measured(200, 50).remaining_seconds == 400
+    assert measured(200, 50, said=7).remaining_seconds == 7
+    assert measured(200, 5).remaining_seconds is None
+    assert measured(100, 50).remaining_seconds is None
+    assert measured(101, 10**9).remaining_seconds == MAX_REMAINING
 
 
 @given(WORKS, MOMENTS, MOMENTS, REPORTS, REPORTS)

@@ -14,6 +14,7 @@ from tarragon.job.replica_state import ended_before_deletion, main_container_sta
 from tarragon.job.status import Condition, JobStatus, RestartRecord, WaitReason
 from tarragon.job.status_encoding import display_state
 from tarragon.job.status_reason import reason_of
+from tarragon.job.work import with_measured_remaining
 from tarragon.kube.core import ContainerStateTerminated, ContainerStatus, Pod
 from tarragon.kube.meta import Key
 
@@ -128,7 +129,7 @@ def progress_of(seen: ProgressInput) -> Progress:
         created=seen.created,
         started=status.start_time,
         completed=status.completion_time,
-        training=status.progress,
+        training=None if status.progress is None else with_measured_remaining(status.progress, status.work),
         replicas=tuple(
             _member(seen, replica) for replica in sorted(_replicas(seen), key=replica_order(seen.requested))
         ),

@@ -19,6 +19,7 @@ from tarragon.job.progress import progress_text
 from tarragon.job.status import UNASSIGNED, Condition
 from tarragon.job.status_reason import reason_of
 from tarragon.job.termination_message import telling_line
+from tarragon.job.work import with_measured_remaining
 from tarragon.plan.reconcile.managed_by import BATCH_JOBS_MANAGER, is_run_by_batch_jobs, needs_adoption
 
 HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "PROGRESS OR REASON")
@@ -172,6 +173,8 @@ def reason(job: ClusterJob) -> str:
 def training(job: ClusterJob, now: dt.datetime) -> str:
     """How far the training is: `1,200/4,000 (30 %) · loss 0.11 · 2m left`; empty if nothing is known."""
     progress = job.status.progress
+    if progress is not None:
+        progress = with_measured_remaining(progress, job.status.work)
     if progress is not None and (job.status.phase is not Phase.RUNNING or job.state in {STOPPING, INTERRUPTED}):
         progress = replace(progress, remaining_seconds=None)
     return progress_text(progress, now)

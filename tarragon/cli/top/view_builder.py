@@ -28,6 +28,8 @@ from tarragon.kube.meta import Key
 
 SORT_INTERVAL_FACTOR = 20
 """Sorting may take 1/20 of the time: after a slow sort, the next one waits 20 times as long as it took."""
+OLD_SECONDS = 60.0
+"""After this time without news, what was read of a running program's log yields to its newest line."""
 
 
 @dataclass(slots=True)
@@ -107,13 +109,15 @@ class ViewBuilder:
         return {each.key: self._progress_of(scene, each) for each in shown}
 
     def _progress_of(self, scene: WatchedState, each: JobRow) -> str:
-        """What the program has reported, else what it prints. The log of its leader is newer than the status."""
-        recorded = each.job.status.progress
-        if recorded is not None and recorded.source is Source.REPORT and not recorded.is_of_earlier_pod:
-            return training(each.job, self._clock.now())
+        """What the program has reported, else what it prints. Its log is newer than what was read of it minutes ago."""
+        recorded, now = each.job.status.progress, self._clock.now()
+        if recorded is not None and not recorded.is_of_earlier_pod:
+            is_old = each.state == RUNNING and (now - recorded.updated_at).total_seconds() > OLD_SECONDS
+            if recorded.source is Source.REPORT or not is_old:
+                return training(each.job, now)
         leader = leading_replica(scene, each)
         printed = "" if leader is None else training_progress(self._voices.lines(leader[1]))
-        return printed or training(each.job, self._clock.now())
+        return printed or training(each.job, now)
 
     def log_sources(self, scene: WatchedState, shown: Sequence[JobRow], place: PageState) -> Iterator[LogSource]:
         """Yield the replicas whose logs are read: all of the selected job, and the leader of each shown job."""
