@@ -266,6 +266,8 @@ def _yields(recorded: Progress, found: Progress) -> bool:
         return age < LOG_YIELDS_SECONDS
     if found.pod_uid == recorded.pod_uid or age >= REPLICAS_AGREE_SECONDS:
         return False
+    if found.fraction is recorded.fraction is None:
+        return (found.done or 0) < (recorded.done or 0)
     return (found.fraction or 0.0) < (recorded.fraction or 0.0)
 
 

@@ -138,6 +138,13 @@ def test_a_replica_that_is_behind_does_not_replace_the_one_that_is_furthest() ->
     assert merge(steps(100), steps(110, pod="b", seconds=1)) is not None
 
 
+def test_replicas_that_count_steps_without_a_total_are_compared_by_them() -> None:
+    ahead, behind = (replace(steps(done), total=None) for done in (100, 90))
+
+    assert merge(ahead, replace(behind, pod_uid="b")) is None
+    assert merge(behind, replace(ahead, pod_uid="b")) is not None
+
+
 def test_a_replica_that_is_behind_counts_once_the_other_is_silent() -> None:
     assert merge(steps(100), steps(90, pod="b", seconds=61)) is not None
 
