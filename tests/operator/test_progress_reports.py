@@ -268,6 +268,19 @@ async def test_a_pod_that_reports_too_often_is_told_to_wait(site: Site) -> None:
     assert limited[0].headers["Retry-After"] == "5"
 
 
+async def test_who_forges_tokens_of_a_pod_does_not_use_up_what_it_may_send(site: Site) -> None:
+    site.start()
+    await site.run_job()
+    own = site.token("a-worker-0")
+    accepted = await site.post("a-worker-0", token=own)
+    head, claims, signature = own.split(".")
+    forged = [await site.post("a-worker-0", token=f"{head}.{claims}.{signature[::-1]}") for _ in range(BURST + 5)]
+
+    assert accepted.code == 200
+    assert {reply.code for reply in forged} <= {401, 429}
+    assert (await site.post("a-worker-0", token=own)).code == 200
+
+
 async def test_while_tokens_cannot_be_reviewed_the_program_is_told_to_report_again(site: Site) -> None:
     site.start()
     await site.run_job()

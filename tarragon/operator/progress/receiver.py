@@ -26,8 +26,8 @@ REPORTS_PER_SECOND = 1.0
 """Reports that a pod may send in the long run. Libraries send one in five seconds."""
 WARNING_SECONDS = 60.0
 """The least time between two warnings."""
-MAX_PODS = 20_000
-"""Pods whose rate is remembered. A pod that is forgotten begins with a full burst."""
+MAX_SENDERS = 40_000
+"""Senders whose rate is remembered. One that is forgotten begins with a full burst."""
 
 log = structlog.get_logger(__name__)
 
@@ -105,7 +105,9 @@ class ProgressReceiver:
         sender = self._sender(claimed.pod, report)
         if isinstance(sender, Answer):
             return sender
-        if not self._limits.allow(claimed.pod.uid):
+        # A token that was not reviewed yet may be forged. It must not use up what the pod itself may send.
+        limited = claimed.pod.uid if self._reviewer.is_remembered(claimed) else f"unreviewed {claimed.pod.uid}"
+        if not self._limits.allow(limited):
             return LIMITED
         try:
             if not await self._reviewer.is_valid(claimed):
@@ -153,21 +155,21 @@ class ProgressReceiver:
 
 
 class ReportLimits:
-    """A token bucket for each pod."""
+    """A token bucket for each pod, and one for what claims to be of it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """By UID of the pod: the reports that it may send, and the time as of which."""
+        """By sender: the reports that it may send, and the time as of which."""
 
-    def allow(self, pod_uid: str) -> bool:
-        """Whether the pod may send a report now; counts it if so."""
+    def allow(self, sender: str) -> bool:
+        """Whether the sender may send a report now; counts it if so."""
         now = self._clock.monotonic()
-        left, as_of = self._buckets.get(pod_uid, (BURST, now))
+        left, as_of = self._buckets.get(sender, (BURST, now))
         left = min(BURST, left + (now - as_of) * REPORTS_PER_SECOND)
         is_allowed = left >= 1.0
-        self._buckets[pod_uid] = left - 1.0 if is_allowed else left, now
-        self._buckets.move_to_end(pod_uid)
-        if len(self._buckets) > MAX_PODS:
+        self._buckets[sender] = left - 1.0 if is_allowed else left, now
+        self._buckets.move_to_end(sender)
+        if len(self._buckets) > MAX_SENDERS:
             self._buckets.popitem(last=False)
         return is_allowed

@@ -115,13 +115,16 @@ class TokenReviewer:
         """Whether the API server says that the token is of our audience and bound to that pod. Raises ApiError."""
         if self._clock.now().timestamp() >= claimed.expires_at:
             return False
-        digest = hashlib.sha256(claimed.token.encode(errors="surrogateescape")).digest()
-        if self._clock.monotonic() < self._trusted_until.get(digest, 0.0):
+        if self.is_remembered(claimed):
             return True
         if not _confirms(await self._review(claimed.token), claimed.pod):
             return False
-        self._trust(digest)
+        self._trust(_digest(claimed))
         return True
+
+    def is_remembered(self, claimed: ClaimedToken) -> bool:
+        """Whether the API server has accepted this very token a short time ago."""
+        return self._clock.monotonic() < self._trusted_until.get(_digest(claimed), 0.0)
 
     async def _review(self, token: str) -> TokenReview:
         spec = {"token": token, "audiences": [AUDIENCE]}
@@ -133,6 +136,10 @@ class TokenReviewer:
         self._trusted_until.move_to_end(digest)
         if len(self._trusted_until) > MAX_CACHED:
             self._trusted_until.popitem(last=False)
+
+
+def _digest(claimed: ClaimedToken) -> bytes:
+    return hashlib.sha256(claimed.token.encode(errors="surrogateescape")).digest()
 
 
 def _confirms(review: TokenReview, pod: PodIdentity) -> bool:
