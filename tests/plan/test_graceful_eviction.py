@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
 from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.job.model import Replica
 from tarragon.job.status import Admission
+from tarragon.kube.core import Node
+from tarragon.kube.meta import Key
+from tests.plan.test_displacement import node
 from tests.plan.world import World, is_idle, manifest
 
 
@@ -72,6 +76,43 @@ def test_who_decides_the_job_is_asked_for_a_checkpoint_once_whenever_somebody_le
     world.admit(PS=1, Worker=1)
     world.settle()
     assert notes(world, "dist-worker-0") == {CHECKPOINT_REQUEST_ANNOTATION: "2026-11-21T10:00:10Z"}
+
+
+def moved(world: World, replica: Replica, node: str) -> None:
+    """The scheduler gives the replica another node."""
+    admission = world.status.admission
+    assert admission is not None
+    world.write_admission(replace(admission, nodes={**admission.nodes, replica: node}))
+
+
+def ready_nodes(*others: tuple[Key, Node]) -> dict[Key, Node]:
+    return {**dict([node("node-a"), node("node-b"), node("node-c")]), **dict(others)}
+
+
+def test_a_replica_that_is_moved_is_told_first_too() -> None:
+    world = elastic()
+    world.nodes = ready_nodes()
+    moved(world, Replica(WORKER, 1), "node-c")
+    world.settle()
+    assert notes(world, "dist-worker-1")[EVICTION_TIME_ANNOTATION] == "2026-11-21T10:00:30Z"
+
+    world.pass_time(30)
+    world.settle()
+
+    assert notes(world, "dist-worker-1") == {}
+    assert world.created["dist-worker-1"] == 2
+    assert world.tarragon["state"] == "Running"
+
+
+def test_a_replica_that_is_moved_off_a_lost_node_goes_at_once() -> None:
+    """Nobody would read the notice."""
+    world = elastic()
+    world.nodes = ready_nodes(node("node-b", ready="Unknown"))
+    moved(world, Replica(WORKER, 1), "node-c")
+    world.settle()
+
+    assert notes(world, "dist-worker-1") == {}
+    assert world.created["dist-worker-1"] == 2
 
 
 def test_without_the_annotation_nothing_is_noted_and_the_pod_goes_at_once() -> None:

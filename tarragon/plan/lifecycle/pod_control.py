@@ -178,8 +178,16 @@ def _removal(view: JobView, replica: Replica, member: ReplicaState) -> PodEvicti
     if not view.may_run:
         return PodEviction(pod=member.pod, reason="the job is no longer admitted", has_grace=True)
     assigned, actual = view.assigned_nodes.get(replica), assigned_node(member.pod.spec)
-    has_moved = assigned and actual and assigned != actual
-    return PodEviction(pod=member.pod, reason=f"its replica is now assigned to node {assigned}") if has_moved else None
+    if not assigned or not actual or assigned == actual:
+        return None
+    reason = f"its replica is now assigned to node {assigned}"
+    return PodEviction(pod=member.pod, reason=reason, has_grace=_is_ready(view, actual))
+
+
+def _is_ready(view: JobView, node: str) -> bool:
+    """Whether programs on the node go on: those on a lost one would never know that they have time to save."""
+    found = (view.observed.nodes or {}).get(Key("", node))
+    return found is not None and found.is_ready
 
 
 def _missing_services(view: JobView) -> Iterator[tuple[str, Replica | JobService]]:
