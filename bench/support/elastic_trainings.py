@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from bench.support.reading_training import BATCH_SIZE, CHECKPOINT, JOURNALS, Model
+from bench.support.reading_training import BATCH_SIZE, JOURNALS, RESULT, Model
 from tarragon.base.clock import SystemClock
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.transport import RestConfig
@@ -287,12 +287,12 @@ def steps_of(training: Training, folder: Path) -> Steps:
 
 
 def _problems_of_model(training: Training, folder: Path) -> Sequence[str]:
-    if not (folder / CHECKPOINT).exists():
-        return ["there is no checkpoint"]
-    with np.load(folder / CHECKPOINT) as saved:
+    if not (folder / RESULT).exists():
+        return ["there is no result"]
+    with np.load(folder / RESULT) as saved:
         step, weights = int(saved["step"]), saved["weights"]
     if step != training.steps:
-        return [f"the checkpoint is of step {step} instead of {training.steps}"]
+        return [f"the result is of step {step} instead of {training.steps}"]
     alone = Model()
     for number in range(training.steps):
         alone.apply(alone.gradient(alone.batch(number)))

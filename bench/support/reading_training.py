@@ -31,6 +31,8 @@ BATCH_SIZE = 120
 LEARNING_RATE = 0.2
 CHECKPOINT_SECONDS = 1.0
 CHECKPOINT = "weights.npz"
+RESULT = "trained.npz"
+"""The driver takes a training without this file for lost."""
 JOURNALS = "journals"
 
 
@@ -87,11 +89,11 @@ def restore(model: Model, folder: Path) -> int:
         return int(saved["step"])
 
 
-def save(model: Model, step: int, folder: Path) -> None:
-    """Replace the checkpoint at once: a rank may be killed at any moment."""
-    partial = folder / f"partial-{os.getpid()}.npz"
+def save(model: Model, step: int, path: Path) -> None:
+    """Replace the file at once: a rank may be killed at any moment."""
+    partial = path.parent / f"partial-{os.getpid()}.npz"
     np.savez(partial, weights=model.weights, step=step)
-    partial.replace(folder / CHECKPOINT)
+    partial.replace(path)
 
 
 def next_run(folder: Path) -> int:
@@ -122,9 +124,10 @@ def train(steps: int, image_seconds: float, folder: Path) -> None:
                 continue
             tarragon.report(step=step + 1, of=steps, loss=model.loss(batch), ranks=ranks.size)
             if time.monotonic() - saved > CHECKPOINT_SECONDS or step + 1 == steps:
-                save(model, step + 1, folder)
+                save(model, step + 1, folder / CHECKPOINT)
                 saved = time.monotonic()
     if ranks.rank == 0:
+        save(model, steps, folder / RESULT)
         print(f"done: steps={steps} ranks={ranks.size} accuracy={model.accuracy():.3f}", flush=True)
 
 

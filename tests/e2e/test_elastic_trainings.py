@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from bench.support.elastic_trainings import Observer, Training, observing, steps_of, unsuccessful
 from tarragon.kube.core import PRIORITY_CLASSES
 from tests.cli.manifests import command, job
+from tests.e2e.test_mpi import pod_processes
 from tests.e2e.user import User
 
 pytestmark = [pytest.mark.soak, pytest.mark.slow, pytest.mark.mpi, pytest.mark.timeout(500)]
@@ -92,3 +94,21 @@ async def test_a_training_that_is_stopped_goes_on_from_its_checkpoint(user: User
     assert history.evictions == 1
     assert steps.starts == 2
     assert steps.redone < 20
+
+
+async def test_a_training_that_loses_a_worker_goes_on_from_its_checkpoint(user: User) -> None:
+    """Mpirun of Open MPI 5 exits with 0 when it loses the daemon of a worker."""
+    training = Training(name="robbed", steps=150)
+    async with a_cluster(user, "dragon", "a") as observer:
+        going = asyncio.create_task(observer.run([training], PATIENCE))
+        await observer.until(lambda: observer.has_reported(training.name, 20))
+        for pid in pod_processes(user, "robbed-worker-2"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await going
+        steps = steps_of(training, observer.folder(training))
+        log = (await asyncio.to_thread(user, "logs", "mpijob/robbed", "--replica", "launcher")).out
+
+    assert unsuccessful(observer.histories) == []
+    assert steps.problems == [], log
+    assert steps.starts >= 2

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +133,56 @@ def test_a_worker_that_joins_takes_part_in_the_training(shell: Any) -> None:
     lines = of_launcher(ended)
     assert "driver: 3 ranks on 3 hosts" in lines[lines.index("driver: the hosts have changed") :]
     assert re.fullmatch(r"done: steps=600 ranks=3 accuracy=0\.9\d+", lines[-1])
+
+
+def driven(folder: Path, mpirun: str) -> tuple[int, str]:
+    """The driver of the elastic example, with a program in place of mpirun. Returns its exit code and what it prints.
+
+    The program knows the file with the hosts as $HOSTS, and that of the result as $RESULT.
+    """
+    config_map, _ = documents("elastic.yaml")
+    (folder / "driver.py").write_text(config_map["data"]["driver.py"])
+    (folder / "hosts").write_text("a:1\nb:1\n")
+    (folder / "discover.sh").write_text(f"cat {folder}/hosts")
+    (folder / "mpirun").write_text(f"#!/bin/sh\n{mpirun}")
+    (folder / "mpirun").chmod(0o755)
+    variables = {"HOSTS": str(folder / "hosts"), "RESULT": str(folder / "result")}
+    words = ["--discover", str(folder / "discover.sh"), "--result", variables["RESULT"], "--", "train"]
+    ended = subprocess.run(
+        [sys.executable, str(folder / "driver.py"), *words],
+        env={"PATH": f"{folder}:{os.environ['PATH']}", **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return ended.returncode, ended.stdout
+
+
+def test_the_driver_starts_again_after_a_success_without_a_result(tmp_path: Path) -> None:
+    """Open MPI 5 calls it a success when it loses a worker."""
+    code, out = driven(tmp_path, "if grep -q b $HOSTS; then echo a:1 > $HOSTS; else touch $RESULT; fi")
+
+    assert code == 0
+    assert out.splitlines() == [
+        "driver: 2 ranks on 2 hosts",
+        "driver: mpirun has ended with 0, without a result",
+        "driver: 1 ranks on 1 hosts",
+    ]
+
+
+def test_the_driver_does_not_start_again_what_was_done_when_the_hosts_changed(tmp_path: Path) -> None:
+    code, out = driven(
+        tmp_path, 'trap "touch $RESULT; exit 143" TERM; echo a:1 > $HOSTS; while true; do sleep 0.1; done'
+    )
+
+    assert code == 0
+    assert out.splitlines() == ["driver: 2 ranks on 2 hosts", "driver: the hosts have changed"]
+
+
+def test_the_result_of_an_earlier_job_counts_for_nothing(tmp_path: Path) -> None:
+    (tmp_path / "result").touch()
+    code, out = driven(tmp_path, "if grep -q b $HOSTS; then echo a:1 > $HOSTS; else sleep 0.1; touch $RESULT; fi")
+
+    assert code == 0
+    assert "driver: mpirun has ended with 0, without a result" in out

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.support.elastic_trainings import Training, staggered, steps_of
-from bench.support.reading_training import BATCH_SIZE, JOURNALS, Model, save
+from bench.support.reading_training import BATCH_SIZE, JOURNALS, RESULT, Model, save
 
 TRAINING = Training(name="digits", steps=6)
 
@@ -25,7 +25,7 @@ def trained(folder: Path, steps: Iterable[int] = range(6)) -> None:
     model = Model()
     for step in steps:
         model.apply(model.gradient(model.batch(step)))
-    save(model, TRAINING.steps, folder)
+    save(model, TRAINING.steps, folder / RESULT)
 
 
 def test_steps_of_two_workers_and_then_of_one_add_up(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_gradient_that_was_applied_twice_or_never_is_a_problem(tmp_path: Path,
 
 
 def test_a_training_that_left_nothing_is_a_problem(tmp_path: Path) -> None:
-    assert "there is no checkpoint" in steps_of(TRAINING, tmp_path).problems
+    assert "there is no result" in steps_of(TRAINING, tmp_path).problems
 
 
 def test_the_same_seed_gives_the_same_arrivals() -> None:
