@@ -135,7 +135,7 @@ def show(results: Mapping[str, Result], console: Console) -> None:
         )
     console.print(table)
     means = {policy: statistics.mean(result.completion_times) for policy, result in results.items()}
-    for other in means.keys() - {"elastic"} if "elastic" in means else ():
+    for other in [name for name in means if name != "elastic"] if "elastic" in means else []:
         console.print(f"mean of elastic / mean of {other}: {means['elastic'] / means[other]:.2f}")
 
 
