@@ -125,7 +125,7 @@ def _assumed_speedup(requested: int, devices: float, replicas: float) -> float:
 
 
 def _continued(rates: Sequence[tuple[int, float]], replicas: int) -> float:
-    """Continue the slope of the last two measured sizes."""
+    """Continue the slope of the last two measured sizes, but never faster than in proportion to the size."""
     (smaller, slow), (larger, fast) = rates[-2:]
-    slope = max(0.0, math.log(fast / slow) / math.log(larger / smaller))
+    slope = min(1.0, max(0.0, math.log(fast / slow) / math.log(larger / smaller)))
     return fast * float((replicas / larger) ** slope)

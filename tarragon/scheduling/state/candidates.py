@@ -108,8 +108,9 @@ class CandidateTable:
 def _with_other_work(candidate: Candidate, gang: WaitingGang | RunningGang) -> Candidate | None:
     """Return the candidate for a gang of which only the rest of the work is another one; None if more is."""
     before, work = candidate.gang, gang.work
-    is_same = before.demands is gang.demands and before.priority == gang.priority
-    if not is_same or work is None or work.curve is not candidate.work.curve or _nodes_of(before) is not _nodes_of(gang):
+    if work is None or work.curve is not candidate.work.curve or before.demands is not gang.demands:
+        return None
+    if before.priority != gang.priority or _nodes_of(before) is not _nodes_of(gang):
         return None
     weight = _weight(work)
     group = (gang.priority, id(candidate.steps), weight)
