@@ -14,6 +14,7 @@ import datetime as dt
 import heapq
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ RESTARTS_SAVED = 11.0
 """A gang is enlarged only if that saves this many times what the resize costs: estimates err, and sizes change again
 before the end. With 6, jobs on the Pollux traces are resized half as often again and wait no less.
 """
-MIN_RUN_SECONDS = 600.0
+MIN_RUN_SECONDS = 300.0
 """A gang that has been admitted is not stopped for others of its priority for this long: a gang is never stopped twice
 within it. One that restarts to resize keeps a new size for as long.
 """
@@ -68,6 +69,7 @@ class TargetSizes:
         self._now = cycle.snapshot.now
         self._sizes: dict[str, int] = {}
         self._recent_if_after = self._now - bounded_timedelta(MIN_RUN_SECONDS)
+        self._cooled_down_if_before = self._now - bounded_timedelta(cycle.snapshot.rules.cool_down_seconds)
         resizable = list(self._resizable())
         self._left = DivisibleResources(cycle, np.array([index for index, _ in resizable], np.int64))
         self.running = [candidate for _, candidate in resizable]
@@ -80,9 +82,10 @@ class TargetSizes:
         self._take_for_overdue()
         self._take_for_unstoppable()
         lost = self._take_in_order(self._bids())
-        self._keep_where_growth_costs_more()
+        too_dear = self._keep_where_growth_costs_more()
         self._undo_needless_shrinks()
-        self._take_in_order([bid for bid in lost if isinstance(bid.candidates[0].gang, WaitingGang)])
+        self._take_in_order(list(self._renewed(lost, without=too_dear)))
+        self._keep_where_growth_costs_more()
 
     @property
     def starting(self) -> Sequence[Candidate]:
@@ -210,7 +213,8 @@ class TargetSizes:
         if isinstance(gang, WaitingGang) and not gang.can_preempt:
             priority = min(priority, self._lowest_running)
         share = self._left.dominant_share(gang.queue) if self._cycle.usage.is_tracked else 0.0
-        return _Bid(-priority, share, -candidate.weight * step.value, self._serial, candidates, position)
+        weight = candidate.held_weight if step.size <= candidate.size else candidate.weight
+        return _Bid(-priority, share, -weight * step.value, self._serial, candidates, position)
 
     def _may_not_be_stopped(self, candidate: Candidate) -> bool:
         gang = candidate.gang
@@ -240,13 +244,34 @@ class TargetSizes:
         self._left.take(candidate, first.cost if size == first.size else self._difference(candidate, 0, size))
         self._sizes[candidate.gang.name] = size
 
-    def _keep_where_growth_costs_more(self) -> None:
+    def _renewed(self, lost: Sequence[_Bid], without: AbstractSet[str]) -> Iterator[_Bid]:
+        """Yield the bids that may take what others have left after all: those of gangs that do not shrink."""
+        for bid in lost:
+            candidate = bid.candidates[0]
+            if isinstance(candidate.gang, WaitingGang):
+                yield bid
+            elif candidate.gang.name not in without and self.of(candidate.gang) >= candidate.size:
+                renewed = self._bid(bid.candidates, self._position(candidate))
+                if renewed is not None:
+                    yield renewed
+
+    def _keep_where_growth_costs_more(self) -> AbstractSet[str]:
+        """Undo growth that is not worth a resize. Return the names of the gangs that keep their size."""
+        kept = set[str]()
         for candidate in self.running:
             gang, target = candidate.gang, self.of(candidate.gang)
             if target <= candidate.size or (isinstance(gang, RunningGang) and is_scaled_up(gang)):
                 continue
-            if not pays(candidate, candidate.work.curve.at(candidate.size), candidate.work.curve.at(target)):
+            curve = candidate.work.curve
+            if self._is_cooling_down(gang) or not pays(candidate, curve.at(candidate.size), curve.at(target)):
                 self._set(candidate, candidate.size)
+                kept.add(gang.name)
+        return kept
+
+    def _is_cooling_down(self, gang: WaitingGang | RunningGang) -> bool:
+        if not isinstance(gang, RunningGang) or gang.resized_at is None:
+            return False
+        return gang.resized_at > self._cooled_down_if_before
 
     def _undo_needless_shrinks(self) -> None:
         shrunk = [each for each in self.running if self.of(each.gang) < each.size]

@@ -22,6 +22,10 @@ Pollux' workloads, which request sizes at which they are 50 to 80 % efficient.
 """
 PRIOR_EXPONENT_BEYOND = 0.3
 """Beyond the requested size, of which the user knows why it was chosen, more replicas are assumed to help little."""
+PRIOR_EXPONENT_BEYOND_ONE = 0.7
+"""A gang with one replica was written for one, which says nothing of how much more would help. Its owner has allowed
+more. On the Philly trace, nine of ten jobs are of this kind.
+"""
 DEFAULT_RESTART_SECONDS = 30.0
 """How long a gang makes no progress after a start or resize, until that was measured. Pollux (OSDI'21) took 30 s."""
 UNKNOWN_WORK_SECONDS = 1200.0
@@ -121,7 +125,8 @@ def _assumed_speedup(requested: int, devices: float, replicas: float) -> float:
     up_to_request: float = (min(replicas, requested) * devices) ** PRIOR_EXPONENT
     if replicas <= requested:
         return up_to_request
-    return up_to_request * float((replicas / requested) ** PRIOR_EXPONENT_BEYOND)
+    beyond = PRIOR_EXPONENT_BEYOND_ONE if requested == 1 else PRIOR_EXPONENT_BEYOND
+    return up_to_request * float((replicas / requested) ** beyond)
 
 
 def _continued(rates: Sequence[tuple[int, float]], replicas: int) -> float:

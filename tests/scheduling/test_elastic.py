@@ -1,0 +1,187 @@
+"""What the policy `elastic` promises beside what all do: what it gives to whom, and how often it changes its mind."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from tarragon.base.resources import CPU, PODS
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.actions.target_sizes import MIN_RUN_SECONDS
+from tarragon.scheduling.api.decision import Admit, Decision, Evict, Resize
+from tarragon.scheduling.api.rules import SchedulingRules
+from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.api.work import SpeedupCurve, SpeedupPrior, WorkEstimate
+from tarragon.scheduling.policies.elastic import elastic
+from tarragon.scheduling.state.memory import Memory
+
+NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+LAUNCHER = ReplicaType("Launcher")
+NODES = ("a", "b", "c", "d")
+
+
+def ago(seconds: float) -> dt.datetime:
+    return NOW - dt.timedelta(seconds=seconds)
+
+
+def work(rest: float, requested: int = 4) -> WorkEstimate:
+    return WorkEstimate(remaining=rest, curve=SpeedupCurve(SpeedupPrior(requested)), restart_seconds=5.0)
+
+
+def workers(least: int, requested: int, most: int) -> Demand:
+    return Demand(
+        type=WORKER,
+        resources={CPU: 1000},
+        minimum=least,
+        requested=requested,
+        maximum=most,
+        eligible_nodes=frozenset(NODES),
+    )
+
+
+def running(
+    name: str,
+    nodes: Sequence[str],
+    rest: float,
+    *,
+    demand: Demand | None = None,
+    admitted: float = 1000,
+) -> RunningGang:
+    return RunningGang(
+        name=name,
+        demands=[demand or workers(1, 4, 8)],
+        nodes={Replica(WORKER, index): node for index, node in enumerate(nodes)},
+        is_elastic=True,
+        queued_at=ago(admitted),
+        admitted_at=ago(admitted),
+        work=work(rest),
+    )
+
+
+def waiting(name: str, rest: float, demand: Demand, since: float = 10) -> WaitingGang:
+    return WaitingGang(name=name, queued_at=ago(since), demands=[demand], work=work(rest))
+
+
+def decided(*gangs: RunningGang | WaitingGang, slots: Mapping[str, int] | None = None) -> Mapping[str, Decision]:
+    """Return the decisions by gang, on four nodes with so many CPUs; without a number, four."""
+    return decided_at(NOW, gangs, dict.fromkeys(NODES, 4) if slots is None else slots)
+
+
+def decided_at(
+    now: dt.datetime, gangs: Collection[RunningGang | WaitingGang], slots: Mapping[str, int]
+) -> Mapping[str, Decision]:
+    active = [gang for gang in gangs if isinstance(gang, RunningGang)]
+    taken = Counter(node for gang in active for node in gang.nodes.values())
+    states = []
+    for name in NODES:
+        count = slots.get(name, 0)
+        free = {CPU: (count - taken[name]) * 1000}
+        states.append(NodeState(name=name, capacity={CPU: count * 1000}, free=free))
+    queue = [gang for gang in gangs if isinstance(gang, WaitingGang)]
+    found = elastic(Snapshot(now=now, nodes=states, running=active, waiting=queue), Memory())
+    return {decision.gang: decision for decision in found if isinstance(decision, Admit | Resize | Evict)}
+
+
+def sizes(decisions: Mapping[str, Decision]) -> Mapping[str, int]:
+    return {name: len(each.nodes) for name, each in decisions.items() if isinstance(each, Admit | Resize)}
+
+
+def test_a_job_that_was_just_resized_keeps_its_size_for_the_cool_down() -> None:
+    job = running("job", "aaaa", 10_000)
+
+    assert sizes(decided(replace(job, resized_at=ago(61)))) == {"job": 8}
+
+    assert not decided(replace(job, resized_at=ago(59)))
+
+
+def test_a_job_that_was_just_resized_still_gives_way() -> None:
+    job = replace(running("job", "aaaabbbb", 100_000), resized_at=ago(5))
+
+    found = decided(job, waiting("short", 60, workers(4, 4, 4)), slots={"a": 4, "b": 4})
+
+    assert sizes(found)["job"] < 8
+
+
+def test_what_a_job_would_not_gain_from_goes_to_one_that_does() -> None:
+    nearly_done = [running(f"short-{number}", "a", 10) for number in range(3)]
+
+    found = decided(*nearly_done, running("long", "bb", 4000))
+
+    assert sizes(found) == {"long": 8}
+
+
+def test_a_job_does_not_move_for_a_launcher_that_holds_nothing() -> None:
+    launcher = Demand(
+        type=LAUNCHER, resources={PODS: 1000}, minimum=1, requested=1, eligible_nodes=frozenset(NODES), decides=True
+    )
+    gang = RunningGang(
+        name="job",
+        demands=[workers(1, 1, 1), launcher],
+        nodes={Replica(WORKER, 0): "a", Replica(LAUNCHER, 0): "b"},
+        is_elastic=True,
+        queued_at=ago(1000),
+        admitted_at=ago(1000),
+        work=work(10_000, 1),
+    )
+
+    assert not decided(gang)
+
+
+def test_a_job_that_has_started_is_not_stopped_for_a_while_however_little_the_next_one_needs() -> None:
+    def stopped(seconds: float) -> bool:
+        long = running("long", "aaaa", 1e7, demand=workers(4, 4, 4), admitted=seconds)
+        short = waiting("short", 60, workers(4, 4, 4))
+        return isinstance(decided(long, short, slots={"a": 4}).get("long"), Evict)
+
+    assert stopped(MIN_RUN_SECONDS + 1)
+    assert not stopped(MIN_RUN_SECONDS - 1)
+
+
+def test_the_oldest_overdue_job_gets_its_smallest_size_before_all_others() -> None:
+    def started(since: float) -> bool:
+        many = [waiting(f"short-{number:02}", 60, workers(1, 1, 1)) for number in range(40)]
+        return "large" in decided(*many, waiting("large", 1e9, workers(16, 16, 16), since))
+
+    overdue = SchedulingRules().overdue_seconds
+    assert not started(overdue - 1)
+    assert started(overdue + 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_jobs_of_which_nothing_changes_are_resized_a_bounded_number_of_times(seed: int) -> None:
+    """Each decision is carried out at once, and the policy asked again every second for ten minutes."""
+    dice = random.Random(seed)
+    gangs: dict[str, RunningGang | WaitingGang] = {}
+    for number in range(dice.randint(2, 7)):
+        requested = dice.randint(1, 6)
+        demand = workers(dice.randint(1, requested), requested, dice.randint(requested, 8))
+        gangs[f"job-{number}"] = waiting(f"job-{number}", dice.uniform(100, 1e5), demand)
+    changes = Counter[str]()
+
+    for second in range(600):
+        now = NOW + dt.timedelta(seconds=second)
+        for name, decision in decided_at(now, gangs.values(), dict.fromkeys(NODES, 4)).items():
+            before = gangs[name]
+            changes[name] += isinstance(before, RunningGang)
+            if isinstance(decision, Evict):
+                gangs[name] = WaitingGang(name=name, queued_at=NOW, demands=before.demands, work=before.work)
+            elif isinstance(decision, Admit | Resize):
+                gangs[name] = RunningGang(
+                    name=name,
+                    demands=before.demands,
+                    nodes=decision.nodes,
+                    is_elastic=True,
+                    queued_at=NOW,
+                    admitted_at=before.admitted_at if isinstance(before, RunningGang) else now,
+                    resized_at=now if isinstance(before, RunningGang) else None,
+                    last_requested={WORKER: before.demands[0].requested},
+                    work=before.work,
+                )
+
+    assert max(changes.values(), default=0) <= 4
