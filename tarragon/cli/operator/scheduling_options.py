@@ -67,7 +67,9 @@ _OPTIONS = (
     seconds_option(
         "--aged", 30.0, "wait after which a job is starving: resources are reserved for it, and elastic jobs shrink"
     ),
-    seconds_option("--idle", 60.0, "time without changes after which policy dragon lets jobs grow beyond their requested size"),
+    seconds_option(
+        "--idle", 60.0, "time without changes after which jobs grow beyond their requested size (policy dragon)"
+    ),
     seconds_option("--cool-down", 60.0, "time for which a resized job does not grow again on its own"),
 )
 

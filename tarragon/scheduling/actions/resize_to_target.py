@@ -47,12 +47,12 @@ def move_together(cycle: SchedulingCycle, targets: TargetSizes) -> None:
     """Move gangs that are spread over nodes to one node with room for all of them, where that pays."""
     for candidate in targets.running:
         gang = candidate.gang
-        if not isinstance(gang, RunningGang) or gang.name in cycle.changed_gangs:
-            continue
-        if candidate.node_count == 1 or not _could_be_on_one_node(gang, candidate.demand, cycle):
+        if candidate.node_count == 1 or not isinstance(gang, RunningGang) or gang.name in cycle.changed_gangs:
             continue
         speed = candidate.work.curve.at(candidate.size)
         if not pays(candidate, speed, speed * LOCALITY_SPEEDUP):
+            continue
+        if not _could_be_on_one_node(gang, candidate.demand, cycle):
             continue
         nodes = _moved(gang, candidate.demand, candidate.size, cycle, most_nodes=1)
         if nodes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tarragon.base.resources import PODS
 from tarragon.job.model import Replica
@@ -123,8 +123,20 @@ def _with_other_work(candidate: Candidate, gang: WaitingGang | RunningGang) -> C
         return None
     weight = _weight(work)
     group = (gang.priority, id(candidate.steps), weight)
-    held_weight = _held_weight(weight, work, candidate.size)
-    return replace(candidate, gang=gang, work=work, weight=weight, held_weight=held_weight, group=group)
+    # What `dataclasses.replace` does, in a third of the time: most gangs that run have another rest in each cycle.
+    return Candidate(
+        gang=gang,
+        demand=candidate.demand,
+        work=work,
+        steps=candidate.steps,
+        weight=weight,
+        held_weight=_held_weight(weight, work, candidate.size),
+        size=candidate.size,
+        group=group,
+        takes_part=candidate.takes_part,
+        request=candidate.request,
+        node_count=candidate.node_count,
+    )
 
 
 def _nodes_of(gang: WaitingGang | RunningGang) -> Mapping[Replica, str] | None:
