@@ -393,10 +393,21 @@ def test_after_a_minute_without_any_action_gangs_grow_to_their_maximum() -> None
 
 def test_any_start_or_resize_begins_the_minute_anew() -> None:
     nodes = [node("a", 8, used=2)]
-    first = runs("first", [worker(nodes, 1, 1, 4)], workers_on("a"))
+    first = runs("first", [worker(nodes, 1, 1, 4)], workers_on("a"), admitted_at=ago(70))
     other = runs("other", [worker(nodes, 1, 1, 1)], workers_on("a"), admitted_at=ago(20))
 
     assert decide(nodes, running=[first, other]) == {"again": RequeueAt(NOON + dt.timedelta(seconds=40))}
+
+
+def test_starts_that_never_stop_keep_a_gang_from_growing_for_two_minutes_only() -> None:
+    nodes = [node("a", 8, used=2)]
+    first = runs("first", [worker(nodes, 1, 1, 4)], workers_on("a"), admitted_at=ago(119))
+    other = runs("other", [worker(nodes, 1, 1, 1)], workers_on("a"), admitted_at=ago(20))
+
+    assert decide(nodes, running=[first, other]) == {"again": RequeueAt(NOON + dt.timedelta(seconds=1))}
+    longer = replace(first, admitted_at=ago(120))
+
+    assert len(resized(decide(nodes, running=[longer, other])["first"]).nodes) == 4
 
 
 def test_growth_fills_like_water_the_smallest_part_of_its_maximum_first() -> None:

@@ -233,7 +233,7 @@ class TargetSizes:
         )
 
     def _is_recent(self, moment: dt.datetime | None) -> bool:
-        return moment is not None and moment > self._recent_if_after
+        return moment is not None and self._recent_if_after < moment <= self._now
 
     def _take_smallest(self, candidate: Candidate) -> None:
         """Give a gang its smallest size, or the one it has if that is smaller or has to stay."""
@@ -271,7 +271,8 @@ class TargetSizes:
     def _is_cooling_down(self, gang: WaitingGang | RunningGang) -> bool:
         if not isinstance(gang, RunningGang) or gang.resized_at is None:
             return False
-        return gang.resized_at > self._cooled_down_if_before
+        # A resize in the future: a clock was wrong.
+        return self._cooled_down_if_before < gang.resized_at <= self._now
 
     def _undo_needless_shrinks(self) -> None:
         shrunk = [each for each in self.running if self.of(each.gang) < each.size]
