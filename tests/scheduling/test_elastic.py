@@ -143,6 +143,21 @@ def test_a_job_that_has_started_is_not_stopped_for_a_while_however_little_the_ne
     assert not stopped(MIN_RUN_SECONDS - 1)
 
 
+@pytest.mark.parametrize("since", [10, 1000])
+def test_a_job_of_which_more_is_requested_takes_only_what_it_lacks(since: float) -> None:
+    job = running("job", "aa", 10_000, demand=workers(3, 3, 3), admitted=since)
+    job = replace(job, resizes_by_restart=True, last_requested={WORKER: 2})
+
+    assert sizes(decided(job, slots={"a": 3})) == {"job": 3}
+
+
+def test_a_job_is_not_stopped_because_there_is_too_little_for_what_it_lacks() -> None:
+    job = running("job", "aa", 10_000, demand=workers(4, 4, 4))
+    job = replace(job, resizes_by_restart=True, last_requested={WORKER: 2})
+
+    assert not decided(job, waiting("other", 60, workers(2, 2, 2)), slots={"a": 3})
+
+
 def test_the_oldest_overdue_job_gets_its_smallest_size_before_all_others() -> None:
     def started(since: float) -> bool:
         many = [waiting(f"short-{number:02}", 60, workers(1, 1, 1)) for number in range(40)]

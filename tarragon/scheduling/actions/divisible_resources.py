@@ -53,11 +53,9 @@ class DivisibleResources:
             return True
         return self._quotas.hold(candidate.gang.queue, step.cost)
 
-    def largest_part(self, candidate: Candidate, position: int) -> SizeStep | None:
-        """Return the largest part of a step for which enough is left; None if there is none."""
-        step = candidate.steps[position]
-        before = candidate.steps[position - 1].size if position else 0
-        least = before + 1 if position else max(1, candidate.demand.minimum)
+    def largest_part(self, candidate: Candidate, step: SizeStep, size_before: int) -> SizeStep | None:
+        """Return the largest part of a step from this size for which enough is left; None if there is none."""
+        least = size_before + 1 if size_before else max(1, candidate.demand.minimum)
         each = dict(candidate.request.columns)
         for size in range(step.size - 1, least - 1, -1):
             cost = tuple((column, amount - (step.size - size) * each.get(column, 0)) for column, amount in step.cost)

@@ -15,6 +15,7 @@ import heapq
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -169,10 +170,10 @@ class TargetSizes:
             if share > bid.share:
                 heapq.heappush(bids, bid._replace(share=share))
                 continue
-            step = candidate.steps[bid.position]
+            step = self._next_step(candidate, bid.position)
             if not self._left.holds(candidate, step):
                 if has_quotas:
-                    self._take_what_quota_permits(candidate, bid.position)
+                    self._take_what_quota_permits(candidate, step)
                 lost.append(bid)
                 continue
             if bid.position == 0 and not self._left.could_start(candidate):
@@ -190,9 +191,16 @@ class TargetSizes:
         self._left.take(candidate, step.cost)
         self._sizes[candidate.gang.name] = step.size
 
-    def _take_what_quota_permits(self, candidate: Candidate, position: int) -> None:
+    def _next_step(self, candidate: Candidate, position: int) -> SizeStep:
+        """Return this step from the size that the gang is to have so far, which may lie between two steps."""
+        step, size = candidate.steps[position], self.of(candidate.gang)
+        if size == (candidate.steps[position - 1].size if position else 0):
+            return step
+        return replace(step, cost=self._difference(candidate, size, step.size))
+
+    def _take_what_quota_permits(self, candidate: Candidate, step: SizeStep) -> None:
         if self._cycle.usage.quota(candidate.gang.queue):
-            part = self._left.largest_part(candidate, position)
+            part = self._left.largest_part(candidate, step, self.of(candidate.gang))
             if part is not None:
                 self._take(candidate, part)
 
@@ -221,7 +229,9 @@ class TargetSizes:
         if gang.name in self._sizes or not isinstance(gang, RunningGang):
             return False
         rules = self._cycle.snapshot.rules
-        is_protected = not rules.is_preemption_enabled or not candidate.demand.minimum
+        # A gang of which more is requested than it has is not stopped because there is too little for that.
+        is_below_steps = candidate.size < candidate.smallest
+        is_protected = not rules.is_preemption_enabled or not candidate.demand.minimum or is_below_steps
         return is_protected or self._is_recent(gang.admitted_at) or self._keeps_size(candidate)
 
     def _keeps_size(self, candidate: Candidate) -> bool:
