@@ -19,6 +19,7 @@ from tarragon.kube.core import NODES, PODS, PRIORITY_CLASSES
 from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.scheduling.api.rules import SchedulingRules
+from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import TFJOBS, Json, Stage, group
 from tests.recording.gangs import GangRecord, record_caches
 
@@ -65,7 +66,7 @@ class Mortal(DelegatingClient):
 
 async def one_after_the_other(stage: Stage, writes: int, deaths: list[int]) -> None:
     """Operators that each live for so many writes; the one that has nothing to write lives on."""
-    options = OperatorOptions(seed=1, rules=lambda: SOON)
+    options = OperatorOptions(seed=1, policy=POLICIES["dragon"], rules=lambda: SOON)
     while True:
         mortal = Mortal(stage.world.client, writes)
         async with asyncio.TaskGroup() as tasks:
