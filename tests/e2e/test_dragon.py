@@ -35,7 +35,7 @@ while len(glob.glob('here-?')) < int(sys.argv[1]) or config['task']['index']:
 @contextmanager
 def cluster_of(user: User, node: str) -> Iterator[None]:
     """With this one node; it is strict, so that the size of a job does not depend on the machine of the test."""
-    serving = user.start("up", "--node", node)
+    serving = user.start("up", "--node", node, "--policy", "dragon")
     serving.until("ready")
     yield
     assert user("down").code == 0

@@ -22,7 +22,7 @@ from tests.e2e.watcher import living_server, watcher_of
 JOB = "digits-ps-tf1"
 
 
-PATIENT = ("--idle", "3600")
+PATIENT = ("--policy", "dragon", "--idle", "3600")
 """So that nobody joins but on request, however long this machine takes."""
 
 
