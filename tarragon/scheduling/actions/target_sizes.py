@@ -229,9 +229,9 @@ class TargetSizes:
         if gang.name in self._sizes or not isinstance(gang, RunningGang):
             return False
         rules = self._cycle.snapshot.rules
-        # A gang of which more is requested than it has is not stopped because there is too little for that.
-        is_below_steps = candidate.size < candidate.smallest
-        is_protected = not rules.is_preemption_enabled or not candidate.demand.minimum or is_below_steps
+        # A gang whose minimum was raised is not stopped because there is too little for that.
+        is_below_minimum = candidate.size < candidate.demand.minimum
+        is_protected = not rules.is_preemption_enabled or not candidate.demand.minimum or is_below_minimum
         return is_protected or self._is_recent(gang.admitted_at) or self._keeps_size(candidate)
 
     def _keeps_size(self, candidate: Candidate) -> bool:
