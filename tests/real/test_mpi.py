@@ -267,7 +267,7 @@ def test_jobs_of_both_kinds_wait_for_each_others_gpus_in_one_queue(site: Site) -
 
 
 def test_kubectl_gets_scales_and_deletes(site: Site) -> None:
-    manifest = mpijob("v2beta1", "scaled", site.folder, elasticPolicy={"minReplicas": 1, "maxReplicas": 3})
+    manifest = mpijob("v2beta1", "scaled", site.folder, elasticPolicy={"minReplicas": 1, "maxReplicas": 2})
     # In the place of horovodrun: mpirun itself does not survive a change of its hosts.
     manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"] = template(container("launcher", "sleep", "1000"))
     create(site, manifest)
@@ -278,6 +278,7 @@ def test_kubectl_gets_scales_and_deletes(site: Site) -> None:
         assert head.split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE", "PROGRESS", "REASON"]
         assert row.split()[:4] == ["scaled", "Running", "3/3", "0"]
 
+    site.kubectl("patch", "mpijob", "scaled", "--type=merge", "-p", '{"spec": {"elasticPolicy": {"maxReplicas": 3}}}')
     site.kubectl("scale", "mpijob/scaled", "--replicas=3")
     assert eventually(lambda: len(pods_of(site, "scaled")) == 4)
     assert eventually(lambda: hosts(site, "scaled") == [f"scaled-worker-{index}" for index in range(3)])
