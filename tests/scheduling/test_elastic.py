@@ -135,7 +135,7 @@ def test_a_job_does_not_move_for_a_launcher_that_holds_nothing() -> None:
 
 def test_a_job_that_has_started_is_not_stopped_for_a_while_however_little_the_next_one_needs() -> None:
     def stopped(seconds: float) -> bool:
-        long = running("long", "aaaa", 1e7, demand=workers(4, 4, 4), admitted=seconds)
+        long = running("long", "aaaa", 1e7, demand=workers(3, 4, 4), admitted=seconds)
         short = waiting("short", 60, workers(4, 4, 4))
         return isinstance(decided(long, short, slots={"a": 4}).get("long"), Evict)
 
@@ -156,6 +156,12 @@ def test_a_job_is_not_stopped_because_there_is_too_little_for_what_it_lacks() ->
     job = replace(job, resizes_by_restart=True, last_requested={WORKER: 2})
 
     assert not decided(job, waiting("other", 60, workers(2, 2, 2)), slots={"a": 3})
+
+
+def test_a_rigid_job_is_not_stopped_for_others_of_its_priority() -> None:
+    rigid = running("rigid", "aaaa", 1e7, demand=workers(4, 4, 4))
+
+    assert not decided(rigid, waiting("short", 60, workers(4, 4, 4)), slots={"a": 4})
 
 
 def test_the_oldest_overdue_job_gets_its_smallest_size_before_all_others() -> None:

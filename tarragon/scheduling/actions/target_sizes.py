@@ -228,10 +228,12 @@ class TargetSizes:
         gang = candidate.gang
         if gang.name in self._sizes or not isinstance(gang, RunningGang):
             return False
-        rules = self._cycle.snapshot.rules
+        demand, rules = candidate.demand, self._cycle.snapshot.rules
         # A gang whose minimum was raised is not stopped because there is too little for that.
-        is_below_minimum = candidate.size < candidate.demand.minimum
-        is_protected = not rules.is_preemption_enabled or not candidate.demand.minimum or is_below_minimum
+        is_below_minimum = candidate.size < demand.minimum
+        # One that resizes by a restart may grow on request, and is rigid all the same.
+        is_rigid = demand.minimum == demand.upper_limit
+        is_protected = not rules.is_preemption_enabled or not demand.minimum or is_below_minimum or is_rigid
         return is_protected or self._is_recent(gang.admitted_at) or self._keeps_size(candidate)
 
     def _keeps_size(self, candidate: Candidate) -> bool:

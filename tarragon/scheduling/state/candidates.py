@@ -51,11 +51,6 @@ class Candidate:
     node_count: int
     """The number of nodes on which the gang holds resources; 0 if it waits. A launcher may hold none."""
 
-    @property
-    def smallest(self) -> int:
-        """The size of the first step."""
-        return self.steps[0].size
-
 
 class CandidateTable:
     """The candidates of the last cycle on one layout of nodes: few gangs change between cycles."""
