@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from tarragon.base.clock import Clock
 from tarragon.base.resources import Resources
 from tarragon.cli.jobview.target import ClusterReader
-from tarragon.client.errors import ApiError, Conflict, Forbidden, NotFound
+from tarragon.client.errors import Conflict, Forbidden, NotFound
 from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector, WatchEvent
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.model import gang_name
@@ -108,7 +108,7 @@ class ReadOnlyCluster:
             return _empty()
         try:
             return await self._permitted(resource, selection)
-        except ApiError as error:
+        except Exception as error:  # whatever it is: nobody else would end the wait
             if not self.failure.done():
                 self.failure.set_exception(error)
             raise
