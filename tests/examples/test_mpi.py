@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +125,11 @@ def test_a_worker_that_joins_takes_part_in_the_training(shell: Any) -> None:
     end = "            - /models\n"
     assert text.count(end) == 1
     slower = [end, *(f"            - '{word}'\n" for word in ("--steps", "600", "--step-seconds", "0.02"))]
-    going = shell.start("run", shell.file("job.yaml", text.replace(end, "".join(slower))))
+    # Under the default policy the job would start with all workers that it may have.
+    prompt = replace(shell, variables={"TARRAGON_UP_POLICY": "dragon"})
+    going = prompt.start("run", prompt.file("job.yaml", text.replace(end, "".join(slower))))
     going.until("step 0 of 600, 2 ranks")
-    scaled = shell("scale", "mj/digits-elastic", "--workers", "3")
+    scaled = prompt("scale", "mj/digits-elastic", "--workers", "3")
     ended = going.ended()
 
     assert scaled.code == ended.code == 0, ended.out + ended.err

@@ -15,6 +15,8 @@ from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.scheduling.api.rules import DEFAULT_POLICY
+from tarragon.scheduling.policies import POLICIES
 from tests.localcluster.controllers.world import EmbeddedCluster, RecordedEvent, a_world
 
 Json = dict[str, Any]
@@ -38,9 +40,9 @@ class Stage:
         """`Worker={...}` as of `group`; everything else of spec under its own name."""
         await self.world.client.create(TFJOBS, job(name, **groups))
 
-    def start_operator(self) -> None:
+    def start_operator(self, policy: str = DEFAULT_POLICY) -> None:
         """One more of them, until the end of the test."""
-        self._operators.append(self.operator())
+        self._operators.append(self.operator(policy))
 
     def start(self, work: Coroutine[None, None, None]) -> None:
         """Of an operator that the test has made, until the end of the test."""
@@ -50,9 +52,10 @@ class Stage:
         """Until the end of the test, unless it is killed before."""
         self._operators.append(operator)
 
-    def operator(self) -> asyncio.Task[None]:
+    def operator(self, policy: str = DEFAULT_POLICY) -> asyncio.Task[None]:
         """One that the test may kill."""
-        return asyncio.create_task(Operator(self.world.client, self.world.clock, OperatorOptions(seed=1)).run())
+        options = OperatorOptions(seed=1, policy=POLICIES[policy])
+        return asyncio.create_task(Operator(self.world.client, self.world.clock, options).run())
 
     async def kill(self, operator: asyncio.Task[None]) -> None:
         operator.cancel()

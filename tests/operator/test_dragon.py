@@ -14,6 +14,7 @@ import yaml
 from tarragon.base.clock import SystemClock
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import TFJOBS, Stage
 
 MANIFESTS = Path(__file__).parents[1] / "data" / "manifests"
@@ -48,7 +49,7 @@ class Jumping(SystemClock):
 
 def start(stage: Stage) -> Jumping:
     clock = Jumping()
-    stage.start(Operator(stage.world.client, clock, OperatorOptions(seed=1)).run())
+    stage.start(Operator(stage.world.client, clock, OperatorOptions(seed=1, policy=POLICIES["dragon"])).run())
     return clock
 
 

@@ -104,10 +104,10 @@ async def test_a_running_job_that_claims_more_keeps_what_it_has_and_gets_no_more
     await stage.node("n", cpu="2")
     await stage.node("m", cpu="2")
     starts(stage, {CPU: 4000})
+    await stage.submit("other", Worker=group(1, cpu="2"))
+    await stage.until_pods("other-worker-0")
     bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 4}
     await stage.submit("grows", Worker=group(1, cpu="2"), **bounds)
-    await stage.until_pods("grows-worker-0")
-    await stage.submit("other", Worker=group(1, cpu="2"))
     await stage.until_pods("grows-worker-0", "other-worker-0")
     before = stage.admission("grows")
 

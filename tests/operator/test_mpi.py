@@ -219,14 +219,14 @@ async def test_workers_that_leave_are_hosts_no_more_before_they_are_gone(mpi: Mp
 
 
 async def test_an_elastic_launcher_sees_new_hosts_at_once_for_its_pod_changes_after_them(mpi: MpiStage) -> None:
-    await started(mpi, job(V2BETA1, elasticPolicy=BOUNDS))
+    await started(mpi, job(V2BETA1, elasticPolicy={"minReplicas": 1, "maxReplicas": 2}))
 
     def digest() -> str:
         return str(mpi.stage.pods()[LAUNCHER]["metadata"].get("annotations", {}).get(MOUNTED_ANNOTATION, ""))
 
     await mpi.world.until(lambda: "pi-worker-1" in mpi.config["discover_hosts.sh"] and bool(digest()))
     before = digest()
-    await mpi.change(mpiReplicaSpecs={"Worker": {"replicas": 3}})
+    await mpi.change(elasticPolicy=BOUNDS, mpiReplicaSpecs={"Worker": {"replicas": 3}})
     await mpi.world.until(lambda: "pi-worker-2" in mpi.config["hostfile"] and digest() != before)
 
 

@@ -128,13 +128,13 @@ async def test_nothing_of_another_namespace_goes_when_the_job_has_ended(stage: S
 @IMPOSTORS
 async def test_a_pod_whose_reference_names_another_object_is_not_the_jobs(stage: Stage, wrong: dict[str, str]) -> None:
     """In the job's own namespace, with its uid unless that is what is wrong. The name is that of a worker to come."""
-    await a_victim(stage, spec={"min-instances": 1, "max-instances": 2})
+    await a_victim(stage, spec={"min-instances": 1, "max-instances": 1})
     await forge(stage, Key("va", "victim-worker-1"), FAILED, **wrong)
     await everything_was_looked_at(stage)
     assert is_untouched(stage, "pods", Key("va", "victim-worker-1"))
     assert is_untouched(stage, "services", Key("va", "victim-worker-1-forged"))
 
-    more = {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": 2}}}}
+    more = {"spec": {"max-instances": 2, "tfReplicaSpecs": {"Worker": {"replicas": 2}}}}
     await stage.world.client.patch(TFJOBS, Key("va", "victim"), more)
     await stage.world.until(lambda: any("NameTaken" in what for what in reasons(stage)))
 

@@ -111,10 +111,12 @@ async def test_an_elastic_job_says_which_quota_keeps_it_small_until_it_does_not(
     told = not_grown(stage, "a")
     admitted = next(one["message"] for one in stage.job("a")["status"]["conditions"] if one["type"] == "Admitted")
 
-    file.write_text("namespaces: {default: {quota: {cpu: 4}}}")
+    file.write_text("namespaces: {default: {quota: {cpu: 5}}}")
     await stage.world.until(lambda: not_grown(stage, "a") is None and "wait" not in stage.admission("a"))
+    wish = {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": 6}}}}
+    await stage.world.client.patch(TFJOBS, Key("default", "a"), wish)
     file.write_text("namespaces: {default: {quota: {cpu: 2}}}")
-    lowered = (CODE, "2 of 4 worker replicas are scheduled: the quota of default is 2 cpu")
+    lowered = (CODE, "4 of 6 worker replicas are scheduled: the quota of default is 2 cpu")
     await stage.world.until(lambda: not_grown(stage, "a") == lowered)
 
     assert told == (CODE, "2 of 4 worker replicas are scheduled: the quota of default is 3 cpu")
@@ -124,7 +126,8 @@ async def test_an_elastic_job_says_which_quota_keeps_it_small_until_it_does_not(
 async def test_what_one_job_gets_of_a_quota_is_no_news_for_the_others(stage: Stage) -> None:
     """A thousand jobs would be told that the quota lets them grow, and in the next round that it does not."""
     await stage.node("n")
-    start(stage, rules=lambda: SchedulingRules(queues={"default": QueueRules(quota={CPU: 4000})}))
+    rules = SchedulingRules(queues={"default": QueueRules(quota={CPU: 4000})})
+    start(stage, policy=POLICIES["dragon"], rules=lambda: rules)
     bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 6}
     for name in ("other", "a", "b", "c"):
         await stage.submit(name, Worker=group(1, cpu="1"), **bounds)

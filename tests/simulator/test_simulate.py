@@ -235,7 +235,7 @@ def test_the_command_prints_the_figures_of_each_policy(tmp_path: Path) -> None:
     assert code == 0
     assert list(found) == ["fifo", "backfill"]
     assert found["fifo"]["jct"]["mean"] == pytest.approx((630 + 1260) / 2)
-    assert simulated(str(trace))[1].splitlines()[1].startswith("dragon")
+    assert simulated(str(trace))[1].splitlines()[1].startswith("elastic")
 
 
 def test_a_compressed_trace_is_read(tmp_path: Path) -> None:
