@@ -30,8 +30,8 @@ EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 _WHOLE = 1000
 """Amounts are in thousandths."""
 NEWS = 0.02
-"""Something is recorded of a job when it has run for this much longer, or has this much less to do. An estimate that is
-renewed more often takes most of the time of a simulation and changes nothing that a policy decides.
+"""Something is recorded of a job when it has run for this much longer, or has this much less to do. Renewing
+estimates at each event took a third of a simulation. Means differ by about 1 % with another value, in either direction.
 """
 
 
