@@ -81,6 +81,13 @@ def test_parameter_servers_that_would_take_the_workers_cpu_are_elsewhere() -> No
     assert {found[Replica(PS, 0)], found[Replica(PS, 1)]} == {"c"}
 
 
+def test_replicas_that_could_take_each_others_only_nodes_get_nodes_of_their_own() -> None:
+    nodes = [node("a", 4, cpu=8), node("b", 4, cpu=8), node("c", 3, cpu=2)]
+    chief = demand(CHIEF, nodes[2:], 1, {NVIDIA_GPU: 1, CPU: 2})
+
+    assert placed(nodes, chief, demand(WORKER, nodes, 3, {NVIDIA_GPU: 2, CPU: 1})) == {"a": 2, "b": 1, "c": 1}
+
+
 def test_the_first_workers_are_beside_the_parameter_server() -> None:
     nodes = [node("a", 4, cpu=4), node("b", 4, cpu=64)]
     found = assign([servers(nodes, 1, cpu=8), workers(nodes, 8)], NodeLedger.of_free(nodes))

@@ -65,7 +65,7 @@ def pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -
     if len(wants) <= 1 or (packing is not None and not _may_be_fewer(wants, ledger, packing)):
         return packing
     other = _most_at_once(wants, ledger, len(demands), len(ledger.nodes) + 1 if packing is None else len(packing))
-    return packing if other is None else other
+    return other or packing or _side_by_side(wants, ledger, len(demands))
 
 
 def can_pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -> bool:
@@ -75,8 +75,12 @@ def can_pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedge
         return False
     if len(wants) <= 1 or len(_takers(wants, ledger)):
         return True
-    packing = _scarcest_first(wants, ledger, len(demands))
-    return packing is not None or _most_at_once(wants, ledger, len(demands), len(ledger.nodes) + 1) is not None
+    if (
+        _side_by_side(wants, ledger, len(demands)) is not None
+        or _scarcest_first(wants, ledger, len(demands)) is not None
+    ):
+        return True
+    return _most_at_once(wants, ledger, len(demands), len(ledger.nodes) + 1) is not None
 
 
 def has_enough_in_total(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> bool:
@@ -85,6 +89,8 @@ def has_enough_in_total(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> bo
         if ledger.is_known_to_lack(want.request, want.count):
             return False
     for want in wants:
+        if ledger.is_known_to_have(want.request, want.count):
+            continue
         available = int(np.minimum(ledger.room(want.demand), want.count).sum())
         if available < want.count:
             ledger.record_shortage(want.request, available)
@@ -184,6 +190,25 @@ def _shares(rest: Sequence[ReplicaBatch], ledger: NodeLedger, opened: Sequence[i
     if opened and len(rest) > 1 and (row := _one_row(rest, ledger, opened)) is not None:
         return [(row, scarcest.count)]
     return choose_rows(scarcest.demand, scarcest.count, ledger, opened)
+
+
+def _side_by_side(wants: Sequence[ReplicaBatch], ledger: NodeLedger, demands: int) -> Packing | None:
+    """Give each demand nodes of its own, whichever come first. That wastes nodes, but is quick where there are many."""
+    packing: Packing = {}
+    for want in wants:
+        room = np.minimum(ledger.room(want.demand), want.count)
+        room[list(packing)] = 0
+        rows = np.flatnonzero(room)
+        totals = np.cumsum(room[rows])
+        if not len(rows) or totals[-1] < want.count:
+            return None
+        enough = int(np.searchsorted(totals, want.count)) + 1
+        missing = want.count
+        for row in rows[:enough].tolist():
+            packing[row] = [0] * demands
+            packing[row][want.position] = min(missing, int(room[row]))
+            missing -= packing[row][want.position]
+    return packing
 
 
 def _fill(

@@ -39,6 +39,8 @@ class NodeLedger:
         self._free = amounts
         self._changed_rows: list[int] = []
         self._rooms: dict[NodeRequest, tuple[Amounts, int]] = {}
+        self._most: dict[NodeRequest, tuple[int, int]] = {}
+        """The most replicas for which one node has room."""
         self._scores: tuple[ScoreArray, int] | None = None
         self._total: tuple[Resources, int] | None = None
         self._free_as_floats: ScoreArray | None = None
@@ -149,6 +151,15 @@ class NodeLedger:
         self._rooms[request] = room, len(self._changed_rows)
         return room
 
+    def most_on_one_node(self, demand: Demand) -> int:
+        """How many replicas of the demand the node with most room takes."""
+        request = self.requests.of(demand)
+        most, version = self._most.get(request, (0, -1))
+        if version != len(self._changed_rows):
+            most = int(self.room(demand).max(initial=0))
+            self._most[request] = most, len(self._changed_rows)
+        return most
+
     def _room(self, request: NodeRequest) -> Amounts:
         if not request.columns or not request.is_possible:
             return request.room(self._free, request.mask)
@@ -166,6 +177,12 @@ class NodeLedger:
             self._update_totals()
             most = self.room_limits.get(request)
         return most is not None and most < count
+
+    def is_known_to_have(self, request: NodeRequest, count: int) -> bool:
+        """Whether it is known that there is room for this many in total, with all that was taken since."""
+        if self._totals is None or self._totals_version != len(self._changed_rows):
+            return False
+        return self.room_limits.get(request, 0) >= count
 
     def record_shortage(self, request: NodeRequest, most: int) -> None:
         """Record that there is room for at most this many. The totals did not show it, so they are outdated and are
