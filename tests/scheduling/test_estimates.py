@@ -186,6 +186,67 @@ def test_the_mean_rest_is_that_of_the_works_above_the_service(works: list[float]
     assert kind.mean_rest(service) == (None if expected is None else pytest.approx(expected, abs=1e-3))
 
 
+def grown(*rates: tuple[int, float]) -> WorkRecord:
+    """The record of a job that has had these sizes, with these rates."""
+    return WorkRecord(sizes={size: SizeRecord(100, 100 * rate) for size, rate in rates}, done=1, total=1e6)
+
+
+def finished(*records: WorkRecord) -> KindHistory:
+    kind = KindHistory()
+    for index, record in enumerate(records):
+        kind.record(str(index), record)
+        kind.finish(str(index), record.service(ONE))
+    return kind
+
+
+UNLIKE = [grown((1, unit), (4, 3.6 * unit)) for unit in (1, 100, 10_000)]
+"""Jobs of one kind that count unlike units, and gain as much by a larger size."""
+
+
+def test_what_finished_jobs_gained_by_growing_is_expected_of_others_whatever_they_count() -> None:
+    kind = finished(*UNLIKE)
+
+    not_measured = estimate_work(WorkRecord(), kind, ONE).curve
+    measured = estimate_work(grown((1, 7.0)), kind, ONE).curve
+
+    assert not kind.rates()
+    assert (not_measured.at(4), measured.at(4)) == pytest.approx((3.6, 3.6))
+    assert measured.largest_known == 4
+
+
+def test_gains_from_size_to_size_are_chained() -> None:
+    kind = finished(*[grown((1, unit), (2, 1.8 * unit)) for unit in (1, 10, 100)], *[grown((2, 1), (4, 1.5))] * 3)
+
+    curve = estimate_work(WorkRecord(), kind, ONE).curve
+
+    assert (curve.at(2), curve.at(4)) == pytest.approx((1.8, 2.7))
+
+
+def test_two_jobs_are_too_few_to_expect_the_same_of_others() -> None:
+    assert not estimate_work(WorkRecord(), finished(*UNLIKE[:2]), ONE).curve.largest_measured
+
+
+def test_no_kind_is_believed_to_gain_more_than_its_size_or_to_become_slower() -> None:
+    faster, slower = (finished(*[grown((1, unit), (4, gain * unit)) for unit in (1, 10, 100)]) for gain in (50, 0.5))
+
+    assert estimate_work(WorkRecord(), faster, ONE).curve.at(4) == pytest.approx(4)
+    assert estimate_work(WorkRecord(), slower, ONE).curve.at(4) == pytest.approx(1)
+
+
+def test_a_job_that_has_measured_a_size_itself_is_judged_by_that() -> None:
+    assert estimate_work(grown((1, 1), (4, 1.2)), finished(*UNLIKE), ONE).curve.at(4) == pytest.approx(1.2)
+
+
+def test_a_new_rate_that_changes_nothing_of_what_a_kind_shows_renews_no_estimate() -> None:
+    kind = finished(*UNLIKE)
+    kind.record("new", grown((1, 5.0)))
+    revision = kind.revision
+
+    kind.record("new", grown((1, 5.1)))
+
+    assert kind.revision == revision
+
+
 # -------------------------------------------------------------------------------------------------- lies and nonsense
 
 Liar = Callable[[WorkRecord, float], WorkRecord]

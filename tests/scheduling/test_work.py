@@ -72,15 +72,34 @@ def test_a_gang_is_judged_up_to_twice_the_largest_measured_size() -> None:
     assert SpeedupCurve(SpeedupPrior(4)).largest_known is None
 
 
+def test_what_others_have_shown_is_expected_beyond_the_gangs_own_measurements() -> None:
+    others = SpeedupCurve(SpeedupPrior(1), ((1, 10.0), (2, 16.0), (8, 60.0)))
+    gang = SpeedupCurve(others, ((2, 1.0),))
+
+    assert [gang.at(size) / gang.at(2) for size in (1, 2, 8)] == pytest.approx([10 / 16, 1, 60 / 16])
+    assert gang.largest_known == 8
+    assert SpeedupCurve(others).largest_known is None
+
+
+def test_the_slope_that_a_gang_has_shown_itself_bounds_no_size_that_others_have_shown() -> None:
+    others = SpeedupCurve(SpeedupPrior(1), ((1, 1.0), (2, 1.5), (4, 4.0)))
+    gang = SpeedupCurve(others, ((1, 1.0), (2, 1.1)))
+
+    assert gang.at(4) == pytest.approx(1.1 * 4 / 1.5)
+
+
 RATES = st.dictionaries(SIZES, st.floats(1e-6, 1e6), min_size=1, max_size=6).map(lambda rates: sorted(rates.items()))
 
 
-@given(PRIORS, RATES, SIZES)
+def rising(rates: list[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    return tuple((each, max(rate for _, rate in rates[: index + 1])) for index, (each, rate) in enumerate(rates))
+
+
+@given(PRIORS, st.none() | RATES, RATES, SIZES)
 def test_a_curve_of_rising_rates_is_positive_and_rises(
-    prior: SpeedupPrior, rates: list[tuple[int, float]], size: int
+    prior: SpeedupPrior, of_others: list[tuple[int, float]] | None, rates: list[tuple[int, float]], size: int
 ) -> None:
-    rising = [(each, max(rate for _, rate in rates[: index + 1])) for index, (each, rate) in enumerate(rates)]
-    curve = SpeedupCurve(prior, tuple(rising))
+    curve = SpeedupCurve(SpeedupCurve(prior, rising(of_others)) if of_others else prior, rising(rates))
 
     speeds = [curve.at(each) for each in (size, size + 1, 2 * size)]
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import ClassVar
 
 from tarragon.base.resources import Resources
 
@@ -41,6 +42,9 @@ class SpeedupPrior:
     devices: float = 1.0
     """The devices of one replica."""
 
+    largest_measured: ClassVar[int] = 0
+    """Nothing is measured."""
+
     def at(self, replicas: float) -> float:
         """Return the assumed speed-up of this many replicas."""
         return _assumed_speedup(self.requested, self.devices, replicas)
@@ -50,11 +54,22 @@ class SpeedupPrior:
 class SpeedupCurve:
     """The speed-up by number of replicas: measured where the gang, or one of its kind, has had that size."""
 
-    prior: SpeedupPrior
+    prior: SpeedupPrior | SpeedupCurve
+    """What is assumed where nothing is measured: what others of the kind have shown, if they have."""
     rates: tuple[tuple[int, float], ...] = ()
     """The measured rates by number of replicas, ascending, in any unit of work per second."""
 
-    def at(self, replicas: int) -> float:
+    @property
+    def requested(self) -> int:
+        """The requested number of replicas."""
+        return self.prior.requested
+
+    @property
+    def largest_measured(self) -> int:
+        """The largest size that was measured, of the gang or of others of its kind; 0 if none was."""
+        return max(self.rates[-1][0] if self.rates else 0, self.prior.largest_measured)
+
+    def at(self, replicas: float) -> float:
         """Return the speed-up of this many replicas."""
         return self._relative(replicas) * self._scale
 
@@ -65,7 +80,9 @@ class SpeedupCurve:
 
         A rate at one size says little about one that is several times as large: a gang doubles, and is measured again.
         """
-        return 2 * max(self.rates[-1][0], self.prior.requested // 2) if self.rates else None
+        if not self.rates:
+            return None
+        return max(2 * self.rates[-1][0], 2 * (self.requested // 2), self.prior.largest_measured)
 
     @cached_property
     def unit_rate(self) -> float:
@@ -76,7 +93,7 @@ class SpeedupCurve:
     def _scale(self) -> float:
         return 1 / self.unit_rate if self.rates else 1.0
 
-    def _relative(self, replicas: int) -> float:
+    def _relative(self, replicas: float) -> float:
         """The rate in the unit of `rates`: straight between measured sizes on logarithmic scales, the prior beyond."""
         rates, prior = self.rates, self.prior
         if not rates:
@@ -88,7 +105,9 @@ class SpeedupCurve:
             if replicas <= larger:
                 return slow * float((fast / slow) ** (math.log(replicas / smaller) / math.log(larger / smaller)))
         beyond = last[1] * prior.at(replicas) / prior.at(last[0])
-        return min(beyond, _continued(rates, replicas)) if len(rates) > 1 else beyond
+        if len(rates) == 1 or last[0] < prior.largest_measured:
+            return beyond
+        return min(beyond, _continued(rates, replicas))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +148,7 @@ def _assumed_speedup(requested: int, devices: float, replicas: float) -> float:
     return up_to_request * float((replicas / requested) ** beyond)
 
 
-def _continued(rates: Sequence[tuple[int, float]], replicas: int) -> float:
+def _continued(rates: Sequence[tuple[int, float]], replicas: float) -> float:
     """Continue the slope of the last two measured sizes, but never faster than in proportion to the size."""
     (smaller, slow), (larger, fast) = rates[-2:]
     slope = min(1.0, max(0.0, math.log(fast / slow) / math.log(larger / smaller)))

@@ -53,7 +53,7 @@ def estimate_work(record: WorkRecord, kind: KindHistory, prior: SpeedupPrior) ->
     """Estimate the work of a job from its own record and from what its kind has shown."""
     service = record.service(prior)
     is_trusted = record.believed_until is None or service <= record.believed_until
-    curve = _curve(prior, record.rates(), kind.rates()) if is_trusted else SpeedupCurve(prior)
+    curve = _curve(kind.expected(prior), record.rates(), kind.rates()) if is_trusted else SpeedupCurve(prior)
     known = _remaining(record, kind, curve, service) if is_trusted else None
     remaining = attained_level(service if is_trusted else service * TRUST, prior) if known is None else known
     return WorkEstimate(
@@ -97,7 +97,7 @@ def _remaining(record: WorkRecord, kind: KindHistory, curve: SpeedupCurve, servi
     """Return the rest of a job that is believed; None if neither it nor its kind has shown anything."""
     if record.done is not None and record.total is not None and record.rates():
         return max(0.0, record.total - record.done) / curve.unit_rate
-    reported = _rest_by_kind(record, kind, curve, service)
+    reported = _rest_by_kind(record, kind, curve, record.service(curve.prior))
     return kind.mean_rest(service) if reported is None else reported
 
 
@@ -118,12 +118,12 @@ def _rest_by_kind(record: WorkRecord, kind: KindHistory, curve: SpeedupCurve, se
     return max(0.0, work - service) if service <= TRUST * max(work, MIN_REMAINING_SECONDS) else None
 
 
-def _curve(prior: SpeedupPrior, own: Mapping[int, float], shared: Mapping[int, float]) -> SpeedupCurve:
+def _curve(prior: SpeedupPrior | SpeedupCurve, own: Mapping[int, float], shared: Mapping[int, float]) -> SpeedupCurve:
     return _known_curve(prior, tuple(own.items()), tuple(shared.items()) if shared else ())
 
 
 @lru_cache(maxsize=10_000)
-def _known_curve(prior: SpeedupPrior, own: _Rates, shared: _Rates) -> SpeedupCurve:
+def _known_curve(prior: SpeedupPrior | SpeedupCurve, own: _Rates, shared: _Rates) -> SpeedupCurve:
     """Rates are rounded, so most of them are the same as in the last cycle."""
     return SpeedupCurve(prior, _believable(_with_shared(dict(own), dict(shared))))
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections import defaultdict
 from collections.abc import Mapping
+from itertools import pairwise
+from statistics import median
 
+from tarragon.scheduling.api.work import SpeedupCurve, SpeedupPrior
 from tarragon.scheduling.estimates.work_record import WorkRecord
 
 MAX_SPREAD = 3.0
 """Rates of one size that differ by a larger factor are not those of equal work: nodes and locality explain less."""
+MIN_ALIKE = 3
+"""So many finished jobs have to show what a change of size brings until others are expected to be like them."""
 MAX_FINISHED = 300
 """Of older jobs less can be learned: only so many of the latest finished jobs of a kind count."""
 
@@ -30,6 +36,10 @@ class KindHistory:
         """The sum of the works from each one to the last."""
         self._finished: list[tuple[str, float]] = []
         """Names and works, in the order in which they ended."""
+        self._gains: tuple[tuple[int, float], ...] = ()
+        """The speed by size relative to the smallest one, as finished jobs have shown; empty if too few have."""
+        self._expected: dict[SpeedupPrior, SpeedupCurve] = {}
+        """What `expected` has returned."""
         self._extremes: dict[int, tuple[float, float]] | None = None
         """The lowest and the highest rate by size; None while they have to be computed."""
         self._shared: Mapping[int, float] | None = None
@@ -67,6 +77,18 @@ class KindHistory:
         for each in reversed(self._works):
             self._rests.append(self._rests[-1] + each)
         self._rests.reverse()
+        if len(self._rates.get(job, {})) > 1:
+            self._learn_gains()
+
+    def expected(self, prior: SpeedupPrior) -> SpeedupPrior | SpeedupCurve:
+        """Return the speed-up to expect of a job of this kind: what its finished jobs have gained by changes of their
+        size. That can be compared also where jobs count unlike units.
+        """
+        if not self._gains:
+            return prior
+        if prior not in self._expected:
+            self._expected[prior] = SpeedupCurve(prior, self._gains)
+        return self._expected[prior]
 
     def rates(self) -> Mapping[int, float]:
         """Return the best rate by size of any job of the kind: nothing but the work itself makes a job faster.
@@ -74,13 +96,17 @@ class KindHistory:
         Empty if the jobs do not do the same work: if they count other units, or are otherwise unlike.
         """
         if self._shared is None:
-            if self._extremes is None:
-                self._extremes = {}
-                for rates in self._rates.values():
-                    self._widen(rates)
-            is_alike = all(fastest <= MAX_SPREAD * slowest for slowest, fastest in self._extremes.values())
-            self._shared = {size: fastest for size, (_, fastest) in self._extremes.items()} if is_alike else {}
+            self._shared = self._alike()
         return self._shared
+
+    def _alike(self) -> Mapping[int, float]:
+        """The best rate by size, or nothing as soon as two jobs are found to be unlike."""
+        if self._extremes is None:
+            for rates in self._rates.values():
+                if not self._widen(rates):
+                    self._extremes = None
+                    return {}
+        return {size: fastest for size, (_, fastest) in (self._extremes or {}).items()}
 
     def usual_total(self) -> float | None:
         """Return the units of work that jobs of this kind have in all; None if none has reported any."""
@@ -97,17 +123,37 @@ class KindHistory:
 
     def _update(self, before: Mapping[int, float], rates: Mapping[int, float]) -> None:
         """Replace the rates of a job. Comparing all jobs is needed only if it had one of the extremes."""
-        self._shared = None
-        self.revision += 1
-        if self._extremes is None:
-            return
-        if any(rate != rates.get(size) and rate in self._extremes[size] for size, rate in before.items()):
+        had_extreme = self._extremes is not None and any(
+            rate != rates.get(size) and rate in self._extremes[size] for size, rate in before.items()
+        )
+        if had_extreme or (self._extremes is not None and not self._widen(rates)):
             self._extremes = None
-            return
-        self._widen(rates)
+        shown, self._shared = self._shared, self._alike()
+        if self._shared != shown:
+            self.revision += 1
 
-    def _widen(self, rates: Mapping[int, float]) -> None:
+    def _learn_gains(self) -> None:
+        """Chain the medians of what jobs have gained from one size to their next one."""
+        by_size: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
+        for job, _ in self._finished:
+            for (smaller, slow), (larger, fast) in pairwise(sorted(self._rates.get(job, {}).items())):
+                by_size[larger].append((smaller, min(max(fast / slow, 1.0), larger / smaller)))
+        speeds = {min(smaller for steps in by_size.values() for smaller, _ in steps): 1.0} if by_size else {}
+        for larger, steps in sorted(by_size.items()):
+            found = [speeds[smaller] * gain for smaller, gain in steps if smaller in speeds]
+            if len(found) >= MIN_ALIKE:
+                speeds[larger] = max(round(median(found), 2), *speeds.values())
+        gains = tuple(speeds.items()) if len(speeds) > 1 else ()
+        if gains != self._gains:
+            self._gains = gains
+            self._expected.clear()
+
+    def _widen(self, rates: Mapping[int, float]) -> bool:
+        """Count the rates of one more job. Return whether all are still those of equal work."""
         extremes = self._extremes = {} if self._extremes is None else self._extremes
         for size, rate in rates.items():
             slowest, fastest = extremes.get(size, (rate, rate))
-            extremes[size] = min(rate, slowest), max(rate, fastest)
+            extremes[size] = slowest, fastest = min(rate, slowest), max(rate, fastest)
+            if fastest > MAX_SPREAD * slowest:
+                return False
+        return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tarragon.job.work import SizeRecord
-from tarragon.scheduling.api.work import SpeedupPrior
+from tarragon.scheduling.api.work import SpeedupCurve, SpeedupPrior
 
 MIN_MEASURED_SECONDS = 30.0
 """A rate counts once a size has been observed for this long."""
@@ -30,7 +30,7 @@ class WorkRecord:
     restart_seconds: float | None = None
     """How long the job took to make progress again after its last resize."""
 
-    def service(self, prior: SpeedupPrior) -> float:
+    def service(self, prior: SpeedupPrior | SpeedupCurve) -> float:
         """Return the service that the job has received, in device-seconds by its prior."""
         return sum(record.seconds * prior.at(size) for size, record in self.sizes.items())
 
