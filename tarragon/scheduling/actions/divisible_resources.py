@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from tarragon.base.resources import PODS
@@ -11,6 +13,7 @@ from tarragon.scheduling.placement.fit import is_feasible
 from tarragon.scheduling.state.candidates import Candidate
 from tarragon.scheduling.state.inventory import ScoreArray
 from tarragon.scheduling.state.ledger import NodeLedger
+from tarragon.scheduling.state.memory import GangShape
 from tarragon.scheduling.state.node_requests import Amounts
 from tarragon.scheduling.state.size_steps import Cost, SizeStep
 
@@ -30,6 +33,7 @@ class DivisibleResources:
         self._by_mask: dict[int, list[float]] = {}
         self._is_tracked = cycle.usage.is_tracked
         self._quotas = _QueueLimits(cycle, resizable)
+        self._could_start: dict[GangShape, bool] = {}
 
     @property
     def _with_nothing_held(self) -> NodeLedger:
@@ -41,13 +45,25 @@ class DivisibleResources:
         if isinstance(candidate.gang, RunningGang):
             return True
         shape = self._cycle.memory.entries_by_name[candidate.gang.name].shape
-        return is_feasible(shape.minimum_demands, self._with_nothing_held)
+        could_start = self._could_start.get(shape)
+        if could_start is None:
+            could_start = self._could_start[shape] = is_feasible(shape.minimum_demands, self._counted)
+        return could_start
+
+    @cached_property
+    def _counted(self) -> NodeLedger:
+        """The same, with the room for all known requests: quick to count, but often nobody asks."""
+        ledger = self._with_nothing_held
+        if self._ledger is not None:
+            index = ledger.requests.capacity_index
+            index.last_divisible = ledger.update_totals(index.last_divisible)
+        return ledger
 
     def holds(self, candidate: Candidate, step: SizeStep) -> bool:
         """Whether enough is left on nodes that the gang may use. No quota takes what it has already."""
         own, total = self._of_mask(candidate), self._total
         for column, amount in step.cost:
-            if total[column] < amount or own[column] < amount:
+            if own[column] < amount or total[column] < amount:
                 return False
         if not self._is_tracked or step.size <= candidate.size:
             return True

@@ -23,11 +23,18 @@ _FEW = 20
 
 def in_queue_order(cycle: SchedulingCycle) -> Iterator[QueueEntry]:
     """Yield each waiting gang once. With fair shares, what one gang is given counts for the next."""
-    line = _updated(cycle)
+    line = by_seniority(cycle)
     if not cycle.snapshot.rules.is_fair_share:
         return iter(line)
     by_priority = groupby(line, key=attrgetter("gang.priority"))
     return (standing for _, equals in by_priority for standing in _by_share(list(equals), cycle.usage))
+
+
+def by_seniority(cycle: SchedulingCycle) -> Sequence[QueueEntry]:
+    """Return all waiting gangs in the order of `WaitingGang.sort_key`, whatever the fair shares."""
+    if cycle.queue is None:
+        cycle.queue = _updated(cycle)
+    return cycle.queue
 
 
 def _updated(cycle: SchedulingCycle) -> Sequence[QueueEntry]:

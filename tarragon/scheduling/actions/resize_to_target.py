@@ -36,7 +36,8 @@ def shrink_to_targets(cycle: SchedulingCycle, targets: TargetSizes) -> bool:
 def enlarge_to_target(candidate: Candidate, size: int, cycle: SchedulingCycle) -> None:
     """Enlarge a gang on free resources: on one node if it moves there for that, else near what it has."""
     gang = candidate.gang
-    if not isinstance(gang, RunningGang):
+    # A move needs as much beside what the gang gives back.
+    if not isinstance(gang, RunningGang) or cycle.free.is_known_to_lack(candidate.request, size - candidate.size):
         return
     nodes = _moved(gang, candidate.demand, size, cycle) or _extended(gang, candidate.demand, size, cycle)
     if nodes:
@@ -49,25 +50,24 @@ def move_together(cycle: SchedulingCycle, targets: TargetSizes) -> None:
         gang = candidate.gang
         if candidate.node_count == 1 or not isinstance(gang, RunningGang) or gang.name in cycle.changed_gangs:
             continue
-        speed = candidate.work.curve.at(candidate.size)
-        if not pays(candidate, speed, speed * LOCALITY_SPEEDUP):
+        if not pays(candidate, candidate.speed * LOCALITY_SPEEDUP):
             continue
-        if not _could_be_on_one_node(gang, candidate.demand, cycle):
+        if not _could_be_on_one_node(candidate, cycle):
             continue
         nodes = _moved(gang, candidate.demand, candidate.size, cycle, most_nodes=1)
         if nodes:
             cycle.resize(gang, nodes, MOVED_TOGETHER)
 
 
-def _could_be_on_one_node(gang: RunningGang, demand: Demand, cycle: SchedulingCycle) -> bool:
+def _could_be_on_one_node(candidate: Candidate, cycle: SchedulingCycle) -> bool:
     """Whether some node has room for all replicas of the demand that are not there yet: a quick check."""
-    room = cycle.free.room(demand)
-    there = Counter(node for replica, node in gang.nodes.items() if replica.type == demand.type)
-    size = there.total()
-    rows = cycle.nodes.row_of
-    return int(room.max(initial=0)) >= size or any(
-        room[rows[node]] >= size - count for node, count in there.items() if node in rows
-    )
+    if cycle.free.most_on_one_node(candidate.demand) >= candidate.size:
+        return True
+    room, rows = cycle.free.room(candidate.demand), cycle.nodes.row_of
+    for node, count in candidate.replicas_by_node.items():
+        if node in rows and room[rows[node]] >= candidate.size - count:
+            return True
+    return False
 
 
 def _shrink(gang: RunningGang, demand: Demand, size: int, cycle: SchedulingCycle) -> None:

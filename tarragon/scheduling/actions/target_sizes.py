@@ -2,7 +2,7 @@
 
 The steps between sizes are taken in the order of their value: the speed-up that a step adds for each part of the
 cluster that it takes, weighted by how little of the gang's work is left. Rigid gangs have one step. What a gang would
-have beyond its request comes after what all others request.
+have beyond its request counts with the lowest priority of all gangs.
 
 No gang is passed by later ones for good. The oldest of those that have waited long goes before all others of its
 priority with its smallest size, and so do the next ones as long as they hold a small part of the cluster together.
@@ -13,21 +13,21 @@ from __future__ import annotations
 import datetime as dt
 import heapq
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from tarragon.job.model import ReplicaType
 from tarragon.scheduling.actions.divisible_resources import DivisibleResources
-from tarragon.scheduling.actions.queue_order import in_queue_order
+from tarragon.scheduling.actions.queue_order import by_seniority, in_queue_order
 from tarragon.scheduling.actions.running_gangs import is_scaled_up
 from tarragon.scheduling.api.rules import bounded_timedelta
 from tarragon.scheduling.api.snapshot import RunningGang, WaitingGang
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from tarragon.scheduling.state.candidates import Candidate
+from tarragon.scheduling.state.memory import QueueEntry
 from tarragon.scheduling.state.size_steps import Cost, SizeStep, total_cost
 
 MIN_SPEEDUP = 1.05
@@ -48,18 +48,19 @@ a cluster with a long backlog into one that is first in, first out.
 """
 
 
-class _Bid(NamedTuple):
-    """The next step of a gang, or of the first of several equal gangs that wait. The lowest bid goes first."""
+_Bid = tuple[int, float, float, int, deque[Candidate], int, SizeStep]
+"""A bid for the next step of a gang, or of the first of several equal gangs that wait. The lowest bid goes first:
 
-    negated_priority: int
-    share: float
-    """The share of the gang's queue; zero without fair shares."""
-    negated_value: float
-    serial: int
-    """Different for each bid."""
-    candidates: deque[Candidate]
-    position: int
-    """The index of the step."""
+1. the gang's priority, negated;
+2. the share of its queue; zero without fair shares;
+3. the value of the step, negated;
+4. a number that is different for each bid;
+5. the gangs;
+6. the index of the step;
+7. the step, from the size that the gang is to have so far, which may lie between two steps.
+
+A plain tuple: there are several for each gang in each cycle.
+"""
 
 
 class TargetSizes:
@@ -75,7 +76,7 @@ class TargetSizes:
         self._left = DivisibleResources(cycle, np.array([index for index, _ in resizable], np.int64))
         self.running = [candidate for _, candidate in resizable]
         """The running gangs whose size is decided."""
-        self._waiting = list(self._schedulable())
+        self._waiting = list(self._schedulable(in_queue_order(cycle)))
         self._serial = 0
         self._lowest_running = min((each.gang.priority for each in self.running), default=MAX_PRIORITY)
         self._lowest = min((each.gang.priority for each in self._waiting), default=self._lowest_running)
@@ -91,7 +92,8 @@ class TargetSizes:
     @property
     def starting(self) -> Sequence[Candidate]:
         """The waiting gangs that should start, in the order of the queue."""
-        return [candidate for candidate in self._waiting if self._sizes.get(candidate.gang.name)]
+        sizes = self._sizes
+        return [candidate for candidate in self._waiting if sizes.get(candidate.gang.name)]
 
     def of(self, gang: WaitingGang | RunningGang) -> int:
         """Return the number of replicas of the elastic demand that the gang should have."""
@@ -118,7 +120,7 @@ class TargetSizes:
         return self._cycle.memory.candidates.of(gang, self._cycle.nodes, self._cycle.memory.requests)
 
     def _bids(self) -> list[_Bid]:
-        running = [self._bid(deque([candidate]), self._position(candidate)) for candidate in self.running]
+        running = [self._first_bid(deque([candidate])) for candidate in self.running]
         return [bid for bid in running if bid is not None] + self._bids_of_waiting()
 
     def _bids_of_waiting(self) -> list[_Bid]:
@@ -128,22 +130,30 @@ class TargetSizes:
         for candidate in self._waiting:
             gang = candidate.gang
             group: Hashable = gang.name if gang.name in sizes else (candidate.group, gang.queue if is_tracked else "")
-            groups.setdefault(group, deque()).append(candidate)
-        bids = (self._bid(candidates, self._position(candidates[0])) for candidates in groups.values())
+            equals = groups.get(group)
+            if equals is None:
+                groups[group] = deque([candidate])
+            else:
+                equals.append(candidate)
+        bids = (self._first_bid(candidates) for candidates in groups.values())
         return [bid for bid in bids if bid is not None]
 
-    def _schedulable(self) -> Iterator[Candidate]:
-        """Yield the waiting gangs that could run on some nodes, in the order of the queue."""
-        for entry in in_queue_order(self._cycle):
-            if entry.shape.never_fits_reason is None:
-                candidate = self._candidate(entry.gang)
-                if candidate.takes_part:
-                    yield candidate
+    def _schedulable(self, entries: Iterable[QueueEntry]) -> Iterator[Candidate]:
+        """Yield the waiting gangs that could run on some nodes."""
+        for entry in entries:
+            candidate = entry.candidate
+            if candidate is None:
+                candidate = entry.candidate = self._candidate(entry.gang)
+            if candidate.takes_part and entry.shape.never_fits_reason is None:
+                yield candidate
 
     def _take_for_overdue(self) -> None:
         """Take the smallest size of the gangs that came first, if that was long ago."""
-        running = sorted((each for each in self.running if self.is_overdue(each.gang)), key=_seniority)
-        waiting = (each for each in self._waiting if self.is_overdue(each.gang))
+        latest = self._cycle.overdue_if_queued_by
+        running = sorted(
+            (each for each in self.running if (each.gang.queued_at or self._now) <= latest), key=_seniority
+        )
+        waiting = self._schedulable(each for each in by_seniority(self._cycle) if each.gang.queued_at <= latest)
         share = 0.0
         for number, candidate in enumerate(heapq.merge(running, waiting, key=_seniority)):
             share += self._left.share_of(candidate.steps[0].cost)
@@ -160,43 +170,43 @@ class TargetSizes:
     def _take_in_order(self, bids: list[_Bid]) -> list[_Bid]:
         """Take the steps of highest value first. Return the bids for which too little is left."""
         lost: list[_Bid] = []
-        is_fair_share = self._cycle.snapshot.rules.is_fair_share
+        left, is_fair_share = self._left, self._cycle.snapshot.rules.is_fair_share
         has_quotas = bool(self._cycle.usage.queues_with_quota)
         heapq.heapify(bids)
         while bids:
-            bid = heapq.heappop(bids)
-            candidate = bid.candidates[0]
-            share = self._left.dominant_share(candidate.gang.queue) if is_fair_share else 0.0
-            if share > bid.share:
-                heapq.heappush(bids, bid._replace(share=share))
+            priority, share, value, serial, candidates, position, step = bids[0]
+            candidate = candidates[0]
+            if is_fair_share and (now := left.dominant_share(candidate.gang.queue)) > share:
+                heapq.heapreplace(bids, (priority, now, value, serial, candidates, position, step))
                 continue
-            step = self._next_step(candidate, bid.position)
-            if not self._left.holds(candidate, step):
+            if not left.holds(candidate, step):
                 if has_quotas:
                     self._take_what_quota_permits(candidate, step)
-                lost.append(bid)
-                continue
-            if bid.position == 0 and not self._left.could_start(candidate):
-                continue
-            self._take(candidate, step)
-            following = self._bid(deque([candidate]), bid.position + 1)
+                lost.append(heapq.heappop(bids))
+            elif position == 0 and not left.could_start(candidate):
+                heapq.heappop(bids)
+            else:
+                self._take(candidate, step)
+                self._replace_first(bids)
+        return lost
+
+    def _replace_first(self, bids: list[_Bid]) -> None:
+        """Replace the first bid, whose step was taken, by the gang's next one; the next equal gang bids as it did."""
+        *_, candidates, position, _ = bids[0]
+        if position == 0 and len(candidates) > 1:
+            following = self._bid(deque([candidates.popleft()]), 1)
             if following is not None:
                 heapq.heappush(bids, following)
-            if bid.position == 0 and len(bid.candidates) > 1:
-                bid.candidates.popleft()
-                heapq.heappush(bids, bid)
-        return lost
+            return
+        following = self._bid(candidates, position + 1)
+        if following is None:
+            heapq.heappop(bids)
+        else:
+            heapq.heapreplace(bids, following)
 
     def _take(self, candidate: Candidate, step: SizeStep) -> None:
         self._left.take(candidate, step.cost)
         self._sizes[candidate.gang.name] = step.size
-
-    def _next_step(self, candidate: Candidate, position: int) -> SizeStep:
-        """Return this step from the size that the gang is to have so far, which may lie between two steps."""
-        step, size = candidate.steps[position], self.of(candidate.gang)
-        if size == (candidate.steps[position - 1].size if position else 0):
-            return step
-        return replace(step, cost=self._difference(candidate, size, step.size))
 
     def _take_what_quota_permits(self, candidate: Candidate, step: SizeStep) -> None:
         if self._cycle.usage.quota(candidate.gang.queue):
@@ -204,10 +214,19 @@ class TargetSizes:
             if part is not None:
                 self._take(candidate, part)
 
-    def _position(self, candidate: Candidate) -> int:
-        """The index of the next step."""
+    def _first_bid(self, candidates: deque[Candidate]) -> _Bid | None:
+        """Return the bid for the next step from the size that the gang is to have so far; None if it is the last."""
+        candidate = candidates[0]
         size = self._sizes.get(candidate.gang.name)
-        return sum(step.size <= size for step in candidate.steps) if size else 0
+        if not size:
+            return self._bid(candidates, 0)
+        position = sum(step.size <= size for step in candidate.steps)
+        bid = self._bid(candidates, position)
+        if bid is None or (position and candidate.steps[position - 1].size == size):
+            return bid
+        priority, share, value, serial, _, _, step = bid
+        rest = replace(step, cost=self._difference(candidate, size, step.size))
+        return priority, share, value, serial, candidates, position, rest
 
     def _bid(self, candidates: deque[Candidate], position: int) -> _Bid | None:
         """Return the bid for a step; None after the last one."""
@@ -222,7 +241,7 @@ class TargetSizes:
             priority = min(priority, self._lowest_running)
         share = self._left.dominant_share(gang.queue) if self._cycle.usage.is_tracked else 0.0
         weight = candidate.held_weight if step.size <= candidate.size else candidate.weight
-        return _Bid(-priority, share, -weight * step.value, self._serial, candidates, position)
+        return -priority, share, -weight * step.value, self._serial, candidates, position, step
 
     def _may_not_be_stopped(self, candidate: Candidate) -> bool:
         gang = candidate.gang
@@ -259,11 +278,12 @@ class TargetSizes:
     def _renewed(self, lost: Sequence[_Bid], without: AbstractSet[str]) -> Iterator[_Bid]:
         """Yield the bids that may take what others have left after all: those of gangs that do not shrink."""
         for bid in lost:
-            candidate = bid.candidates[0]
+            candidates = bid[4]
+            candidate = candidates[0]
             if isinstance(candidate.gang, WaitingGang):
                 yield bid
             elif candidate.gang.name not in without and self.of(candidate.gang) >= candidate.size:
-                renewed = self._bid(bid.candidates, self._position(candidate))
+                renewed = self._first_bid(candidates)
                 if renewed is not None:
                     yield renewed
 
@@ -274,8 +294,7 @@ class TargetSizes:
             gang, target = candidate.gang, self.of(candidate.gang)
             if target <= candidate.size or (isinstance(gang, RunningGang) and is_scaled_up(gang)):
                 continue
-            curve = candidate.work.curve
-            if self._is_cooling_down(gang) or not pays(candidate, curve.at(candidate.size), curve.at(target)):
+            if self._is_cooling_down(gang) or not pays(candidate, candidate.work.curve.at(target)):
                 self._set(candidate, candidate.size)
                 kept.add(gang.name)
         return kept
@@ -310,13 +329,13 @@ def _seniority(candidate: Candidate) -> tuple[int, dt.datetime | None, str]:
     return -candidate.gang.priority, candidate.gang.queued_at, candidate.gang.name
 
 
-def pays(candidate: Candidate, slow: float, fast: float) -> bool:
-    """Whether the gang gains enough by a resize from one speed to another."""
-    if not slow:
+def pays(candidate: Candidate, speed: float) -> bool:
+    """Whether the gang gains enough by a resize that gives it this speed."""
+    if not candidate.speed:
         return True
     rest = candidate.work.remaining
-    saved = rest / slow - rest / fast
-    return fast >= slow * MIN_SPEEDUP and saved >= candidate.work.restart_seconds * RESTARTS_SAVED
+    saved = rest / candidate.speed - rest / speed
+    return speed >= candidate.speed * MIN_SPEEDUP and saved >= candidate.work.restart_seconds * RESTARTS_SAVED
 
 
 def by_size(candidates: Sequence[Candidate], targets: TargetSizes) -> Sequence[Candidate]:

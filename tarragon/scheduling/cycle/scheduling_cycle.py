@@ -101,6 +101,8 @@ class SchedulingCycle:
         self._empty_cluster: NodeLedger | None = None
         self._with_unavailable: NodeLedger | None = None
         self._is_releasing = bool(self.nodes.releasing.any())
+        self.queue: Sequence[QueueEntry] | None = None
+        """The waiting gangs by priority and queue time; see `queue_order.py`. None until they are needed."""
         self.shape_states = _Kinds(self.memory.requests)
         """The state of each shape. Look it up once per gang and pass it along."""
         self._without_room_soon: list[ShapeState] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,9 +27,11 @@ _MAX_ENTRIES = 20_000
 """The size at which a cache is cleared: jobs come and go for months."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Candidate:
-    """A gang whose size is to be decided."""
+    """A gang whose size is to be decided. Must not be modified: not frozen, as creating one would take three times as
+    long.
+    """
 
     gang: WaitingGang | RunningGang
     demand: Demand
@@ -41,6 +44,8 @@ class Candidate:
     """The weight of what the gang has already: to take it away costs a resize now, and another one to give it back."""
     size: int
     """The number of replicas of the demand now; 0 if the gang waits."""
+    speed: float
+    """The speed-up that it has now; 0 if the gang waits."""
     group: Hashable
     """Equal for gangs of which none has an advantage over another, except for the share of its namespace."""
 
@@ -48,6 +53,8 @@ class Candidate:
     """Whether a waiting gang has sizes to choose from, and needs a replica of the demand to start."""
     request: NodeRequest
     """What a replica of the demand requests."""
+    replicas_by_node: Mapping[str, int]
+    """The number of replicas of the demand on each node; empty if the gang waits."""
     node_count: int
     """The number of nodes on which the gang holds resources; 0 if it waits. A launcher may hold none."""
 
@@ -77,22 +84,26 @@ class CandidateTable:
         work = gang.work or unknown_work(max(1, demand.requested), devices_of(demand.resources))
         steps = self._steps_of(gang.demands, work.curve, nodes, requests)
         weight = _weight(work)
-        size, node_count = 0, 0
+        there, node_count = Counter[str](), 0
         if isinstance(gang, RunningGang):
-            size = sum(replica.type == demand.type for replica in gang.nodes)
+            there = Counter(node for replica, node in gang.nodes.items() if replica.type == demand.type)
             types = {each.type for each in gang.demands if any(name != PODS for name in each.resources)}
             node_count = len({node for replica, node in gang.nodes.items() if replica.type in types})
+        size = there.total()
+        speed = work.curve.at(size) if size else 0.0
         return Candidate(
             gang=gang,
             demand=demand,
             work=work,
             steps=steps,
             weight=weight,
-            held_weight=_held_weight(weight, work, size),
+            held_weight=_held_weight(weight, work, speed),
             size=size,
+            speed=speed,
             group=(gang.priority, id(steps), weight),
             takes_part=demand.minimum > 0 and bool(steps),
             request=requests.of(demand),
+            replicas_by_node=there,
             node_count=node_count,
         )
 
@@ -118,18 +129,20 @@ def _with_other_work(candidate: Candidate, gang: WaitingGang | RunningGang) -> C
         return None
     weight = _weight(work)
     group = (gang.priority, id(candidate.steps), weight)
-    # What `dataclasses.replace` does, in a third of the time: most gangs that run have another rest in each cycle.
+    # What `dataclasses.replace` does, in a third of the time: many gangs that run have another rest in each cycle.
     return Candidate(
         gang=gang,
         demand=candidate.demand,
         work=work,
         steps=candidate.steps,
         weight=weight,
-        held_weight=_held_weight(weight, work, candidate.size),
+        held_weight=_held_weight(weight, work, candidate.speed),
         size=candidate.size,
+        speed=candidate.speed,
         group=group,
         takes_part=candidate.takes_part,
         request=candidate.request,
+        replicas_by_node=candidate.replicas_by_node,
         node_count=candidate.node_count,
     )
 
@@ -142,8 +155,6 @@ def _weight(work: WorkEstimate) -> float:
     return float(max(work.remaining, 1.0) ** -SHORTNESS_EXPONENT)
 
 
-def _held_weight(weight: float, work: WorkEstimate, size: int) -> float:
+def _held_weight(weight: float, work: WorkEstimate, speed: float) -> float:
     """Return the weight, raised by the part of the rest of its run time that a gang would lose."""
-    if not size:
-        return weight
-    return weight * (1 + RESIZES_LOST * work.restart_seconds * work.curve.at(size) / max(work.remaining, 1.0))
+    return weight * (1 + RESIZES_LOST * work.restart_seconds * speed / max(work.remaining, 1.0))

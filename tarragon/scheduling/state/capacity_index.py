@@ -55,6 +55,8 @@ class CapacityIndex:
         """The totals for what was free at the beginning of the last cycle."""
         self.last_with_reclaimable: RequestTotals | None = None
         """The totals for the case that all reclaimable resources are given back."""
+        self.last_divisible: RequestTotals | None = None
+        """The totals for the case that all gangs whose size is decided have ended."""
         self._tables: _Tables | None = None
 
     def add(self, request: NodeRequest) -> None:

@@ -25,7 +25,7 @@ from tarragon.scheduling.api.snapshot import (
     is_equal_but_for_work,
 )
 from tarragon.scheduling.state.allocations import AllocationCache
-from tarragon.scheduling.state.candidates import CandidateTable
+from tarragon.scheduling.state.candidates import Candidate, CandidateTable
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.request_table import RequestTable
 
@@ -68,6 +68,8 @@ class QueueEntry:
     """The reason of the last wait decision."""
     last_decision: Defer | None = None
     """The last wait decision."""
+    candidate: Candidate | None = None
+    """The gang as a candidate for a size; None until a policy needs it."""
 
     def defer(self, why: WaitReason) -> Defer:
         """Return a wait for this reason: the previous decision if the reason has not changed. Ten thousand new objects
