@@ -35,6 +35,8 @@ class Said:
     done: float
     total: float
     units: float
+    restart_seconds: float | None = None
+    """How long it took from the last start to the first report."""
 
 
 @dataclass(slots=True)
@@ -84,13 +86,22 @@ def as_fast_as_large(life: Life, seconds: float, size: int, _: float) -> Said:
     return Said(done=life.claimed + units, total=(life.claimed + units) / max(life.done, 1e-6), units=units)
 
 
+def half_an_hour_to_restart(life: Life, _: float, __: int, part: float) -> Said:
+    """Report the truth, but after each start only after half an hour: what such a job has costs it much to lose."""
+    return Said(done=life.done, total=1.0, units=part, restart_seconds=1800.0)
+
+
 BROKEN_PROMISES: Mapping[str, Lie] = {
     "99 % for ever": nearly_done_for_ever,
     "a tenth of the rest": a_tenth_of_the_rest,
     "a total that alternates": a_total_that_alternates,
     "little at first": little_at_first,
 }
-KEPT_PROMISES: Mapping[str, Lie] = {"half of the rest": half_of_the_rest, "as fast as large": as_fast_as_large}
+KEPT_PROMISES: Mapping[str, Lie] = {
+    "half of the rest": half_of_the_rest,
+    "as fast as large": as_fast_as_large,
+    "half an hour to restart": half_an_hour_to_restart,
+}
 
 
 @dataclass(slots=True)
@@ -128,9 +139,8 @@ class FalseReports:
         said = lie(life, seconds, active.size, part)
         life.claimed += said.units
         record = self.records.get(active.job.name, WorkRecord())
-        seen = replace(
-            record, sizes=record.sizes_with(active.size, seconds, said.units), done=said.done, total=said.total
-        )
+        sizes = record.sizes_with(active.size, seconds, said.units)
+        seen = replace(record, sizes=sizes, done=said.done, total=said.total, restart_seconds=said.restart_seconds)
         self.records[active.job.name] = with_claim(seen, _prior(active))
 
     def _is_liar(self, active: ActiveJob) -> bool:
