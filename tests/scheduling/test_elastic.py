@@ -116,6 +116,13 @@ def test_what_a_job_would_not_gain_from_goes_to_one_that_does() -> None:
     assert sizes(found) == {"long": 8}
 
 
+def test_a_job_with_room_to_grow_on_its_node_does_not_move_to_a_fuller_one() -> None:
+    found = decided(running("job", "aa", 10_000, demand=workers(1, 4, 4)), slots={"a": 8, "b": 4})["job"]
+
+    assert isinstance(found, Resize)
+    assert Counter(found.nodes.values()) == {"a": 4}
+
+
 def test_a_job_does_not_move_for_a_launcher_that_holds_nothing() -> None:
     launcher = Demand(
         type=LAUNCHER, resources={PODS: 1000}, minimum=1, requested=1, eligible_nodes=frozenset(NODES), decides=True

@@ -39,7 +39,10 @@ def enlarge_to_target(candidate: Candidate, size: int, cycle: SchedulingCycle) -
     # A move needs as much beside what the gang gives back.
     if not isinstance(gang, RunningGang) or cycle.free.is_known_to_lack(candidate.request, size - candidate.size):
         return
-    nodes = _moved(gang, candidate.demand, size, cycle) or _extended(gang, candidate.demand, size, cycle)
+    nodes: Mapping[Replica, str] = {}
+    if not _has_room_on_its_node(candidate, size, cycle):
+        nodes = _moved(gang, candidate.demand, size, cycle)
+    nodes = nodes or _extended(gang, candidate.demand, size, cycle)
     if nodes:
         cycle.resize(gang, nodes, ResizeReason.NODES_IDLE)
 
@@ -57,6 +60,14 @@ def move_together(cycle: SchedulingCycle, targets: TargetSizes) -> None:
         nodes = _moved(gang, candidate.demand, candidate.size, cycle, most_nodes=1)
         if nodes:
             cycle.resize(gang, nodes, MOVED_TOGETHER)
+
+
+def _has_room_on_its_node(candidate: Candidate, size: int, cycle: SchedulingCycle) -> bool:
+    """Whether the gang is on one node, and could grow to this size there."""
+    if candidate.node_count != 1 or len(candidate.replicas_by_node) != 1:
+        return False
+    row = cycle.nodes.row_of.get(next(iter(candidate.replicas_by_node)))
+    return row is not None and int(cycle.free.room(candidate.demand)[row]) >= size - candidate.size
 
 
 def _could_be_on_one_node(candidate: Candidate, cycle: SchedulingCycle) -> bool:
