@@ -29,7 +29,7 @@ EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 """The start of the virtual time. Policies decide by differences of times only."""
 _WHOLE = 1000
 """Amounts are in thousandths."""
-NEWS = 0.02
+NEWS = 0.05
 """Something is recorded of a job when it has run for this much longer, or has this much less to do. Renewing
 estimates at each event took a third of a simulation. Means differ by about 1 % with another value, in either direction.
 """
