@@ -73,12 +73,9 @@ def can_pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedge
     wants = replica_batches(demands, counts, ledger)
     if not has_enough_in_total(wants, ledger):
         return False
-    if len(wants) <= 1 or len(_takers(wants, ledger)):
+    if len(wants) <= 1 or _is_room_beside(wants, ledger) or _side_by_side(wants, ledger, len(demands)):
         return True
-    if (
-        _side_by_side(wants, ledger, len(demands)) is not None
-        or _scarcest_first(wants, ledger, len(demands)) is not None
-    ):
+    if len(_takers(wants, ledger)) or _scarcest_first(wants, ledger, len(demands)):
         return True
     return _most_at_once(wants, ledger, len(demands), len(ledger.nodes) + 1) is not None
 
@@ -190,6 +187,14 @@ def _shares(rest: Sequence[ReplicaBatch], ledger: NodeLedger, opened: Sequence[i
     if opened and len(rest) > 1 and (row := _one_row(rest, ledger, opened)) is not None:
         return [(row, scarcest.count)]
     return choose_rows(scarcest.demand, scarcest.count, ledger, opened)
+
+
+def _is_room_beside(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> bool:
+    """Whether the second of two demands has room on nodes that the first one cannot use: as for parameter servers on
+    nodes without accelerators. That is quickly told for most gangs.
+    """
+    first, *others = wants
+    return len(others) == 1 and ledger.room_beside(others[0].demand, first.request) >= others[0].count
 
 
 def _side_by_side(wants: Sequence[ReplicaBatch], ledger: NodeLedger, demands: int) -> Packing | None:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tarragon.scheduling.state.node_requests import Amounts, EligibleRows, NodeRequest
+from tarragon.scheduling.state.node_requests import ROOM_CAP, Amounts, EligibleRows, NodeRequest
 
-_CAP = 2**40
-"""Room per node is capped to this: more than any gang needs, and sums over all nodes do not overflow."""
 _FULL_COUNT_PART = 4
 """If more than one in this many nodes has changed, all are counted again."""
 
@@ -107,10 +105,10 @@ def _tables(requests: Sequence[NodeRequest]) -> _Tables:
     columns = np.array([request.row for request in requests], np.int64).T
     uniques = [np.unique(column, return_inverse=True) for column in columns]
     return _Tables(
-        np.where(np.array(list(distinct.values())), _CAP, 0),
+        np.where(np.array(list(distinct.values())), ROOM_CAP, 0),
         np.array([positions[number] for number, _ in masks], np.int64),
         [
-            (column, np.maximum(amounts, 1)[:, None], np.where(amounts, 0, _CAP)[:, None], index)
+            (column, np.maximum(amounts, 1)[:, None], np.where(amounts, 0, ROOM_CAP)[:, None], index)
             for column, (amounts, index) in enumerate(uniques)
             if amounts.any()
         ],
@@ -118,4 +116,4 @@ def _tables(requests: Sequence[NodeRequest]) -> _Tables:
 
 
 def _room(request: NodeRequest, free: Amounts) -> int:
-    return int(np.minimum(request.room(free, request.mask), _CAP).sum())
+    return int(np.minimum(request.room(free, request.mask), ROOM_CAP).sum())

@@ -17,7 +17,7 @@ from tarragon.scheduling.api.snapshot import Demand, NodeState
 from tarragon.scheduling.state.capacity_index import RequestTotals
 from tarragon.scheduling.state.inventory import Inventory, ScoreArray
 from tarragon.scheduling.state.memory import ClusterMemory
-from tarragon.scheduling.state.node_requests import Amounts, NodeRequest
+from tarragon.scheduling.state.node_requests import ROOM_CAP, Amounts, NodeRequest
 from tarragon.scheduling.state.request_table import RequestTable
 
 Array = TypeVar("Array", Amounts, ScoreArray)
@@ -41,6 +41,8 @@ class NodeLedger:
         self._rooms: dict[NodeRequest, tuple[Amounts, int]] = {}
         self._most: dict[NodeRequest, tuple[int, int]] = {}
         """The most replicas for which one node has room."""
+        self._beside: dict[tuple[NodeRequest, int], tuple[int, int]] = {}
+        """What `room_beside` found, by the request and the number of the other one's mask."""
         self._scores: tuple[ScoreArray, int] | None = None
         self._total: tuple[Resources, int] | None = None
         self._free_as_floats: ScoreArray | None = None
@@ -159,6 +161,16 @@ class NodeLedger:
             most = int(self.room(demand).max(initial=0))
             self._most[request] = most, len(self._changed_rows)
         return most
+
+    def room_beside(self, demand: Demand, other: NodeRequest) -> int:
+        """How many replicas of the demand there is room for on nodes that are not eligible for the other request."""
+        request = self.requests.of(demand)
+        key = request, other.mask_number
+        total, version = self._beside.get(key, (0, -1))
+        if version != len(self._changed_rows):
+            total = int(np.minimum(self.room(demand), ROOM_CAP)[~other.mask].sum())
+            self._beside[key] = total, len(self._changed_rows)
+        return total
 
     def _room(self, request: NodeRequest) -> Amounts:
         if not request.columns or not request.is_possible:

@@ -13,6 +13,8 @@ Mask = npt.NDArray[np.bool_]
 
 UNLIMITED_ROOM = np.iinfo(np.int64).max
 """The room on a node for replicas that request nothing."""
+ROOM_CAP = 2**40
+"""Room per node is capped to this where it is added up: more than any gang needs, and no sum overflows."""
 MIN_WEIGHT = 1e-9
 """The weight of a request for nothing: such replicas have to be placed as well."""
 
