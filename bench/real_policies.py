@@ -14,8 +14,7 @@ fast until synchronisation costs more. Speeds are thus made up; the scheduling, 
 start or a resize costs are real.
 
 The jobs have one to nine minutes of work instead of hours, so `--aged`, `--idle` and `--cool-down` are short: the same
-for all policies. What has no option is not scaled. So `elastic` evicts nothing here: it stops no job within ten minutes
-of its start.
+for all policies. What has no option is not scaled: `elastic` stops no job within five minutes of its start.
 
 At the end the steps of each job must add up: see `steps_of`. The exit status is 1 if they don't, or if a job failed.
 """
