@@ -74,7 +74,10 @@ def decided(*gangs: RunningGang | WaitingGang, slots: Mapping[str, int] | None =
 
 
 def decided_at(
-    now: dt.datetime, gangs: Collection[RunningGang | WaitingGang], slots: Mapping[str, int]
+    now: dt.datetime,
+    gangs: Collection[RunningGang | WaitingGang],
+    slots: Mapping[str, int],
+    rules: SchedulingRules | None = None,
 ) -> Mapping[str, Decision]:
     active = [gang for gang in gangs if isinstance(gang, RunningGang)]
     taken = Counter(node for gang in active for node in gang.nodes.values())
@@ -84,7 +87,8 @@ def decided_at(
         free = {CPU: (count - taken[name]) * 1000}
         states.append(NodeState(name=name, capacity={CPU: count * 1000}, free=free))
     queue = [gang for gang in gangs if isinstance(gang, WaitingGang)]
-    found = elastic(Snapshot(now=now, nodes=states, running=active, waiting=queue), Memory())
+    rules = rules or SchedulingRules()
+    found = elastic(Snapshot(now=now, nodes=states, running=active, waiting=queue, rules=rules), Memory())
     return {decision.gang: decision for decision in found if isinstance(decision, Admit | Resize | Evict)}
 
 
@@ -179,6 +183,15 @@ def test_the_oldest_overdue_job_gets_its_smallest_size_before_all_others() -> No
     overdue = SchedulingRules().overdue_seconds
     assert not started(overdue - 1)
     assert started(overdue + 1)
+
+
+def test_the_oldest_overdue_job_goes_first_whatever_its_namespace_holds() -> None:
+    rules, whole = SchedulingRules(is_fair_share=True), workers(4, 4, 4)
+    holder = replace(running("holder", "bbbb", 1e9, demand=whole), queue="rich")
+    oldest = replace(waiting("oldest", 1e9, whole, since=2 * rules.overdue_seconds), queue="rich")
+    later = replace(waiting("later", 60, whole, since=rules.overdue_seconds + 1), queue="poor")
+
+    assert set(decided_at(NOW, [holder, oldest, later], {"a": 4, "b": 4}, rules)) == {"oldest"}
 
 
 @pytest.mark.parametrize("seed", range(20))
