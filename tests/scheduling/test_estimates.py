@@ -233,6 +233,65 @@ def test_no_kind_is_believed_to_gain_more_than_its_size_or_to_become_slower() ->
     assert estimate_work(WorkRecord(), slower, ONE).curve.at(4) == pytest.approx(1)
 
 
+def test_steps_that_few_jobs_have_made_say_nothing_of_the_others() -> None:
+    kind = finished(*[grown((2, unit), (4, 1.5 * unit)) for unit in (1, 10, 100)], grown((1, 1), (2, 1.9)))
+
+    curve = estimate_work(WorkRecord(), kind, ONE).curve
+
+    assert curve.at(4) / curve.at(2) == pytest.approx(1.5)
+
+
+def test_no_job_is_expected_to_become_faster_than_its_size_whatever_others_have_shown() -> None:
+    none = [grown((1, unit), (2, unit)) for unit in (1, 10, 100)]
+    all_of_it = [grown((1, unit), (4, 4 * unit)) for unit in (2, 20, 200)]
+
+    curve = estimate_work(grown((2, 1.0)), finished(*none, *all_of_it), ONE).curve
+
+    assert curve.at(4) == pytest.approx(2 * curve.at(2))
+
+
+def test_a_step_that_only_forgotten_jobs_have_made_is_forgotten() -> None:
+    kind = finished(*UNLIKE)
+    for index in range(MAX_FINISHED):
+        kind.finish(f"later-{index}", 10)
+
+    assert not estimate_work(WorkRecord(), kind, ONE).curve.largest_measured
+
+
+def test_jobs_are_alike_again_once_the_one_that_was_not_is_gone_or_has_changed() -> None:
+    kind = KindHistory()
+    for name, rate in (("a", 1.0), ("b", 1.1), ("odd", 50.0)):
+        kind.record(name, grown((1, rate)))
+    assert not kind.rates()
+
+    kind.record("odd", grown((1, 1.2)))
+    assert kind.rates() == {1: 1.2}
+
+    kind.record("odd", grown((1, 0.1)))
+    assert not kind.rates()
+
+    kind.forget("odd")
+    assert kind.rates() == {1: 1.1}
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(1, 3), st.sampled_from([0, 1, 2, 4, 9])), max_size=30))
+def test_what_a_kind_shows_does_not_depend_on_the_order_in_which_it_was_learned(
+    changes: list[tuple[str, int, int]],
+) -> None:
+    kind, last = KindHistory(), dict[str, WorkRecord]()
+    for name, size, rate in changes:
+        if rate:
+            last[name] = grown((size, rate))
+            kind.record(name, last[name])
+        else:
+            last.pop(name, None)
+            kind.forget(name)
+        anew = KindHistory()
+        for each, record in last.items():
+            anew.record(each, record)
+        assert kind.rates() == anew.rates()
+
+
 def test_a_job_that_has_measured_a_size_itself_is_judged_by_that() -> None:
     assert estimate_work(grown((1, 1), (4, 1.2)), finished(*UNLIKE), ONE).curve.at(4) == pytest.approx(1.2)
 

@@ -82,10 +82,10 @@ def test_what_others_have_shown_is_expected_beyond_the_gangs_own_measurements() 
 
 
 def test_the_slope_that_a_gang_has_shown_itself_bounds_no_size_that_others_have_shown() -> None:
-    others = SpeedupCurve(SpeedupPrior(1), ((1, 1.0), (2, 1.5), (4, 4.0)))
+    others = SpeedupCurve(SpeedupPrior(1), ((1, 1.0), (2, 1.5), (4, 2.9)))
     gang = SpeedupCurve(others, ((1, 1.0), (2, 1.1)))
 
-    assert gang.at(4) == pytest.approx(1.1 * 4 / 1.5)
+    assert gang.at(4) == pytest.approx(1.1 * 2.9 / 1.5)
 
 
 RATES = st.dictionaries(SIZES, st.floats(1e-6, 1e6), min_size=1, max_size=6).map(lambda rates: sorted(rates.items()))

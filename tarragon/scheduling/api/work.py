@@ -75,8 +75,7 @@ class SpeedupCurve:
 
     @property
     def largest_known(self) -> int | None:
-        """The largest size at which the gain of more replicas can be judged. None if nothing is measured, and the
-        prior is all there is.
+        """The largest size at which the gain of more replicas can be judged; None if the gang itself was not measured.
 
         A rate at one size says little about one that is several times as large: a gang doubles, and is measured again.
         """
@@ -94,7 +93,9 @@ class SpeedupCurve:
         return 1 / self.unit_rate if self.rates else 1.0
 
     def _relative(self, replicas: float) -> float:
-        """The rate in the unit of `rates`: straight between measured sizes on logarithmic scales, the prior beyond."""
+        """The rate in the unit of `rates`: straight between measured sizes on logarithmic scales; beyond them by the
+        prior, but never faster than in proportion to the size.
+        """
         rates, prior = self.rates, self.prior
         if not rates:
             return prior.at(replicas)
@@ -104,7 +105,7 @@ class SpeedupCurve:
         for (smaller, slow), (larger, fast) in pairwise(rates):
             if replicas <= larger:
                 return slow * float((fast / slow) ** (math.log(replicas / smaller) / math.log(larger / smaller)))
-        beyond = last[1] * prior.at(replicas) / prior.at(last[0])
+        beyond = last[1] * min(prior.at(replicas) / prior.at(last[0]), replicas / last[0])
         if len(rates) == 1 or last[0] < prior.largest_measured:
             return beyond
         return min(beyond, _continued(rates, replicas))
