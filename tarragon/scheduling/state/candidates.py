@@ -48,8 +48,10 @@ class Candidate:
     """The number of replicas of the demand now; 0 if the gang waits."""
     speed: float
     """The speed-up that it has now; 0 if the gang waits."""
-    group: Hashable
-    """Equal for gangs of which none has an advantage over another, except for the share of its namespace."""
+    group: tuple[int, int, float]
+    """Equal for gangs of which none has an advantage over another, except for the share of its namespace: the priority,
+    a hash of the demands and the curve, and the weight. Not the identity of the steps, which a cleared cache changes.
+    """
 
     takes_part: bool
     """Whether a waiting gang has sizes to choose from, and needs a replica of the demand to start."""
@@ -84,7 +86,8 @@ class CandidateTable:
     def _create(self, gang: WaitingGang | RunningGang, nodes: Inventory, requests: RequestTable) -> Candidate:
         demand = elastic_demand(gang.demands)
         work = gang.work or unknown_work(max(1, demand.requested), devices_of(demand.resources))
-        steps = self._steps_of(gang.demands, work.curve, nodes, requests)
+        key = tuple(each.shape_key for each in gang.demands), work.curve
+        steps = self._steps_of(key, gang.demands, nodes, requests)
         weight = _weight(work)
         there, node_count = Counter[str](), 0
         if isinstance(gang, RunningGang):
@@ -102,7 +105,7 @@ class CandidateTable:
             held_weight=_held_weight(weight, work, speed),
             size=size,
             speed=speed,
-            group=(gang.priority, id(steps), weight),
+            group=(gang.priority, hash(key), weight),
             takes_part=demand.minimum > 0 and bool(steps),
             request=requests.of(demand),
             replicas_by_node=there,
@@ -110,15 +113,18 @@ class CandidateTable:
         )
 
     def _steps_of(
-        self, demands: Sequence[Demand], curve: SpeedupCurve, nodes: Inventory, requests: RequestTable
+        self,
+        key: tuple[Hashable, SpeedupCurve],
+        demands: Sequence[Demand],
+        nodes: Inventory,
+        requests: RequestTable,
     ) -> Sequence[SizeStep]:
-        key = tuple(demand.shape_key for demand in demands), curve
         steps = self._steps.get(key)
         if steps is None:
             if len(self._steps) >= _MAX_ENTRIES:
                 self._steps.clear()
                 self._candidates.clear()
-            steps = self._steps[key] = size_steps(demands, curve, nodes, requests)
+            steps = self._steps[key] = size_steps(demands, key[1], nodes, requests)
         return steps
 
 
@@ -130,7 +136,7 @@ def _with_other_work(candidate: Candidate, gang: WaitingGang | RunningGang) -> C
     if before.priority != gang.priority or _nodes_of(before) is not _nodes_of(gang):
         return None
     weight = _weight(work)
-    group = (gang.priority, id(candidate.steps), weight)
+    group = (gang.priority, candidate.group[1], weight)
     # What `dataclasses.replace` does, in a third of the time: many gangs that run have another rest in each cycle.
     return Candidate(
         gang=gang,

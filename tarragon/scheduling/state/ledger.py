@@ -62,7 +62,9 @@ class NodeLedger:
         """
 
         self.room_limits: dict[NodeRequest, int] = {}
-        """An upper bound on the room for a request that had too little, valid until something is given back."""
+        """An upper bound on the room for a request, valid until something is given back; exact while `_totals_version`
+        is the present version.
+        """
 
     @classmethod
     def of_free(cls, nodes: Iterable[NodeState], memory: ClusterMemory | None = None) -> NodeLedger:

@@ -22,7 +22,6 @@ class RequestTable:
         self._nodes = nodes
         """Only the layout is used."""
         self._masks: dict[frozenset[str], EligibleRows] = {}
-        self._masks_created = 0
         self._requests: dict[Hashable, NodeRequest] = {}
         self._domain_numbers: dict[DomainMap, tuple[Amounts, Sequence[str]]] = {}
         self.capacity_index = CapacityIndex()
@@ -72,8 +71,7 @@ class RequestTable:
         if rows is None:
             if len(self._masks) >= _MAX_REQUESTS:
                 self._masks.clear()
-            self._masks_created += 1
-            rows = self._masks[eligible] = EligibleRows(self._masks_created, self._nodes.mask(eligible))
+            rows = self._masks[eligible] = EligibleRows(hash(eligible), self._nodes.mask(eligible))
         return rows
 
     def _weight(self, request: NodeRequest) -> float:
