@@ -15,11 +15,15 @@ from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.actions.target_sizes import MIN_RUN_SECONDS
 from tarragon.scheduling.api.decision import Admit, Decision, Evict, Resize
-from tarragon.scheduling.api.rules import SchedulingRules
+from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.api.work import SpeedupCurve, SpeedupPrior, WorkEstimate
 from tarragon.scheduling.policies.elastic import elastic
+from tarragon.scheduling.state import candidates
+from tarragon.scheduling.state.candidates import CandidateTable
+from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.memory import Memory
+from tarragon.scheduling.state.request_table import RequestTable
 
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 LAUNCHER = ReplicaType("Launcher")
@@ -192,6 +196,27 @@ def test_the_oldest_overdue_job_goes_first_whatever_its_namespace_holds() -> Non
     later = replace(waiting("later", 60, whole, since=rules.overdue_seconds + 1), queue="poor")
 
     assert set(decided_at(NOW, [holder, oldest, later], {"a": 4, "b": 4}, rules)) == {"oldest"}
+
+
+def test_a_job_that_its_quota_permits_a_part_gets_what_another_one_leaves_of_it() -> None:
+    rules = SchedulingRules(queues={"": QueueRules(quota={CPU: 7000})})
+    cooling = replace(running("cooling", "aa", 1e4, demand=workers(1, 4, 4)), resized_at=ago(5))
+
+    found = decided_at(NOW, [cooling, waiting("job", 1e5, workers(1, 6, 6))], dict.fromkeys(NODES, 4), rules)
+
+    assert sizes(found) == {"job": 5}
+
+
+def test_equal_jobs_are_one_group_also_after_a_cache_was_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "_MAX_ENTRIES", 2)
+    nodes = Inventory.of([NodeState(name="a", capacity={CPU: 4000}, free={CPU: 4000})])
+    table, requests = CandidateTable(), RequestTable(nodes)
+    first = table.of(waiting("first", 60, workers(1, 1, 1)), nodes, requests)
+
+    for number in range(2, 6):
+        table.of(waiting(f"other-{number}", 60, workers(number, number, number)), nodes, requests)
+
+    assert table.of(waiting("second", 60, workers(1, 1, 1)), nodes, requests).group == first.group
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -52,7 +52,7 @@ class DivisibleResources:
 
     @cached_property
     def _counted(self) -> NodeLedger:
-        """The same, with the room for all known requests: quick to count, but often nobody asks."""
+        """The nodes with nothing held, with the room for all known requests: quick to count, but often nobody asks."""
         ledger = self._with_nothing_held
         if self._ledger is not None:
             index = ledger.requests.capacity_index

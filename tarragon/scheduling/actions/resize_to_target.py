@@ -63,8 +63,8 @@ def move_together(cycle: SchedulingCycle, targets: TargetSizes) -> None:
 
 
 def _has_room_on_its_node(candidate: Candidate, size: int, cycle: SchedulingCycle) -> bool:
-    """Whether the gang is on one node, and could grow to this size there."""
-    if candidate.node_count != 1 or len(candidate.replicas_by_node) != 1:
+    """Whether the gang is on one node, and could grow to this size there, as no rule spreads it."""
+    if candidate.node_count != 1 or len(candidate.replicas_by_node) != 1 or candidate.demand.topology_constraints:
         return False
     row = cycle.nodes.row_of.get(next(iter(candidate.replicas_by_node)))
     return row is not None and int(cycle.free.room(candidate.demand)[row]) >= size - candidate.size

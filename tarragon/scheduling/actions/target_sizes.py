@@ -216,7 +216,7 @@ class TargetSizes:
                 self._take(candidate, part)
 
     def _first_bid(self, candidates: deque[Candidate]) -> _Bid | None:
-        """Return the bid for the next step from the size that the gang is to have so far; None if it is the last."""
+        """Return the bid for the next step from the size that the gang is to have so far; None if there is none."""
         candidate = candidates[0]
         size = self._sizes.get(candidate.gang.name)
         if not size:
@@ -280,13 +280,15 @@ class TargetSizes:
         """Yield the bids that may take what others have left after all: those of gangs that do not shrink."""
         for bid in lost:
             candidates = bid[4]
-            candidate = candidates[0]
-            if isinstance(candidate.gang, WaitingGang):
+            first = candidates[0]
+            if isinstance(first.gang, RunningGang) and (first.gang.name in without or self.of(first.gang) < first.size):
+                continue
+            if first.gang.name not in self._sizes:
                 yield bid
-            elif candidate.gang.name not in without and self.of(candidate.gang) >= candidate.size:
-                renewed = self._first_bid(candidates)
-                if renewed is not None:
-                    yield renewed
+                continue
+            candidates.popleft()
+            renewed = (self._first_bid(each) for each in (deque([first]), candidates) if each)
+            yield from (each for each in renewed if each is not None)
 
     def _keep_where_growth_costs_more(self) -> AbstractSet[str]:
         """Undo growth that is not worth a resize. Return the names of the gangs that keep their size."""
