@@ -38,7 +38,10 @@ def summarize(before: Admission | None, after: Admission) -> DecisionSummary | N
     return DecisionSummary(
         decision=decision,
         code=code,
-        reason=after.resize_reason if decision in {GROW, SHRINK} else "" if after.wait is None else after.wait.message,
+        # A member of an enum would be shown as that.
+        reason=str(
+            after.resize_reason if decision in {GROW, SHRINK} else "" if after.wait is None else after.wait.message
+        ),
         nodes=len(set(after.nodes.values())),
         size_before=_size_text({} if before is None else before.size),
         size_after=_size_text(after.size),
