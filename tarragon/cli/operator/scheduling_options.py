@@ -65,7 +65,7 @@ _OPTIONS = (
         help="configuration of fair share, preemption, and namespace weights and quotas; reloaded on change",
     ),
     seconds_option(
-        "--aged", 30.0, "wait after which a job is starving: resources are reserved for it, and elastic jobs shrink"
+        "--aged", 30.0, "wait after which elastic jobs shrink for a job (policy elastic: only if it gains more)"
     ),
     seconds_option(
         "--idle", 60.0, "time without changes after which jobs grow beyond their requested size (policy dragon)"
