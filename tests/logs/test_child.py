@@ -36,14 +36,14 @@ def test_a_death_by_signal_is_128_and_its_number(container: Container, name: str
 def test_signals_reach_the_command(any_container: Container, name: str) -> None:
     number = signal.Signals[f"SIG{name}"]
     program = f"""
-import os, signal, sys
+import os, signal, sys, time
 def caught(number, _):
     os.write(1, b"caught\\n")
     os._exit(7)
 signal.signal({int(number)}, caught)
 os.write(1, b"ready\\n")
 while True:
-    signal.pause()
+    time.sleep(0.05)  # `pause` would sleep through a signal that came just before it
 """
     process = any_container.start(any_container.python, "-c", program)
     assert process.stdout is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import gzip
 import json
 import socket
@@ -532,6 +533,8 @@ async def test_a_body_that_does_not_come_is_waited_for_a_while(site: Site, monke
     assert (await raw(site, HEAD + b"Content-Length: 9\r\n\r\n")).startswith(b"HTTP/1.1 408")
 
 
+# CPython's ssl does not close a socket that is reset before the client begins its handshake.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_connections_beyond_the_bound_are_reset_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that would wait for an answer would train more slowly."""
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
@@ -546,6 +549,7 @@ async def test_connections_beyond_the_bound_are_reset_at_once(site: Site, monkey
     async with asyncio.timeout(20):
         while not await _is_heard(site):
             await site.stage.world.clock.sleep(0.01)
+    gc.collect()  # here, where it is known why such sockets are left
 
 
 async def _is_heard(site: Site) -> bool:
