@@ -50,7 +50,7 @@ def grow_elastic_gangs(cycle: SchedulingCycle, young: Sequence[WaitingGang]) -> 
             at = max(min(idle_at, _patient_until(gang, cycle)), _cooled_down_at(gang, cycle))
             if at > cycle.snapshot.now:
                 later.append((at, gang))
-            else:
+            elif growth.has_room_for(gang):
                 growth.add(gang, _lacking_beyond_request(gang), ResizeReason.NODES_IDLE)
     growth.fill()
     if growth.is_left and _some_began_small(cycle):
@@ -130,6 +130,15 @@ class _Growth:
         self._heap: list[tuple[float, str]] = []
         self._gangs: dict[str, tuple[RunningGang, dict[Replica, str], deque[MissingReplica], str]] = {}
 
+    def has_room_for(self, gang: RunningGang) -> bool:
+        """Whether any node has room for a replica that the gang does not have. On a full cluster, few gangs need a
+        closer look.
+        """
+        counts = Counter(replica.type for replica in gang.nodes)
+        return any(
+            counts[demand.type] < _most(demand) and self._ledger.most_on_one_node(demand) > 0 for demand in gang.demands
+        )
+
     def add(self, gang: RunningGang, missing: Sequence[MissingReplica], reason: str) -> None:
         """Queue a gang for growth. A gang that restarts to grow gets all or nothing."""
         if not missing or not self.is_left:
@@ -174,7 +183,7 @@ class _Growth:
         return sum(replica.type in elastic for replica in nodes) / max(1, sum(elastic.values()))
 
     def _add_one(self, gang: RunningGang, nodes: dict[Replica, str], missing: MissingReplica) -> bool:
-        if not self._cycle.usage.within_quota(gang.queue, [missing]):
+        if not self._ledger.most_on_one_node(missing[1]) or not self._cycle.usage.within_quota(gang.queue, [missing]):
             return False
         added = assign_more([missing], self._ledger, near=nodes, anchors=gang.anchor_types)
         self._cycle.record_allocation(gang, added)
