@@ -219,6 +219,12 @@ def test_equal_jobs_are_one_group_also_after_a_cache_was_cleared(monkeypatch: py
     assert table.of(waiting("second", 60, workers(1, 1, 1)), nodes, requests).group == first.group
 
 
+def test_a_running_job_whose_queue_time_is_unknown_is_not_overdue() -> None:
+    gangs = [replace(running("unknown", "a", 1e5), queued_at=None), running("known", "b", 1e5)]
+
+    assert decided_at(NOW, gangs, dict.fromkeys(NODES, 4), SchedulingRules(overdue_seconds=0.0))
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_jobs_of_which_nothing_changes_are_resized_a_bounded_number_of_times(seed: int) -> None:
     """Each decision is carried out at once, and the policy asked again every second for ten minutes."""

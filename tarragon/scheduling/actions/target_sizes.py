@@ -151,9 +151,7 @@ class TargetSizes:
     def _take_for_overdue(self) -> None:
         """Take the smallest size of the gangs that came first, if that was long ago."""
         latest = self._cycle.overdue_if_queued_by
-        running = sorted(
-            (each for each in self.running if (each.gang.queued_at or self._now) <= latest), key=_seniority
-        )
+        running = sorted((each for each in self.running if self.is_overdue(each.gang)), key=_seniority)
         waiting = self._schedulable(each for each in by_seniority(self._cycle) if each.gang.queued_at <= latest)
         share = 0.0
         for number, candidate in enumerate(heapq.merge(running, waiting, key=_seniority)):
