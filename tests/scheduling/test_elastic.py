@@ -179,6 +179,22 @@ def test_a_rigid_job_is_not_stopped_for_others_of_its_priority() -> None:
     assert not decided(rigid, waiting("short", 60, workers(4, 4, 4)), slots={"a": 4})
 
 
+def test_an_urgent_job_preempts_where_what_it_should_have_is_free_on_several_nodes() -> None:
+    young = running("young", "aa", 1e4, demand=workers(1, 2, 2), admitted=10)
+    rigid = replace(running("rigid", "bb", 1e4, demand=workers(2, 2, 2)), is_elastic=False)
+    whole_node = replace(workers(1, 1, 1), resources={CPU: 4000})
+    urgent = replace(waiting("urgent", 100, whole_node), priority=10)
+
+    assert any(isinstance(each, Evict) for each in decided(young, rigid, urgent, slots={"a": 4, "b": 4}).values())
+
+
+def test_equal_jobs_that_start_without_workers_start_together() -> None:
+    launcher = replace(workers(1, 1, 1), type=LAUNCHER)
+    jobs = [replace(waiting(name, 100, launcher), demands=[launcher, workers(0, 4, 4)]) for name in ("one", "two")]
+
+    assert set(decided(*jobs, slots={"a": 8})) == {"one", "two"}
+
+
 def test_the_oldest_overdue_job_gets_its_smallest_size_before_all_others() -> None:
     def started(since: float) -> bool:
         many = [waiting(f"short-{number:02}", 60, workers(1, 1, 1)) for number in range(40)]

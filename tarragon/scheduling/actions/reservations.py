@@ -42,8 +42,10 @@ class NodeReservations:
         self._admission_order: Amounts | None = None
 
     def defer(self, standing: QueueEntry, kind: ShapeState) -> Defer:
-        """Return the gang's wait for resources; if it is overdue, reserve nodes for it."""
+        """Return the wait of a gang for which all else was tried; if it is overdue, reserve nodes for it."""
         cycle, gang = self._cycle, standing.gang
+        if gang.can_preempt:  # Equal gangs that can would have to be tried after one that cannot.
+            kind.was_starving = cycle.is_starving(gang)
         wait = cycle.defer_for_resources(standing, kind)
         if not cycle.is_starving(gang):
             self.not_starving.append(gang)

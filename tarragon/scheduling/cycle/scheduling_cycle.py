@@ -152,8 +152,6 @@ class SchedulingCycle:
         if nodes is None:
             kind.has_no_future_room = True
             self._without_room_soon.append(kind)
-            if gang.can_preempt:  # Cleared again in `_release` if gangs are preempted for it after all.
-                kind.was_starving = self.is_starving(gang)
             return None
         self._set_aside(node_allocations(gang.demands, nodes))
         self.usage.charge(gang, nodes)

@@ -53,7 +53,6 @@ def elastic(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
         if decision is None and targets.of(gang):
             decision = shrinking.wait(gang, kind)
         cycle.add(decision or preemption.preempt_for(gang, kind) or reservations.defer(standing, kind))
-        kind.was_starving = cycle.is_starving(gang)
     return [*cycle.decisions, *reservations.requeue(), *_requeue(cycle, targets)]
 
 
