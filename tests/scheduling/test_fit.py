@@ -283,13 +283,18 @@ def keeps(spread: TopologyConstraint, kind: ReplicaType, found: Assignment) -> b
     )
 
 
-@given(scene=SCENES)
+@given(scene=SCENES, is_counted=st.booleans())
 @settings(max_examples=300, deadline=None)
 def test_whatever_the_gang_it_is_whole_on_nodes_that_hold_it_or_nothing_is_taken(
     scene: tuple[list[NodeState], list[Demand]],
+    is_counted: bool,
 ) -> None:
     nodes, demands = scene
-    ledger = NodeLedger.of_free(nodes)
+    inventory = Inventory.of(nodes)
+    memory = Memory().of(inventory, ())
+    for wanted in demands if is_counted else ():
+        memory.requests.of(wanted)
+    ledger = NodeLedger.of_free(inventory, memory)
     before = ledger.table.copy()
     could = is_feasible(demands, ledger)
     assert (ledger.table == before).all()

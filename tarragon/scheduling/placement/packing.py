@@ -70,6 +70,8 @@ def pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -
 
 def can_pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -> bool:
     """Whether `pack` would find nodes."""
+    if _is_plenty(demands, counts, ledger):
+        return True
     wants = replica_batches(demands, counts, ledger)
     if not has_enough_in_total(wants, ledger):
         return False
@@ -78,6 +80,19 @@ def can_pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedge
     if len(_takers(wants, ledger)) or _scarcest_first(wants, ledger, len(demands)):
         return True
     return _most_at_once(wants, ledger, len(demands), len(ledger.nodes) + 1) is not None
+
+
+def _is_plenty(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -> bool:
+    """Whether there is known to be so much that each demand has room however the ones before it are placed: each of
+    their replicas takes at most one node from it.
+    """
+    taken = 0
+    for demand, count in zip(demands, counts, strict=True):
+        request = ledger.requests.of(demand)
+        if not ledger.is_known_to_have(request, count + taken * request.most_on_one_node):
+            return False
+        taken += count
+    return True
 
 
 def has_enough_in_total(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> bool:
