@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import datetime as dt
 import heapq
-from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from tarragon.scheduling.cycle.shares import QueueUsage
+from tarragon.scheduling.state.candidates import Candidate
 from tarragon.scheduling.state.memory import QueueEntry
+from tarragon.scheduling.state.waiting_groups import WaitingGroups
 
 _FEW = 20
 """If at most one in this many gangs has come or gone, these are inserted and removed; otherwise all are sorted."""
@@ -37,15 +39,44 @@ def by_seniority(cycle: SchedulingCycle) -> Sequence[QueueEntry]:
     return cycle.queue
 
 
+def in_groups(cycle: SchedulingCycle) -> Sequence[Sequence[Candidate]]:
+    """Return the waiting gangs whose size can be chosen in groups of equal ones, the oldest first in each."""
+    queue, memory, by_queue = by_seniority(cycle), cycle.memory, cycle.usage.is_tracked
+    if memory.waiting_groups is None or memory.waiting_groups.by_queue != by_queue:
+        memory.waiting_groups = WaitingGroups(sizable(cycle, queue), by_queue=by_queue)
+    return memory.waiting_groups.in_order()
+
+
+def sizable(cycle: SchedulingCycle, entries: Iterable[QueueEntry]) -> Iterator[Candidate]:
+    """Yield the gangs that could run on some nodes and whose size can be chosen, as candidates."""
+    for entry in entries:
+        candidate = entry.candidate
+        if candidate is None:
+            candidate = entry.candidate = cycle.candidate(entry.gang)
+        if candidate.takes_part and entry.shape.never_fits_reason is None:
+            yield candidate
+
+
+def overdue_by_seniority(cycle: SchedulingCycle) -> Iterator[QueueEntry]:
+    """Yield the gangs that have waited very long: the first ones of each priority."""
+    line, latest, start = by_seniority(cycle), cycle.overdue_if_queued_by, 0
+    while start < len(line):
+        end = bisect_right(line, -line[start].gang.priority, start, key=lambda entry: -entry.gang.priority)
+        yield from line[start : bisect_right(line, latest, start, end, key=attrgetter("gang.queued_at"))]
+        start = end
+
+
 def _updated(cycle: SchedulingCycle) -> Sequence[QueueEntry]:
     """Update the order by `WaitingGang.sort_key`. A gang that has changed is another object of the same name."""
     waiting, line, by_name = cycle.snapshot.waiting, cycle.memory.queue, cycle.memory.entries_by_name
-    added = [gang for gang in waiting if gang.name not in by_name or by_name[gang.name].gang is not gang]
+    added = [gang for gang in waiting if (entry := by_name.get(gang.name)) is None or entry.gang is not gang]
     removed = [by_name.pop(gang.name) for gang in added if gang.name in by_name]
     if len(by_name) + len(added) > len(waiting):
         names = {gang.name for gang in waiting}
         removed += [by_name.pop(name) for name in [name for name in by_name if name not in names]]
     new = [cycle.new_entry(gang) for gang in added]
+    if cycle.memory.waiting_groups is not None:
+        cycle.memory.waiting_groups.update(sizable(cycle, removed), sizable(cycle, new))
     by_name |= {standing.gang.name: standing for standing in new}
     if (len(removed) + len(new)) * _FEW > len(line):
         # Least significant key first: building thousands of key tuples takes longer than sorting three times.

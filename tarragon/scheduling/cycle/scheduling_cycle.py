@@ -25,6 +25,7 @@ from tarragon.scheduling.cycle.shrink import ReclaimablePool
 from tarragon.scheduling.cycle.victims import allocations_of, has_room_for_each
 from tarragon.scheduling.explain import wait_messages
 from tarragon.scheduling.placement.fit import Assignment, assign, is_feasible
+from tarragon.scheduling.state.candidates import Candidate
 from tarragon.scheduling.state.inventory import Inventory, ScoreArray
 from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.memory import GangShape, Memory, QueueEntry
@@ -108,6 +109,10 @@ class SchedulingCycle:
         self._without_room_soon: list[ShapeState] = []
         """Kinds without room in `future_free`, to be tried again once more is released."""
         self._quota_waits: dict[str, dict[ShapeState, WaitReason]] = {}
+
+    def candidate(self, gang: WaitingGang | RunningGang) -> Candidate:
+        """Return the gang as a candidate for a size."""
+        return self.memory.candidates.of(gang, self.nodes, self.memory.requests)
 
     def add(self, decision: GangDecision) -> None:
         self.decisions.append(decision)

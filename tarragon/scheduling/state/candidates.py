@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,9 +49,11 @@ class Candidate:
     """The number of replicas of the demand now; 0 if the gang waits."""
     speed: float
     """The speed-up that it has now; 0 if the gang waits."""
-    group: tuple[int, int, float]
-    """Equal for gangs of which none has an advantage over another, except for the share of its namespace: the priority,
-    a hash of the demands and the curve, and the weight. Not the identity of the steps, which a cleared cache changes.
+    can_preempt: bool
+    group: tuple[int, bool, int, float]
+    """Equal for gangs of which none has an advantage over another, except for the share of its namespace: the priority
+    and whether it may preempt, a hash of the demands and the curve, and the weight. Not the identity of the steps,
+    which a cleared cache changes.
     """
 
     takes_part: bool
@@ -88,7 +91,7 @@ class CandidateTable:
         work = gang.work or unknown_work(max(1, demand.requested), devices_of(demand.resources))
         key = tuple(each.shape_key for each in gang.demands), work.curve
         steps = self._steps_of(key, gang.demands, nodes, requests)
-        weight = _weight(work)
+        weight, can_preempt = _weight(work), _can_preempt(gang)
         there, node_count = Counter[str](), 0
         if isinstance(gang, RunningGang):
             there = Counter(node for replica, node in gang.nodes.items() if replica.type == demand.type)
@@ -105,7 +108,8 @@ class CandidateTable:
             held_weight=_held_weight(weight, work, speed),
             size=size,
             speed=speed,
-            group=(gang.priority, hash(key), weight),
+            can_preempt=can_preempt,
+            group=(gang.priority, can_preempt, hash(key), weight),
             takes_part=demand.minimum > 0 and bool(steps),
             request=requests.of(demand),
             replicas_by_node=there,
@@ -128,6 +132,11 @@ class CandidateTable:
         return steps
 
 
+def seniority(candidate: Candidate) -> tuple[int, dt.datetime | None, str]:
+    """Return the sort key of the queue, as `WaitingGang.sort_key`."""
+    return -candidate.gang.priority, candidate.gang.queued_at, candidate.gang.name
+
+
 def _with_other_work(candidate: Candidate, gang: WaitingGang | RunningGang) -> Candidate | None:
     """Return the candidate for a gang of which only the rest of the work is another one; None if more is."""
     before, work = candidate.gang, gang.work
@@ -136,7 +145,8 @@ def _with_other_work(candidate: Candidate, gang: WaitingGang | RunningGang) -> C
     if before.priority != gang.priority or _nodes_of(before) is not _nodes_of(gang):
         return None
     weight = _weight(work)
-    group = (gang.priority, candidate.group[1], weight)
+    can_preempt = _can_preempt(gang)
+    group = (gang.priority, can_preempt, candidate.group[2], weight)
     # What `dataclasses.replace` does, in a third of the time: many gangs that run have another rest in each cycle.
     return Candidate(
         gang=gang,
@@ -147,12 +157,17 @@ def _with_other_work(candidate: Candidate, gang: WaitingGang | RunningGang) -> C
         held_weight=_held_weight(weight, work, candidate.speed),
         size=candidate.size,
         speed=candidate.speed,
+        can_preempt=can_preempt,
         group=group,
         takes_part=candidate.takes_part,
         request=candidate.request,
         replicas_by_node=candidate.replicas_by_node,
         node_count=candidate.node_count,
     )
+
+
+def _can_preempt(gang: WaitingGang | RunningGang) -> bool:
+    return not isinstance(gang, WaitingGang) or gang.can_preempt
 
 
 def _nodes_of(gang: WaitingGang | RunningGang) -> Mapping[Replica, str] | None:

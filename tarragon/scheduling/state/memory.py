@@ -28,6 +28,7 @@ from tarragon.scheduling.state.allocations import AllocationCache
 from tarragon.scheduling.state.candidates import Candidate, CandidateTable
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.request_table import RequestTable
+from tarragon.scheduling.state.waiting_groups import WaitingGroups
 
 Value = TypeVar("Value")
 
@@ -138,6 +139,8 @@ class ClusterMemory:
         self.entries_by_name: dict[str, QueueEntry] = {}
         """The same, by name."""
         self.candidates = CandidateTable()
+        self.waiting_groups: WaitingGroups | None = None
+        """The gangs of the queue in groups of equal ones; None until a policy needs them."""
         self._shapes: dict[Hashable, GangShape] = {}
 
     def shape_of(self, demands: Sequence[Demand], create: Callable[[], GangShape]) -> GangShape:

@@ -34,6 +34,8 @@ class SizeStep:
     cost: Cost
     value: float
     """The speed-up that it adds for each cluster that it would take: a tenth of a cluster counts ten times."""
+    is_beyond_request: bool = False
+    """Whether the gang has all that it requests before this step."""
 
 
 def elastic_demand(demands: Sequence[Demand]) -> Demand:
@@ -55,7 +57,8 @@ def size_steps(
         others: dict[ReplicaType, int] = {} if smaller else {demand.type: demand.requested for demand in demands}
         cost = total_cost(demands, {**others, elastic.type: larger - smaller}, requests)
         share = max((amount / capacity[column] for column, amount in cost), default=0.0)
-        steps.append(SizeStep(larger, cost, (fast - slow) / max(share, _MIN_SHARE)))
+        is_beyond_request = smaller > 0 and smaller >= elastic.requested
+        steps.append(SizeStep(larger, cost, (fast - slow) / max(share, _MIN_SHARE), is_beyond_request))
     return steps
 
 
