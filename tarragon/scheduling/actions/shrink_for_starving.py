@@ -11,7 +11,7 @@ from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, ShapeSta
 from tarragon.scheduling.cycle.shrink import ReclaimablePool
 from tarragon.scheduling.placement.fit import is_feasible
 
-MAX_SHRINKS_PER_CYCLE = 4
+MAX_SHRINKS_PER_CYCLE = 2
 """The number of starving gangs for which others shrink in one cycle. The next ones follow in the next cycles."""
 MAX_SIMULATIONS_PER_CYCLE = 16
 """The maximum number of full simulations in one cycle; quick checks come before them."""
