@@ -61,13 +61,20 @@ class DivisibleResources:
 
     def holds(self, candidate: Candidate, step: SizeStep) -> bool:
         """Whether enough is left on nodes that the gang may use. No quota takes what it has already."""
+        return self.times(candidate, step, 1) > 0
+
+    def times(self, candidate: Candidate, step: SizeStep, most: int) -> int:
+        """Return for how many such gangs enough is left: none, or at least one and `most` at most."""
         own, total = self._of_mask(candidate), self._total
         for column, amount in step.cost:
-            if own[column] < amount or total[column] < amount:
-                return False
+            least = min(total[column], own[column])
+            if least < amount * most:
+                if least < amount:
+                    return 0
+                most = int(least // amount)
         if not self._is_tracked or step.size <= candidate.size:
-            return True
-        return self._quotas.hold(candidate.gang.queue, step.cost)
+            return most
+        return most if self._quotas.hold(candidate.gang.queue, step.cost) else 0
 
     def largest_part(self, candidate: Candidate, step: SizeStep, size_before: int) -> SizeStep | None:
         """Return the largest part of a step from this size for which enough is left; None if there is none."""
@@ -80,15 +87,15 @@ class DivisibleResources:
                 return part
         return None
 
-    def take(self, candidate: Candidate, cost: Cost) -> None:
-        """Take this much, or give it back where it is negative."""
+    def take(self, candidate: Candidate, cost: Cost, times: int = 1) -> None:
+        """Take so many times this much, or give it back where it is negative."""
         own, total = self._of_mask(candidate), self._total
         for column, amount in cost:
-            total[column] -= amount
+            total[column] -= amount * times
             if own is not total:
-                own[column] -= amount
+                own[column] -= amount * times
         if self._is_tracked:
-            self._quotas.charge(candidate.gang.queue, cost)
+            self._quotas.charge(candidate.gang.queue, cost, times)
 
     def share_of(self, cost: Cost) -> float:
         """Return the largest part of the cluster's capacity of any resource that this takes."""
@@ -136,10 +143,10 @@ class _QueueLimits:
             if self._names[column] in quota
         )
 
-    def charge(self, queue: str, cost: Cost) -> None:
+    def charge(self, queue: str, cost: Cost, times: int) -> None:
         planned = self._of(queue)
         for column, amount in cost:
-            planned[column] += amount
+            planned[column] += amount * times
 
     def dominant_share(self, queue: str) -> float:
         if not self._rules.is_fair_share:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tarragon.job.model import ReplicaType
@@ -18,8 +19,8 @@ class PlannedSizes:
 
     left: DivisibleResources
     requests: RequestTable
-    starting: list[Candidate] = field(default_factory=list)
-    """The waiting gangs that have a size."""
+    starting: list[Sequence[Candidate]] = field(default_factory=list)
+    """The waiting gangs that have a size, in groups of equal ones."""
     _sizes: dict[str, int] = field(default_factory=dict)
 
     def has(self, gang: WaitingGang | RunningGang) -> bool:
@@ -30,21 +31,21 @@ class PlannedSizes:
         """Return the number of replicas of the elastic demand; zero for a gang that has no size so far."""
         return self._sizes.get(gang.name, 0)
 
-    def take(self, candidate: Candidate, step: SizeStep) -> None:
-        """Take the gang's next step, or its first one."""
-        self.left.take(candidate, step.cost)
-        self._set(candidate, step.size)
+    def take(self, candidates: Sequence[Candidate], step: SizeStep) -> None:
+        """Take the next step, or the first one, of equal gangs."""
+        self.left.take(candidates[0], step.cost, len(candidates))
+        self._set(candidates, step.size)
 
     def take_all(self, candidate: Candidate, size: int) -> None:
         """Take this size for a gang that has none so far."""
         first = candidate.steps[0]
         self.left.take(candidate, first.cost if size == first.size else self.cost_between(candidate, 0, size))
-        self._set(candidate, size)
+        self._set([candidate], size)
 
     def resize(self, candidate: Candidate, size: int) -> None:
         """Take what the gang needs to have this size, or give back what it needs no more."""
         self.left.take(candidate, self.cost_between(candidate, self.of(candidate.gang), size))
-        self._set(candidate, size)
+        self._set([candidate], size)
 
     def cost_between(self, candidate: Candidate, before: int, after: int) -> Cost:
         """Return what the gang takes more with one size than with another."""
@@ -54,8 +55,9 @@ class PlannedSizes:
         counts = {**others, candidate.demand.type: after - before}
         return total_cost(candidate.gang.demands, counts, self.requests)
 
-    def _set(self, candidate: Candidate, size: int) -> None:
-        gang = candidate.gang
-        if not candidate.size and gang.name not in self._sizes and isinstance(gang, WaitingGang):
-            self.starting.append(candidate)
-        self._sizes[gang.name] = size
+    def _set(self, candidates: Sequence[Candidate], size: int) -> None:
+        first = candidates[0].gang
+        if isinstance(first, WaitingGang) and first.name not in self._sizes:
+            self.starting.append(candidates)
+        for candidate in candidates:
+            self._sizes[candidate.gang.name] = size

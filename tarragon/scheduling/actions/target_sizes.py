@@ -68,8 +68,8 @@ class TargetSizes:
         self._keep_where_growth_costs_more()
 
     @property
-    def starting(self) -> Sequence[Candidate]:
-        """The waiting gangs that should start."""
+    def starting(self) -> Sequence[Sequence[Candidate]]:
+        """The waiting gangs that should start, in groups of equal ones."""
         return self._planned.starting
 
     def of(self, gang: WaitingGang | RunningGang) -> int:

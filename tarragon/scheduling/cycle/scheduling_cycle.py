@@ -29,8 +29,7 @@ from tarragon.scheduling.state.candidates import Candidate
 from tarragon.scheduling.state.inventory import Inventory, ScoreArray
 from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.memory import GangShape, Memory, QueueEntry
-from tarragon.scheduling.state.node_requests import Amounts, NodeRequest
-from tarragon.scheduling.state.request_table import RequestTable
+from tarragon.scheduling.state.node_requests import Amounts
 
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 
@@ -45,8 +44,6 @@ class ShapeState:
     shape: GangShape
     minimum_demands: Sequence[Demand]
     """The demands at the gang's minimum size."""
-    node_requests: Sequence[tuple[NodeRequest, int]]
-    """The same as node requests, each with its number of replicas."""
     never_fits_reason: WaitReason | None
     """Why such a gang does not fit even the empty cluster; None if it does."""
     no_room_reason: WaitReason | None = None
@@ -66,12 +63,8 @@ class _Kinds(dict[GangShape, ShapeState]):
     fastest this way.
     """
 
-    def __init__(self, requests: RequestTable) -> None:
-        self._requests = requests
-
     def __missing__(self, shape: GangShape) -> ShapeState:
-        requests = [(self._requests.of(demand), demand.minimum) for demand in shape.minimum_demands]
-        kind = self[shape] = ShapeState(shape, shape.minimum_demands, requests, shape.never_fits_reason)
+        kind = self[shape] = ShapeState(shape, shape.minimum_demands, shape.never_fits_reason)
         return kind
 
 
@@ -104,7 +97,7 @@ class SchedulingCycle:
         self._is_releasing = bool(self.nodes.releasing.any())
         self.queue: Sequence[QueueEntry] | None = None
         """The waiting gangs by priority and queue time; see `queue_order.py`. None until they are needed."""
-        self.shape_states = _Kinds(self.memory.requests)
+        self.shape_states = _Kinds()
         """The state of each shape. Look it up once per gang and pass it along."""
         self._without_room_soon: list[ShapeState] = []
         """Kinds without room in `future_free`, to be tried again once more is released."""
@@ -279,7 +272,9 @@ class SchedulingCycle:
 
     def _shape(self, gang: WaitingGang) -> GangShape:
         smallest = [replace(demand, requested=demand.minimum, maximum=0) for demand in gang.demands]
-        return GangShape(smallest, wait_messages.minimum_resources(smallest), self._why_never(gang, smallest))
+        requests = [(self.memory.requests.of(demand), demand.minimum) for demand in smallest]
+        least = wait_messages.minimum_resources(smallest)
+        return GangShape(smallest, requests, least, self._why_never(gang, smallest))
 
     def _why_never(self, gang: WaitingGang, smallest: Sequence[Demand]) -> WaitReason | None:
         if self._empty_cluster is None:
@@ -298,7 +293,7 @@ class SchedulingCycle:
 
 def is_known_to_lack(kind: ShapeState, ledger: NodeLedger) -> bool:
     """Whether it is already known that there is too little room: a quick check before the closer look of `assign`."""
-    for request, count in kind.node_requests:  # noqa: SIM110  # a generator would take as long as the check itself
+    for request, count in kind.shape.node_requests:  # noqa: SIM110  # a generator would take as long as the check itself
         if ledger.is_known_to_lack(request, count):
             return True
     return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from tarragon.scheduling.actions.displaced_replicas import make_room_for_displaced
 from tarragon.scheduling.actions.preempt import Preemption
@@ -59,13 +60,15 @@ def elastic(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
 def _start_and_enlarge(cycle: SchedulingCycle, targets: TargetSizes) -> Iterator[str]:
     """Give gangs their targets where that much is free. Yield the names of waiting gangs that got a decision."""
     growing = [candidate for candidate in targets.running if targets.of(candidate.gang) > candidate.size]
-    for candidate in by_size([*targets.starting, *growing], targets):
+    for candidate in by_size([*chain.from_iterable(targets.starting), *growing], targets):
         gang, size = candidate.gang, targets.of(candidate.gang)
         if not isinstance(gang, WaitingGang):
             enlarge_to_target(candidate, size, cycle)
             continue
         entry = cycle.memory.entries_by_name[gang.name]
         kind = cycle.shape_states[entry.shape]
+        if kind.has_no_future_room and is_known_to_lack(kind, cycle.free):
+            continue
         decision: GangDecision | None = cycle.defer_unschedulable(entry, kind)
         if decision is None and not is_known_to_lack(kind, cycle.free):
             decision = cycle.try_admit(_at_size(gang, candidate, size), kind)

@@ -27,6 +27,7 @@ from tarragon.scheduling.api.snapshot import (
 from tarragon.scheduling.state.allocations import AllocationCache
 from tarragon.scheduling.state.candidates import Candidate, CandidateTable
 from tarragon.scheduling.state.inventory import Inventory
+from tarragon.scheduling.state.node_requests import NodeRequest
 from tarragon.scheduling.state.request_table import RequestTable
 from tarragon.scheduling.state.waiting_groups import WaitingGroups
 
@@ -44,6 +45,8 @@ class GangShape:
 
     minimum_demands: Sequence[Demand]
     """The demands at the gang's minimum size."""
+    node_requests: Sequence[tuple[NodeRequest, int]]
+    """The same as node requests, each with its number of replicas."""
     minimum_resources: dict[str, int]
     """The total resources of the minimum size."""
     never_fits_reason: WaitReason | None
