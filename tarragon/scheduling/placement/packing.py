@@ -73,10 +73,12 @@ def can_pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedge
     if _is_plenty(demands, counts, ledger):
         return True
     wants = replica_batches(demands, counts, ledger)
-    if not has_enough_in_total(wants, ledger):
+    if not _has_enough_for_each(wants, ledger):
         return False
     if len(wants) <= 1 or _is_room_beside(wants, ledger) or _side_by_side(wants, ledger, len(demands)):
         return True
+    if not _may_hold_all(wants, ledger):
+        return False
     if len(_takers(wants, ledger)) or _scarcest_first(wants, ledger, len(demands)):
         return True
     return _most_at_once(wants, ledger, len(demands), len(ledger.nodes) + 1) is not None
@@ -97,6 +99,10 @@ def _is_plenty(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLed
 
 def has_enough_in_total(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> bool:
     """Whether there is enough in total, and for each demand by itself: a quick check that most waiting gangs fail."""
+    return _has_enough_for_each(wants, ledger) and (len(wants) <= 1 or _may_hold_all(wants, ledger))
+
+
+def _has_enough_for_each(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> bool:
     for want in wants:
         if ledger.is_known_to_lack(want.request, want.count):
             return False
@@ -107,7 +113,7 @@ def has_enough_in_total(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> bo
         if available < want.count:
             ledger.record_shortage(want.request, available)
             return False
-    return len(wants) <= 1 or _may_hold_all(wants, ledger)
+    return True
 
 
 def _may_hold_all(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> bool:
