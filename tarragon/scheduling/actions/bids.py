@@ -72,7 +72,8 @@ class Bidding:
     def take_in_order(self, bids: list[Bid]) -> list[Bid]:
         """Take the steps of highest value first. Return the bids for which too little is left."""
         lost: list[Bid] = []
-        left, is_fair_share = self._left, self._cycle.snapshot.rules.is_fair_share
+        planned, left, is_tracked = self._planned, self._left, self._is_tracked
+        is_fair_share = self._cycle.snapshot.rules.is_fair_share
         heapq.heapify(bids)
         while bids:
             priority, share, value, serial, candidates, start, position, step = bids[0]
@@ -81,15 +82,17 @@ class Bidding:
                 heapq.heapreplace(bids, (priority, now, value, serial, candidates, start, position, step))
                 continue
             # What one gang takes counts for the next one of its queue.
-            number = left.times(first, step, 1 if self._is_tracked else len(candidates) - start)
+            number = left.times(first, step, 1 if is_tracked else len(candidates) - start)
             if not number:
                 if self._has_quotas:
                     self._take_what_quota_permits(first, step)
                 lost.append(heapq.heappop(bids))
-            elif position == 0 and not left.could_start(first):
+            elif position == 0 and not first.size and not left.could_start(first):
                 heapq.heappop(bids)
             else:
-                self._take(bids, number)
+                taken = candidates if number == len(candidates) else candidates[start : start + number]
+                planned.take(taken, step)
+                self._replace_first(bids, taken)
         return lost
 
     def renewed(self, lost: Iterable[Bid], without: AbstractSet[str]) -> Iterator[Bid]:
@@ -120,13 +123,11 @@ class Bidding:
         if start + 1 < len(candidates):
             yield priority, share, value, serial, candidates, start + 1, position, step
 
-    def _take(self, bids: list[Bid], number: int) -> None:
-        """Let this many of the gangs of the first bid take their step, and bid for their next one."""
+    def _replace_first(self, bids: list[Bid], taken: Sequence[Candidate]) -> None:
+        """Replace the first bid, of which these gangs have taken their step, by those that are left and the next."""
         priority, share, value, serial, candidates, start, position, step = bids[0]
-        end = start + number
-        taken = candidates[start:end]
-        self._planned.take(taken, step)
         following = self._next(taken, position + 1)
+        end = start + len(taken)
         if end < len(candidates):
             heapq.heapreplace(bids, (priority, share, value, serial, candidates, end, position, step))
             if following is not None:

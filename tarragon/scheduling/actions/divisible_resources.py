@@ -65,13 +65,13 @@ class DivisibleResources:
 
     def times(self, candidate: Candidate, step: SizeStep, most: int) -> int:
         """Return for how many such gangs enough is left: none, or at least one and `most` at most."""
-        own, total = self._of_mask(candidate), self._total
+        own, total = self._by_mask.get(candidate.request.mask_number) or self._of_mask(candidate), self._total
         for column, amount in step.cost:
-            least = min(total[column], own[column])
-            if least < amount * most:
-                if least < amount:
-                    return 0
-                most = int(least // amount)
+            if own[column] < amount or total[column] < amount:
+                return 0
+        if most > 1:
+            left = (min(own[column], total[column]) // amount for column, amount in step.cost if amount)
+            most = min(most, int(min(left, default=most)))
         if not self._is_tracked or step.size <= candidate.size:
             return most
         return most if self._quotas.hold(candidate.gang.queue, step.cost) else 0
@@ -89,7 +89,7 @@ class DivisibleResources:
 
     def take(self, candidate: Candidate, cost: Cost, times: int = 1) -> None:
         """Take so many times this much, or give it back where it is negative."""
-        own, total = self._of_mask(candidate), self._total
+        own, total = self._by_mask.get(candidate.request.mask_number) or self._of_mask(candidate), self._total
         for column, amount in cost:
             total[column] -= amount * times
             if own is not total:
@@ -108,13 +108,11 @@ class DivisibleResources:
     def _of_mask(self, candidate: Candidate) -> list[float]:
         """Return what is left on the nodes that the gang may use: the total itself if these are all nodes."""
         request = candidate.request
-        own = self._by_mask.get(request.mask_number)
-        if own is None:
-            if request.mask.all():
-                own = self._total
-            else:
-                own = [float(amount) for amount in self._table[request.mask].sum(axis=0, dtype=float)]
-            self._by_mask[request.mask_number] = own
+        if request.mask.all():
+            own = self._total
+        else:
+            own = [float(amount) for amount in self._table[request.mask].sum(axis=0, dtype=float)]
+        self._by_mask[request.mask_number] = own
         return own
 
 

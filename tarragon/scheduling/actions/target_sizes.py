@@ -95,7 +95,9 @@ class TargetSizes:
 
     def _take_for_overdue(self) -> None:
         """Take the smallest size of the gangs that came first, if that was long ago."""
-        running = sorted((each for each in self.running if self.is_overdue(each.gang)), key=seniority)
+        latest = self._cycle.overdue_if_queued_by
+        queued = ((each.gang.queued_at, each) for each in self.running)
+        running = sorted((each for moment, each in queued if moment is not None and moment <= latest), key=seniority)
         waiting = sizable(self._cycle, overdue_by_seniority(self._cycle))
         share = 0.0
         for number, candidate in enumerate(heapq.merge(running, waiting, key=seniority)):
@@ -106,21 +108,15 @@ class TargetSizes:
                 self._take_smallest(candidate)
 
     def _take_for_unstoppable(self) -> None:
+        may_stop_any = self._cycle.snapshot.rules.is_preemption_enabled
         for candidate in self.running:
-            if self._may_not_be_stopped(candidate):
+            may_stop = may_stop_any and candidate.is_stoppable and not self._is_too_early_to_stop(candidate)
+            if not may_stop and not self._planned.has(candidate.gang):
                 self._take_smallest(candidate)
 
-    def _may_not_be_stopped(self, candidate: Candidate) -> bool:
+    def _is_too_early_to_stop(self, candidate: Candidate) -> bool:
         gang = candidate.gang
-        if self._planned.has(gang) or not isinstance(gang, RunningGang):
-            return False
-        demand, rules = candidate.demand, self._cycle.snapshot.rules
-        # A gang whose minimum was raised is not stopped because there is too little for that.
-        is_below_minimum = candidate.size < demand.minimum
-        # One that resizes by a restart may grow on request, and is rigid all the same.
-        is_rigid = demand.minimum == demand.upper_limit
-        is_protected = not rules.is_preemption_enabled or not demand.minimum or is_below_minimum or is_rigid
-        return is_protected or self._is_recent(gang.admitted_at) or self._keeps_size(candidate)
+        return isinstance(gang, RunningGang) and (self._is_recent(gang.admitted_at) or self._keeps_size(candidate))
 
     def _keeps_size(self, candidate: Candidate) -> bool:
         gang = candidate.gang

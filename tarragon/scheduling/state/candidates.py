@@ -56,6 +56,8 @@ class Candidate:
     which a cleared cache changes.
     """
 
+    is_stoppable: bool
+    """Whether a running gang may be stopped for others of its priority, once it has run for a while."""
     takes_part: bool
     """Whether a waiting gang has sizes to choose from, and needs a replica of the demand to start."""
     request: NodeRequest
@@ -110,6 +112,7 @@ class CandidateTable:
             speed=speed,
             can_preempt=can_preempt,
             group=(gang.priority, can_preempt, hash(key), weight),
+            is_stoppable=_is_stoppable(demand, size),
             takes_part=demand.minimum > 0 and bool(steps),
             request=requests.of(demand),
             replicas_by_node=there,
@@ -159,11 +162,19 @@ def _with_other_work(candidate: Candidate, gang: WaitingGang | RunningGang) -> C
         speed=candidate.speed,
         can_preempt=can_preempt,
         group=group,
+        is_stoppable=candidate.is_stoppable,
         takes_part=candidate.takes_part,
         request=candidate.request,
         replicas_by_node=candidate.replicas_by_node,
         node_count=candidate.node_count,
     )
+
+
+def _is_stoppable(demand: Demand, size: int) -> bool:
+    """Neither rigid gangs nor those without a minimum are stopped. One that resizes by a restart may grow on request,
+    and is rigid all the same. One whose minimum was raised is not stopped because there is too little for that.
+    """
+    return 0 < demand.minimum <= size and demand.minimum < demand.upper_limit
 
 
 def _can_preempt(gang: WaitingGang | RunningGang) -> bool:
