@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import assert_never
 
+from tarragon.base.resources import Resources, fits
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.decision import Admit, Decision, Defer, Evict, GangDecision, RequeueAt, Resize
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot, WaitingGang
-from tarragon.scheduling.state.ledger import NodeLedger
+from tarragon.scheduling.state.inventory import Inventory
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +65,23 @@ class _Remaining:
         self._waiting = {gang.name: gang for gang in snapshot.waiting}
         self._running = {gang.name: gang for gang in snapshot.running}
         self._nodes = snapshot.nodes
+        self._free: dict[str, dict[str, int]] = {}
+        """What is left, by node and resource, on nodes that were looked at."""
         self.undecided = set(self._waiting)
         """Waiting gangs without a decision. A caller that accepts a decision without `faults` removes its gang."""
         self._decided: set[str] = set()
         """All other gangs with a decision."""
 
     @cached_property
-    def _ledger(self) -> NodeLedger:
+    def _inventory(self) -> Inventory:
         """Made for the first assignment: in most cycles there is none."""
-        return NodeLedger.of_free(self._nodes)
+        return Inventory.of(self._nodes)
+
+    def _free_on(self, node: str) -> dict[str, int]:
+        """What is left on a node. Counted apart from the policies' ledgers, which may be wrong as well."""
+        if node not in self._free:
+            self._free[node] = dict(self._inventory.states[self._inventory.row_of[node]].free)
+        return self._free[node]
 
     def faults(self, decision: GangDecision) -> Iterator[str]:
         """Yield the faults of a decision; after none, the decision counts."""
@@ -130,25 +139,31 @@ class _Remaining:
 
     def _assignment_faults(self, nodes: Mapping[Replica, str], demands: Mapping[ReplicaType, Demand]) -> Iterator[str]:
         """Take all assignments from the ledger, or none if one of them is not possible."""
-        taken: dict[Replica, str] = {}
+        taken: list[tuple[str, Resources]] = []
         for replica, node in nodes.items():
             demand = demands.get(replica.type)
             fault = self._assignment_fault(replica, node, demand)
             if demand is None or fault is not None:
-                self._ledger.release_all(taken, {each: demands[each.type].resources for each in taken})
+                for earlier, resources in taken:
+                    self._take(earlier, resources, -1)
                 yield fault or ""
                 return
-            self._ledger.take(node, demand.resources)
-            taken[replica] = node
+            self._take(node, demand.resources, 1)
+            taken.append((node, demand.resources))
+
+    def _take(self, node: str, resources: Resources, times: int) -> None:
+        free = self._free_on(node)
+        for name, amount in resources.items():
+            free[name] = free.get(name, 0) - amount * times
 
     def _assignment_fault(self, replica: Replica, node: str, demand: Demand | None) -> str | None:
         if demand is None:
             return f"the job has no {replica.type.lower()} replicas"
-        if node not in self._ledger.nodes.row_of:
+        if node not in self._inventory.row_of:
             return f"{replica} would be on {node or 'no node'}, which is not available"
         if node not in demand.eligible_nodes:
             return f"{replica} may not run on {node}"
-        return None if self._ledger.fits(node, demand.resources) else f"{node} has no room for {replica}"
+        return None if fits(demand.resources, self._free_on(node)) else f"{node} has no room for {replica}"
 
 
 def _out_of_bounds(demand: Demand, count: int) -> str:
