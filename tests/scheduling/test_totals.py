@@ -24,7 +24,7 @@ NUMBERS = st.integers(0, 5)
 
 
 def counted(demand: Demand, ledger: NodeLedger) -> int:
-    room = NodeLedger(ledger.nodes, ledger.table.copy(), ledger.requests).room(demand)
+    room = NodeLedger(ledger.nodes, ledger.table.copy(), ledger.requests).room(ledger.requests.of(demand))
     return int(np.minimum(room, demand.requested).sum())
 
 
@@ -49,7 +49,9 @@ def test_what_is_told_of_all_questions_at_once_is_what_each_finds(
             for number, amount in taken:
                 ledger.reserve(inventory.names[number % len(nodes)], {NVIDIA_GPU: amount, CPU: 1})
                 for demand in demands:
-                    assert ledger.has_room(demand, demand.requested) == (counted(demand, ledger) >= demand.requested)
+                    assert ledger.has_room(ledger.requests.of(demand), demand.requested) == (
+                        counted(demand, ledger) >= demand.requested
+                    )
 
 
 @given(
@@ -78,7 +80,7 @@ def test_what_seems_enough_on_the_nodes_of_a_trial_is_enough_on_the_whole_cluste
 
     trial = PreemptionSimulation(demands, ledger, several)
 
-    is_enough = all(given_back.has_room(demand, demand.minimum) for demand in demands)
+    is_enough = all(given_back.has_room(given_back.requests.of(demand), demand.minimum) for demand in demands)
     assert trial.seems_sufficient(sorted(owners)) == is_enough
 
 

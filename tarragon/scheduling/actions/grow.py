@@ -113,11 +113,9 @@ def _last_action(cycle: SchedulingCycle) -> dt.datetime:
 def _left_over(cycle: SchedulingCycle, young: Iterable[WaitingGang]) -> NodeLedger:
     """Return what is free without the nodes on which a young gang could have a replica."""
     table = cycle.free.table.copy(order="K")
-    by_request = {
-        cycle.memory.requests.of(demand): demand for gang in young for demand in gang.demands if demand.minimum
-    }
-    for request, demand in by_request.items():
-        if request.columns and cycle.free.has_room(demand, 1):
+    requests = {cycle.memory.requests.of(demand) for gang in young for demand in gang.demands if demand.minimum}
+    for request in requests:
+        if request.columns and cycle.free.has_room(request, 1):
             table[request.room(cycle.free.table, request.mask) > 0] = 0
     return NodeLedger(cycle.nodes, table, cycle.memory.requests)
 
@@ -134,9 +132,10 @@ class _Growth:
         """Whether any node has room for a replica that the gang does not have. On a full cluster, few gangs need a
         closer look.
         """
-        counts = Counter(replica.type for replica in gang.nodes)
+        counts, ledger = Counter(replica.type for replica in gang.nodes), self._ledger
         return any(
-            counts[demand.type] < _most(demand) and self._ledger.most_on_one_node(demand) > 0 for demand in gang.demands
+            counts[demand.type] < _most(demand) and ledger.most_on_one_node(ledger.requests.of(demand)) > 0
+            for demand in gang.demands
         )
 
     def add(self, gang: RunningGang, missing: Sequence[MissingReplica], reason: str) -> None:
@@ -172,7 +171,7 @@ class _Growth:
             for demand in gang.demands:
                 request = self._cycle.memory.requests.of(demand)
                 if counts[demand.type] < _most(demand) and request not in has_room:
-                    has_room[request] = bool(self._ledger.room(demand).any())
+                    has_room[request] = bool(self._ledger.room(request).any())
                 if counts[demand.type] < _most(demand) and has_room[request]:
                     return at
         return None
@@ -183,7 +182,8 @@ class _Growth:
         return sum(replica.type in elastic for replica in nodes) / max(1, sum(elastic.values()))
 
     def _add_one(self, gang: RunningGang, nodes: dict[Replica, str], missing: MissingReplica) -> bool:
-        if not self._ledger.most_on_one_node(missing[1]) or not self._cycle.usage.within_quota(gang.queue, [missing]):
+        request = self._ledger.requests.of(missing[1])
+        if not self._ledger.most_on_one_node(request) or not self._cycle.usage.within_quota(gang.queue, [missing]):
             return False
         added = assign_more([missing], self._ledger, near=nodes, anchors=gang.anchor_types)
         self._cycle.record_allocation(gang, added)

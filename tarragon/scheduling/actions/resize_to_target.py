@@ -67,14 +67,14 @@ def _has_room_on_its_node(candidate: Candidate, size: int, cycle: SchedulingCycl
     if candidate.node_count != 1 or len(candidate.replicas_by_node) != 1 or candidate.demand.topology_constraints:
         return False
     row = cycle.nodes.row_of.get(next(iter(candidate.replicas_by_node)))
-    return row is not None and int(cycle.free.room(candidate.demand)[row]) >= size - candidate.size
+    return row is not None and int(cycle.free.room(candidate.request)[row]) >= size - candidate.size
 
 
 def _could_be_on_one_node(candidate: Candidate, cycle: SchedulingCycle) -> bool:
     """Whether some node has room for all replicas of the demand that are not there yet: a quick check."""
-    if cycle.free.most_on_one_node(candidate.demand) >= candidate.size:
+    if cycle.free.most_on_one_node(candidate.request) >= candidate.size:
         return True
-    room, rows = cycle.free.room(candidate.demand), cycle.nodes.row_of
+    room, rows = cycle.free.room(candidate.request), cycle.nodes.row_of
     for node, count in candidate.replicas_by_node.items():
         if node in rows and room[rows[node]] >= candidate.size - count:
             return True

@@ -75,8 +75,9 @@ class _Unmet:
 
     @classmethod
     def of(cls, demand: Demand, ledger: NodeLedger) -> _Unmet:
-        room = np.minimum(ledger.room(demand), demand.minimum)
-        return cls(ledger.requests.of(demand), demand.minimum, room, int(room.sum()))
+        request = ledger.requests.of(demand)
+        room = np.minimum(ledger.room(request), demand.minimum)
+        return cls(request, demand.minimum, room, int(room.sum()))
 
     def on(self, rows: Amounts) -> _Shortfall:
         is_eligible = self.request.mask[rows]

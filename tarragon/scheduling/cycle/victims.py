@@ -22,7 +22,7 @@ def allocations_of(gangs: Sequence[RunningGang], nodes: Inventory, memory: Clust
 
 def has_room_for_each(demands: Sequence[Demand], ledger: NodeLedger) -> bool:
     """Whether each demand by itself has room for its minimum: a quick, necessary condition."""
-    return all(ledger.has_room(demand, demand.minimum) for demand in demands)
+    return all(ledger.has_room(ledger.requests.of(demand), demand.minimum) for demand in demands)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,8 @@ def _eligible_nodes(demand: Demand, nodes: Iterable[NodeState]) -> Sequence[Node
 
 def _nearest(demand: Demand, nodes: Inventory) -> Sequence[NodeShortage]:
     """Sort the eligible nodes: those with most room first, then those that lack least."""
-    room = NodeLedger.of_free(nodes).room(demand)
+    ledger = NodeLedger.of_free(nodes)
+    room = ledger.room(ledger.requests.of(demand))
     accounts = [
         NodeShortage(
             name=node.name,

@@ -99,7 +99,7 @@ def _pack_largest(demands: Sequence[Demand], ledger: NodeLedger) -> Packing | No
     if packing is None:
         return None
     for position, demand in enumerate(demands):
-        most = min(demand.requested, int(np.minimum(ledger.room(demand), demand.requested).sum()))
+        most = min(demand.requested, int(np.minimum(ledger.room(ledger.requests.of(demand)), demand.requested).sum()))
         fits, too_many, tried = counts[position], most + 1, most
         while too_many - fits > 1:
             counts[position] = tried
@@ -136,7 +136,8 @@ def _own_rows(near: Mapping[Replica, str], anchors: AbstractSet[ReplicaType], le
 
 def _take_near(demand: Demand, wanted: int, ledger: NodeLedger, own_rows: Sequence[int]) -> list[int]:
     """Take rows for as many replicas as there is room for, the gang's own nodes first."""
-    room = np.minimum(ledger.room(demand), wanted)
+    request = ledger.requests.of(demand)
+    room = np.minimum(ledger.room(request), wanted)
     shares: list[RowShare] = []
     for row in own_rows:
         taken = min(int(room[row]), wanted)
@@ -144,9 +145,8 @@ def _take_near(demand: Demand, wanted: int, ledger: NodeLedger, own_rows: Sequen
         wanted -= taken
     room[list(own_rows)] = 0
     shares += choose_rows(demand, min(wanted, int(room.sum())), ledger, own_rows)
-    each = ledger.requests.of(demand).row
     for row, taken in shares:
-        ledger.take_row(row, each * taken)
+        ledger.take_row(row, request.row * taken)
     return [row for row, taken in shares for _ in range(taken)]
 
 

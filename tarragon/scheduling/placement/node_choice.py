@@ -48,7 +48,7 @@ def choose_rows(demand: Demand, count: int, ledger: NodeLedger, home: Sequence[i
     """
     if not count:
         return []
-    room = ledger.room(demand)
+    room = ledger.room(ledger.requests.of(demand))
     takes = room > 0
     takes[list(home)] = False
     rows = takes.nonzero()[0]

@@ -109,7 +109,7 @@ def _has_enough_for_each(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> b
     for want in wants:
         if ledger.is_known_to_have(want.request, want.count):
             continue
-        available = int(np.minimum(ledger.room(want.demand), want.count).sum())
+        available = int(np.minimum(ledger.room(want.request), want.count).sum())
         if available < want.count:
             ledger.record_shortage(want.request, available)
             return False
@@ -149,9 +149,9 @@ def _may_be_fewer(wants: Sequence[ReplicaBatch], ledger: NodeLedger, packing: Pa
 
 def _useful_rows(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> Amounts:
     """The rows that take any of these replicas: few of thousands if little is left."""
-    takes = ledger.room(wants[0].demand) > 0
+    takes = ledger.room(wants[0].request) > 0
     for want in wants[1:]:
-        takes |= ledger.room(want.demand) > 0
+        takes |= ledger.room(want.request) > 0
     return takes.nonzero()[0]
 
 
@@ -172,7 +172,7 @@ def _best_of(rows: Amounts, wants: Sequence[ReplicaBatch], ledger: NodeLedger, o
 
 def _takers(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> Amounts:
     first, *others = wants
-    rows = np.flatnonzero(ledger.room(first.demand) >= first.count)
+    rows = np.flatnonzero(ledger.room(first.request) >= first.count)
     for want in others:
         if len(rows) and want.request.mask_number != first.request.mask_number:
             rows = rows[want.request.mask[rows]]
@@ -215,14 +215,14 @@ def _is_room_beside(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> bool:
     nodes without accelerators. That is quickly told for most gangs.
     """
     first, *others = wants
-    return len(others) == 1 and ledger.room_beside(others[0].demand, first.request) >= others[0].count
+    return len(others) == 1 and ledger.room_beside(others[0].request, first.request) >= others[0].count
 
 
 def _side_by_side(wants: Sequence[ReplicaBatch], ledger: NodeLedger, demands: int) -> Packing | None:
     """Give each demand nodes of its own, whichever come first. That wastes nodes, but is quick where there are many."""
     packing: Packing = {}
     for want in wants:
-        room = np.minimum(ledger.room(want.demand), want.count)
+        room = np.minimum(ledger.room(want.request), want.count)
         room[list(packing)] = 0
         rows = np.flatnonzero(room)
         totals = np.cumsum(room[rows])
@@ -298,7 +298,7 @@ def _promising_rows(wants: Sequence[ReplicaBatch], ledger: NodeLedger, rows: Amo
         return np.ones(len(rows), np.bool_)
     score = np.zeros(len(rows), np.float64)
     for want in wants:
-        score += np.minimum(ledger.room(want.demand)[rows], want.count) * want.weight
+        score += np.minimum(ledger.room(want.request)[rows], want.count) * want.weight
     is_promising = np.zeros(len(rows), np.bool_)
     is_promising[np.argsort(-score, kind="stable")[:_MAX_CANDIDATES]] = True
     return is_promising

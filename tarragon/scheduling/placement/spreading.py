@@ -83,7 +83,7 @@ class TopologyPlacer:
         return rows
 
     def _next(self, demand: Demand, wanted: int) -> int | None:
-        room = np.minimum(self._ledger.room(demand), wanted)
+        room = np.minimum(self._ledger.room(self._ledger.requests.of(demand)), wanted)
         for spread in demand.topology_constraints:
             room = np.minimum(room, self._counts_of[spread].allowed(demand.type))
         opened = next((row for row in self._opened if room[row] > 0), None)
@@ -135,7 +135,7 @@ def _domains(
     room = np.zeros(len(names), np.float64)
     for want in replica_batches(demands, counts, ledger):
         if constraint in want.demand.topology_constraints:
-            taken = np.minimum(ledger.room(want.demand), want.count)
+            taken = np.minimum(ledger.room(want.request), want.count)
             room_there = np.bincount(domain_of[domain_of >= 0], taken[domain_of >= 0], len(names))
             is_able &= room_there >= want.count
             room += room_there * want.weight

@@ -13,7 +13,7 @@ import numpy as np
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
-from tarragon.scheduling.api.snapshot import Demand, NodeState
+from tarragon.scheduling.api.snapshot import NodeState
 from tarragon.scheduling.state.capacity_index import RequestTotals
 from tarragon.scheduling.state.inventory import Inventory, ScoreArray
 from tarragon.scheduling.state.memory import ClusterMemory
@@ -138,11 +138,10 @@ class NodeLedger:
         """The free amounts: a row for each node and a column for each resource, as in `nodes`. Must not be modified."""
         return self._free
 
-    def room(self, demand: Demand) -> Amounts:
-        """How many more replicas of the demand each node takes, by row. Must not be modified. A resource that no node
-        has means zero.
+    def room(self, request: NodeRequest) -> Amounts:
+        """How many more of such replicas each node takes, by row. Must not be modified. A resource that no node has
+        means zero.
         """
-        request = self.requests.of(demand)
         cached = self._rooms.get(request)
         if cached is None:
             room = self._room(request)
@@ -155,22 +154,20 @@ class NodeLedger:
         self._rooms[request] = room, len(self._changed_rows)
         return room
 
-    def most_on_one_node(self, demand: Demand) -> int:
-        """How many replicas of the demand the node with most room takes."""
-        request = self.requests.of(demand)
+    def most_on_one_node(self, request: NodeRequest) -> int:
+        """How many such replicas the node with most room takes."""
         most, version = self._most.get(request, (0, -1))
         if version != len(self._changed_rows):
-            most = int(self.room(demand).max(initial=0))
+            most = int(self.room(request).max(initial=0))
             self._most[request] = most, len(self._changed_rows)
         return most
 
-    def room_beside(self, demand: Demand, other: NodeRequest) -> int:
-        """How many replicas of the demand there is room for on nodes that are not eligible for the other request."""
-        request = self.requests.of(demand)
+    def room_beside(self, request: NodeRequest, other: NodeRequest) -> int:
+        """How many such replicas there is room for on nodes that are not eligible for the other request."""
         key = request, other.mask_number
         total, version = self._beside.get(key, (0, -1))
         if version != len(self._changed_rows):
-            total = int(np.minimum(self.room(demand), ROOM_CAP)[~other.mask].sum())
+            total = int(np.minimum(self.room(request), ROOM_CAP)[~other.mask].sum())
             self._beside[key] = total, len(self._changed_rows)
         return total
 
@@ -205,15 +202,14 @@ class NodeLedger:
         self.room_limits[request] = most
         self._update_totals()
 
-    def has_room(self, demand: Demand, count: int) -> bool:
+    def has_room(self, request: NodeRequest, count: int) -> bool:
         """Whether there is room for this many in total."""
-        request = self.requests.of(demand)
         if self.is_known_to_lack(request, count):
             return False
         self._update_totals()
         room = self.room_limits.get(request) if self._totals is not None else None
         if room is None:
-            room = int(np.minimum(self.room(demand), count).sum())
+            room = int(np.minimum(self.room(request), count).sum())
             if room < count:
                 self.room_limits[request] = room
         return room >= count
