@@ -188,6 +188,19 @@ def test_an_urgent_job_preempts_where_what_it_should_have_is_free_on_several_nod
     assert any(isinstance(each, Evict) for each in decided(young, rigid, urgent, slots={"a": 4, "b": 4}).values())
 
 
+def test_a_starving_job_gets_what_a_moving_one_leaves_and_nobody_shrinks_for_it() -> None:
+    moving = running("moving", "aa", 1e5, demand=workers(1, 4, 4))
+    rigid = replace(running("rigid", "aa", 1e5, demand=workers(2, 2, 2)), is_elastic=False)
+    other = running("other", "cccc", 1e3, demand=workers(1, 4, 4))
+    starving = waiting("starving", 1e3, workers(2, 2, 2), since=1000)
+
+    found = decided(moving, rigid, other, starving, slots={"a": 4, "b": 4, "c": 4})
+
+    assert {name: set(each.nodes.values()) for name, each in found.items() if isinstance(each, Resize)} == {
+        "moving": {"b"}
+    }
+
+
 def test_equal_jobs_that_start_without_workers_start_together() -> None:
     launcher = replace(workers(1, 1, 1), type=LAUNCHER)
     jobs = [replace(waiting(name, 100, launcher), demands=[launcher, workers(0, 4, 4)]) for name in ("one", "two")]

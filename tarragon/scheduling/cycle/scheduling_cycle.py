@@ -213,7 +213,11 @@ class SchedulingCycle:
         """Let the gang continue on these nodes. What it gives back becomes free once its pods have ended."""
         self.add(Resize(gang.name, nodes, reason))
         self.changed_gangs.add(gang.name)
-        removed = {replica: node for replica, node in gang.nodes.items() if replica not in nodes}
+        removed = {
+            replica: node
+            for replica, node in gang.nodes.items()
+            if replica not in nodes or (nodes[replica] != node and replica not in gang.displaced)
+        }
         if removed:
             self._release(gang, removed)
 

@@ -51,7 +51,7 @@ def elastic(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
         decision: GangDecision | None = None
         if not targets.is_candidate(gang):
             decision = cycle.try_admit(gang, kind) or cycle.try_reserve_releasing(gang, kind)
-        if decision is None and targets.of(gang):
+        elif targets.of(gang):
             decision = shrinking.wait(gang, kind)
         cycle.add(decision or preemption.preempt_for(gang, kind) or reservations.defer(standing, kind))
     return [*cycle.decisions, *reservations.requeue(), *_requeue(cycle, targets)]
