@@ -64,21 +64,19 @@ class NodeReservations:
         cycle = self._cycle
         kinds, limited, add = cycle.shape_states, cycle.usage.queues_with_quota, cycle.decisions.append
         starving_if, overdue_if = cycle.starving_if_queued_by, cycle.overdue_if_queued_by
+        add_young, add_queued_at = self.not_starving.append, self._not_overdue.append
         for standing in line:
             gang, kind = standing.gang, kinds[standing.shape]
-            passed = kind.was_starving
-            if passed is None or (limited and gang.queue in limited):
+            passed, queued_at = kind.was_starving, gang.queued_at
+            is_young = queued_at > starving_if
+            if passed is None or not (is_young or passed) or (limited and gang.queue in limited):
                 yield standing, kind
-                continue
-            is_young = gang.queued_at > starving_if
-            if not (is_young or passed):
-                yield standing, kind
-            elif self._reservations_left and gang.queued_at <= overdue_if:
+            elif self._reservations_left and queued_at <= overdue_if:
                 add(self.defer(standing, kind))
             else:
                 if is_young:
-                    self.not_starving.append(gang)
-                self._not_overdue.append(gang.queued_at)
+                    add_young(gang)
+                add_queued_at(queued_at)
                 wait = standing.last_decision if standing.last_reason is kind.no_room_reason else None
                 add(wait or cycle.defer_for_resources(standing, kind))
 

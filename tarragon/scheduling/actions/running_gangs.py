@@ -16,8 +16,9 @@ from tarragon.scheduling.placement.fit import assign_more
 
 def settle_running_gangs(cycle: SchedulingCycle) -> None:
     """Apply lower requested sizes and give displaced replicas other nodes, before any gang starts."""
-    for gang in cycle.snapshot.running:
-        if cycle.memory.is_unaffected.get(gang, _is_unaffected):
+    running = cycle.snapshot.running
+    for gang, is_unaffected in zip(running, cycle.memory.is_unaffected.get_all(running, _is_unaffected), strict=True):
+        if is_unaffected:
             continue
         nodes = without_surplus(gang)
         lost = sorted(gang.displaced & nodes.keys())

@@ -72,7 +72,7 @@ class ReclaimablePool:
 
     def __init__(self, gangs: Sequence[RunningGang], nodes: Inventory, memory: ClusterMemory) -> None:
         self._gangs = list(gangs)
-        by_gang = [memory.reclaimable.get(gang, lambda gang: _reclaimable(gang, nodes)) for gang in gangs]
+        by_gang = memory.reclaimable.get_all(gangs, partial(_reclaimable, nodes=nodes))
         reclaimable = [(index, replicas) for index, replicas in enumerate(by_gang) if replicas is not None]
         order = np.concatenate([np.zeros((0, 4)), *(replicas.sort_keys for _, replicas in reclaimable)])
         rows = np.concatenate([np.zeros(0, np.int64), *(replicas.rows for _, replicas in reclaimable)])

@@ -33,7 +33,8 @@ class AllocationCache:
     ) -> tuple[Amounts, GangAllocation]:
         """Return for each piece the index of its gang in `gangs`, its row and its amounts."""
         known = self._slots
-        new = [gang for gang in gangs if not self._is_known(gang)]
+        changed = [gang for gang in gangs if (entry := known.get(gang.name)) is None or entry[0] is not gang]
+        new = [gang for gang in changed if not self._is_known(gang)]
         if new or len(gangs) < len(known):
             self._forget((known.keys() - {gang.name for gang in gangs}) | (known.keys() & {gang.name for gang in new}))
             self._add(new, compute)
@@ -44,8 +45,6 @@ class AllocationCache:
     def _is_known(self, gang: RunningGang) -> bool:
         """Whether the gang holds what it held before. The newest object is kept: the next look-up finds it faster."""
         before, slot = self._slots.get(gang.name, (None, 0))
-        if before is gang:
-            return True
         if before is None or not is_equal_but_for_work(before, gang):
             return False
         self._slots[gang.name] = gang, slot

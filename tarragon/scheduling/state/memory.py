@@ -6,7 +6,7 @@ gangs may wait for minutes, and each cycle would compute the same answers for th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -94,6 +94,14 @@ class RunningGangCache(Generic[Value]):
     def __init__(self) -> None:
         self._values: dict[str, tuple[RunningGang, Value]] = {}
         """By name."""
+
+    def get_all(self, gangs: Iterable[RunningGang], compute: Callable[[RunningGang], Value]) -> list[Value]:
+        """Return the values of all these gangs."""
+        known, found = self._values, []
+        for gang in gangs:
+            cached = known.get(gang.name)
+            found.append(cached[1] if cached is not None and cached[0] is gang else self.get(gang, compute))
+        return found
 
     def get(self, gang: RunningGang, compute: Callable[[RunningGang], Value]) -> Value:
         cached = self._values.get(gang.name)
