@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarragon.scheduling.api.decision import RESOURCES_RELEASING, Evict
 from tarragon.scheduling.api.rules import SchedulingRules
-from tarragon.scheduling.cycle.victims import allocations_of
+from tarragon.scheduling.cycle.victims import allocations_of, searches_per_cycle
 from tarragon.scheduling.placement.fit import is_feasible
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.ledger import NodeLedger
@@ -124,3 +125,8 @@ def test_where_shrinking_alone_is_too_little_the_least_urgent_end_and_the_others
 
     assert sorted(rounds.running) == ["elastic", "urgent"]
     assert rounds.size("elastic") == 4
+
+
+@pytest.mark.parametrize(("nodes", "searches"), [(0, 4), (1_250, 4), (1_251, 3), (2_500, 2), (5_000, 1), (20_000, 1)])
+def test_on_a_large_cluster_fewer_gangs_take_from_others_in_one_cycle_but_always_one(nodes: int, searches: int) -> None:
+    assert searches_per_cycle(4, nodes) == searches

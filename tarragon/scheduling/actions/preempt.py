@@ -14,13 +14,13 @@ from tarragon.scheduling.api.snapshot import RunningGang, WaitingGang
 from tarragon.scheduling.cycle.preemption_simulation import AllocationTable
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, ShapeState
 from tarragon.scheduling.cycle.shrink import ReclaimablePool
-from tarragon.scheduling.cycle.victims import has_room_for_each, select_victims
+from tarragon.scheduling.cycle.victims import has_room_for_each, searches_per_cycle, select_victims
 from tarragon.scheduling.placement.fit import is_feasible
 from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.node_requests import Amounts
 
 MAX_PREEMPTIONS_PER_CYCLE = 2
-"""The number of gangs that preempt others in one cycle. The next ones follow in the next cycles."""
+"""The number of gangs that preempt others in one cycle; see `searches_per_cycle`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +43,8 @@ class Preemption:
 
     def __init__(self, cycle: SchedulingCycle) -> None:
         self._cycle = cycle
-        self._preemptions_left = MAX_PREEMPTIONS_PER_CYCLE if cycle.snapshot.rules.is_preemption_enabled else 0
+        most = searches_per_cycle(MAX_PREEMPTIONS_PER_CYCLE, len(cycle.nodes))
+        self._preemptions_left = most if cycle.snapshot.rules.is_preemption_enabled else 0
         self._lowest_priority = min((gang.priority for gang in cycle.snapshot.running), default=None)
         self._eviction_order: tuple[Amounts, Amounts] | None = None
         self._reclaimable: ReclaimablePool | None = None

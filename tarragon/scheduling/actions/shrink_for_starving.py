@@ -9,10 +9,11 @@ from tarragon.scheduling.api.decision import Defer, Resize, made_room_for
 from tarragon.scheduling.api.snapshot import RunningGang, WaitingGang
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, ShapeState, is_known_to_lack
 from tarragon.scheduling.cycle.shrink import ReclaimablePool
+from tarragon.scheduling.cycle.victims import searches_per_cycle
 from tarragon.scheduling.placement.fit import is_feasible
 
-MAX_SHRINKS_PER_CYCLE = 2
-"""The number of starving gangs for which others shrink in one cycle. The next ones follow in the next cycles."""
+MAX_SHRINKS_PER_CYCLE = 4
+"""The number of starving gangs for which others shrink in one cycle; see `searches_per_cycle`."""
 MAX_SIMULATIONS_PER_CYCLE = 16
 """The maximum number of full simulations in one cycle; quick checks come before them."""
 
@@ -22,7 +23,7 @@ class Shrinking:
 
     def __init__(self, cycle: SchedulingCycle) -> None:
         self._cycle = cycle
-        self._gangs_left = MAX_SHRINKS_PER_CYCLE
+        self._gangs_left = searches_per_cycle(MAX_SHRINKS_PER_CYCLE, len(cycle.nodes))
         self._tries_left = MAX_SIMULATIONS_PER_CYCLE
         self._beyond_shrinking: set[ShapeState] = set()
         self._reclaimable: ReclaimablePool | None = None

@@ -13,6 +13,16 @@ from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.memory import ClusterMemory
 from tarragon.scheduling.state.node_requests import Amounts
 
+NODES_SEARCHED_PER_CYCLE = 5_000
+"""A search for what others could give back takes 3 to 10 ms on so many nodes, most of it for looking at all of them."""
+
+
+def searches_per_cycle(most: int, nodes: int) -> int:
+    """Return for how many gangs one cycle takes from others: at most so many, and fewer on a cluster with thousands of
+    nodes, where each search takes long. The next gangs follow in the next cycles.
+    """
+    return max(1, min(most, NODES_SEARCHED_PER_CYCLE // max(1, nodes)))
+
 
 def allocations_of(gangs: Sequence[RunningGang], nodes: Inventory, memory: ClusterMemory) -> AllocationTable:
     """What running gangs hold, by index."""
