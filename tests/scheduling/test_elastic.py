@@ -251,12 +251,12 @@ def test_equal_jobs_are_one_group_also_after_a_cache_was_cleared(monkeypatch: py
     monkeypatch.setattr(candidates, "_MAX_ENTRIES", 2)
     nodes = Inventory.of([NodeState(name="a", capacity={CPU: 4000}, free={CPU: 4000})])
     table, requests = CandidateTable(), RequestTable(nodes)
-    first = table.of(waiting("first", 60, workers(1, 1, 1)), nodes, requests)
+    first = table.of(waiting("first", 60, workers(1, 1, 1)), requests)
 
     for number in range(2, 6):
-        table.of(waiting(f"other-{number}", 60, workers(number, number, number)), nodes, requests)
+        table.of(waiting(f"other-{number}", 60, workers(number, number, number)), requests)
 
-    assert table.of(waiting("second", 60, workers(1, 1, 1)), nodes, requests).group == first.group
+    assert table.of(waiting("second", 60, workers(1, 1, 1)), requests).group == first.group
 
 
 def test_a_running_job_whose_queue_time_is_unknown_is_not_overdue() -> None:

@@ -28,7 +28,7 @@ class DivisibleResources:
         self._ledger = cycle.allocations.ledger_without(resizable, cycle.future_free) if len(resizable) else None
         table = self._with_nothing_held.table.clip(min=0)
         self._total = [float(amount) for amount in table.sum(axis=0, dtype=float)]
-        self._capacity = [max(1.0, float(amount)) for amount in cycle.nodes.capacity.sum(axis=0, dtype=float)]
+        self._capacity = cycle.memory.requests.total_capacity
         self._table = table
         self._by_mask: dict[int, list[float]] = {}
         self._is_tracked = cycle.usage.is_tracked

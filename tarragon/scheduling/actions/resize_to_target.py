@@ -10,7 +10,7 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.actions.target_sizes import TargetSizes, pays
 from tarragon.scheduling.api.decision import PREEMPTED, ResizeReason
 from tarragon.scheduling.api.snapshot import Demand, RunningGang
-from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, resources_by_replica
+from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, node_allocations, resources_by_replica
 from tarragon.scheduling.cycle.shrink import remote_last
 from tarragon.scheduling.placement.fit import Assignment, assign, assign_more
 from tarragon.scheduling.state.candidates import Candidate
@@ -156,7 +156,8 @@ def _size_of(gang: RunningGang, demand: Demand) -> int:
 
 def _placed_anew(gang: RunningGang, demand: Demand, size: int, cycle: SchedulingCycle) -> Assignment | None:
     ledger = cycle.free.copy()
-    ledger.release_all(gang.nodes, resources_by_replica(gang.demands, gang.nodes))
+    for node, amounts, number in node_allocations(gang.demands, gang.nodes):
+        ledger.release(node, amounts, number)
     counts = {**Counter(replica.type for replica in gang.nodes), demand.type: size}
     fixed = [
         replace(each, minimum=counts.get(each.type, 0), requested=counts.get(each.type, 0), maximum=0)

@@ -105,7 +105,7 @@ class SchedulingCycle:
 
     def candidate(self, gang: WaitingGang | RunningGang) -> Candidate:
         """Return the gang as a candidate for a size."""
-        return self.memory.candidates.of(gang, self.nodes, self.memory.requests)
+        return self.memory.candidates.of(gang, self.memory.requests)
 
     def add(self, decision: GangDecision) -> None:
         self.decisions.append(decision)

@@ -11,7 +11,6 @@ from tarragon.base.resources import PODS
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, WaitingGang
 from tarragon.scheduling.api.work import SpeedupCurve, WorkEstimate, devices_of, unknown_work
-from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.node_requests import NodeRequest
 from tarragon.scheduling.state.request_table import RequestTable
 from tarragon.scheduling.state.size_steps import SizeStep, elastic_demand, size_steps
@@ -75,7 +74,7 @@ class CandidateTable:
         self._candidates: dict[str, Candidate] = {}
         self._steps: dict[Hashable, Sequence[SizeStep]] = {}
 
-    def of(self, gang: WaitingGang | RunningGang, nodes: Inventory, requests: RequestTable) -> Candidate:
+    def of(self, gang: WaitingGang | RunningGang, requests: RequestTable) -> Candidate:
         """Return the candidate for a gang. A gang that has changed is another object."""
         candidate = self._candidates.get(gang.name)
         if candidate is not None and candidate.gang is gang:
@@ -84,15 +83,15 @@ class CandidateTable:
         if updated is None:
             if len(self._candidates) >= _MAX_ENTRIES:
                 self._candidates.clear()
-            updated = self._create(gang, nodes, requests)
+            updated = self._create(gang, requests)
         self._candidates[gang.name] = updated
         return updated
 
-    def _create(self, gang: WaitingGang | RunningGang, nodes: Inventory, requests: RequestTable) -> Candidate:
+    def _create(self, gang: WaitingGang | RunningGang, requests: RequestTable) -> Candidate:
         demand = elastic_demand(gang.demands)
         work = gang.work or unknown_work(max(1, demand.requested), devices_of(demand.resources))
         key = tuple(each.shape_key for each in gang.demands), work.curve
-        steps = self._steps_of(key, gang.demands, nodes, requests)
+        steps = self._steps_of(key, gang.demands, requests)
         weight, can_preempt = _weight(work), _can_preempt(gang)
         there, node_count = Counter[str](), 0
         if isinstance(gang, RunningGang):
@@ -123,7 +122,6 @@ class CandidateTable:
         self,
         key: tuple[Hashable, SpeedupCurve],
         demands: Sequence[Demand],
-        nodes: Inventory,
         requests: RequestTable,
     ) -> Sequence[SizeStep]:
         steps = self._steps.get(key)
@@ -131,7 +129,7 @@ class CandidateTable:
             if len(self._steps) >= _MAX_ENTRIES:
                 self._steps.clear()
                 self._candidates.clear()
-            steps = self._steps[key] = size_steps(demands, key[1], nodes, requests)
+            steps = self._steps[key] = size_steps(demands, key[1], requests)
         return steps
 
 

@@ -25,6 +25,8 @@ class RequestTable:
         self._requests: dict[Hashable, NodeRequest] = {}
         self._domain_numbers: dict[DomainMap, tuple[Amounts, Sequence[str]]] = {}
         self.capacity_index = CapacityIndex()
+        self.total_capacity = [max(1.0, float(total)) for total in nodes.capacity.sum(axis=0, dtype=float)]
+        """The capacity of all nodes, by column; at least 1."""
 
     def of(self, demand: Demand) -> NodeRequest:
         """The node request of a demand: looked up by shape, then by what it requests of which nodes."""

@@ -14,7 +14,6 @@ from itertools import pairwise
 from tarragon.job.model import ReplicaType
 from tarragon.scheduling.api.snapshot import Demand
 from tarragon.scheduling.api.work import SpeedupCurve, devices_of
-from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.request_table import RequestTable
 
 _MAX_NODES_IN_STEPS = 16
@@ -43,14 +42,10 @@ def elastic_demand(demands: Sequence[Demand]) -> Demand:
     return max(demands, key=lambda each: (each.upper_limit - each.minimum, each.requested * devices_of(each.resources)))
 
 
-def size_steps(
-    demands: Sequence[Demand], curve: SpeedupCurve, nodes: Inventory, requests: RequestTable
-) -> Sequence[SizeStep]:
+def size_steps(demands: Sequence[Demand], curve: SpeedupCurve, requests: RequestTable) -> Sequence[SizeStep]:
     """Return the steps of a gang, the smallest size first."""
     elastic = elastic_demand(demands)
-    request = requests.of(elastic)
-    per_node = int(request.room(nodes.capacity, request.mask).max(initial=1))
-    capacity = [max(1.0, float(total)) for total in nodes.capacity.sum(axis=0, dtype=float)]
+    per_node, capacity = max(1, requests.of(elastic).most_on_one_node), requests.total_capacity
     steps = []
     corners = hull_of(curve, possible_sizes(elastic, curve, min(per_node, elastic.upper_limit)))
     for (smaller, slow), (larger, fast) in pairwise(corners):
