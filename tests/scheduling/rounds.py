@@ -180,9 +180,9 @@ class Rounds:
     def _resize(self, decision: Resize, free: dict[str, Resources]) -> None:
         run = self.running[decision.gang]
         _check_size(run.job, decision.nodes)
-        for replica in decision.nodes.keys() - run.nodes.keys():
-            _take(free, decision.nodes[replica], _each(run.job, replica))
-        self._release(run, run.nodes.keys() - decision.nodes.keys())
+        for replica, node in decision.nodes.items() - run.nodes.items():
+            _take(free, node, _each(run.job, replica))
+        self._release(run, [replica for replica, _ in run.nodes.items() - decision.nodes.items()])
         run.nodes, run.resized = decision.nodes, self.now
 
     def _evict(self, decision: Evict) -> None:

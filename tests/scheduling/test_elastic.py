@@ -202,14 +202,17 @@ def test_a_starving_job_gets_what_a_moving_one_leaves_and_nobody_shrinks_for_it(
 
 
 def test_where_what_is_free_for_a_starving_job_is_in_too_many_places_another_one_shrinks() -> None:
-    def changed(since: float) -> Mapping[str, int]:
+    large = replace(workers(1, 1, 1), resources={CPU: 2000})
+
+    def changed(since: float, *others: WaitingGang) -> Mapping[str, int]:
         holders = [running(name, name * 3, 1e4, demand=workers(1, 3, 3)) for name in ("a", "b")]
-        large = replace(workers(1, 1, 1), resources={CPU: 2000})
-        return sizes(decided(*holders, waiting("starving", 1e3, large, since), slots={"a": 4, "b": 4}))
+        return sizes(decided(*holders, waiting("starving", 1e3, large, since), *others, slots={"a": 4, "b": 4}))
 
     aged = SchedulingRules().starvation_seconds
     assert list(changed(aged + 1).values()) == [2]
     assert not changed(aged - 1)
+    # One before it that should not start yet, and asks for the same, does not change that.
+    assert list(changed(aged + 1, waiting("long", 1e9, large, aged + 2)).values()) == [2]
 
 
 def test_equal_jobs_that_start_without_workers_start_together() -> None:

@@ -89,6 +89,19 @@ def test_replicas_that_could_take_each_others_only_nodes_get_nodes_of_their_own(
     assert placed(nodes, chief, demand(WORKER, nodes, 3, {NVIDIA_GPU: 2, CPU: 1})) == {"a": 2, "b": 1, "c": 1}
 
 
+def test_a_parameter_server_that_may_be_on_one_node_only_gets_it_although_workers_are_scarcer() -> None:
+    nodes = [node(name, 1, cpu=1) for name in ("a", "b", "c")]
+    pinned = replace(servers(nodes, 1), eligible_nodes=frozenset({"a"}))
+    inventory = Inventory.of(nodes)
+    memory = Memory().of(inventory, ())
+    for wanted in (pinned, workers(nodes, 1)):
+        memory.requests.of(wanted)
+
+    for ledger in (NodeLedger.of_free(nodes), NodeLedger.of_free(inventory, memory)):
+        assert is_feasible([pinned, workers(nodes, 1)], ledger)
+        assert assign([pinned, workers(nodes, 1)], ledger) == {Replica(PS, 0): "a", Replica(WORKER, 0): "b"}
+
+
 def test_the_first_workers_are_beside_the_parameter_server() -> None:
     nodes = [node("a", 4, cpu=4), node("b", 4, cpu=64)]
     found = assign([servers(nodes, 1, cpu=8), workers(nodes, 8)], NodeLedger.of_free(nodes))

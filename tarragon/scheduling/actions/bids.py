@@ -55,18 +55,18 @@ class Bidding:
         self._is_tracked = cycle.usage.is_tracked
         self._has_quotas = bool(cycle.usage.queues_with_quota)
 
-    def all(self) -> list[Bid]:
+    def initial(self) -> list[Bid]:
         """Return a bid for each running gang and for each group of equal ones that wait."""
         planned = self._planned
-        bids = [self._first(candidate) for candidate in self._running]
+        bids = [self._first_bid(candidate) for candidate in self._running]
         starting = {candidates[0].group for candidates in planned.starting}
         for group in self._groups:
             others = group
             if starting and group[0].group in starting:
-                bids += [self._first(candidate) for candidate in group if planned.has(candidate.gang)]
+                bids += [self._first_bid(candidate) for candidate in group if planned.has(candidate.gang)]
                 others = [candidate for candidate in group if not planned.has(candidate.gang)]
             if others:
-                bids.append(self._next(others, 0))
+                bids.append(self._next_bid(others, 0))
         return [bid for bid in bids if bid is not None]
 
     def take_in_order(self, bids: list[Bid]) -> list[Bid]:
@@ -81,8 +81,9 @@ class Bidding:
             if is_fair_share and (now := left.dominant_share(first.gang.queue)) > share:
                 heapq.heapreplace(bids, (priority, now, value, serial, candidates, start, position, step))
                 continue
-            # What one gang takes counts for the next one of its queue.
-            number = left.times(first, step, 1 if is_tracked else len(candidates) - start)
+            # What one gang takes counts for the next one of its queue; and its own next step may be worth more.
+            one_by_one = is_tracked or step.is_dearer_than_next
+            number = left.times(first, step, 1 if one_by_one else len(candidates) - start)
             if not number:
                 if self._has_quotas:
                     self._take_what_quota_permits(first, step)
@@ -114,10 +115,10 @@ class Bidding:
         if not self._planned.has(candidate.gang):
             yield bid
             return
-        if isinstance(candidate.gang, WaitingGang) and not self._has_quotas:
+        if isinstance(candidate.gang, WaitingGang) and not self._is_tracked:
             yield priority, share, value, next(self._serial), candidates, start, position, step
             return
-        first = self._first(candidate)
+        first = self._first_bid(candidate)
         if first is not None:
             yield first
         if start + 1 < len(candidates):
@@ -126,7 +127,7 @@ class Bidding:
     def _replace_first(self, bids: list[Bid], taken: Sequence[Candidate]) -> None:
         """Replace the first bid, of which these gangs have taken their step, by those that are left and the next."""
         priority, share, value, serial, candidates, start, position, step = bids[0]
-        following = self._next(taken, position + 1)
+        following = self._next_bid(taken, position + 1)
         end = start + len(taken)
         if end < len(candidates):
             heapq.heapreplace(bids, (priority, share, value, serial, candidates, end, position, step))
@@ -143,20 +144,20 @@ class Bidding:
             if part is not None:
                 self._planned.take([candidate], part)
 
-    def _first(self, candidate: Candidate) -> Bid | None:
+    def _first_bid(self, candidate: Candidate) -> Bid | None:
         """Return the bid for the next step from the size that the gang is to have so far; None if there is none."""
         size = self._planned.of(candidate.gang)
         if not size:
-            return self._next([candidate], 0)
+            return self._next_bid([candidate], 0)
         position = sum(step.size <= size for step in candidate.steps)
-        bid = self._next([candidate], position)
+        bid = self._next_bid([candidate], position)
         if bid is None or (position and candidate.steps[position - 1].size == size):
             return bid
         priority, share, value, serial, candidates, start, _, step = bid
         rest = replace(step, cost=self._planned.cost_between(candidate, size, step.size))
         return priority, share, value, serial, candidates, start, position, rest
 
-    def _next(self, candidates: Sequence[Candidate], position: int) -> Bid | None:
+    def _next_bid(self, candidates: Sequence[Candidate], position: int) -> Bid | None:
         """Return the bid of equal gangs for a step; None after the last one."""
         candidate = candidates[0]
         if position >= len(candidate.steps):

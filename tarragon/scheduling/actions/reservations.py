@@ -44,7 +44,7 @@ class NodeReservations:
     def defer(self, standing: QueueEntry, kind: ShapeState) -> Defer:
         """Return the wait of a gang for which all else was tried; if it is overdue, reserve nodes for it."""
         cycle, gang = self._cycle, standing.gang
-        if gang.can_preempt:  # Equal gangs that can would have to be tried after one that cannot.
+        if gang.can_preempt:  # One that may not proves nothing about equal ones that may.
             kind.was_starving = cycle.is_starving(gang)
         wait = cycle.defer_for_resources(standing, kind)
         if not cycle.is_starving(gang):

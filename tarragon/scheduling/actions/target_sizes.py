@@ -61,7 +61,7 @@ class TargetSizes:
         self._take_for_overdue()
         self._take_for_unstoppable()
         bidding = Bidding(cycle, self._planned, self.running, in_groups(cycle))
-        lost = bidding.take_in_order(bidding.all())
+        lost = bidding.take_in_order(bidding.initial())
         too_dear = self._keep_where_growth_costs_more()
         self._undo_needless_shrinks()
         bidding.take_in_order(list(bidding.renewed(lost, without=too_dear)))

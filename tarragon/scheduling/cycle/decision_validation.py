@@ -138,7 +138,7 @@ class _Remaining:
         yield from self._assignment_faults(added, demands)
 
     def _assignment_faults(self, nodes: Mapping[Replica, str], demands: Mapping[ReplicaType, Demand]) -> Iterator[str]:
-        """Take all assignments from the ledger, or none if one of them is not possible."""
+        """Take all assignments from what is left, or none if one of them is not possible."""
         taken: list[tuple[str, Resources]] = []
         for replica, node in nodes.items():
             demand = demands.get(replica.type)

@@ -53,8 +53,8 @@ class ShapeState:
     futile_preemption_priority: int | None = None
     """A priority up to which preemption is known not to help: the gangs below it together hold too little."""
     was_starving: bool | None = None
-    """Set once such a gang has to wait whatever else is tried: whether it was starving. The gangs after it are no more
-    urgent.
+    """Set once such a gang, which may preempt others, has to wait whatever else is tried: whether it was starving. The
+    gangs after it are no more urgent.
     """
 
 

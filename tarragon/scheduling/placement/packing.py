@@ -85,15 +85,14 @@ def can_pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedge
 
 
 def _is_plenty(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -> bool:
-    """Whether there is known to be so much that each demand has room however the ones before it are placed: each of
-    their replicas takes at most one node from it.
+    """Whether there is known to be so much that each demand has room however the others are placed: each of their
+    replicas takes at most one node from it. No more may be free on a node than its capacity.
     """
-    taken = 0
+    total = sum(counts)
     for demand, count in zip(demands, counts, strict=True):
         request = ledger.requests.of(demand)
-        if not ledger.is_known_to_have(request, count + taken * request.most_on_one_node):
+        if count and not ledger.is_known_to_have(request, count + (total - count) * request.most_on_one_node):
             return False
-        taken += count
     return True
 
 
@@ -219,10 +218,12 @@ def _is_room_beside(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> bool:
 
 
 def _side_by_side(wants: Sequence[ReplicaBatch], ledger: NodeLedger, demands: int) -> Packing | None:
-    """Give each demand nodes of its own, whichever come first. That wastes nodes, but is quick where there are many."""
+    """Give each demand nodes of its own, whichever come first; the demand with room on the fewest nodes chooses first.
+    That wastes nodes, but is quick where there are many.
+    """
     packing: Packing = {}
-    for want in wants:
-        room = np.minimum(ledger.room(want.request), want.count)
+    rooms = [(want, np.minimum(ledger.room(want.request), want.count)) for want in wants]
+    for want, room in sorted(rooms, key=lambda each: np.count_nonzero(each[1])):
         room[list(packing)] = 0
         rows = np.flatnonzero(room)
         totals = np.cumsum(room[rows])

@@ -8,6 +8,7 @@ that have waited very long and still find no place, nodes are reserved.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import chain
 
@@ -23,7 +24,7 @@ from tarragon.scheduling.api.decision import Decision, GangDecision, RequeueAt
 from tarragon.scheduling.api.rules import bounded_timedelta
 from tarragon.scheduling.api.snapshot import Snapshot, WaitingGang
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, is_known_to_lack
-from tarragon.scheduling.state.candidates import Candidate
+from tarragon.scheduling.state.candidates import Candidate, seniority
 from tarragon.scheduling.state.memory import Memory
 
 INTERVAL_SECONDS = 60.0
@@ -39,6 +40,7 @@ def elastic(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
     targets = TargetSizes(cycle)
     is_releasing = shrink_to_targets(cycle, targets)
     decided = set(_start_and_enlarge(cycle, targets))
+    decided |= set(_shrink_for_starving(cycle, targets, shrinking, decided))
     if not is_releasing:
         move_together(cycle, targets)
     undecided = (entry for entry in in_queue_order(cycle) if entry.gang.name not in decided)
@@ -51,8 +53,6 @@ def elastic(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
         decision: GangDecision | None = None
         if not targets.is_candidate(gang):
             decision = cycle.try_admit(gang, kind) or cycle.try_reserve_releasing(gang, kind)
-        elif targets.of(gang):
-            decision = shrinking.wait(gang, kind)
         cycle.add(decision or preemption.preempt_for(gang, kind) or reservations.defer(standing, kind))
     return [*cycle.decisions, *reservations.requeue(), *_requeue(cycle, targets)]
 
@@ -67,12 +67,29 @@ def _start_and_enlarge(cycle: SchedulingCycle, targets: TargetSizes) -> Iterator
             continue
         entry = cycle.memory.entries_by_name[gang.name]
         kind = cycle.shape_states[entry.shape]
-        if kind.has_no_future_room and is_known_to_lack(kind, cycle.free):
-            continue
         decision: GangDecision | None = cycle.defer_unschedulable(entry, kind)
+        if decision is None and kind.has_no_future_room and is_known_to_lack(kind, cycle.free):
+            continue  # As an equal one before it. There are more than a thousand of these.
         if decision is None and not is_known_to_lack(kind, cycle.free):
             decision = cycle.try_admit(_at_size(gang, candidate, size), kind)
         decision = decision or cycle.try_reserve_releasing(gang, kind)
+        if decision is not None:
+            cycle.add(decision)
+            yield gang.name
+
+
+def _shrink_for_starving(
+    cycle: SchedulingCycle, targets: TargetSizes, shrinking: Shrinking, decided: AbstractSet[str]
+) -> Iterator[str]:
+    """Let others shrink for starving gangs that should start: what is free for them is in too many places. Yield the
+    names of those that got a decision.
+    """
+    candidates = (each for each in chain.from_iterable(targets.starting) if each.gang.name not in decided)
+    starving = [each for each in candidates if isinstance(each.gang, WaitingGang) and cycle.is_starving(each.gang)]
+    for candidate in sorted(starving, key=seniority):
+        gang = candidate.gang
+        kind = cycle.shape_states[cycle.memory.entries_by_name[gang.name].shape]
+        decision = shrinking.wait(gang, kind) if isinstance(gang, WaitingGang) else None
         if decision is not None:
             cycle.add(decision)
             yield gang.name

@@ -172,11 +172,12 @@ class Memory:
         self._cluster: ClusterMemory | None = None
 
     def of(self, nodes: Inventory, away: Sequence[NodeState]) -> ClusterMemory:
-        """Return what is remembered about this cluster. It is forgotten when a node's capacity or topology changes, and
-        when nodes come, go, or become unavailable.
+        """Return what is remembered about this cluster. It is forgotten when a node's capacity or topology changes,
+        when nodes come, go, or become unavailable, and when too many different requests were made.
         """
         cluster = self._cluster
-        if cluster is None or cluster.layout is not nodes.layout or cluster.unavailable_nodes != tuple(away):
+        is_same = cluster is not None and cluster.layout is nodes.layout and not cluster.requests.was_cleared
+        if cluster is None or not is_same or cluster.unavailable_nodes != tuple(away):
             cluster = self._cluster = ClusterMemory(nodes, away)
         return cluster
 

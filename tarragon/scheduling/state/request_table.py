@@ -25,6 +25,8 @@ class RequestTable:
         self._requests: dict[Hashable, NodeRequest] = {}
         self._domain_numbers: dict[DomainMap, tuple[Amounts, Sequence[str]]] = {}
         self.capacity_index = CapacityIndex()
+        self.was_cleared = False
+        """Whether there were too many requests. Others may hold some that are not counted any more."""
         self.total_capacity = [max(1.0, float(total)) for total in nodes.capacity.sum(axis=0, dtype=float)]
         """The capacity of all nodes, by column; at least 1."""
 
@@ -52,6 +54,7 @@ class RequestTable:
         if len(self._requests) >= _MAX_REQUESTS:
             self._requests.clear()
             self.capacity_index.clear()
+            self.was_cleared = True
         each = frozenset((name, amount) for name, amount in demand.resources.items() if amount > 0)
         key = (each, demand.eligible_nodes)
         request = self._requests.get(key)

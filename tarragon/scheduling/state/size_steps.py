@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tarragon.job.model import ReplicaType
@@ -35,6 +35,8 @@ class SizeStep:
     """The speed-up that it adds for each cluster that it would take: a tenth of a cluster counts ten times."""
     is_beyond_request: bool = False
     """Whether the gang has all that it requests before this step."""
+    is_dearer_than_next: bool = False
+    """Whether the next step is worth more, as the first one includes other demands, such as parameter servers."""
 
 
 def elastic_demand(demands: Sequence[Demand]) -> Demand:
@@ -54,6 +56,8 @@ def size_steps(demands: Sequence[Demand], curve: SpeedupCurve, requests: Request
         share = max((amount / capacity[column] for column, amount in cost), default=0.0)
         is_beyond_request = smaller > 0 and smaller >= elastic.requested
         steps.append(SizeStep(larger, cost, (fast - slow) / max(share, _MIN_SHARE), is_beyond_request))
+    if len(steps) > 1 and steps[1].value > steps[0].value and not steps[1].is_beyond_request:
+        steps[0] = replace(steps[0], is_dearer_than_next=True)
     return steps
 
 
