@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import signal
 import sqlite3
@@ -13,6 +12,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -392,7 +392,9 @@ def test_down_ends_what_a_killed_cluster_has_left(shell: Shell) -> None:
     assert server is not None
     going.signal(signal.SIGKILL)
     going.ended()
-    os.kill(server.pid, signal.SIGKILL)
+    killed = psutil.Process(server.pid)
+    killed.kill()
+    killed.wait(timeout=60)  # It ends a moment later, and would be stopped until then.
 
     ended = shell("down")
 
