@@ -35,7 +35,7 @@ class PlannedSizes:
         """Take the next step, or the first one, of equal gangs."""
         first = candidates[0]
         self.left.take(first, step.cost, len(candidates))
-        if first.size and len(candidates) == 1:
+        if first.size and len(candidates) == 1:  # Most are: as `_set` does, in one call less.
             self._sizes[first.gang.name] = step.size
         else:
             self._set(candidates, step.size)
