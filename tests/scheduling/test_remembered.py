@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tarragon.base.resources import CPU
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.scheduling.api.decision import NEVER_FITS, NODES_UNAVAILABLE, Admit, Decision, Defer
 from tarragon.scheduling.api.rules import SchedulingRules
-from tarragon.scheduling.api.snapshot import NodeState, RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.state import request_table
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.memory import Memory, Policy
 from tests.scheduling.rounds import Job, gpus
@@ -109,3 +113,23 @@ def test_absurd_times_mean_never(name: str) -> None:
     rounds.advance(250)
 
     assert sorted(rounds.ended) == ["large", "small"]
+
+
+def test_all_is_forgotten_once_too_many_different_requests_were_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_table, "_MAX_REQUESTS", 4)
+    nodes = Inventory.of([NodeState(name="a", capacity={CPU: 8000}, free={CPU: 8000})])
+    memory = Memory()
+
+    def ask(cpus: int) -> None:
+        wanted = Demand(
+            type=WORKER, resources={CPU: cpus * 1000}, minimum=1, requested=1, eligible_nodes=frozenset({"a"})
+        )
+        memory.of(nodes, ()).requests.of(wanted)
+
+    ask(1)
+    first = memory.of(nodes, ())
+    ask(2)
+    assert memory.of(nodes, ()) is first
+
+    ask(3)
+    assert memory.of(nodes, ()) is not first

@@ -64,9 +64,7 @@ _OPTIONS = (
         type=click.Path(path_type=Path),
         help="configuration of fair share, preemption, and namespace weights and quotas; reloaded on change",
     ),
-    seconds_option(
-        "--aged", 30.0, "wait after which elastic jobs shrink for a job (policy elastic: only if it gains more)"
-    ),
+    seconds_option("--aged", 30.0, "wait after which elastic jobs shrink for a job (policies dragon and elastic)"),
     seconds_option(
         "--idle", 60.0, "time without changes after which jobs grow beyond their requested size (policy dragon)"
     ),

@@ -99,13 +99,15 @@ class Bidding:
     def renewed(self, lost: Iterable[Bid], without: AbstractSet[str]) -> Iterator[Bid]:
         """Yield the bids that may take what others have left after all: those of gangs that do not shrink."""
         for bid in lost:
-            candidate = bid[4][bid[5]]
+            _, _, _, _, candidates, start, _, _ = bid
+            candidate = candidates[start]
             gang, size = candidate.gang, self._planned.of(candidate.gang)
             if isinstance(gang, RunningGang) and (gang.name in without or size < candidate.size):
                 continue
             for renewed in self._renewed(bid):
+                *_, step = renewed
                 # Nothing is given back until it is the bid's turn. A quota may permit a part.
-                if self._has_quotas or self._left.holds(candidate, renewed[7]):
+                if self._has_quotas or self._left.holds(candidate, step):
                     yield renewed
 
     def _renewed(self, bid: Bid) -> Iterator[Bid]:

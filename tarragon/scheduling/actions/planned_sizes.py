@@ -33,12 +33,8 @@ class PlannedSizes:
 
     def take(self, candidates: Sequence[Candidate], step: SizeStep) -> None:
         """Take the next step, or the first one, of equal gangs."""
-        first = candidates[0]
-        self.left.take(first, step.cost, len(candidates))
-        if first.size and len(candidates) == 1:  # Most are: as `_set` does, in one call less.
-            self._sizes[first.gang.name] = step.size
-        else:
-            self._set(candidates, step.size)
+        self.left.take(candidates[0], step.cost, len(candidates))
+        self._set(candidates, step.size)
 
     def take_all(self, candidate: Candidate, size: int) -> None:
         """Take this size for a gang that has none so far."""

@@ -95,9 +95,7 @@ class TargetSizes:
 
     def _take_for_overdue(self) -> None:
         """Take the smallest size of the gangs that came first, if that was long ago."""
-        latest = self._cycle.overdue_if_queued_by
-        queued = ((each.gang.queued_at, each) for each in self.running)
-        running = sorted((each for moment, each in queued if moment is not None and moment <= latest), key=seniority)
+        running = sorted((each for each in self.running if self.is_overdue(each.gang)), key=seniority)
         waiting = sizable(self._cycle, overdue_by_seniority(self._cycle))
         share = 0.0
         for number, candidate in enumerate(heapq.merge(running, waiting, key=seniority)):

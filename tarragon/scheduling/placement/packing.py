@@ -91,7 +91,7 @@ def _is_plenty(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLed
     total = sum(counts)
     for demand, count in zip(demands, counts, strict=True):
         request = ledger.requests.of(demand)
-        if count and not ledger.is_known_to_have(request, count + (total - count) * request.most_on_one_node):
+        if count and not ledger.is_known_to_have(request, count + (total - count) * request.most_on_empty_node):
             return False
     return True
 

@@ -176,8 +176,12 @@ class Memory:
         when nodes come, go, or become unavailable, and when too many different requests were made.
         """
         cluster = self._cluster
-        is_same = cluster is not None and cluster.layout is nodes.layout and not cluster.requests.was_cleared
-        if cluster is None or not is_same or cluster.unavailable_nodes != tuple(away):
+        if (
+            cluster is None
+            or cluster.layout is not nodes.layout
+            or cluster.unavailable_nodes != tuple(away)
+            or cluster.requests.was_cleared
+        ):
             cluster = self._cluster = ClusterMemory(nodes, away)
         return cluster
 

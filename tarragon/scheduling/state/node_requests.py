@@ -29,7 +29,7 @@ class EligibleRows(NamedTuple):
 class NodeRequest:
     """What a replica of a demand requests of a node. Demands with equal requests of the same nodes share one object."""
 
-    __slots__ = ("columns", "is_possible", "mask", "mask_number", "most_on_one_node", "row", "weight")
+    __slots__ = ("columns", "is_possible", "mask", "mask_number", "most_on_empty_node", "row", "weight")
 
     def __init__(self, row: Amounts, eligible: EligibleRows, scarcest: Sequence[int], *, possible: bool) -> None:
         self.row = row
@@ -39,7 +39,7 @@ class NodeRequest:
         self.columns = [(column, int(row[column])) for column in scarcest if row[column] > 0]
         self.is_possible = possible
         """Whether the nodes have all requested resources at all."""
-        self.most_on_one_node = int(UNLIMITED_ROOM)
+        self.most_on_empty_node = int(UNLIMITED_ROOM)
         """How many replicas the roomiest node takes when it is empty."""
         self.weight = MIN_WEIGHT
         """The part of the largest node that it takes; a thousand times that if it requests accelerators."""

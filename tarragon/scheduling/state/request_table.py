@@ -66,7 +66,7 @@ class RequestTable:
                 row, self._eligible_rows(demand.eligible_nodes), layout.scarcest, possible=possible
             )
             request.weight = self._weight(request)
-            request.most_on_one_node = int(request.room(self._nodes.capacity, request.mask).max(initial=0))
+            request.most_on_empty_node = int(request.room(self._nodes.capacity, request.mask).max(initial=0))
             self.capacity_index.add(request)
         self._requests[demand.shape_key] = request
         return request

@@ -47,7 +47,7 @@ def elastic_demand(demands: Sequence[Demand]) -> Demand:
 def size_steps(demands: Sequence[Demand], curve: SpeedupCurve, requests: RequestTable) -> Sequence[SizeStep]:
     """Return the steps of a gang, the smallest size first."""
     elastic = elastic_demand(demands)
-    per_node, capacity = max(1, requests.of(elastic).most_on_one_node), requests.total_capacity
+    per_node, capacity = max(1, requests.of(elastic).most_on_empty_node), requests.total_capacity
     steps = []
     corners = hull_of(curve, possible_sizes(elastic, curve, min(per_node, elastic.upper_limit)))
     for (smaller, slow), (larger, fast) in pairwise(corners):
