@@ -12,6 +12,7 @@ import pytest
 
 from tarragon.base.resources import CPU, PODS
 from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.actions.target_sizes import MIN_RUN_SECONDS
 from tarragon.scheduling.api.decision import Admit, Decision, Evict, Resize
@@ -213,6 +214,17 @@ def test_where_what_is_free_for_a_starving_job_is_in_too_many_places_another_one
     assert not changed(aged - 1)
     # One before it that should not start yet, and asks for the same, does not change that.
     assert list(changed(aged + 1, waiting("long", 1e9, large, aged + 2)).values()) == [2]
+
+
+@pytest.mark.parametrize("rest", [1000, 1000.01])
+def test_a_job_that_has_taken_a_dear_first_step_takes_cheaper_ones_before_an_equal_job_starts(rest: float) -> None:
+    server = replace(workers(1, 1, 1), type=PS, resources={CPU: 6000}, is_anchor=True)
+    jobs = [
+        replace(waiting(name, work_left, server), demands=[server, workers(1, 4, 4)])
+        for name, work_left in (("one", 1000), ("two", rest))
+    ]
+
+    assert sizes(decided(*jobs, slots={"a": 8, "b": 8})) == {"one": 5}
 
 
 def test_equal_jobs_that_start_without_workers_start_together() -> None:
