@@ -13,6 +13,23 @@ CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
 NVIDIA_GPU = "nvidia.com/gpu"
+GPU_MEMORY = f"{NVIDIA_GPU}/memory"
+"""The memory of each GPU of a node. Nothing requests it under this name."""
+
+
+def vgpu_share(number: int) -> str:
+    """The name of the resource of which a vGPU has 1,000: thousandths of a GPU. A vGPU is a shared GPU of a node."""
+    return f"{NVIDIA_GPU}/{number}"
+
+
+def vgpu_memory(number: int) -> str:
+    """The name of the memory of a vGPU as a resource, in bytes."""
+    return f"{NVIDIA_GPU}/{number}/memory"
+
+
+def vgpu_memory_part(number: int) -> str:
+    """The same in thousandths of the memory that the GPU has, for pods of which only the part is known."""
+    return f"{NVIDIA_GPU}/{number}/memory-part"
 
 
 def add_resources(vectors: Iterable[Resources]) -> dict[str, int]:

@@ -11,11 +11,22 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tarragon.base.resources import NVIDIA_GPU, Resources, add_resources, fits, subtract
+from tarragon.base.resources import (
+    GPU_MEMORY,
+    NVIDIA_GPU,
+    Resources,
+    add_resources,
+    fits,
+    subtract,
+    vgpu_memory,
+    vgpu_share,
+)
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.places import node_of, vgpu_of
 from tarragon.scheduling.api.decision import Admit, Defer, Evict, GangDecision, RequeueAt, Resize
+from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.api.rules import SchedulingRules
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.cycle.decision_validation import validate_decisions
@@ -24,8 +35,17 @@ from tarragon.scheduling.state.memory import Memory, Policy
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 
+GIB = 2**30 * 1000
+
+
 def gpus(number: int) -> Resources:
     return {NVIDIA_GPU: number * 1000}
+
+
+def shared_gpus(number: int, memory: int = 16) -> Resources:
+    """What a node with GPUs that may be shared has. Each has so many GiB of memory."""
+    none = {name(index): 0 for name in (vgpu_share, vgpu_memory) for index in range(number)}
+    return {**gpus(number), GPU_MEMORY: memory * GIB, **none}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +96,21 @@ class Rounds:
         return self.demand(WORKER, wish, least=least, most=most, each=gpus(1) if each is None else each)
 
     def demand(
-        self, kind: ReplicaType, wish: int, *, least: int | None = None, most: int = 0, each: Resources
+        self,
+        kind: ReplicaType,
+        wish: int,
+        *,
+        least: int | None = None,
+        most: int = 0,
+        each: Resources,
+        share: VgpuShare | None = None,
     ) -> Demand:
         everywhere = frozenset(self.nodes)
         minimum = wish if least is None else least
         return Demand(
             type=kind,
-            resources=each,
+            resources=each if share is None else {**each, NVIDIA_GPU: share.request},
+            share=share,
             minimum=minimum,
             requested=wish,
             maximum=most,
@@ -140,8 +168,8 @@ class Rounds:
         """What a policy sees now."""
         held: dict[str, list[Resources]] = {}
         for run in self.running.values():
-            for replica, node in run.nodes.items():
-                held.setdefault(node, []).append(_each(run.job, replica))
+            for replica, place in run.nodes.items():
+                held.setdefault(node_of(place), []).append(self._at(run.job, replica, place))
         leaving: dict[str, list[Resources]] = {}
         for _, node, amounts in self._releasing:
             leaving.setdefault(node, []).append(amounts)
@@ -150,7 +178,7 @@ class Rounds:
             releasing = add_resources(leaving.get(name, []))
             taken = add_resources([*held.get(name, []), releasing, self.foreign.get(name, {})])
             free = subtract(capacity, taken)
-            assert all(amount >= 0 for amount in free.values()), f"{name} is oversold: {free}"
+            check_not_oversold(name, capacity, free)
             states.append(NodeState(name=name, capacity=capacity, free=free, releasing=releasing))
         return Snapshot(
             now=self.now,
@@ -164,6 +192,26 @@ class Rounds:
         """How many workers it has."""
         return sum(replica.type == WORKER for replica in self.running[name].nodes)
 
+    def _at(self, job: Job, replica: Replica, place: str) -> Resources:
+        """What a replica holds at its place."""
+        demand = next(demand for demand in job.demands if demand.type == replica.type)
+        number = vgpu_of(place)
+        assert (number is None) == (demand.share is None)
+        if demand.share is None or number is None:
+            return demand.resources
+        card = self.nodes[node_of(place)][GPU_MEMORY]
+        memory = card * demand.share.request // 1000 if demand.share.memory is None else demand.share.memory
+        share = {vgpu_share(number): demand.share.request * 1000, vgpu_memory(number): memory}
+        return {**{name: amount for name, amount in demand.resources.items() if name != NVIDIA_GPU}, **share}
+
+    def _take(self, free: dict[str, Resources], place: str, amounts: Resources) -> None:
+        node = node_of(place)
+        after = subtract(free[node], amounts)
+        if vgpu_of(place) is None:
+            assert fits(amounts, free[node]), f"{node} has {free[node]} left, and gives {amounts}"
+        check_not_oversold(node, self.nodes[node], after)
+        free[node] = after
+
     def _next(self) -> dt.datetime | None:
         ends = [end for run in self.running.values() if (end := _ends(run)) is not None]
         moments = [*ends, *(at for at, _, _ in self._releasing)]
@@ -174,14 +222,14 @@ class Rounds:
         _check_size(job, decision.nodes)
         _check_start(job, decision.nodes)
         for replica, node in decision.nodes.items():
-            _take(free, node, _each(job, replica))
+            self._take(free, node, self._at(job, replica, node))
         self.running[job.name] = Run(job=job, queued=queued, admitted=self.now, nodes=decision.nodes)
 
     def _resize(self, decision: Resize, free: dict[str, Resources]) -> None:
         run = self.running[decision.gang]
         _check_size(run.job, decision.nodes)
         for replica, node in decision.nodes.items() - run.nodes.items():
-            _take(free, node, _each(run.job, replica))
+            self._take(free, node, self._at(run.job, replica, node))
         self._release(run, [replica for replica, _ in run.nodes.items() - decision.nodes.items()])
         run.nodes, run.resized = decision.nodes, self.now
 
@@ -196,7 +244,10 @@ class Rounds:
     def _release(self, run: Run, replicas: Collection[Replica]) -> None:
         if self.grace:
             until = self.now + dt.timedelta(seconds=self.grace)
-            self._releasing += [(until, run.nodes[replica], _each(run.job, replica)) for replica in replicas]
+            self._releasing += [
+                (until, node_of(run.nodes[replica]), self._at(run.job, replica, run.nodes[replica]))
+                for replica in replicas
+            ]
         elif replicas:
             self._again = self.now  # Their pods have ended at once, and whoever waits for that is looked at again.
 
@@ -254,9 +305,16 @@ def _each(job: Job, replica: Replica) -> Resources:
     return next(demand.resources for demand in job.demands if demand.type == replica.type)
 
 
-def _take(free: dict[str, Resources], node: str, amounts: Resources) -> None:
-    assert fits(amounts, free[node]), f"{node} has {free[node]} left, and gives {amounts}"
-    free[node] = subtract(free[node], amounts)
+def check_not_oversold(name: str, capacity: Resources, free: Resources) -> None:
+    """Of each GPU, no more than all of it is held, by one pod or by several that share it."""
+    vgpus = range(capacity.get(NVIDIA_GPU, 0) // 1000)
+    parts = {name(number) for name in (vgpu_share, vgpu_memory) for number in vgpus}
+    assert all(amount >= 0 for resource, amount in free.items() if resource not in parts), f"{name} is oversold: {free}"
+    assert all(1_000_000 + free.get(vgpu_share(number), 0) >= 0 for number in vgpus), f"{name} shares too much: {free}"
+    memory = capacity.get(GPU_MEMORY, 0)
+    assert all(memory + free.get(vgpu_memory(number), 0) >= 0 for number in vgpus), f"{name} lacks memory: {free}"
+    used = sum(free.get(vgpu_share(number), 0) < 0 for number in vgpus)
+    assert used * 1000 <= free.get(NVIDIA_GPU, 0), f"{name} has given GPUs away twice: {free}"
 
 
 def _check_size(job: Job, nodes: Mapping[Replica, str]) -> None:
@@ -264,7 +322,7 @@ def _check_size(job: Job, nodes: Mapping[Replica, str]) -> None:
         there = [replica for replica in nodes if replica.type == demand.type]
         most = max(demand.requested, demand.maximum)
         assert demand.minimum <= len(there) <= most, f"{job.name} has {len(there)} {demand.type.lower()}s"
-        assert all(nodes[replica] in demand.eligible_nodes for replica in there)
+        assert all(node_of(nodes[replica]) in demand.eligible_nodes for replica in there)
 
 
 def _check_start(job: Job, nodes: Mapping[Replica, str]) -> None:

@@ -328,7 +328,7 @@ def test_whatever_the_gang_it_is_whole_on_nodes_that_hold_it_or_nothing_is_taken
         assert wanted.minimum <= len(indexes) <= wanted.requested
         assert all(keeps(spread, wanted.type, found) for spread in wanted.topology_constraints)
     assert all(node in of[replica.type].eligible_nodes for replica, node in found.items())
-    ledger.release_all(found, {replica: of[replica.type].resources for replica in found})
+    ledger.release_all(found, demands)
     assert (ledger.table == before).all()
 
 

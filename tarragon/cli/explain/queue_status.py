@@ -45,6 +45,7 @@ from tarragon.scheduling.explain.projected_cluster import allocation_by_node
 from tarragon.scheduling.explain.reasons import explain_wait
 from tarragon.scheduling.explain.wait_messages import format_resources
 from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.memory import Memory
 
 MAX_AHEAD = 5
@@ -224,8 +225,9 @@ def _short(job: ClusterJob, seen: SchedulerView, snapshot: Snapshot) -> Shortage
             group.template, [node for node in seen.nodes if node.metadata.name not in eligible]
         )
     holders: dict[str, list[tuple[str, Resources]]] = {}
+    inventory = Inventory.of(snapshot.nodes)
     for gang in snapshot.running:
-        for node, held in allocation_by_node(gang).items():
+        for node, held in allocation_by_node(gang, inventory).items():
             holders.setdefault(node, []).append((job_name_of_gang(gang.name, namespace), held))
     for node, others in seen.other_pods.items():
         holders.setdefault(node, []).extend(others)

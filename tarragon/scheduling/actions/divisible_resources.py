@@ -27,6 +27,9 @@ class DivisibleResources:
         self._cycle = cycle
         self._ledger = cycle.allocations.ledger_without(resizable, cycle.future_free) if len(resizable) else None
         table = self._with_nothing_held.table.clip(min=0)
+        vgpus = cycle.nodes.layout.vgpus
+        if vgpus is not None:
+            table[:, vgpus.free] += vgpus.fractions(self._with_nothing_held.table)
         self._total = [float(amount) for amount in table.sum(axis=0, dtype=float)]
         self._capacity = cycle.memory.requests.total_capacity
         self._table = table
@@ -79,7 +82,7 @@ class DivisibleResources:
     def largest_part(self, candidate: Candidate, step: SizeStep, size_before: int) -> SizeStep | None:
         """Return the largest part of a step from this size for which enough is left; None if there is none."""
         least = size_before + 1 if size_before else max(1, candidate.demand.minimum)
-        each = dict(candidate.request.columns)
+        each = dict(candidate.request.costs)
         for size in range(step.size - 1, least - 1, -1):
             cost = tuple((column, amount - (step.size - size) * each.get(column, 0)) for column, amount in step.cost)
             part = SizeStep(size, cost, step.value)
@@ -169,6 +172,9 @@ class _QueueLimits:
 
     def _release(self, resizable: Amounts) -> None:
         running = self._cycle.snapshot.running
-        held = self._cycle.allocations
+        held, vgpus = self._cycle.allocations, self._cycle.nodes.layout.vgpus
         for index in resizable:
-            self._of(running[index].queue)[:] -= held.amounts[held.owned_by([int(index)])].sum(axis=0)
+            released = held.amounts[held.owned_by([int(index)])].sum(axis=0)
+            if vgpus is not None:
+                released[vgpus.free] += vgpus.gpus_in(released)
+            self._of(running[index].queue)[:] -= released

@@ -195,8 +195,7 @@ class _Growth:
             return 0
         added = assign_more(missing, self._ledger, near=nodes, anchors=gang.anchor_types)
         if len(added) < len(missing):
-            each = {replica: demand.resources for replica, demand in missing}
-            self._ledger.release_all(added, each)
+            self._ledger.release_all(added, gang.demands)
             return 0
         self._cycle.record_allocation(gang, added)
         nodes.update(added)

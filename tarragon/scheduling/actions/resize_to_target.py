@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.places import node_of
 from tarragon.scheduling.actions.target_sizes import TargetSizes, pays
 from tarragon.scheduling.api.decision import PREEMPTED, ResizeReason
 from tarragon.scheduling.api.snapshot import Demand, RunningGang
-from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, node_allocations, resources_by_replica
+from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from tarragon.scheduling.cycle.shrink import remote_last
 from tarragon.scheduling.placement.fit import Assignment, assign, assign_more
 from tarragon.scheduling.state.candidates import Candidate
@@ -97,7 +98,7 @@ def _kept(gang: RunningGang, demand: Demand, size: int) -> Sequence[Replica]:
         return ordered[:size]
     by_node: dict[str, list[Replica]] = {}
     for replica in ordered:
-        by_node.setdefault(gang.nodes[replica], []).append(replica)
+        by_node.setdefault(node_of(gang.nodes[replica]), []).append(replica)
     first, *others = by_node.values()
     kept = first[:size]
     while others and len(kept) < size:
@@ -118,7 +119,7 @@ def _extended(gang: RunningGang, demand: Demand, size: int, cycle: SchedulingCyc
         return {}
     added = assign_more(missing, cycle.free, near=gang.nodes, anchors=gang.anchor_types)
     if len(added) < len(missing):
-        cycle.free.release_all(added, resources_by_replica(gang.demands, added))
+        cycle.free.release_all(added, gang.demands)
         return {}
     cycle.record_allocation(gang, added)
     return {**gang.nodes, **added}
@@ -135,17 +136,17 @@ def _moved(
     if gang.anchor_types or len(cycle.usage.within_quota(gang.queue, growth)) < len(growth):
         return {}
     placed = _placed_anew(gang, demand, size, cycle)
-    if placed is None or (most_nodes is not None and len(set(placed.values())) > most_nodes):
+    if placed is None or (most_nodes is not None and len(set(map(node_of, placed.values()))) > most_nodes):
         return {}
     nodes = _with_few_moves(gang.nodes, placed)
     moved = {replica: node for replica, node in nodes.items() if gang.nodes.get(replica) != node}
-    each = resources_by_replica(gang.demands, moved)
-    for count, (replica, node) in enumerate(moved.items()):
-        if not cycle.free.fits(node, each[replica]):
-            taken = dict(list(moved.items())[:count])
-            cycle.free.release_all(taken, each)
+    demands = {each.type: each for each in gang.demands}
+    for count, (replica, place) in enumerate(moved.items()):
+        amounts = cycle.nodes.amounts_at(place, demands[replica.type])
+        if not cycle.free.fits(place, amounts):
+            cycle.free.release_all(dict(list(moved.items())[:count]), gang.demands)
             return {}
-        cycle.free.take(node, each[replica])
+        cycle.free.take(place, amounts)
     cycle.record_allocation(gang, moved)
     return nodes
 
@@ -156,8 +157,7 @@ def _size_of(gang: RunningGang, demand: Demand) -> int:
 
 def _placed_anew(gang: RunningGang, demand: Demand, size: int, cycle: SchedulingCycle) -> Assignment | None:
     ledger = cycle.free.copy()
-    for node, amounts, number in node_allocations(gang.demands, gang.nodes):
-        ledger.release(node, amounts, number)
+    ledger.release_all(gang.nodes, gang.demands)
     counts = {**Counter(replica.type for replica in gang.nodes), demand.type: size}
     fixed = [
         replace(each, minimum=counts.get(each.type, 0), requested=counts.get(each.type, 0), maximum=0)

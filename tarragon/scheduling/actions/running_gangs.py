@@ -9,7 +9,7 @@ from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import ResizeReason
 from tarragon.scheduling.api.rules import bounded_timedelta
 from tarragon.scheduling.api.snapshot import Demand, RunningGang
-from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, resources_by_replica
+from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from tarragon.scheduling.cycle.shrink import remote_last
 from tarragon.scheduling.placement.fit import assign_more
 
@@ -85,7 +85,7 @@ def _grow_to_request(gang: RunningGang, cycle: SchedulingCycle) -> None:
         return
     added = assign_more(permitted, cycle.free, near=gang.nodes, anchors=gang.anchor_types)
     if gang.resizes_by_restart and len(added) < len(lacking):
-        cycle.free.release_all(added, resources_by_replica(gang.demands, added))
+        cycle.free.release_all(added, gang.demands)
     elif added:
         cycle.record_allocation(gang, added)
         reason = ResizeReason.REQUESTED if is_scaled_up(gang) else ResizeReason.NODES_IDLE

@@ -51,7 +51,7 @@ def made_room_for(gang: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """Start the gang, with a node for every replica of its size."""
+    """Start the gang, with a place for every replica of its size."""
 
     gang: str
     nodes: Mapping[Replica, str]

@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.api.rules import SchedulingRules
 from tarragon.scheduling.api.work import WorkEstimate
 
@@ -17,6 +18,9 @@ from tarragon.scheduling.api.work import WorkEstimate
 class NodeState:
     """The `capacity` of a node (all that gangs can ever get there) and its `free` resources (not allocated now), in
     thousandths.
+
+    Where GPUs may be shared, `capacity` names the shares of the vGPUs, with zeros, and the memory of each GPU; `free`
+    has what is held of vGPUs as negative amounts. The GPUs of vGPUs count as free in `free`.
     """
 
     name: str
@@ -98,6 +102,8 @@ class Demand:
     node_scores: Mapping[str, int] = field(default_factory=dict)
     """The score of each node (preferred affinity, soft taints); nodes that are not listed score zero."""
     topology_constraints: tuple[TopologyConstraint, ...] = ()
+    share: VgpuShare | None = None
+    """The part of one GPU that each replica needs. `resources` has it as a fraction of a GPU, as quotas count it."""
     shape_key: Hashable = field(init=False, compare=False, repr=False)
     """A key that is equal for demands that always get the same answers, in the same words, from the same nodes."""
 
@@ -110,7 +116,7 @@ class Demand:
         each = frozenset(self.resources.items())
         preference = frozenset(self.node_scores.items())
         counts, messages = (self.minimum, self.requested, self.maximum), (self.ineligible_reason, self.affinity_reason)
-        role = (self.type, self.decides, self.is_anchor)
+        role = (self.type, self.decides, self.is_anchor, self.share)
         shape = (role, each, counts, self.eligible_nodes, preference, self.topology_constraints, messages)
         object.__setattr__(self, "shape_key", shape)
 
@@ -141,7 +147,7 @@ class WaitingGang:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningGang:
-    """An admitted gang: `nodes` holds the node of each replica, `demands` what the job asks for now."""
+    """An admitted gang: `nodes` holds the place of each replica, `demands` what the job asks for now."""
 
     name: str
     demands: Sequence[Demand]

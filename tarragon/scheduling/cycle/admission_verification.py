@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.places import node_of, vgpu_of
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot
 from tarragon.scheduling.cycle.shares import QueueUsage
 from tarragon.scheduling.explain import wait_messages
@@ -78,24 +79,28 @@ class AdmissionVerifier:
         """Take all assignments from the ledger, or none if one of them is not possible."""
         demands = _demands(claim)
         taken: dict[Replica, str] = {}
-        for replica, node in claim.added.items():
+        for replica, place in claim.added.items():
             demand = demands[replica.type]
-            unusable = self._unusable(replica, node, demand)
+            unusable = self._unusable(replica, place, demand)
             if unusable and claim.had_pods:
                 continue
-            if unusable or not self._ledger.fits(node, demand.resources):
-                self._ledger.release_all(taken, {each: demands[each.type].resources for each in taken})
-                yield unusable or f"node {node} has no room for {replica}"
+            amounts = self._ledger.nodes.amounts_at(place, demand)
+            if unusable or not self._ledger.fits(place, amounts):
+                self._ledger.release_all(taken, claim.gang.demands)
+                yield unusable or f"node {node_of(place)} has no room for {replica}"
                 return
-            self._ledger.take(node, demand.resources)
-            taken[replica] = node
+            self._ledger.take(place, amounts)
+            taken[replica] = place
 
-    def _unusable(self, replica: Replica, node: str, demand: Demand) -> str:
+    def _unusable(self, replica: Replica, place: str, demand: Demand) -> str:
+        node = node_of(place)
         if not node:
             return f"{replica} has no node"
+        if (vgpu_of(place) is None) != (demand.share is None):
+            return f"{replica} has no vGPU" if demand.share is not None else f"{replica} needs no vGPU"
         if node in self._unavailable:
             return f"node {node} {self._unavailable[node]}"
-        if node not in self._ledger.nodes.row_of:
+        if place not in self._ledger.nodes.row_of:
             return f"there is no node {node}"
         return "" if node in demand.eligible_nodes else f"{replica} may not run on node {node}"
 

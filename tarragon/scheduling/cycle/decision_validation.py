@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import assert_never
 
-from tarragon.base.resources import Resources, fits
+from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, Resources, fits, vgpu_memory, vgpu_share
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.places import node_of, vgpu_of
 from tarragon.scheduling.api.decision import Admit, Decision, Defer, Evict, GangDecision, RequeueAt, Resize
+from tarragon.scheduling.api.gpu_shares import HELD_BY_ANCHOR
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.state.inventory import Inventory
+from tarragon.scheduling.state.vgpus import ONE_GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,8 @@ class _Remaining:
     def _free_on(self, node: str) -> dict[str, int]:
         """What is left on a node. Counted apart from the policies' ledgers, which may be wrong as well."""
         if node not in self._free:
-            self._free[node] = dict(self._inventory.states[self._inventory.row_of[node]].free)
+            state = self._inventory.states[self._inventory.row_of[node]]
+            self._free[node] = {**state.free, GPU_MEMORY: state.capacity.get(GPU_MEMORY, 0)}
         return self._free[node]
 
     def faults(self, decision: GangDecision) -> Iterator[str]:
@@ -140,30 +144,57 @@ class _Remaining:
     def _assignment_faults(self, nodes: Mapping[Replica, str], demands: Mapping[ReplicaType, Demand]) -> Iterator[str]:
         """Take all assignments from what is left, or none if one of them is not possible."""
         taken: list[tuple[str, Resources]] = []
-        for replica, node in nodes.items():
+        for replica, place in nodes.items():
             demand = demands.get(replica.type)
-            fault = self._assignment_fault(replica, node, demand)
+            fault = self._assignment_fault(replica, place, demand)
             if demand is None or fault is not None:
                 for earlier, resources in taken:
                     self._take(earlier, resources, -1)
                 yield fault or ""
                 return
-            self._take(node, demand.resources, 1)
-            taken.append((node, demand.resources))
+            amounts = self._inventory.amounts_at(place, demand)
+            self._take(node_of(place), amounts, 1)
+            taken.append((node_of(place), amounts))
 
     def _take(self, node: str, resources: Resources, times: int) -> None:
         free = self._free_on(node)
         for name, amount in resources.items():
             free[name] = free.get(name, 0) - amount * times
 
-    def _assignment_fault(self, replica: Replica, node: str, demand: Demand | None) -> str | None:
+    def _assignment_fault(self, replica: Replica, place: str, demand: Demand | None) -> str | None:
         if demand is None:
             return f"the job has no {replica.type.lower()} replicas"
+        node, number = node_of(place), vgpu_of(place)
         if node not in self._inventory.row_of:
             return f"{replica} would be on {node or 'no node'}, which is not available"
         if node not in demand.eligible_nodes:
             return f"{replica} may not run on {node}"
-        return None if fits(demand.resources, self._free_on(node)) else f"{node} has no room for {replica}"
+        free = self._free_on(node)
+        if demand.share is None and number is None:
+            whole = {**free, NVIDIA_GPU: free.get(NVIDIA_GPU, 0) - ONE_GPU * len(_open_vgpus(free))}
+            return None if fits(demand.resources, whole) else f"{node} has no room for {replica}"
+        if demand.share is None or number is None:
+            return f"{replica} needs {'no' if demand.share is None else 'a'} vGPU, but would be on {place}"
+        amounts = self._inventory.amounts_at(place, demand)
+        return None if _has_room_on_vgpu(amounts, free, number) else f"{place} has no room for {replica}"
+
+
+def _has_room_on_vgpu(amounts: Resources, free: Resources, number: int) -> bool:
+    """Whether a node has room for these amounts, of which its vGPU with this number has to give some."""
+    share, memory = vgpu_share(number), vgpu_memory(number)
+    gpus = len({*_open_vgpus(free), number}) * ONE_GPU
+    return (
+        fits({name: amount for name, amount in amounts.items() if name not in {share, memory}}, free)
+        and amounts[share] <= ONE_GPU * 1000 + free.get(share, 0) + HELD_BY_ANCHOR
+        and amounts[memory] <= free.get(GPU_MEMORY, 0) + free.get(memory, 0)
+        and gpus <= free.get(NVIDIA_GPU, 0)
+    )
+
+
+def _open_vgpus(free: Resources) -> set[int]:
+    """The numbers of the vGPUs of which something is held."""
+    numbers = range(sum(name.startswith(f"{NVIDIA_GPU}/") for name in free))
+    return {number for number in numbers if free.get(vgpu_share(number), 0) < 0}
 
 
 def _out_of_bounds(demand: Demand, count: int) -> str:

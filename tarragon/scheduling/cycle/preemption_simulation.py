@@ -107,7 +107,7 @@ class PreemptionSimulation:
         is_examined[self._held.rows] = True
         self._rows = rows = np.flatnonzero(is_examined)
         self._positions = (np.cumsum(is_examined) - 1)[self._held.rows]
-        columns = sorted({column for each in unmet for column, _ in each.request.columns})
+        columns = sorted({column for each in unmet for column in each.request.reads})
         self._columns = [(column, ledger.table[rows, column], self._held.amounts[:, column]) for column in columns]
         self._shortfalls = [each.on(rows) for each in unmet]
         """The scarcest first, as it is the most likely to fail."""
@@ -267,15 +267,11 @@ class _Sequence:
 def _room(shortfall: _Shortfall, free: Mapping[int, Amounts]) -> int:
     """The number of replicas for which the examined nodes have room."""
     request = shortfall.request
-    if not request.is_possible or not request.columns:
+    if not request.is_possible or not request.reads:
         return shortfall.count * len(shortfall.rows) if request.is_possible else 0
-    return int(_times(shortfall, {column: free[column][shortfall.rows] for column, _ in request.columns}).sum())
+    return int(_times(shortfall, {column: free[column][shortfall.rows] for column in request.reads}).sum())
 
 
 def _times(shortfall: _Shortfall, free: Mapping[int, Amounts]) -> Amounts:
     """The number of replicas that fit each of these nodes, at most as many as are wanted."""
-    (column, amount), *others = shortfall.request.columns
-    times: Amounts = free[column] // amount
-    for column, amount in others:
-        np.minimum(times, free[column] // amount, out=times)
-    return times.clip(0, shortfall.count)
+    return shortfall.request.room_of(free.__getitem__).clip(0, shortfall.count)

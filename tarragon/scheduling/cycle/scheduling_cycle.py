@@ -6,9 +6,9 @@ All policies are built on it; they differ in which gangs may go before which.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from operator import attrgetter
 
 import numpy as np
@@ -26,15 +26,14 @@ from tarragon.scheduling.cycle.victims import allocations_of, has_room_for_each
 from tarragon.scheduling.explain import wait_messages
 from tarragon.scheduling.placement.fit import Assignment, assign, is_feasible
 from tarragon.scheduling.state.candidates import Candidate
-from tarragon.scheduling.state.inventory import Inventory, ScoreArray
+from tarragon.scheduling.state.inventory import Allocation, Inventory, ScoreArray
 from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.memory import GangShape, Memory, QueueEntry
-from tarragon.scheduling.state.node_requests import Amounts
+from tarragon.scheduling.state.node_requests import Amounts, NodeRequest
 
+MAX_REPRESENTATIVE = 4096
+"""So many gangs that wait, and so many that run, say what is requested where GPUs are shared."""
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
-
-NodeAllocation = tuple[str, Resources, int]
-"""A node, what one replica holds there, and the number of such replicas."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +77,7 @@ class SchedulingCycle:
         self.nodes = Inventory.of(snapshot.nodes)
         self.memory = memory.of(self.nodes, snapshot.unavailable_nodes)
         self.free = NodeLedger.of_free(self.nodes, self.memory)
+        self.free.worth = self.memory.requests.worth_for(self._requests())
         self.future_free = self.free.with_releasing()
         self.usage = QueueUsage(snapshot)
         self.decisions: list[GangDecision] = []
@@ -102,6 +102,17 @@ class SchedulingCycle:
         self._without_room_soon: list[ShapeState] = []
         """Kinds without room in `future_free`, to be tried again once more is released."""
         self._quota_waits: dict[str, dict[ShapeState, WaitReason]] = {}
+
+    def _requests(self) -> Iterator[tuple[NodeRequest, int]]:
+        """Yield what gangs request, which says how to place shares of GPUs: many of them are representative."""
+        if self.memory.requests.worth_columns is None:
+            return
+        request_of = self.memory.requests.of
+        for gang in self.snapshot.waiting[:MAX_REPRESENTATIVE]:
+            yield from ((request_of(demand), demand.requested) for demand in gang.demands)
+        for running in self.snapshot.running[:MAX_REPRESENTATIVE]:
+            counts = Counter(replica.type for replica in running.nodes)
+            yield from ((request_of(demand), counts[demand.type]) for demand in running.demands)
 
     def candidate(self, gang: WaitingGang | RunningGang) -> Candidate:
         """Return the gang as a candidate for a size."""
@@ -151,13 +162,13 @@ class SchedulingCycle:
             kind.has_no_future_room = True
             self._without_room_soon.append(kind)
             return None
-        self._set_aside(node_allocations(gang.demands, nodes))
+        self._set_aside(self.nodes.held_by(gang.demands, nodes))
         self.usage.charge(gang, nodes)
         return Defer(gang.name, RESOURCES_RELEASING, wait_messages.RELEASING)
 
     def reserve(self, gang: WaitingGang, nodes: Assignment) -> None:
         """Reserve these nodes for the gang: what is free there and what becomes free."""
-        parts = node_allocations(gang.demands, nodes)
+        parts = self.nodes.held_by(gang.demands, nodes)
         self._set_aside(parts)
         _reserve(self.future_free, parts)
         self.usage.charge(gang, nodes)
@@ -229,27 +240,26 @@ class SchedulingCycle:
 
     def record_allocation(self, gang: WaitingGang | RunningGang, nodes: Mapping[Replica, str]) -> None:
         """Record that a gang has got free resources on these nodes."""
-        parts = node_allocations(gang.demands, nodes)
+        parts = self.nodes.held_by(gang.demands, nodes)
         for ledger in filter(None, (self.future_free, self._before_reservations)):
             _reserve(ledger, parts)
         self.usage.charge(gang, nodes)
 
     def record_move(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> None:
         """Record that replicas which already count towards shares have got other nodes."""
-        _reserve(self.future_free, node_allocations(gang.demands, nodes))
+        _reserve(self.future_free, self.nodes.held_by(gang.demands, nodes))
 
     def _release(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> None:
         self._is_releasing = True
         for kind in self._without_room_soon:
             kind.has_no_future_room, kind.was_starving = False, None
         self._without_room_soon.clear()
-        released = {replica: node for replica, node in nodes.items() if replica not in gang.finished}
-        self.usage.release(gang, released)
-        for node, amounts, number in node_allocations(gang.demands, released):
+        self.usage.release(gang, nodes.keys() - gang.finished)
+        for node, amounts, number in self.nodes.held_by(gang.demands, nodes, gang.finished):
             if node in self.nodes.row_of:
                 self.future_free.release(node, amounts, number)
 
-    def _set_aside(self, parts: Sequence[NodeAllocation]) -> None:
+    def _set_aside(self, parts: Sequence[Allocation]) -> None:
         if self._before_reservations is None:
             self._before_reservations = self.free.copy()
         _reserve(self.free, parts)
@@ -303,19 +313,6 @@ def is_known_to_lack(kind: ShapeState, ledger: NodeLedger) -> bool:
     return False
 
 
-def resources_by_replica(demands: Sequence[Demand], nodes: Mapping[Replica, str]) -> dict[Replica, Resources]:
-    """What each replica holds where it runs; nothing for a replica type that the job no longer has."""
-    each = {demand.type: demand.resources for demand in demands}
-    return {replica: each.get(replica.type, {}) for replica in nodes}
-
-
-def node_allocations(demands: Sequence[Demand], nodes: Mapping[Replica, str]) -> list[NodeAllocation]:
-    """The same by node: most nodes of a gang run several equal replicas."""
-    each = {demand.type: demand.resources for demand in demands}
-    runs = groupby(nodes.items(), key=lambda item: (item[0].type, item[1]))
-    return [(node, each.get(replica_type, {}), len(list(run))) for (replica_type, node), run in runs]
-
-
-def _reserve(ledger: NodeLedger, parts: Iterable[NodeAllocation]) -> None:
+def _reserve(ledger: NodeLedger, parts: Iterable[Allocation]) -> None:
     for node, amounts, number in parts:
         ledger.reserve(node, amounts, number)

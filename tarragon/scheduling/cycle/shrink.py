@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from tarragon.job.model import Replica
+from tarragon.job.places import node_of
 from tarragon.scheduling.api.snapshot import Demand, RunningGang
 from tarragon.scheduling.cycle.preemption_simulation import AllocationTable, PreemptionSimulation
 from tarragon.scheduling.cycle.victims import shortest_sufficient_prefix
@@ -35,11 +36,11 @@ def remote_last(gang: RunningGang, demand: Demand) -> list[Replica]:
     its node; index 0 never counts as remote. A gang that restarts to resize has no gaps in its indexes: there only the
     index counts.
     """
-    anchors = {node for replica, node in gang.nodes.items() if replica.type in gang.anchor_types}
+    anchors = {node_of(place) for replica, place in gang.nodes.items() if replica.type in gang.anchor_types}
     prefer_local = bool(anchors) and not gang.resizes_by_restart
     ordered = [
-        (prefer_local and replica.index > 0 and node not in anchors, replica.index, replica)
-        for replica, node in gang.nodes.items()
+        (prefer_local and replica.index > 0 and node_of(place) not in anchors, replica.index, replica)
+        for replica, place in gang.nodes.items()
         if replica.type == demand.type
     ]
     return [replica for _, _, replica in sorted(ordered)]
@@ -149,7 +150,7 @@ class ReclaimablePool:
             self._sum = np.zeros_like(ledger.table)
             for column in range(self._sum.shape[1]):
                 np.add.at(self._sum[:, column], self._rows, self._freed[:, column])
-        free = ledger.table + self._sum
+        free = ledger.settled(ledger.table + self._sum)
         requests = [(ledger.requests.of(demand), demand.minimum) for demand in demands if demand.minimum]
         requests.sort(key=lambda each: -each[0].weight)
         return any(int(request.room(free, request.mask).clip(max=count).sum()) < count for request, count in requests)
@@ -200,6 +201,12 @@ class ReclaimablePool:
         before = after.table.copy(order="K")
         if assign(demands, after) is None:
             return None
+        if ledger.nodes.layout.vgpus is not None:
+            # What one column lacks says little where replicas hold parts of GPUs: all that is given back on the nodes
+            # used counts as needed.
+            used_rows = (before != after.table).any(axis=1)
+            on_used_rows: Amounts = units[used_rows[self._rows[units]]]
+            return on_used_rows
         kept: list[int] = []
         for row in (before != after.table).any(axis=1).nonzero()[0]:
             used = before[row] - after.table[row]
@@ -241,16 +248,20 @@ def _reclaimable(gang: RunningGang, nodes: Inventory) -> ReclaimableReplicas | N
     turns = [turn for turn, replica in enumerate(replicas) if gang.nodes[replica] in nodes.row_of]
     if not turns:
         return None
-    each = {demand.type: nodes.known_row(demand.resources) for demand in gang.demands}
+    demands = {demand.type: demand for demand in gang.demands}
     largest = sum(max(demand.maximum, demand.requested) for demand in gang.demands)
     age = -(gang.admitted_at or _LONG_AGO).timestamp()
     size, count = len(gang.nodes), len(replicas)
     return ReclaimableReplicas(
         [replicas[turn] for turn in turns],
         np.array([nodes.row_of[gang.nodes[replicas[turn]]] for turn in turns], np.int64),
-        np.array([each[replicas[turn].type] for turn in turns], np.int64),
+        np.array([_held_at(gang.nodes[replicas[turn]], demands[replicas[turn].type], nodes) for turn in turns]),
         np.array([(gang.priority, turn - count, (turn - size) / largest, age) for turn in turns], np.float64),
     )
+
+
+def _held_at(place: str, demand: Demand, nodes: Inventory) -> Amounts:
+    return nodes.known_row(nodes.amounts_at(place, demand))
 
 
 def _covering(freed: Amounts, missing: Amounts) -> list[int]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tarragon.base.resources import Resources, add_resources, subtract
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.places import node_of
 from tarragon.scheduling.api.decision import Admit, Evict, Resize
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.state.inventory import Inventory
@@ -58,7 +59,7 @@ class ProjectedCluster:
 
     def _release(self, gang: RunningGang, sign: int) -> None:
         """Give back what the gang holds to its nodes, or take it if `sign` is -1."""
-        held = allocation_by_node(gang)
+        held = allocation_by_node(gang, self.nodes)
         states: list[NodeState] = []
         for name, amounts in held.items():
             row = self.nodes.row_of.get(name)
@@ -68,13 +69,12 @@ class ProjectedCluster:
         self.nodes = self.nodes.with_states(states)
 
 
-def allocation_by_node(gang: RunningGang) -> Mapping[str, Resources]:
+def allocation_by_node(gang: RunningGang, nodes: Inventory) -> Mapping[str, Resources]:
     """What the gang holds, by node. Finished and displaced replicas hold nothing."""
-    each = {demand.type: demand.resources for demand in gang.demands}
     held: dict[str, Resources] = {}
-    for replica, node in gang.nodes.items():
-        if replica not in gang.finished and replica not in gang.displaced and replica.type in each:
-            held[node] = add_resources([held.get(node, {}), each[replica.type]])
+    for place, amounts, number in nodes.held_by(gang.demands, gang.nodes, gang.finished | gang.displaced):
+        node = node_of(place)
+        held[node] = add_resources([held.get(node, {}), *[amounts] * number])
     return held
 
 

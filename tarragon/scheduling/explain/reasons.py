@@ -154,7 +154,7 @@ def _largest_fitting(demands: Sequence[Demand], short: Demand, nodes: Inventory)
 def _gangs_to_end(demands: Sequence[Demand], running: Sequence[RunningGang], nodes: Inventory) -> Sequence[str]:
     """The smallest single gang whose end is enough; otherwise the largest gangs together, as few as are enough."""
     eligible = frozenset().union(*(demand.eligible_nodes for demand in demands))
-    holding = [(gang, held) for gang in running for held in [allocation_by_node(gang)] if held.keys() & eligible]
+    holding = [(gang, held) for gang in running for held in [allocation_by_node(gang, nodes)] if held.keys() & eligible]
     by_size = sorted(holding, key=lambda largest: (len(largest[0].nodes), largest[0].name))
     for gang, held in by_size[:MAX_TRIED]:
         if _fits(demands, _with_freed([held], nodes)):
@@ -169,7 +169,9 @@ def _gangs_to_end(demands: Sequence[Demand], running: Sequence[RunningGang], nod
 
 def _gangs_to_shrink(demands: Sequence[Demand], running: Sequence[RunningGang], nodes: Inventory) -> Sequence[str]:
     """A single elastic gang that is enough, otherwise all of them; empty if these are too many to name."""
-    reclaimable = [(gang.name, held) for gang in running if gang.is_elastic for held in [_above_minimum(gang)] if held]
+    reclaimable = [
+        (gang.name, held) for gang in running if gang.is_elastic for held in [_above_minimum(gang, nodes)] if held
+    ]
     for name, held in reclaimable[:MAX_TRIED]:
         if _fits(demands, _with_freed([held], nodes)):
             return [name]
@@ -179,7 +181,7 @@ def _gangs_to_shrink(demands: Sequence[Demand], running: Sequence[RunningGang], 
     return [name for name, _ in reclaimable] if is_enough else ()
 
 
-def _above_minimum(gang: RunningGang) -> Mapping[str, Resources]:
+def _above_minimum(gang: RunningGang, nodes: Inventory) -> Mapping[str, Resources]:
     kept = {demand.type: demand.minimum for demand in gang.demands}
     above: dict[Replica, str] = {}
     for replica in sorted(gang.nodes):
@@ -187,7 +189,7 @@ def _above_minimum(gang: RunningGang) -> Mapping[str, Resources]:
             kept[replica.type] -= 1
         else:
             above[replica] = gang.nodes[replica]
-    return allocation_by_node(replace(gang, nodes=above))
+    return allocation_by_node(replace(gang, nodes=above), nodes)
 
 
 def _with_freed(freed_by_gang: Sequence[Mapping[str, Resources]], nodes: Inventory) -> Inventory:

@@ -8,15 +8,16 @@ name.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import numpy as np
 
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.places import node_of
 from tarragon.scheduling.api.snapshot import Demand
 from tarragon.scheduling.placement.node_choice import RowShare, choose_rows
-from tarragon.scheduling.placement.packing import Packing
+from tarragon.scheduling.placement.packing import Packing, take_packing
 from tarragon.scheduling.placement.spreading import TopologyPlacer, can_pack_with_topology, pack_with_topology
 from tarragon.scheduling.state.ledger import NodeLedger
 
@@ -35,10 +36,15 @@ def assign(demands: Sequence[Demand], ledger: NodeLedger) -> Assignment | None:
     if packing is None:
         ledger.infeasible.add(shape)
         return None
-    if packing:
+    if not packing:
+        return {}
+    if not any(demand.share for demand in demands):
         each = np.array([ledger.requests.of(demand).row for demand in demands])
         ledger.take_rows(list(packing), np.array(list(packing.values())) @ each)
-    return _assign_indexes(demands, packing, ledger)
+        names = ledger.nodes.names
+        return _assign_indexes(demands, packing, lambda row, position: [names[row]] * packing[row][position])
+    places = take_packing(demands, packing, ledger)
+    return _assign_indexes(demands, packing, lambda row, position: places.get((row, position), ()))
 
 
 def is_feasible(demands: Sequence[Demand], ledger: NodeLedger) -> bool:
@@ -73,10 +79,10 @@ def assign_more(
         gang = {**near, **placed}
         replicas, demand = [replica for replica, _ in group], group[0][1]
         if demand.topology_constraints:
-            rows = _take_spread(demand, len(replicas), ledger, gang)
+            places = _take_spread(demand, len(replicas), ledger, gang)
         else:
-            rows = _take_near(demand, len(replicas), ledger, _own_rows(gang, anchors, ledger))
-        placed.update(zip(replicas, (ledger.nodes.names[row] for row in rows), strict=False))
+            places = _take_near(demand, len(replicas), ledger, _own_rows(gang, anchors, ledger))
+        placed.update(zip(replicas, places, strict=False))
     return placed
 
 
@@ -113,29 +119,31 @@ def _pack_largest(demands: Sequence[Demand], ledger: NodeLedger) -> Packing | No
     return packing
 
 
-def _assign_indexes(demands: Sequence[Demand], packing: Packing, ledger: NodeLedger) -> Assignment:
+def _assign_indexes(
+    demands: Sequence[Demand], packing: Packing, places: Callable[[int, int], Sequence[str]]
+) -> Assignment:
     """Give the lowest indexes to the nodes with most replicas of the first demands, such as parameter servers:
     shrinking removes remote replicas and high indexes first.
     """
     by_count = sorted(packing.items(), key=lambda item: [-count for count in item[1]])
     placed: Assignment = {}
     for position, demand in enumerate(demands):
-        rows = [row for row, counts in by_count for _ in range(counts[position])]
-        placed |= {Replica(demand.type, index): ledger.nodes.names[row] for index, row in enumerate(rows)}
+        found = (place for row, _ in by_count for place in places(row, position))
+        placed |= {Replica(demand.type, index): place for index, place in enumerate(found)}
     return placed
 
 
 def _own_rows(near: Mapping[Replica, str], anchors: AbstractSet[ReplicaType], ledger: NodeLedger) -> list[int]:
     """The rows of these replicas' nodes: those with most anchors first, then those with most replicas."""
-    present = {replica: node for replica, node in near.items() if node in ledger.nodes.row_of}
+    present = {replica: node_of(place) for replica, place in near.items() if place in ledger.nodes.row_of}
     anchored = Counter(node for replica, node in present.items() if replica.type in anchors)
     others = Counter(present.values())
     names = sorted(others, key=lambda node: (-anchored[node], -others[node], node))
     return [ledger.nodes.row_of[name] for name in names]
 
 
-def _take_near(demand: Demand, wanted: int, ledger: NodeLedger, own_rows: Sequence[int]) -> list[int]:
-    """Take rows for as many replicas as there is room for, the gang's own nodes first."""
+def _take_near(demand: Demand, wanted: int, ledger: NodeLedger, own_rows: Sequence[int]) -> list[str]:
+    """Take places for as many replicas as there is room for, the gang's own nodes first."""
     request = ledger.requests.of(demand)
     room = np.minimum(ledger.room(request), wanted)
     shares: list[RowShare] = []
@@ -145,12 +153,10 @@ def _take_near(demand: Demand, wanted: int, ledger: NodeLedger, own_rows: Sequen
         wanted -= taken
     room[list(own_rows)] = 0
     shares += choose_rows(demand, min(wanted, int(room.sum())), ledger, own_rows)
-    for row, taken in shares:
-        ledger.take_row(row, request.row * taken)
-    return [row for row, taken in shares for _ in range(taken)]
+    return [place for row, taken in shares for place in ledger.take_replicas(row, request, taken)]
 
 
-def _take_spread(demand: Demand, wanted: int, ledger: NodeLedger, gang: Mapping[Replica, str]) -> list[int]:
+def _take_spread(demand: Demand, wanted: int, ledger: NodeLedger, gang: Mapping[Replica, str]) -> list[str]:
     """Do as `_take_near`, within the demand's spread constraints."""
     placer = TopologyPlacer([demand], ledger)
     for replica, node in gang.items():

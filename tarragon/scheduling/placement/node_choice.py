@@ -10,7 +10,6 @@ from math import isqrt
 import numpy as np
 
 from tarragon.scheduling.api.snapshot import Demand
-from tarragon.scheduling.state.inventory import ScoreArray
 from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.node_requests import Amounts, Mask
 
@@ -60,12 +59,12 @@ def choose_rows(demand: Demand, count: int, ledger: NodeLedger, home: Sequence[i
         rooms = _preferred(rooms, count, nodes, ledger.nodes.preference_scores(demand))
     if nodes == 1:
         whole = nearest(rooms.rows[rooms.room == count], ledger, home)
-        return [(tightest(whole, 1, ledger.free_scores())[0], count)]
+        return [(ledger.tightest(whole, 1, [(ledger.requests.of(demand), count)])[0], count)]
     for mask in _regions(rooms, count, nodes, (ledger, home)):
         rooms_there = rooms if mask is None else rooms.some(mask)
         histogram = rooms_there.histogram()
         if _min_nodes(histogram, count) == nodes:
-            return _shares(_choose_rooms(histogram, count, nodes), count, rooms_there, ledger.free_scores())
+            return _shares(_choose_rooms(histogram, count, nodes), rooms_there, (demand, count), ledger)
     return []
 
 
@@ -110,22 +109,16 @@ def _tightest_domain(domains: Amounts, room: Amounts, count: int, nodes: int) ->
     return int(of[first[int(np.argmin(totals))]])
 
 
-def _shares(wanted: Sequence[int], count: int, rooms: _Rooms, roominess: ScoreArray) -> list[RowShare]:
+def _shares(wanted: Sequence[int], rooms: _Rooms, of: tuple[Demand, int], ledger: NodeLedger) -> list[RowShare]:
     """Choose rows for these rooms, of equal ones those with least left for others; the roomiest are filled first."""
     shares: list[RowShare] = []
+    request, count = ledger.requests.of(of[0]), of[1]
     for each, number in Counter(wanted).items():
-        for row in tightest(rooms.rows[rooms.room == each], number, roominess):
+        for row in ledger.tightest(rooms.rows[rooms.room == each], number, [(request, min(each, count))]):
             given = min(each, count)
             count -= given
             shares.append((row, given))
     return shares
-
-
-def tightest(rows: Amounts, wanted: int, roominess: ScoreArray) -> list[int]:
-    """The `wanted` rows with least left over; the first of equal ones."""
-    if wanted == 1:
-        return [int(rows[int(np.argmin(roominess[rows]))])]
-    return [int(row) for row in rows[np.argsort(roominess[rows], kind="stable")[:wanted]]]
 
 
 def nearest(rows: Amounts, ledger: NodeLedger, home: Sequence[int]) -> Amounts:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tarragon.scheduling.api.snapshot import Demand
-from tarragon.scheduling.placement.node_choice import RowShare, choose_rows, nearest, tightest
+from tarragon.scheduling.placement.node_choice import RowShare, choose_rows, nearest
 from tarragon.scheduling.state.inventory import ScoreArray
 from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.node_requests import UNLIMITED_ROOM, Amounts, Mask, NodeRequest
@@ -66,6 +66,21 @@ def pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -
         return packing
     other = _most_at_once(wants, ledger, len(demands), len(ledger.nodes) + 1 if packing is None else len(packing))
     return other or packing or _side_by_side(wants, ledger, len(demands))
+
+
+def take_packing(
+    demands: Sequence[Demand], packing: Packing, ledger: NodeLedger
+) -> dict[tuple[int, int], Sequence[str]]:
+    """Take a packing, and return the places by row and position. On each node the scarcest demand chooses its GPUs
+    first, as while packing.
+    """
+    wants = replica_batches(demands, [1] * len(demands), ledger)
+    return {
+        (row, want.position): ledger.take_replicas(row, want.request, counts[want.position])
+        for row, counts in packing.items()
+        for want in wants
+        if counts[want.position]
+    }
 
 
 def can_pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -> bool:
@@ -166,7 +181,7 @@ def _best_of(rows: Amounts, wants: Sequence[ReplicaBatch], ledger: NodeLedger, o
     scores = _scores(wants, ledger)
     if scores is not None:
         rows = rows[scores[rows] == scores[rows].max()]
-    return tightest(nearest(rows, ledger, opened), 1, ledger.free_scores())[0]
+    return ledger.tightest(nearest(rows, ledger, opened), 1, [(want.request, want.count) for want in wants])[0]
 
 
 def _takers(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> Amounts:
@@ -178,7 +193,16 @@ def _takers(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> Amounts:
     if len(rows) and others:
         for column, amount in _needed_columns(wants):
             rows = rows[ledger.table[rows, column] >= amount]
+        if len(rows) and _compete_for_gpus(wants):
+            rows = rows[_taken_by(wants, ledger, rows)[1]]
     return rows
+
+
+def _compete_for_gpus(wants: Sequence[ReplicaBatch]) -> bool:
+    """Whether what one demand takes of GPUs changes how many replicas of another one fit: more than the sums of columns
+    say.
+    """
+    return any(want.request.share for want in wants) and sum(want.request.vgpus is not None for want in wants) > 1
 
 
 def _scores(wants: Sequence[ReplicaBatch], ledger: NodeLedger) -> Amounts | None:
@@ -252,8 +276,7 @@ def _fill(
             if count and want.request.mask[row]:
                 taken = min(count, want.request.times_in(free[row]))
                 packing[row][want.position] += taken
-                for column, amount in want.request.columns:
-                    free[row][column] -= taken * amount
+                want.request.take_from(free[row], taken)
                 count -= taken
         if count:
             rest.append(ReplicaBatch(want.demand, want.request, count, want.position, want.weight))
@@ -264,8 +287,7 @@ def _left_on(row: int, given: Sequence[int], wants: Sequence[ReplicaBatch], ledg
     """What is left on the row, by column."""
     left: list[int] = ledger.table[row].tolist()
     for want in wants:
-        for column, amount in want.request.columns:
-            left[column] -= given[want.position] * amount
+        want.request.take_from(left, given[want.position])
     return left
 
 
@@ -285,7 +307,8 @@ def _most_at_once(wants: Sequence[ReplicaBatch], ledger: NodeLedger, demands: in
             score[~is_candidate] = 0
             if len(packing) + 2 >= too_many or not score.any():  # this one, and one for the rest
                 return None
-            row = tightest(nearest(rows[score == score.max()], ledger, list(packing)), 1, ledger.free_scores())[0]
+            best = nearest(rows[score == score.max()], ledger, list(packing))
+            row = ledger.tightest(best, 1, [(want.request, 1) for want in rest])[0]
         packing[row] = [0] * demands
         rest = _fill(packing, [row], wants, ledger)
         others = rows != row
@@ -311,7 +334,7 @@ def _taken_by(wants: Sequence[ReplicaBatch], ledger: NodeLedger, rows: Amounts) 
     taken, is_all = np.zeros(len(rows), np.float64), np.ones(len(rows), np.bool_)
     for want in wants:
         count = np.minimum(want.request.room_without_preselection(free, want.request.mask[rows]), want.count)
-        free -= count[:, None] * want.request.row
+        free = want.request.taken_from(free, count)
         taken += count * want.weight
         is_all &= count == want.count
     return taken, is_all

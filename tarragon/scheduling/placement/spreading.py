@@ -9,7 +9,7 @@ import numpy as np
 
 from tarragon.job.model import ReplicaType
 from tarragon.scheduling.api.snapshot import Demand, TopologyConstraint
-from tarragon.scheduling.placement.node_choice import nearest, tightest
+from tarragon.scheduling.placement.node_choice import nearest
 from tarragon.scheduling.placement.packing import Packing, can_pack, has_enough_in_total, pack, replica_batches
 from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.node_requests import Amounts
@@ -73,14 +73,14 @@ class TopologyPlacer:
         if row not in self._opened:
             self._opened.append(row)
 
-    def place(self, demand: Demand, wanted: int) -> list[int]:
-        """Return a row for each replica; fewer if there is no more room."""
-        rows: list[int] = []
-        while len(rows) < wanted and (row := self._next(demand, wanted - len(rows))) is not None:
-            self._ledger.take_row(row, self._ledger.requests.of(demand).row)
+    def place(self, demand: Demand, wanted: int) -> list[str]:
+        """Return a place for each replica; fewer if there is no more room."""
+        places: list[str] = []
+        request = self._ledger.requests.of(demand)
+        while len(places) < wanted and (row := self._next(demand, wanted - len(places))) is not None:
+            places += self._ledger.take_replicas(row, request, 1)
             self.record(demand.type, row)
-            rows.append(row)
-        return rows
+        return places
 
     def _next(self, demand: Demand, wanted: int) -> int | None:
         room = np.minimum(self._ledger.room(self._ledger.requests.of(demand)), wanted)
@@ -98,7 +98,8 @@ class TopologyPlacer:
         if demand.node_scores:
             scores = self._ledger.nodes.preference_scores(demand)
             rows = rows[scores[rows] == scores[rows].max()]
-        return tightest(nearest(rows, self._ledger, self._opened), 1, self._ledger.free_scores())[0]
+        request = self._ledger.requests.of(demand)
+        return self._ledger.tightest(nearest(rows, self._ledger, self._opened), 1, [(request, 1)])[0]
 
 
 def pack_with_topology(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -> Packing | None:
@@ -159,10 +160,10 @@ def _placed_one_by_one(demands: Sequence[Demand], counts: Sequence[int], ledger:
         placer = TopologyPlacer(demands, ledger.copy())
         packing: Packing = {}
         for position in order:
-            rows = placer.place(demands[position], counts[position])
-            for row in rows:
-                packing.setdefault(row, [0] * len(demands))[position] += 1
-            if len(rows) < counts[position]:
+            places = placer.place(demands[position], counts[position])
+            for place in places:
+                packing.setdefault(ledger.nodes.row_of[place], [0] * len(demands))[position] += 1
+            if len(places) < counts[position]:
                 break
         else:
             return packing

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tarragon.base.resources import PODS
 from tarragon.job.model import Replica
+from tarragon.job.places import node_of
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, WaitingGang
 from tarragon.scheduling.api.work import SpeedupCurve, WorkEstimate, devices_of, unknown_work
 from tarragon.scheduling.state.node_requests import NodeRequest
@@ -95,9 +96,9 @@ class CandidateTable:
         weight, can_preempt = _weight(work), _can_preempt(gang)
         there, node_count = Counter[str](), 0
         if isinstance(gang, RunningGang):
-            there = Counter(node for replica, node in gang.nodes.items() if replica.type == demand.type)
+            there = Counter(node_of(place) for replica, place in gang.nodes.items() if replica.type == demand.type)
             types = {each.type for each in gang.demands if any(name != PODS for name in each.resources)}
-            node_count = len({node for replica, node in gang.nodes.items() if replica.type in types})
+            node_count = len({node_of(place) for replica, place in gang.nodes.items() if replica.type in types})
         size = there.total()
         speed = work.curve.at(size) if size else 0.0
         return Candidate(

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.state.node_requests import ROOM_CAP, Amounts, EligibleRows, NodeRequest
+from tarragon.scheduling.state.vgpus import VgpuColumns
 
 _FULL_COUNT_PART = 4
 """If more than one in this many nodes has changed, all are counted again."""
@@ -29,6 +31,8 @@ class _Tables:
     """For each column that is requested: its index; the distinct amounts, at least 1; the cap where the amount is 0;
     and for each request the index of its amount.
     """
+    shares: Sequence[tuple[VgpuShare, VgpuColumns, list[int]]]
+    """Each distinct share of a GPU, and the requests for it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,12 +89,15 @@ class CapacityIndex:
             return np.zeros(len(self.requests), np.int64)
         if self._tables is None:
             self._tables = _tables(self.requests)
-        both = np.concatenate([free, before]).clip(min=0)
+        unclipped = np.concatenate([free, before])
+        both = unclipped.clip(min=0)
         room = self._tables.most[:, np.concatenate([rows, rows])][self._tables.most_of]
         for column, amounts, cap, index in self._tables.amounts:
             room_by_amount = both[:, column] // amounts
             room_by_amount += cap
             np.minimum(room, room_by_amount[index] if len(room_by_amount) > 1 else room_by_amount, out=room)
+        for share, vgpus, indexes in self._tables.shares:
+            room[indexes] = np.minimum(room[indexes], vgpus.room(share, lambda column: unclipped[:, column]))
         more: Amounts = room[:, : len(rows)].sum(axis=1) - room[:, len(rows) :].sum(axis=1)
         return more
 
@@ -103,6 +110,10 @@ def _tables(requests: Sequence[NodeRequest]) -> _Tables:
     distinct = dict(masks)
     positions = {number: position for position, number in enumerate(distinct)}
     columns = np.array([request.row for request in requests], np.int64).T
+    shares: dict[VgpuShare, tuple[VgpuShare, VgpuColumns, list[int]]] = {}
+    for index, request in enumerate(requests):
+        if request.share is not None and request.vgpus is not None:
+            shares.setdefault(request.share, (request.share, request.vgpus, []))[2].append(index)
     uniques = [np.unique(column, return_inverse=True) for column in columns]
     return _Tables(
         np.where(np.array(list(distinct.values())), ROOM_CAP, 0),
@@ -112,6 +123,7 @@ def _tables(requests: Sequence[NodeRequest]) -> _Tables:
             for column, (amounts, index) in enumerate(uniques)
             if amounts.any()
         ],
+        list(shares.values()),
     )
 
 

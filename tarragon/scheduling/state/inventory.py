@@ -8,18 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
 
-from tarragon.base.resources import CPU, MEMORY, Resources
+from tarragon.base.resources import CPU, GPU_MEMORY, MEMORY, NVIDIA_GPU, Resources, vgpu_memory, vgpu_share
+from tarragon.job.model import Replica
+from tarragon.job.places import vgpu_of, vgpu_place
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang
 from tarragon.scheduling.state.node_requests import Amounts, Mask
+from tarragon.scheduling.state.vgpus import UNSHARED_GPUS, VgpuColumns
 
 ScoreArray = npt.NDArray[np.float64]
+Allocation = tuple[str, Resources, int]
+"""A place, what one replica holds there, and the number of such replicas."""
 
 MAX_AMOUNT = 2**61
 """Amounts are capped to this, and larger requests fit nowhere: sums of two must not overflow."""
+_VGPU_PREFIX = f"{NVIDIA_GPU}/"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +39,7 @@ class Layout:
     resources: tuple[str, ...]
     """The resource names, in the order of columns."""
     row_of: Mapping[str, int]
+    """The row of each node, and of each place on its vGPUs."""
     columns: Mapping[str, int]
     capacity: Amounts
     largest: Sequence[int]
@@ -42,6 +50,8 @@ class Layout:
     """The columns that count in `Inventory.free_scores`, with their weights."""
     domains: tuple[Amounts, ...]
     """From wide to narrow, the number of each row's domain; -1 for a node without one."""
+    vgpus: VgpuColumns | None
+    """Where shared GPUs are in the table; None if no GPU may be shared."""
 
     @classmethod
     def of(cls, states: Sequence[NodeState], resources: tuple[str, ...]) -> Layout:
@@ -49,16 +59,18 @@ class Layout:
         columns = {name: column for column, name in enumerate(resources)}
         capacity = _table([state.capacity for state in states], columns)
         largest = [max(1, int(column.max(initial=0))) for column in capacity.T]
+        vgpus = VgpuColumns.of(columns)
         return cls(
             names,
             resources,
-            {name: row for row, name in enumerate(names)},
+            _rows_by_place(names, vgpus),
             columns,
             capacity,
             largest,
             sorted(range(len(resources)), key=lambda column: ("/" not in resources[column], column)),
             [(column, weight) for column, name in enumerate(resources) if (weight := _weight(name) / largest[column])],
             _domains(states),
+            vgpus,
         )
 
 
@@ -81,8 +93,8 @@ class Inventory(Collection[NodeState]):
             return states
         rows = tuple(sorted(states, key=lambda state: state.name))
         layout = Layout.of(rows, _resources_of(rows))
-        free, releasing = [state.free for state in rows], [state.releasing for state in rows]
-        return cls(rows, layout, _table(free, layout.columns), _table(releasing, layout.columns))
+        free = _free_table(rows, layout)
+        return cls(rows, layout, free, _table([state.releasing for state in rows], layout.columns))
 
     def __len__(self) -> int:
         return len(self.states)
@@ -105,8 +117,9 @@ class Inventory(Collection[NodeState]):
         if is_new_column or any(_stable_part(self.states[row]) != _stable_part(state) for row, state in rows.items()):
             return Inventory.of(all_states)
         free, releasing = self.free.copy(order="K"), self.releasing.copy(order="K")
+        changed = list(rows)
+        free[changed] = _free_table(list(rows.values()), self.layout)
         for row, state in rows.items():
-            free[row] = self.to_row(state.free)
             releasing[row] = self.to_row(state.releasing)
         return Inventory(tuple(all_states), self.layout, free, releasing)
 
@@ -116,9 +129,7 @@ class Inventory(Collection[NodeState]):
 
     def to_row(self, amounts: Resources) -> Amounts:
         """Convert the amounts of one node to a row."""
-        row = np.zeros(len(self.resources), np.int64)
-        for name, amount in amounts.items():
-            row[self.layout.columns[name]] = min(amount, MAX_AMOUNT)
+        row: Amounts = _table([amounts], self.layout.columns)[0]
         return row
 
     def known_row(self, amounts: Resources) -> Amounts:
@@ -140,14 +151,39 @@ class Inventory(Collection[NodeState]):
 
     def allocation_of(self, gang: RunningGang) -> tuple[Amounts, Amounts]:
         """The rows on which a gang holds something, and the amounts."""
-        each = {demand.type: self.known_row(demand.resources) for demand in gang.demands}
         by_row: dict[int, Amounts] = {}
-        for replica, node in gang.nodes.items():
-            row = self.row_of.get(node)
-            if row is not None and replica not in gang.finished and replica.type in each:
-                by_row[row] = by_row[row] + each[replica.type] if row in by_row else each[replica.type]
+        for place, each, number in self.held_by(gang.demands, gang.nodes, gang.finished):
+            row = self.row_of.get(place)
+            if row is not None:
+                held = self.known_row(each) * number
+                by_row[row] = by_row[row] + held if row in by_row else held
         amounts = np.array(list(by_row.values()), np.int64).reshape(len(by_row), len(self.resources))
         return np.fromiter(by_row, np.int64, len(by_row)), amounts
+
+    def held_by(
+        self, demands: Sequence[Demand], nodes: Mapping[Replica, str], finished: Collection[Replica] = ()
+    ) -> list[Allocation]:
+        """Return what replicas hold, by place: most nodes of a gang run several equal ones. Replicas of a type that the
+        job no longer has hold nothing, nor do finished ones.
+        """
+        by_type = {demand.type: demand for demand in demands}
+        held: list[Allocation] = []
+        runs = groupby(nodes.items(), key=lambda item: (item[0].type, item[1]))
+        for (replica_type, place), run in runs:
+            number = sum(replica not in finished for replica, _ in run) if finished else len(list(run))
+            if replica_type in by_type and number:
+                held.append((place, self.amounts_at(place, by_type[replica_type]), number))
+        return held
+
+    def amounts_at(self, place: str, demand: Demand) -> Resources:
+        """Return what a replica of this demand holds at a place."""
+        number = None if demand.share is None else vgpu_of(place)
+        if demand.share is None or number is None:
+            return demand.resources
+        row = self.row_of.get(place)
+        gpu_memory = self.states[row].capacity.get(GPU_MEMORY, 0) if row is not None else 0
+        others = {name: amount for name, amount in demand.resources.items() if name != NVIDIA_GPU}
+        return {**others, **demand.share.amounts(number, gpu_memory)}
 
     def closest_capacity(self, each: Resources, eligible: frozenset[str]) -> Resources:
         """The capacity of the eligible node that lacks least for such a replica; empty if no node is eligible."""
@@ -179,26 +215,60 @@ class Inventory(Collection[NodeState]):
         score = np.zeros(len(table), np.float64)
         for column, weight in self.layout.weights:
             score += table[:, column] * weight
+        vgpus = self.layout.vgpus
+        if vgpus is not None:
+            score += vgpus.fractions(table) * dict(self.layout.weights)[vgpus.free]
         return score
 
 
 def _weight(resource: str) -> float:
-    """The weight of a resource in `Inventory.free_scores`."""
+    """The weight of a resource in `Inventory.free_scores`. What is left of vGPUs is added to the free GPUs."""
+    if resource.startswith(_VGPU_PREFIX):
+        return 0.0
     return 1e6 if "/" in resource else {MEMORY: 1e3, CPU: 1.0}.get(resource, 0.0)
 
 
 def _table(of_nodes: Sequence[Resources], columns: Mapping[str, int]) -> Amounts:
     """Build a table in column order in memory, since it is read by column."""
     table = np.zeros((len(of_nodes), len(columns)), np.int64, order="F")
+    unshared = columns.get(UNSHARED_GPUS)
     for row, amounts in enumerate(of_nodes):
         for name, amount in amounts.items():
             table[row, columns[name]] = min(amount, MAX_AMOUNT)
+        if unshared is not None:
+            table[row, unshared] = min(amounts.get(NVIDIA_GPU, 0), MAX_AMOUNT)
+    return table
+
+
+def _free_table(states: Sequence[NodeState], layout: Layout) -> Amounts:
+    """Build the table of what is free, in which GPUs that are shared do not count as free ones."""
+    table = _table([state.free for state in states], layout.columns)
+    if layout.vgpus is not None:
+        table[:, layout.vgpus.gpu_memory] = [state.capacity.get(GPU_MEMORY, 0) for state in states]
+        layout.vgpus.settle(table)
     return table
 
 
 def _resources_of(states: Iterable[NodeState]) -> tuple[str, ...]:
     names = {name for state in states for amounts in (state.capacity, state.free, state.releasing) for name in amounts}
+    numbers = range(_vgpu_count(names))
+    if numbers:
+        names |= {NVIDIA_GPU, UNSHARED_GPUS, GPU_MEMORY, *map(vgpu_share, numbers), *map(vgpu_memory, numbers)}
     return tuple(sorted(names))
+
+
+def _vgpu_count(names: Collection[str]) -> int:
+    """The number of vGPUs on the node with most of them."""
+    numbers = (name.removeprefix(_VGPU_PREFIX).partition("/")[0] for name in names if name.startswith(_VGPU_PREFIX))
+    return max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)
+
+
+def _rows_by_place(names: Sequence[str], vgpus: VgpuColumns | None) -> Mapping[str, int]:
+    rows = {name: row for row, name in enumerate(names)}
+    if vgpus is not None:
+        numbers = range(len(vgpus.shares))
+        rows |= {vgpu_place(name, number): row for row, name in enumerate(names) for number in numbers}
+    return rows
 
 
 def _stable_part(state: NodeState) -> object:

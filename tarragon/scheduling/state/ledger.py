@@ -13,8 +13,10 @@ import numpy as np
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
-from tarragon.scheduling.api.snapshot import NodeState
+from tarragon.job.places import vgpu_place
+from tarragon.scheduling.api.snapshot import Demand, NodeState
 from tarragon.scheduling.state.capacity_index import RequestTotals
+from tarragon.scheduling.state.gpu_worth import GpuWorth
 from tarragon.scheduling.state.inventory import Inventory, ScoreArray
 from tarragon.scheduling.state.memory import ClusterMemory
 from tarragon.scheduling.state.node_requests import ROOM_CAP, Amounts, NodeRequest
@@ -61,6 +63,8 @@ class NodeLedger:
         room, even with more free.
         """
 
+        self.worth: GpuWorth | None = None
+        """What free resources are worth where GPUs are shared; None means that less left over is better."""
         self.room_limits: dict[NodeRequest, int] = {}
         """An upper bound on the room for a request, valid until something is given back; exact while `_totals_version`
         is the present version.
@@ -84,9 +88,7 @@ class NodeLedger:
 
     def with_releasing(self) -> NodeLedger:
         """Return a ledger that adds what terminating pods hold to what is free."""
-        soon = NodeLedger(self.nodes, self._free + self.nodes.releasing, self.requests)
-        soon._totals = self._totals
-        return soon
+        return self._with_table(self._free + self.nodes.releasing, self._totals)
 
     @classmethod
     def of_capacity(cls, nodes: Iterable[NodeState], memory: ClusterMemory | None = None) -> NodeLedger:
@@ -111,11 +113,23 @@ class NodeLedger:
         table = self._free.copy(order="K")
         for column in range(table.shape[1]):
             np.add.at(table[:, column], rows, amounts[:, column])
-        return NodeLedger(self.nodes, table, self.requests)
+        return self._with_table(table)
+
+    def _with_table(self, table: Amounts, totals: RequestTotals | None = None) -> NodeLedger:
+        ledger = NodeLedger(self.nodes, self.settled(table), self.requests)
+        ledger.worth, ledger._totals = self.worth, totals
+        return ledger
+
+    def settled(self, table: Amounts) -> Amounts:
+        """Return a table of free amounts after others were added to it: it may have more vGPUs that nobody uses."""
+        if self.nodes.layout.vgpus is not None:
+            self.nodes.layout.vgpus.settle(table)
+        return table
 
     def copy(self) -> NodeLedger:
         """Return an independent copy."""
         copy = NodeLedger(self.nodes, self._free.copy(order="K"), self.requests)
+        copy.worth = self.worth
         copy._changed_rows, copy._rooms, copy._scores = self._changed_rows.copy(), self._rooms.copy(), self._scores
         copy.infeasible, copy.feasible, copy.room_limits = (
             self.infeasible.copy(),
@@ -230,6 +244,20 @@ class NodeLedger:
         self._scores = scores, len(self._changed_rows)
         return scores
 
+    def tightest(self, rows: Amounts, wanted: int, requests: Sequence[tuple[NodeRequest, int]]) -> list[int]:
+        """The `wanted` of these rows on which so many replicas of each request waste least; the first of equal ones."""
+        scores = self.free_scores()[rows]
+        columns = self.requests.worth_columns
+        order = None
+        if self.worth is not None and columns is not None and len(rows) > 1:
+            waste = columns.waste(self.worth, self._free[rows], requests)
+            order = np.lexsort((scores, waste))
+        elif wanted > 1:
+            order = np.argsort(scores, kind="stable")
+        if order is None:
+            return [int(rows[int(np.argmin(scores))])]
+        return [int(row) for row in rows[order[:wanted]]]
+
     def may_have_total(self, amounts: Amounts, request: NodeRequest) -> bool:
         """Whether the request's eligible rows have as much in total, however fragmented. The sums are kept from the
         first call, ignoring what is taken later, which makes the check nearly free for most waiting gangs.
@@ -251,10 +279,7 @@ class NodeLedger:
     def fits(self, node: str, wanted: Resources) -> bool:
         row = self.nodes.row_of.get(node)
         needed = self._row(wanted)
-        if row is None or needed is None:
-            return False
-        asked = needed > 0
-        return bool((self._free[row, asked] >= needed[asked]).all())
+        return row is not None and needed is not None and bool(self._has_room(np.array([row]), needed[np.newaxis]))
 
     def take(self, node: str, wanted: Resources) -> None:
         """Take resources. Raises ValueError if they do not fit, which means that the caller has not checked `fits`."""
@@ -269,12 +294,28 @@ class NodeLedger:
 
     def take_rows(self, rows: Sequence[int], amounts: Amounts) -> None:
         """Do as `take_row` for several rows, each at most once."""
-        left = self._free[rows] - amounts
-        if ((left < 0) & (amounts > 0)).any():
+        if not self._has_room(np.array(rows, np.int64), amounts):
             raise ValueError(f"{[self.nodes.names[row] for row in rows]} have no room for {amounts.tolist()}")
-        self._free[rows] = left
+        self._free[rows] -= amounts
         self._mark_changed(rows)
         self.feasible.clear()
+
+    def take_replicas(self, row: int, request: NodeRequest, count: int) -> list[str]:
+        """Take room for so many replicas, and return their places. Raises ValueError if there is too little."""
+        vgpus, share = self.nodes.layout.vgpus, request.share
+        self.take_row(row, request.row * count)
+        if share is None or vgpus is None:
+            return [self.nodes.names[row]] * count
+        free: list[int] = self._free[row].tolist()
+        places: list[str] = []
+        for _ in range(count):
+            number = vgpus.choose(share, free, float if self.worth is None else self.worth.part)
+            if number is None:
+                raise ValueError(f"{self.nodes.names[row]} has no GPU with room for {share}")
+            vgpus.take(share, free, number)
+            places.append(vgpu_place(self.nodes.names[row], number))
+        self._free[row] = free
+        return places
 
     def release(self, node: str, amounts: Resources, times: int = 1) -> None:
         """Give back what was taken, or that many times as much."""
@@ -299,15 +340,27 @@ class NodeLedger:
             self._mark_changed([row])
             self.feasible.clear()
 
-    def release_all(self, placed: Mapping[Replica, str], amounts: Mapping[Replica, Resources]) -> None:
+    def release_all(self, placed: Mapping[Replica, str], demands: Sequence[Demand]) -> None:
         """Give back a whole placement."""
-        for replica, node in placed.items():
-            self.release(node, amounts[replica])
+        for place, amounts, number in self.nodes.held_by(demands, placed):
+            self.release(place, amounts, number)
 
     def _mark_changed(self, rows: Sequence[int]) -> None:
+        if self.nodes.layout.vgpus is not None:
+            self.nodes.layout.vgpus.settle_rows(self._free, rows)
         if not self._changed_rows:  # these sets may be the inventory's, as in `of_capacity`
             self.infeasible, self.feasible = self.infeasible.copy(), self.feasible.copy()
         self._changed_rows += rows
+
+    def _has_room(self, rows: Amounts, amounts: Amounts) -> bool:
+        """Whether each row has these amounts. Of vGPUs that are free, it must have as many as there are free GPUs."""
+        left, vgpus = self._free[rows] - amounts, self.nodes.layout.vgpus
+        is_short = (left < 0) & (amounts > 0)
+        if vgpus is None:
+            return not is_short.any()
+        is_short[:, [*vgpus.shares, *vgpus.memories]] = False
+        needs_vgpu = (amounts[:, list(vgpus.shares)] > 0).any(axis=1)
+        return not is_short.any() and all(vgpus.is_sound(free) for free in left[needs_vgpu].tolist())
 
     def _refreshed(self, cached: tuple[Array, int], compute: Callable[[Amounts], Array]) -> Array:
         values, version = cached

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
+from tarragon.base.resources import NVIDIA_GPU
 from tarragon.scheduling.api.snapshot import Demand, DomainMap
 from tarragon.scheduling.state.capacity_index import CapacityIndex
+from tarragon.scheduling.state.gpu_worth import GpuWorth, WorthColumns, kinds_of
 from tarragon.scheduling.state.inventory import MAX_AMOUNT, Inventory
-from tarragon.scheduling.state.node_requests import MIN_WEIGHT, Amounts, EligibleRows, NodeRequest
+from tarragon.scheduling.state.node_requests import MIN_WEIGHT, Amounts, EligibleRows, GpuRequest, NodeRequest
 
 _MAX_REQUESTS = 4096
 """The number of masks and requests at which these caches are cleared: jobs come and go for months."""
+
+
+_MAX_WORTHS = 16
 
 
 class RequestTable:
@@ -25,6 +30,8 @@ class RequestTable:
         self._requests: dict[Hashable, NodeRequest] = {}
         self._domain_numbers: dict[DomainMap, tuple[Amounts, Sequence[str]]] = {}
         self.capacity_index = CapacityIndex()
+        self.worth_columns = WorthColumns.of(nodes.layout)
+        self._worths: dict[Hashable, GpuWorth] = {}
         self.was_cleared = False
         """Whether there were too many requests. Others may hold some that are not counted any more."""
         self.total_capacity = [max(1.0, float(total)) for total in nodes.capacity.sum(axis=0, dtype=float)]
@@ -34,6 +41,16 @@ class RequestTable:
         """The node request of a demand: looked up by shape, then by what it requests of which nodes."""
         cached = self._requests.get(demand.shape_key)
         return self._add(demand) if cached is None else cached
+
+    def worth_for(self, requests: Iterable[tuple[NodeRequest, int]]) -> GpuWorth | None:
+        """What free resources are worth to so many of these requests; None if GPUs are not shared, or not requested."""
+        kinds = {} if self.worth_columns is None else kinds_of(requests, self.worth_columns)
+        key = tuple(kinds.items())
+        if kinds and key not in self._worths:
+            if len(self._worths) >= _MAX_WORTHS:
+                self._worths.clear()
+            self._worths[key] = GpuWorth(kinds)
+        return self._worths.get(key)
 
     def domain_numbers(self, domains: DomainMap) -> tuple[Amounts, Sequence[str]]:
         """The number of each row's domain, -1 without one; and the domains by number, including those of other
@@ -55,15 +72,25 @@ class RequestTable:
             self._requests.clear()
             self.capacity_index.clear()
             self.was_cleared = True
-        each = frozenset((name, amount) for name, amount in demand.resources.items() if amount > 0)
-        key = (each, demand.eligible_nodes)
+        share = demand.share
+        each = frozenset(
+            (name, amount)
+            for name, amount in demand.resources.items()
+            if amount > 0 and (share is None or name != NVIDIA_GPU)
+        )
+        key = (each, share, demand.eligible_nodes)
         request = self._requests.get(key)
         if request is None:
             layout = self._nodes.layout
             possible = all(name in layout.columns and amount <= MAX_AMOUNT for name, amount in each)
+            possible = possible and (share is None or layout.vgpus is not None)
             row = self._nodes.known_row(dict(each))
             request = self._requests[key] = NodeRequest(
-                row, self._eligible_rows(demand.eligible_nodes), layout.scarcest, possible=possible
+                row,
+                self._eligible_rows(demand.eligible_nodes),
+                layout.scarcest,
+                possible=possible,
+                gpus=GpuRequest(share, layout.vgpus),
             )
             request.weight = self._weight(request)
             request.most_on_empty_node = int(request.room(self._nodes.capacity, request.mask).max(initial=0))
@@ -84,6 +111,6 @@ class RequestTable:
         layout = self._nodes.layout
         shares = [
             amount / layout.largest[column] * (1000.0 if "/" in layout.resources[column] else 1.0)
-            for column, amount in request.columns
+            for column, amount in request.costs
         ]
         return max(shares, default=MIN_WEIGHT)

@@ -65,7 +65,7 @@ def total_cost(demands: Sequence[Demand], counts: Mapping[ReplicaType, int], req
     """Return what these numbers of replicas, by type, request together."""
     total: Counter[int] = Counter()
     for demand in demands:
-        for column, amount in requests.of(demand).columns:
+        for column, amount in requests.of(demand).costs:
             total[column] += amount * counts.get(demand.type, 0)
     return tuple(sorted(total.items()))
 

@@ -1,0 +1,32 @@
+"""Shares of GPUs, as the scheduler counts them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tarragon.base.resources import Resources, vgpu_memory, vgpu_share
+
+WHOLE_GPU = 1000
+"""A whole GPU in the unit of `VgpuShare.request`."""
+HELD_BY_ANCHOR = 1
+"""What the pod that holds a GPU for those that share it takes of the vGPU: the smallest amount there is. It takes no
+share from the others, but while it is there, no pod can have the GPU whole.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class VgpuShare:
+    """What each replica of a demand needs of one GPU."""
+
+    request: int
+    """Thousandths of the GPU, from 1 to 1000."""
+    memory: int | None = None
+    """Memory in thousandths of bytes; None for the same part of the memory as of the GPU."""
+
+    def memory_of(self, gpu_memory: int) -> int:
+        """Return the memory that a replica takes of a GPU with this much, both in thousandths of bytes."""
+        return gpu_memory * self.request // WHOLE_GPU if self.memory is None else self.memory
+
+    def amounts(self, number: int, gpu_memory: int) -> Resources:
+        """Return what a replica takes of the vGPU with this number."""
+        return {vgpu_share(number): self.request * 1000, vgpu_memory(number): self.memory_of(gpu_memory)}

@@ -1,0 +1,248 @@
+"""GPUs in fractions: what is open is filled first, nothing is oversold, and whole and shared GPUs go side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tarragon.base.resources import CPU
+from tarragon.frameworks.kubeflow.fields import WORKER
+from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS
+from tarragon.job.places import node_of
+from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, NEVER_FITS, QUOTA_EXCEEDED
+from tarragon.scheduling.api.gpu_shares import VgpuShare
+from tarragon.scheduling.api.rules import SchedulingRules
+from tarragon.scheduling.policies import POLICIES
+from tests.scheduling.rounds import GIB, Job, Rounds, gpus, shared_gpus
+from tests.scheduling.scenes import STANDARD, every_policy
+from tests.scheduling.test_policies import RULES
+from tests.scheduling.test_remembered import Remembering
+
+HALF = VgpuShare(500, 3 * GIB)
+
+
+def sharing(name: str, *nodes: int, rules: SchedulingRules = STANDARD, grace: float = 0, memory: int = 16) -> Rounds:
+    """Nodes by their GPUs, which may be shared, with CPUs for all."""
+    shapes = {f"n{index:02}": {**shared_gpus(number, memory), CPU: 8000} for index, number in enumerate(nodes)}
+    return Rounds(policy=POLICIES[name], nodes=shapes, rules=rules, grace=grace)
+
+
+def part(rounds: Rounds, name: str, share: VgpuShare, count: int = 1, length: float | None = None) -> Job:
+    """A job whose workers need such a part of a GPU each."""
+    workers = rounds.demand(WORKER, count, each={CPU: 1000}, share=share)
+    return Job(name=name, demands=[workers], length=length)
+
+
+def places(rounds: Rounds, name: str) -> list[str]:
+    return sorted(rounds.running[name].nodes.values())
+
+
+@every_policy
+def test_four_halves_take_two_gpus(name: str) -> None:
+    rounds = sharing(name, 4)
+    rounds.submit(part(rounds, "job", HALF, 4))
+    rounds.advance(1)
+
+    assert places(rounds, "job") == ["n00/0", "n00/0", "n00/1", "n00/1"]
+
+
+@every_policy
+def test_a_share_goes_where_least_is_left(name: str) -> None:
+    rounds = sharing(name, 2, 2)
+    for job, request in {"small": 300, "large": 600}.items():
+        rounds.submit(part(rounds, job, VgpuShare(request, GIB)))
+        rounds.advance(1)
+    rounds.submit(part(rounds, "second", VgpuShare(600, GIB)))
+    rounds.advance(1)
+    rounds.submit(part(rounds, "fits", VgpuShare(400, GIB)))
+    rounds.advance(1)
+
+    assert places(rounds, "small") == places(rounds, "large") == ["n00/0"]
+    assert places(rounds, "fits") == places(rounds, "second")
+
+
+@every_policy
+def test_whole_and_shared_gpus_go_side_by_side_on_one_node(name: str) -> None:
+    rounds = sharing(name, 2)
+    rounds.submit(Job(name="whole", demands=[rounds.workers(1, each={**gpus(1), CPU: 1000})]))
+    rounds.advance(1)
+    rounds.submit(part(rounds, "halves", HALF, 2))
+    rounds.advance(1)
+    rounds.submit(part(rounds, "one too many", HALF))
+    rounds.advance(1)
+
+    assert places(rounds, "whole") == ["n00"]
+    assert places(rounds, "halves") == ["n00/0", "n00/0"]
+    assert rounds.waits["one too many"].code == INSUFFICIENT_RESOURCES
+
+
+@every_policy
+def test_a_gpu_can_be_had_whole_again_once_the_last_share_is_gone(name: str) -> None:
+    rounds = sharing(name, 1)
+    rounds.submit(part(rounds, "first", HALF, length=10))
+    rounds.submit(part(rounds, "second", HALF, length=20))
+    rounds.advance(1)
+    rounds.submit(Job(name="whole", demands=[rounds.workers(1)]))
+    rounds.advance(12)
+
+    assert rounds.ended == ["first"]
+    assert "whole" in rounds.waiting
+
+    rounds.advance(12)
+
+    assert places(rounds, "whole") == ["n00"]
+
+
+@every_policy
+def test_memory_limits_how_many_share_a_gpu(name: str) -> None:
+    rounds = sharing(name, 1, memory=16)
+    rounds.submit(part(rounds, "large", VgpuShare(100, 10 * GIB)))
+    rounds.advance(1)
+    rounds.submit(part(rounds, "too large", VgpuShare(100, 7 * GIB)))
+    rounds.submit(part(rounds, "small", VgpuShare(100, 6 * GIB)))
+    rounds.advance(1)
+
+    assert set(rounds.running) == {"large", "small"}
+
+
+@every_policy
+def test_a_share_without_memory_gets_its_part_of_it(name: str) -> None:
+    rounds = sharing(name, 1, memory=16)
+    rounds.submit(part(rounds, "half", VgpuShare(500)))
+    rounds.advance(1)
+    rounds.submit(part(rounds, "the other half", VgpuShare(100, 8 * GIB)))
+    rounds.advance(1)
+    rounds.submit(part(rounds, "more than is left", VgpuShare(100, 1000)))
+    rounds.advance(1)
+
+    assert set(rounds.running) == {"half", "the other half"}
+
+
+@every_policy
+def test_more_memory_than_any_gpu_has_never_fits(name: str) -> None:
+    rounds = sharing(name, 2, memory=16)
+    rounds.submit(part(rounds, "huge", VgpuShare(500, 17 * GIB)))
+    rounds.advance(1)
+
+    assert rounds.waits["huge"].code == NEVER_FITS
+
+
+@every_policy
+def test_a_gang_whose_replicas_need_different_shares_starts_whole(name: str) -> None:
+    rounds = sharing(name, 2)
+    chief = rounds.demand(CHIEF, 1, each={CPU: 1000}, share=VgpuShare(700, GIB))
+    workers = rounds.demand(WORKER, 4, each={CPU: 1000}, share=VgpuShare(300, GIB))
+    rounds.submit(Job(name="fits", demands=[chief, workers]))
+    rounds.advance(1)
+
+    assert Counter(places(rounds, "fits")) == {"n00/0": 2, "n00/1": 3}
+
+
+@every_policy
+def test_quotas_count_fractions(name: str) -> None:
+    rules = SchedulingRules(queues={"default": RULES.queues["a"]})  # six GPUs
+    rounds = sharing(name, 8, rules=rules)
+    for job, count in {"four GPUs": 8, "two GPUs": 4, "too many": 1}.items():
+        workers = rounds.demand(WORKER, count, each={}, share=HALF)
+        rounds.submit(Job(name=job, demands=[workers]))
+        rounds.advance(1)
+
+    assert set(rounds.running) == {"four GPUs", "two GPUs"}
+    assert rounds.waits["too many"].code == QUOTA_EXCEEDED
+
+
+PARTS = st.one_of(
+    st.none(),
+    st.builds(VgpuShare, st.integers(1, 1000), st.one_of(st.none(), st.integers(0, 18).map(lambda gib: gib * GIB))),
+)
+SHARING_JOBS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "least": st.integers(0, 3),
+            "more": st.integers(0, 3),
+            "idle": st.integers(0, 2),
+            "share": PARTS,
+            "chief": PARTS,
+            "chiefs": st.integers(0, 1),
+            "servers": st.integers(0, 1),
+            "length": st.integers(1, 90),
+            "priority": st.sampled_from([0, 0, 0, 5, 10]),
+            "queue": st.sampled_from(["a", "b", "c"]),
+            "preempts": st.booleans(),
+            "after": st.integers(0, 40),
+        }
+    ),
+    max_size=9,
+)
+NODES = st.lists(st.integers(0, 3), min_size=1, max_size=4)
+
+
+def sharing_job(rounds: Rounds, name: str, facts: dict[str, object]) -> Job:
+    def number(fact: str) -> int:
+        return int(str(facts[fact]))
+
+    def share(fact: str) -> VgpuShare | None:
+        found = facts[fact]
+        return found if isinstance(found, VgpuShare) else None
+
+    least = number("least")
+    wish = least + number("more")
+    of_worker, of_chief = share("share"), share("chief")
+    return Job(
+        name=name,
+        demands=[
+            rounds.demand(PS, number("servers"), each={CPU: 1000}),
+            rounds.demand(CHIEF, number("chiefs"), each={CPU: 500} if of_chief else gpus(1), share=of_chief),
+            rounds.demand(
+                WORKER,
+                wish,
+                least=least,
+                most=wish + number("idle"),
+                each={CPU: 500} if of_worker else gpus(1),
+                share=of_worker,
+            ),
+        ],
+        length=number("length"),
+        priority=number("priority"),
+        queue=str(facts["queue"]),
+        preempts=bool(facts["preempts"]),
+    )
+
+
+@every_policy
+@settings(max_examples=40, deadline=None)
+@given(nodes=NODES, jobs=SHARING_JOBS, grace=st.sampled_from([0, 7]), rules=st.sampled_from([STANDARD, RULES]))
+def test_whatever_shares_come_no_gpu_is_oversold(
+    name: str, nodes: list[int], jobs: list[dict[str, object]], grace: int, rules: SchedulingRules
+) -> None:
+    rounds = sharing(name, *nodes, rules=rules, grace=grace)
+
+    for number, facts in enumerate(jobs):
+        rounds.submit(sharing_job(rounds, f"job{number}", facts))
+        rounds.advance(int(str(facts["after"])))
+    rounds.advance(3000)
+
+    assert not rounds.running
+    waits = {waits.code for waits in rounds.waits.values()}
+    assert waits <= {NEVER_FITS, QUOTA_EXCEEDED}, "on an empty cluster nobody waits for others"
+
+
+@every_policy
+@settings(max_examples=8, deadline=None)
+@given(nodes=NODES, jobs=SHARING_JOBS, grace=st.sampled_from([0, 7]), rules=st.sampled_from([STANDARD, RULES]))
+def test_what_is_remembered_changes_no_decision_about_shares(
+    name: str, nodes: list[int], jobs: list[dict[str, object]], grace: int, rules: SchedulingRules
+) -> None:
+    rounds = sharing(name, *nodes, rules=rules, grace=grace)
+    rounds.policy = Remembering(POLICIES[name])
+
+    for number, facts in enumerate(jobs):
+        rounds.submit(sharing_job(rounds, f"job{number}", facts))
+        rounds.advance(int(str(facts["after"])))
+    rounds.advance(200)
+
+
+def test_places_of_vgpus_name_their_node() -> None:
+    assert [node_of(place) for place in ("n00", "n00/12")] == ["n00", "n00"]
