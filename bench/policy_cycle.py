@@ -2,6 +2,7 @@
 """The duration and memory of a scheduling cycle of a policy on a large cluster, and how the duration grows.
 
     python bench/policy_cycle.py [--rounds N] [--nodes N] [--waiting N] [--running N] [--policy NAME] [--no-growth]
+                                 [--sharing PART]
 
 The cluster has nodes of four models in racks and zones, and gangs of 600 shapes in 12 namespaces, a third of them
 elastic. Between cycles some running gangs finish and as many are submitted. Only the policy is timed, from the snapshot
@@ -46,9 +47,12 @@ class Scene:
     nodes: int
     waiting: int
     running: int
+    sharing: float = 0.0
+    """The part of the gangs with GPUs whose replicas need parts of one."""
 
     def __str__(self) -> str:
-        return f"{self.nodes:,} nodes, {self.waiting:,} waiting, {self.running:,} running"
+        shares = f", {self.sharing:.0%} share GPUs" if self.sharing else ""
+        return f"{self.nodes:,} nodes, {self.waiting:,} waiting, {self.running:,} running{shares}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def percentile(times: Sequence[float], part: float) -> float:
 
 
 def measured(policy: str, scene: Scene, rounds: int, seed: int) -> Measured:
-    crowd, memory = RandomCluster.of(scene.nodes, scene.waiting, scene.running, seed), Memory()
+    crowd, memory = RandomCluster.of(scene.nodes, scene.waiting, scene.running, seed, scene.sharing), Memory()
     times: list[float] = []
     cpu: list[float] = []
     decided: Counter[str] = Counter()
@@ -85,7 +89,7 @@ def measured(policy: str, scene: Scene, rounds: int, seed: int) -> Measured:
 
 def held(policy: str, scene: Scene, seed: int) -> str:
     """The memory of a cycle in addition to the snapshot: its peak, and what is left afterwards."""
-    crowd, memory = RandomCluster.of(scene.nodes, scene.waiting, scene.running, seed), Memory()
+    crowd, memory = RandomCluster.of(scene.nodes, scene.waiting, scene.running, seed, scene.sharing), Memory()
     snapshot = crowd.snapshot()
     process = psutil.Process()
     resident = process.memory_info().rss / 2**20
@@ -122,19 +126,20 @@ def main() -> None:
     parser.add_argument("--running", type=int, default=2000)
     parser.add_argument("--policy", choices=sorted(POLICIES), action="append", help="only these policies; default: all")
     parser.add_argument("--no-growth", action="store_true", help="measure only one cluster size")
+    parser.add_argument("--sharing", type=float, default=0.0, help="the part of the gangs with GPUs that share them")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     gc.set_threshold(50_000, 20, 50)  # as in operator/manager/process.py
     policies = options.policy or list(POLICIES)
-    scene = Scene(options.nodes, options.waiting, options.running)
+    scene = Scene(options.nodes, options.waiting, options.running, options.sharing)
     rows = [(policy, scene, measured(policy, scene, options.rounds, options.seed)) for policy in policies]
     show(f"a round, goal p99 < {GOAL:.0f} ms, {load()}", rows)
     for policy in policies:
         print(f"memory, {policy}: {held(policy, scene, options.seed)}")
     if not options.no_growth:
         parts = (8, 4, 2, 1)
-        nodes = [Scene(scene.nodes // part, scene.waiting, scene.running // part) for part in parts]
-        gangs = [Scene(scene.nodes, scene.waiting // part, scene.running) for part in parts]
+        nodes = [Scene(scene.nodes // part, scene.waiting, scene.running // part, scene.sharing) for part in parts]
+        gangs = [Scene(scene.nodes, scene.waiting // part, scene.running, scene.sharing) for part in parts]
         for title, scenes in (
             ("growth with nodes and what runs on them", nodes),
             ("growth with gangs that wait", gangs),

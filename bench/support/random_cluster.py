@@ -7,11 +7,24 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS, Resources, add_resources, subtract
+from tarragon.base.resources import (
+    CPU,
+    GPU_MEMORY,
+    MEMORY,
+    NVIDIA_GPU,
+    PODS,
+    Resources,
+    add_resources,
+    subtract,
+    vgpu_memory,
+    vgpu_share,
+)
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica
+from tarragon.job.places import node_of
 from tarragon.scheduling.api.decision import Admit, Decision, Evict, Resize
+from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.api.rules import SchedulingRules
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.placement.fit import assign
@@ -30,24 +43,38 @@ MODELS = (
 RACK, ZONE = 20, 500
 QUEUES = 12
 SIZES = (1, 1, 2, 4, 4, 6, 8, 8, 12, 16, 16, 24, 32, 48, 64)
+PARTS = (100, 200, 250, 300, 400, 500, 500, 600, 800)
+"""Parts of a GPU, in thousandths."""
 FULL = 200
 """The cluster counts as full when so many gangs in sequence do not fit."""
 
 
-def nodes_of(count: int) -> list[NodeState]:
+def nodes_of(count: int, *, are_gpus_shared: bool = False) -> list[NodeState]:
     kinds = [(name, amounts) for name, share, amounts in MODELS for _ in range(share)]
     states = []
     for number in range(count):
         model, amounts = kinds[number * 7 % len(kinds)]
         where = (f"zone-{number // ZONE}", f"rack-{number // RACK}")
-        states.append(NodeState(name=f"{number:05}-{model}", capacity=amounts, free=amounts, topology=where))
+        capacity = {**amounts, **_vgpus(amounts)} if are_gpus_shared else amounts
+        states.append(NodeState(name=f"{number:05}-{model}", capacity=capacity, free=capacity, topology=where))
     return states
 
 
-class Shapes:
-    """The demands of jobs: few templates in many sizes. Equal gangs share the same objects."""
+def _vgpus(amounts: Resources) -> Resources:
+    numbers = range(amounts.get(NVIDIA_GPU, 0) // 1000)
+    none = {name(number): 0 for name in (vgpu_share, vgpu_memory) for number in numbers}
+    return {GPU_MEMORY: 16 * GIBI, **none} if numbers else {}
 
-    def __init__(self, states: Sequence[NodeState], chance: random.Random, count: int = 600) -> None:
+
+class Shapes:
+    """The demands of jobs: few templates in many sizes. Equal gangs share the same objects. So large a part of the
+    gangs with GPUs needs parts of them.
+    """
+
+    def __init__(
+        self, states: Sequence[NodeState], chance: random.Random, count: int = 600, sharing: float = 0.0
+    ) -> None:
+        self._sharing = sharing
         names = [state.name for state in states]
         accelerated = frozenset(name for name in names if not name.endswith("cpu"))
         self._everywhere = frozenset(names)
@@ -60,6 +87,10 @@ class Shapes:
         gpus = chance.choice([0, 1, 1, 1, 2, 4, 8])
         cpu, memory = chance.choice([1, 2, 4, 8]) * 1000, chance.choice([4, 8, 16, 32]) * GIBI
         each = {CPU: cpu, MEMORY: memory, PODS: 1000} | ({NVIDIA_GPU: gpus * 1000} if gpus else {})
+        share = None
+        if gpus and self._sharing and chance.random() < self._sharing:
+            share = VgpuShare(chance.choice(PARTS), chance.choice([None, 2 * GIBI, 4 * GIBI]))
+            each[NVIDIA_GPU] = share.request
         least = max(1, size // chance.choice([2, 4])) if chance.random() < 0.33 else size
         workers = Demand(
             type=WORKER,
@@ -68,6 +99,7 @@ class Shapes:
             requested=size,
             maximum=2 * size if least < size else 0,
             eligible_nodes=chance.choice(self._on) if gpus else self._everywhere,
+            share=share,
         )
         servers = chance.choice([0, 0, 1, 1, 2, 4]) if size > 1 else 0
         if not servers:
@@ -100,10 +132,10 @@ class RandomCluster:
     made: int = 0
 
     @classmethod
-    def of(cls, nodes: int, waiting: int, running: int, seed: int) -> RandomCluster:
+    def of(cls, nodes: int, waiting: int, running: int, seed: int, sharing: float = 0.0) -> RandomCluster:
         chance = random.Random(seed)
-        states = nodes_of(nodes)
-        crowd = cls(chance=chance, shapes=Shapes(states, chance), inventory=Inventory.of(states))
+        states = nodes_of(nodes, are_gpus_shared=sharing > 0)
+        crowd = cls(chance=chance, shapes=Shapes(states, chance, sharing=sharing), inventory=Inventory.of(states))
         ledger = NodeLedger.of_free(crowd.inventory)
         failures = 0
         while len(crowd.running) < running and failures < FULL:
@@ -113,16 +145,23 @@ class RandomCluster:
             if found is not None:
                 crowd.admit(gang, found)
         crowd.waiting.clear()
-        left = {
-            name: {kind: crowd.others_leave(amount) for kind, amount in ledger.free(name).items()} for name in ledger
-        }
+        crowd._settle({})
+        left = {state.name: crowd.left_by_others(state.free) for state in crowd.inventory}
         crowd.inventory = crowd.inventory.with_states(crowd.states(left))
         for _ in range(waiting):
             crowd.submit(ago=chance.uniform(0, 86400))
         return crowd
 
+    def left_by_others(self, free: Resources) -> Resources:
+        """What is left by pods of no gang, which fill most of the cluster. They share no GPUs."""
+        shared = sum(amount < 0 and not name.endswith("/memory") for name, amount in free.items()) * 1000
+        left = {name: self.others_leave(amount) if amount > 0 else amount for name, amount in sorted(free.items())}
+        if free.get(NVIDIA_GPU):
+            left[NVIDIA_GPU] = max(left[NVIDIA_GPU] // 1000 * 1000, shared)
+        return left
+
     def others_leave(self, amount: int) -> int:
-        """The amount that is left by pods of no gang, which fill most of the cluster."""
+        """The amount that is left by pods of no gang."""
         return amount // 1000 * self.chance.choice([0, 0, 0, 0, 0, 0, 0, 250, 500, 1000])
 
     def submit(self, ago: float = 0.0) -> WaitingGang:
@@ -203,11 +242,11 @@ class RandomCluster:
             self.inventory = self.inventory.with_states(self.states(free))
 
     def _add(self, gang: RunningGang, sign: int, free: dict[str, Resources]) -> None:
-        each = {demand.type: demand.resources for demand in gang.demands}
-        for replica, node in gang.nodes.items():
+        for place, amounts, number in self.inventory.held_by(gang.demands, gang.nodes):
+            node = node_of(place)
             current = free.get(node) or self.inventory.states[self.inventory.row_of[node]].free
-            amounts = each[replica.type]
-            free[node] = add_resources([current, amounts]) if sign > 0 else subtract(current, amounts)
+            held = {name: amount * number for name, amount in amounts.items()}
+            free[node] = add_resources([current, held]) if sign > 0 else subtract(current, held)
 
     def states(self, free: Mapping[str, Resources]) -> list[NodeState]:
         states, row_of = self.inventory.states, self.inventory.row_of

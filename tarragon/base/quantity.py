@@ -6,6 +6,7 @@ Thousandths are the finest unit that kube-scheduler uses for cpu. Finer amounts 
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -29,6 +30,8 @@ _SUFFIXES = {
 }
 _DECIMAL_SUFFIXES = dict(zip(range(-9, 19, 3), ("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), strict=True))
 _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_READABLE_SUFFIXES = ("Gi", "Mi", "Ki")
+"""Memory of machines and of GPUs is compared in Gi, however much it is."""
 _LARGEST = Fraction(2**63 - 1)
 """Greater quantities count as this one, as in Kubernetes."""
 _NANO = 10**9
@@ -72,6 +75,21 @@ def format_milli(milli_units: int) -> str:
         unit = _SUFFIXES[suffix].numerator
         if whole and whole % unit == 0:
             return f"{whole // unit}{suffix}"
+    return str(whole)
+
+
+def format_decimal(milli_units: int) -> str:
+    """An amount in thousandths as a decimal number: `format_decimal(500) == "0.5"`."""
+    return f"{Decimal(milli_units) / 1000:f}"
+
+
+def format_bytes(milli_units: int) -> str:
+    """Bytes with the largest unit of which there is one, and two decimals at most: `2.97Gi`."""
+    whole = milli_units // 1000
+    for suffix in _READABLE_SUFFIXES:
+        unit = _SUFFIXES[suffix].numerator
+        if whole >= unit:
+            return f"{whole / unit:.2f}".rstrip("0").rstrip(".") + suffix
     return str(whole)
 
 

@@ -75,3 +75,16 @@ def test_the_canonical_spelling_is_the_same_amount(number: Decimal, suffix: str)
     written = quantity.canonical(f"{number:f}{suffix}")
     assert quantity.parse_milli(written) == quantity.parse_milli(f"{number:f}{suffix}")
     assert quantity.canonical(written) == written
+
+
+@pytest.mark.parametrize(("milli", "text"), [(500, "0.5"), (1, "0.001"), (2500, "2.5"), (2_000_000, "2000"), (0, "0")])
+def test_parts_of_a_gpu_are_written_as_decimal_numbers(milli: int, text: str) -> None:
+    assert quantity.format_decimal(milli) == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(3189243904, "2.97Gi"), (16 * 2**30, "16Gi"), (80 * 2**30, "80Gi"), (3 * 2**19, "1.5Mi"), (512, "512"), (0, "0")],
+)
+def test_memory_is_written_with_a_unit_of_which_there_is_one(amount: int, text: str) -> None:
+    assert quantity.format_bytes(amount * 1000) == text

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tarragon.base.resources import (
     GPU_MEMORY,
@@ -40,6 +40,13 @@ GIB = 2**30 * 1000
 
 def gpus(number: int) -> Resources:
     return {NVIDIA_GPU: number * 1000}
+
+
+def with_share(demand: Demand, share: VgpuShare | None) -> Demand:
+    """Each replica needs such a part of a GPU; the demand itself if that is none."""
+    if share is None:
+        return demand
+    return replace(demand, share=share, resources={**demand.resources, NVIDIA_GPU: share.request})
 
 
 def shared_gpus(number: int, memory: int = 16) -> Resources:
@@ -96,21 +103,13 @@ class Rounds:
         return self.demand(WORKER, wish, least=least, most=most, each=gpus(1) if each is None else each)
 
     def demand(
-        self,
-        kind: ReplicaType,
-        wish: int,
-        *,
-        least: int | None = None,
-        most: int = 0,
-        each: Resources,
-        share: VgpuShare | None = None,
+        self, kind: ReplicaType, wish: int, *, least: int | None = None, most: int = 0, each: Resources
     ) -> Demand:
         everywhere = frozenset(self.nodes)
         minimum = wish if least is None else least
         return Demand(
             type=kind,
-            resources=each if share is None else {**each, NVIDIA_GPU: share.request},
-            share=share,
+            resources=each,
             minimum=minimum,
             requested=wish,
             maximum=most,

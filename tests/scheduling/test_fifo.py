@@ -73,7 +73,9 @@ def test_a_gang_that_fits_starts_whole() -> None:
 def test_a_gang_that_cannot_start_whole_does_not_start_at_all() -> None:
     nodes = [node("a", 4, used=2)]
     (decision,) = afresh(fifo)(snapshot(nodes, gang("job", demand(nodes, 4))))
-    assert decision == Defer("job", INSUFFICIENT_RESOURCES, f"the job needs 4m {NVIDIA_GPU}; free: 2m {NVIDIA_GPU}")
+    assert decision == Defer(
+        "job", INSUFFICIENT_RESOURCES, f"the job needs 0.004 {NVIDIA_GPU}; free: 0.002 {NVIDIA_GPU}"
+    )
 
 
 def test_what_is_free_is_told_without_what_others_are_given_in_the_same_round() -> None:
@@ -82,7 +84,9 @@ def test_what_is_free_is_told_without_what_others_are_given_in_the_same_round() 
 
     _, decision = afresh(fifo)(snapshot(nodes, first, second))
 
-    assert decision == Defer("second", INSUFFICIENT_RESOURCES, f"the job needs 2m {NVIDIA_GPU}; free: 1m {NVIDIA_GPU}")
+    assert decision == Defer(
+        "second", INSUFFICIENT_RESOURCES, f"the job needs 0.002 {NVIDIA_GPU}; free: 0.001 {NVIDIA_GPU}"
+    )
 
 
 def test_it_prefers_one_node_and_of_these_the_fullest() -> None:
@@ -112,7 +116,7 @@ def test_who_could_never_run_blocks_nobody() -> None:
     assert waits.code == NEVER_FITS
     assert (
         waits.message
-        == f"no node is large enough for one worker: it requests 5m {NVIDIA_GPU}; the node has 4m {NVIDIA_GPU}"
+        == f"no node is large enough for one worker: it requests 0.005 {NVIDIA_GPU}; the node has 0.004 {NVIDIA_GPU}"
     )
 
 
@@ -260,7 +264,7 @@ def test_a_gang_that_needs_a_cordoned_node_waits_for_it_and_blocks_nobody() -> N
         Snapshot(now=NOON, nodes=here, unavailable_nodes=gone, waiting=[large, gang("small", demand(here, 1))])
     )
 
-    words = f"the job needs 4m {NVIDIA_GPU}; the other nodes have 2m {NVIDIA_GPU}; "
+    words = f"the job needs 0.004 {NVIDIA_GPU}; the other nodes have 0.002 {NVIDIA_GPU}; "
     assert decisions[0] == Defer("large", NODES_UNAVAILABLE, f"{words}node a is cordoned (kubectl uncordon a)")
     assert isinstance(decisions[1], Admit)
 
@@ -294,5 +298,5 @@ def test_who_may_use_some_nodes_only_is_told_what_these_have() -> None:
         "job",
         NEVER_FITS,
         "the 1 of 3 nodes that may run it are too small even when empty: "
-        f"the job needs 6m {NVIDIA_GPU}; they have 4m {NVIDIA_GPU}",
+        f"the job needs 0.006 {NVIDIA_GPU}; they have 0.004 {NVIDIA_GPU}",
     )

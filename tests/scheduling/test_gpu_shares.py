@@ -15,7 +15,7 @@ from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, NEVER_FITS,
 from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.api.rules import SchedulingRules
 from tarragon.scheduling.policies import POLICIES
-from tests.scheduling.rounds import GIB, Job, Rounds, gpus, shared_gpus
+from tests.scheduling.rounds import GIB, Job, Rounds, gpus, shared_gpus, with_share
 from tests.scheduling.scenes import STANDARD, every_policy
 from tests.scheduling.test_policies import RULES
 from tests.scheduling.test_remembered import Remembering
@@ -31,7 +31,7 @@ def sharing(name: str, *nodes: int, rules: SchedulingRules = STANDARD, grace: fl
 
 def part(rounds: Rounds, name: str, share: VgpuShare, count: int = 1, length: float | None = None) -> Job:
     """A job whose workers need such a part of a GPU each."""
-    workers = rounds.demand(WORKER, count, each={CPU: 1000}, share=share)
+    workers = with_share(rounds.demand(WORKER, count, each={CPU: 1000}), share)
     return Job(name=name, demands=[workers], length=length)
 
 
@@ -132,8 +132,8 @@ def test_more_memory_than_any_gpu_has_never_fits(name: str) -> None:
 @every_policy
 def test_a_gang_whose_replicas_need_different_shares_starts_whole(name: str) -> None:
     rounds = sharing(name, 2)
-    chief = rounds.demand(CHIEF, 1, each={CPU: 1000}, share=VgpuShare(700, GIB))
-    workers = rounds.demand(WORKER, 4, each={CPU: 1000}, share=VgpuShare(300, GIB))
+    chief = with_share(rounds.demand(CHIEF, 1, each={CPU: 1000}), VgpuShare(700, GIB))
+    workers = with_share(rounds.demand(WORKER, 4, each={CPU: 1000}), VgpuShare(300, GIB))
     rounds.submit(Job(name="fits", demands=[chief, workers]))
     rounds.advance(1)
 
@@ -145,7 +145,7 @@ def test_quotas_count_fractions(name: str) -> None:
     rules = SchedulingRules(queues={"default": RULES.queues["a"]})  # six GPUs
     rounds = sharing(name, 8, rules=rules)
     for job, count in {"four GPUs": 8, "two GPUs": 4, "too many": 1}.items():
-        workers = rounds.demand(WORKER, count, each={}, share=HALF)
+        workers = with_share(rounds.demand(WORKER, count, each={}), HALF)
         rounds.submit(Job(name=job, demands=[workers]))
         rounds.advance(1)
 
@@ -194,14 +194,12 @@ def sharing_job(rounds: Rounds, name: str, facts: dict[str, object]) -> Job:
         name=name,
         demands=[
             rounds.demand(PS, number("servers"), each={CPU: 1000}),
-            rounds.demand(CHIEF, number("chiefs"), each={CPU: 500} if of_chief else gpus(1), share=of_chief),
-            rounds.demand(
-                WORKER,
-                wish,
-                least=least,
-                most=wish + number("idle"),
-                each={CPU: 500} if of_worker else gpus(1),
-                share=of_worker,
+            with_share(rounds.demand(CHIEF, number("chiefs"), each={CPU: 500} if of_chief else gpus(1)), of_chief),
+            with_share(
+                rounds.demand(
+                    WORKER, wish, least=least, most=wish + number("idle"), each={CPU: 500} if of_worker else gpus(1)
+                ),
+                of_worker,
             ),
         ],
         length=number("length"),

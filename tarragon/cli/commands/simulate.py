@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 
 _POLICIES = f"{', '.join(POLICY_NAMES)} of the operator, and in the simulator only {', '.join(BASELINE_NAMES)}"
 MIN_INTERVAL = 1.0
+DEFAULT_PACKER = "backfill"
+"""With tasks that never end, all policies pack alike, but `elastic` and `dragon` would look for more to do."""
 _OF_CLUSTER = frozenset({"from_cluster", "add_nodes", "remove", "submit", "run_time"})
 """The parameters that belong to --from-cluster."""
 _OF_BOTH = frozenset({"policies", "form", "context", "kubeconfig", "namespace", "verbose", "color"})
+_OF_PACKING = frozenset({"trace", "packing", "cluster_file", "seed"})
+"""The parameters that --packing goes with."""
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
@@ -41,7 +45,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
     metavar="COUNTxNODE",
     multiple=True,
     help="with --from-cluster: as if there were so many more nodes like NODE, or with these amounts: "
-    "4xnvidia.com/gpu=8,cpu=32; may be repeated",
+    "4xnvidia.com/gpu=8,gpu-memory=16Gi,cpu=32; may be repeated",
 )
 @click.option(
     "--remove", metavar="NODE", multiple=True, help="with --from-cluster: as if this node were gone; may be repeated"
@@ -98,6 +102,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @seconds_option("--interval", 60.0, "the policy is asked at least this often")
 @click.option("--seed", type=int, default=1, show_default=True, help="seed of the policies that decide by chance")
 @click.option(
+    "--packing",
+    is_flag=True,
+    help="how much of the GPUs of --cluster is allocated to TRACE's tasks and parts of GPUs (openb), if none ends",
+)
+@click.option(
     "--report",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
@@ -132,6 +141,7 @@ def command(
     restart_seconds: float,
     interval: float,
     seed: int,
+    packing: bool,
     report: Path | None,
     form: str,
 ) -> None:
@@ -140,6 +150,9 @@ def command(
     TRACE is a CSV file, or one in gzip, with the columns name, submit_s, replicas, duration_s (run time alone), and
     optionally gpus (of each replica), minimum and maximum (replicas), kind, queue, parallel (the part of the job that
     more replicas speed up). `tarragon export-trace` writes one. Traces of Pollux, Philly and openb are recognized.
+
+    With --packing, tasks that ask for whole GPUs and for parts of one are submitted in random order and never end; one
+    that does not fit is dropped.
 
     With --from-cluster instead of TRACE, show when the jobs that wait now would start and end, and what other nodes,
     policies or jobs would change.
@@ -151,6 +164,10 @@ def command(
 
         asked = what_if_of(added=add_nodes, removed=remove, files=submit, policies=policies, run_time=run_time)
         _print_what_if(settings, asked, form)
+        return
+    if packing:
+        chosen = [_packer(name) for name in policies]
+        _print_packings(trace, cluster_file, policies=chosen, seed=seed, form=form, settings=settings)
         return
     from tarragon.cli.simulation.figures import summaries_of, table_rows
     from tarragon.simulator.comparison import Comparison
@@ -213,12 +230,39 @@ def _require_fitting_options(ctx: click.Context, trace: Path | None, from_cluste
         if ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE and param.name not in _OF_BOTH
     ]
     for param in given:
+        if ctx.params["packing"] and param.name not in _OF_PACKING:
+            raise click.UsageError(f"{param.opts[0]} does not go with --packing: nothing runs or ends")
         if from_cluster and param.name not in _OF_CLUSTER:
             raise click.UsageError(f"{param.opts[0]} needs a TRACE; --from-cluster takes what there is in the cluster")
         if not from_cluster and param.name in _OF_CLUSTER:
             raise click.UsageError(f"{param.opts[0]} needs --from-cluster")
     if from_cluster and ctx.params.get("form") == "csv":
         raise click.UsageError("--from-cluster has no CSV; use -o json")
+
+
+def _print_packings(
+    trace: Path, nodes: Path | None, *, policies: Sequence[str], seed: int, form: str, settings: GlobalOptions
+) -> None:
+    from tarragon.cli.simulation.packing_output import print_packings, print_packings_as_json
+    from tarragon.simulator.packing import PACKING_BASELINES
+
+    if nodes is None:
+        raise click.UsageError("--packing needs --cluster with openb's table of nodes: sn, cpu_milli, memory_mib, gpu")
+    if form == "csv":
+        raise click.UsageError("--packing has no CSV; use -o json")
+    chosen = list(dict.fromkeys(policies or (DEFAULT_PACKER, *PACKING_BASELINES)))
+    show = print_packings_as_json if form == "json" else print_packings
+    show(trace, nodes, chosen, seed, settings)
+
+
+def _packer(name: str) -> str:
+    """Return the name of a policy that can pack. Raises BadParameter for others."""
+    from tarragon.simulator.packing import PACKING_BASELINES
+
+    known = (*POLICY_NAMES, *PACKING_BASELINES)
+    if name not in known:
+        raise click.BadParameter(f"{name!r} does not pack; it is one of {', '.join(known)}", param_hint="'--policy'")
+    return name
 
 
 def _print_what_if(settings: GlobalOptions, asked: WhatIf, form: str) -> None:

@@ -34,6 +34,8 @@ class WaitCause(StrEnum):
     """The gang never fits because no node is eligible, rather than because it is too large."""
     LARGER_THAN_QUOTA = "LargerThanQuota"
     """The gang alone exceeds the quota of its queue, so that waiting does not help."""
+    GPU_MEMORY_UNKNOWN = "GpuMemoryUnknown"
+    """The gang needs memory of GPUs, and no node says how much its GPUs have."""
 
 
 class ResizeReason(StrEnum):

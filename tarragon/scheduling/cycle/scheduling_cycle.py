@@ -31,8 +31,8 @@ from tarragon.scheduling.state.ledger import NodeLedger
 from tarragon.scheduling.state.memory import GangShape, Memory, QueueEntry
 from tarragon.scheduling.state.node_requests import Amounts, NodeRequest
 
-MAX_REPRESENTATIVE = 4096
-"""So many gangs that wait, and so many that run, say what is requested where GPUs are shared."""
+MAX_REPRESENTATIVE = 512
+"""So many of the gangs that wait say what is requested where GPUs are shared, beside all that run."""
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
@@ -110,9 +110,12 @@ class SchedulingCycle:
         request_of = self.memory.requests.of
         for gang in self.snapshot.waiting[:MAX_REPRESENTATIVE]:
             yield from ((request_of(demand), demand.requested) for demand in gang.demands)
-        for running in self.snapshot.running[:MAX_REPRESENTATIVE]:
-            counts = Counter(replica.type for replica in running.nodes)
-            yield from ((request_of(demand), counts[demand.type]) for demand in running.demands)
+        for held in self.memory.requests_held.get_all(self.snapshot.running, self._requests_held):
+            yield from held
+
+    def _requests_held(self, gang: RunningGang) -> Sequence[tuple[NodeRequest, int]]:
+        counts = Counter(replica.type for replica in gang.nodes)
+        return [(self.memory.requests.of(demand), counts[demand.type]) for demand in gang.demands]
 
     def candidate(self, gang: WaitingGang | RunningGang) -> Candidate:
         """Return the gang as a candidate for a size."""
@@ -187,7 +190,7 @@ class SchedulingCycle:
                 why = wait_messages.MEANT_FOR_OTHERS
             else:
                 ledger = self.free if unreserved is None else unreserved
-                why = wait_messages.insufficient_resources(kind.shape.minimum_resources, ledger)
+                why = wait_messages.insufficient_resources(kind.minimum_demands, kind.shape.minimum_resources, ledger)
             kind.no_room_reason = kind.shape.interned(why)
         return standing.defer(kind.no_room_reason)
 

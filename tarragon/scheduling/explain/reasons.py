@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tarragon.base.resources import Resources, add_resources, shortage
+from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, Resources, add_resources, shortage
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot
+from tarragon.scheduling.explain.node_gpus import NodeGpus, with_fractions
 from tarragon.scheduling.explain.projected_cluster import allocation_by_node
 from tarragon.scheduling.placement.fit import is_feasible
 from tarragon.scheduling.state.inventory import Inventory
@@ -23,7 +24,9 @@ MAX_GANGS_TO_END = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeShortage:
-    """A node that is eligible for the replica that does not fit."""
+    """A node that is eligible for the replica that does not fit. Of GPUs, amounts are fractions if the replica needs a
+    part of one, and whole GPUs otherwise; `GPU_MEMORY` is that of the GPU that is nearest to having enough.
+    """
 
     name: str
     room: int
@@ -34,6 +37,8 @@ class NodeShortage:
     lacking: Resources
     """What is missing for one more replica."""
     releasing: Resources
+    gpus: NodeGpus | None = None
+    """Its GPUs, if the replica needs any of them and they may be shared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +75,7 @@ def explain_wait(name: str, snapshot: Snapshot) -> WaitExplanation:
     nodes = Inventory.of(snapshot.nodes)
     short = _first_short(smallest, nodes)
     free = add_resources(
-        {name: max(0, amount) for name, amount in node.free.items()} for node in _eligible_nodes(short, nodes)
+        {name: max(0, amount) for name, amount in _free(short, node).items()} for node in _eligible_nodes(short, nodes)
     )
     needed = add_resources(
         {name: amount * demand.minimum for name, amount in demand.resources.items()} for demand in smallest
@@ -117,14 +122,7 @@ def _nearest(demand: Demand, nodes: Inventory) -> Sequence[NodeShortage]:
     ledger = NodeLedger.of_free(nodes)
     room = ledger.room(ledger.requests.of(demand))
     accounts = [
-        NodeShortage(
-            name=node.name,
-            room=int(count),
-            capacity=_requested_only(demand, node.capacity),
-            free=_requested_only(demand, node.free),
-            lacking=shortage(demand.resources, node.free),
-            releasing=_requested_only(demand, node.releasing),
-        )
+        _node_shortage(demand, node, int(count))
         for node, count in zip(nodes, room, strict=True)
         if node.name in demand.eligible_nodes
     ]
@@ -133,7 +131,39 @@ def _nearest(demand: Demand, nodes: Inventory) -> Sequence[NodeShortage]:
     ]
 
 
-def _requested_only(demand: Demand, amounts: Resources) -> Resources:
+def _node_shortage(demand: Demand, node: NodeState, room: int) -> NodeShortage:
+    free, capacity = _requested_only(demand, _free(demand, node)), _requested_only(demand, node.capacity)
+    lacking, gpus = shortage(demand.resources, free), _gpus(demand, node)
+    if demand.share is not None and gpus is not None:
+        of_gpu = gpus.lacking(demand.share)
+        lacking = {**{name: amount for name, amount in lacking.items() if name != NVIDIA_GPU}, **of_gpu}
+        if GPU_MEMORY in of_gpu:
+            capacity[GPU_MEMORY] = gpus.memory
+            free[GPU_MEMORY] = demand.share.memory_of(gpus.memory) - of_gpu[GPU_MEMORY]
+    return NodeShortage(
+        name=node.name,
+        room=room,
+        capacity=capacity,
+        free=free,
+        lacking=lacking,
+        releasing=_requested_only(demand, with_fractions(node.releasing)),
+        gpus=gpus,
+    )
+
+
+def _gpus(demand: Demand, node: NodeState) -> NodeGpus | None:
+    return NodeGpus.of(node) if demand.resources.get(NVIDIA_GPU) else None
+
+
+def _free(demand: Demand, node: NodeState) -> Resources:
+    """What is free on a node, with the GPUs that such a replica can use."""
+    gpus = _gpus(demand, node)
+    if gpus is None:
+        return node.free
+    return {**node.free, NVIDIA_GPU: gpus.free if demand.share is None else gpus.left}
+
+
+def _requested_only(demand: Demand, amounts: Resources) -> dict[str, int]:
     return {name: max(0, amounts.get(name, 0)) for name, amount in demand.resources.items() if amount > 0}
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 from tarragon.base import quantity
-from tarragon.base.resources import MEMORY, PODS, Resources, add_resources, shortage
+from tarragon.base.resources import GPU_MEMORY, MEMORY, NVIDIA_GPU, PODS, Resources, add_resources, shortage, subtract
 from tarragon.job.status import WaitReason
 from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
@@ -21,6 +22,7 @@ from tarragon.scheduling.api.decision import (
     WaitCause,
 )
 from tarragon.scheduling.api.snapshot import Demand, Snapshot, WaitingGang
+from tarragon.scheduling.explain.gpu_shortage import LastingShortage, gpu_shortage, gpu_shortage_when_empty
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import NodeLedger
 
@@ -34,6 +36,7 @@ RESERVED_FOR_JOB_AHEAD = WaitReason(
 MEANT_FOR_OTHERS = WaitReason(
     code=BEHIND_OTHERS, message="what is free is meant for other jobs, which are shorter or make better use of it"
 )
+_LABELS = MappingProxyType({GPU_MEMORY: "GPU memory"})
 RELEASING = "resources are reserved for it, but terminating pods still hold them"
 
 
@@ -51,10 +54,12 @@ def nodes_unavailable(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
     if not useful:
         message = f"all nodes that may run it are unavailable: {listed}"
         return WaitReason(code=NODES_UNAVAILABLE, message=message)
+    lacking = gpu_shortage_when_empty(gang.demands, [Inventory.of(snapshot.nodes)], "the other nodes")
     comparison = _comparison(
         minimum_resources(gang.demands), add_resources(node.capacity for node in useful), "the other nodes have"
     )
-    return WaitReason(code=NODES_UNAVAILABLE, message=f"{comparison}; {listed}")
+    message = comparison if lacking is None else lacking.text
+    return WaitReason(code=NODES_UNAVAILABLE, message=f"{message}; {listed}")
 
 
 def never_fits(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
@@ -64,7 +69,18 @@ def never_fits(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
             why = demand.ineligible_reason or "check its node selector, affinity, tolerations and volumes"
             message = f"no node may run a {demand.type.lower()}: {why}"
             return WaitReason(code=NEVER_FITS, message=message, cause=WaitCause.NO_ELIGIBLE_NODE)
+    lacking = _too_small_gpus(gang, snapshot)
+    if lacking is not None:
+        return WaitReason(code=NEVER_FITS, message=lacking.text, cause=lacking.cause)
     return WaitReason(code=NEVER_FITS, message=_too_large(gang, snapshot))
+
+
+def _too_small_gpus(gang: WaitingGang, snapshot: Snapshot) -> LastingShortage | None:
+    count = len(snapshot.nodes) + len(snapshot.unavailable_nodes)
+    is_limited = any(demand.share is not None and len(demand.eligible_nodes) < count for demand in gang.demands)
+    whose = "the nodes that may run it" if is_limited else "the cluster"
+    inventories = Inventory.of(snapshot.nodes), Inventory.of(snapshot.unavailable_nodes)
+    return gpu_shortage_when_empty(gang.demands, inventories, whose)
 
 
 def _too_large(gang: WaitingGang, snapshot: Snapshot) -> str:
@@ -97,9 +113,23 @@ def blocked_by_affinity(gang: WaitingGang) -> WaitReason | None:
     return WaitReason(code=INSUFFICIENT_RESOURCES, message="; ".join(messages)) if messages else None
 
 
-def insufficient_resources(asked: Resources, ledger: NodeLedger) -> WaitReason:
-    """Say what the job needs and what is free, without what this cycle has given to others."""
-    return WaitReason(code=INSUFFICIENT_RESOURCES, message=_comparison(asked, ledger.total(), "free:"))
+def insufficient_resources(demands: Sequence[Demand], asked: Resources, ledger: NodeLedger) -> WaitReason:
+    """Say what the job needs and what is free, without what this cycle has given to others. `asked` is the total of
+    the demands, which are those of the minimum size.
+    """
+    free, gpus = ledger.total(), ledger.gpus_left()
+    parts = sum(demand.share.request * demand.minimum for demand in demands if demand.share is not None)
+    whole = subtract(asked, {NVIDIA_GPU: parts}) if parts else asked
+    lacking = list(dict.fromkeys(filter(None, (gpu_shortage(demand, ledger) for demand in demands)))) if parts else []
+    if missing := shortage(whole, free):
+        others = " and parts of others" if NVIDIA_GPU in missing and gpus is not None and gpus.has_shared else ""
+        lacking.append(
+            f"the job needs {format_resources(whole, missing)}; free: {format_resources(free, missing)}{others}"
+        )
+    if not lacking:
+        available = {**free, NVIDIA_GPU: gpus.total} if parts and gpus is not None else free
+        lacking.append(_comparison(asked, available, "free:"))
+    return WaitReason(code=INSUFFICIENT_RESOURCES, message="; ".join(lacking))
 
 
 def over_quota(gang: WaitingGang, held: Resources, quota: Resources) -> WaitReason:
@@ -138,7 +168,9 @@ def minimum_resources(demands: Sequence[Demand]) -> dict[str, int]:
 def format_resources(amounts: Resources, named: Resources) -> str:
     """Format the amounts of the named resources, each with its name."""
     return ", ".join(
-        f"{_amount(name, amounts.get(name, 0))} {name}" for name in sorted(named) if name != PODS or len(named) == 1
+        f"{_amount(name, amounts.get(name, 0))} {_LABELS.get(name, name)}"
+        for name in sorted(named)
+        if name != PODS or len(named) == 1
     )
 
 
@@ -159,4 +191,7 @@ def _amount(name: str, milli: int) -> str:
     gibi = 2**30 * 1000
     if name == MEMORY and milli >= gibi:
         return f"{milli / gibi:.1f}Gi".replace(".0Gi", "Gi")
-    return quantity.format_milli(milli)
+    if name == GPU_MEMORY:
+        return quantity.format_bytes(milli)
+    # Devices are counted, as parts of GPUs: `0.5 nvidia.com/gpu`.
+    return quantity.format_decimal(milli) if "/" in name else quantity.format_milli(milli)

@@ -31,8 +31,12 @@ class _Tables:
     """For each column that is requested: its index; the distinct amounts, at least 1; the cap where the amount is 0;
     and for each request the index of its amount.
     """
-    shares: Sequence[tuple[VgpuShare, VgpuColumns, list[int]]]
-    """Each distinct share of a GPU, and the requests for it."""
+    shares: tuple[Amounts, Sequence[VgpuShare], Amounts]
+    """The indexes of the requests for shares of GPUs, the distinct shares, and for each of these requests the index of
+    its share.
+    """
+    vgpus: VgpuColumns | None
+    """None if no request is for a share."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,8 +100,10 @@ class CapacityIndex:
             room_by_amount = both[:, column] // amounts
             room_by_amount += cap
             np.minimum(room, room_by_amount[index] if len(room_by_amount) > 1 else room_by_amount, out=room)
-        for share, vgpus, indexes in self._tables.shares:
-            room[indexes] = np.minimum(room[indexes], vgpus.room(share, lambda column: unclipped[:, column]))
+        if self._tables.vgpus is not None:
+            indexes, shares, of_share = self._tables.shares
+            rooms = self._tables.vgpus.rooms(shares, lambda column: unclipped[:, column])
+            room[indexes] = np.minimum(room[indexes], rooms[of_share])
         more: Amounts = room[:, : len(rows)].sum(axis=1) - room[:, len(rows) :].sum(axis=1)
         return more
 
@@ -110,10 +116,9 @@ def _tables(requests: Sequence[NodeRequest]) -> _Tables:
     distinct = dict(masks)
     positions = {number: position for position, number in enumerate(distinct)}
     columns = np.array([request.row for request in requests], np.int64).T
-    shares: dict[VgpuShare, tuple[VgpuShare, VgpuColumns, list[int]]] = {}
-    for index, request in enumerate(requests):
-        if request.share is not None and request.vgpus is not None:
-            shares.setdefault(request.share, (request.share, request.vgpus, []))[2].append(index)
+    sharing = [(index, request.share) for index, request in enumerate(requests) if request.share is not None]
+    shares = list(dict.fromkeys(share for _, share in sharing))
+    number_of = {share: number for number, share in enumerate(shares)}
     uniques = [np.unique(column, return_inverse=True) for column in columns]
     return _Tables(
         np.where(np.array(list(distinct.values())), ROOM_CAP, 0),
@@ -123,7 +128,12 @@ def _tables(requests: Sequence[NodeRequest]) -> _Tables:
             for column, (amounts, index) in enumerate(uniques)
             if amounts.any()
         ],
-        list(shares.values()),
+        (
+            np.array([index for index, _ in sharing], np.int64),
+            shares,
+            np.array([number_of[share] for _, share in sharing], np.int64),
+        ),
+        next((request.vgpus for request in requests if request.share is not None), None),
     )
 
 

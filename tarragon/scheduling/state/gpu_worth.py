@@ -153,8 +153,11 @@ class WorthColumns:
 
 def kinds_of(requests: Iterable[tuple[NodeRequest, int]], columns: WorthColumns) -> Mapping[RequestKind, int]:
     """Count what is requested of GPUs, by kind, in parts of all. Empty if nothing is."""
-    counts = Counter[RequestKind]()
+    replicas: dict[NodeRequest, int] = {}
     for request, count in requests:
+        replicas[request] = replicas.get(request, 0) + count
+    counts = Counter[RequestKind]()
+    for request, count in replicas.items():
         gpus = request.share.request if request.share is not None else int(request.row[columns.vgpus.free])
         if gpus and count:
             cpu, memory = (0 if each is None else int(request.row[each]) for each in (columns.cpu, columns.memory))

@@ -17,10 +17,12 @@ from tarragon.job.places import vgpu_place
 from tarragon.scheduling.api.snapshot import Demand, NodeState
 from tarragon.scheduling.state.capacity_index import RequestTotals
 from tarragon.scheduling.state.gpu_worth import GpuWorth
+from tarragon.scheduling.state.gpus_left import GpusLeft
 from tarragon.scheduling.state.inventory import Inventory, ScoreArray
 from tarragon.scheduling.state.memory import ClusterMemory
 from tarragon.scheduling.state.node_requests import ROOM_CAP, Amounts, NodeRequest
 from tarragon.scheduling.state.request_table import RequestTable
+from tarragon.scheduling.state.vgpus import VgpuColumns
 
 Array = TypeVar("Array", Amounts, ScoreArray)
 
@@ -47,6 +49,8 @@ class NodeLedger:
         """What `room_beside` found, by the request and the number of the other one's mask."""
         self._scores: tuple[ScoreArray, int] | None = None
         self._total: tuple[Resources, int] | None = None
+        self._gpus_left: dict[int | None, tuple[GpusLeft, int]] = {}
+        """By number of the mask."""
         self._free_as_floats: ScoreArray | None = None
         self._sums: dict[int, ScoreArray] = {}
         """By number of the mask."""
@@ -275,6 +279,24 @@ class NodeLedger:
         if self._total is None or self._total[1] != len(self._changed_rows):
             self._total = self.nodes.total(self._free.clip(min=0)), len(self._changed_rows)
         return self._total[0]
+
+    def gpus_left(self, request: NodeRequest | None = None) -> GpusLeft | None:
+        """What is left of each GPU, on the nodes that are eligible for a request; None if no GPU may be shared."""
+        vgpus = self.nodes.layout.vgpus
+        if vgpus is None:
+            return None
+        key = None if request is None else request.mask_number
+        found, version = self._gpus_left.get(key, (None, -1))
+        if found is None or version != len(self._changed_rows):
+            found = self._gpus_on(request, vgpus)
+            self._gpus_left[key] = found, len(self._changed_rows)
+        return found
+
+    def _gpus_on(self, request: NodeRequest | None, vgpus: VgpuColumns) -> GpusLeft:
+        everywhere = None if request is None else self.gpus_left()
+        if everywhere is None or request is None:
+            return GpusLeft.of(self._free, vgpus)
+        return everywhere.on(request.mask)
 
     def fits(self, node: str, wanted: Resources) -> bool:
         row = self.nodes.row_of.get(node)

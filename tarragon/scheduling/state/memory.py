@@ -141,6 +141,8 @@ class ClusterMemory:
         self.reclaimable: RunningGangCache[ReclaimableReplicas | None] = RunningGangCache()
         self.is_unaffected: RunningGangCache[bool] = RunningGangCache()
         """Whether no replica of a running gang has to move or go."""
+        self.requests_held: RunningGangCache[Sequence[tuple[NodeRequest, int]]] = RunningGangCache()
+        """What each running gang requests of nodes, with the number of replicas that it has."""
         self.never_feasible: set[Hashable] = set()
         """Shapes that do not fit even the empty cluster."""
         self.feasible_when_empty: set[Hashable] = set()

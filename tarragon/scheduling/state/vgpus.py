@@ -66,9 +66,8 @@ class VgpuColumns:
 
     def free_gpus(self, column: Lookup) -> Amounts:
         """Compute how many GPUs are free."""
-        free = column(self.unshared).copy()
-        for share in self.shares:
-            free -= ONE_GPU * (column(share) < 0)
+        used = np.stack([column(share) for share in self.shares])
+        free: Amounts = column(self.unshared) - ONE_GPU * np.count_nonzero(used < 0, axis=0)
         return free
 
     def free_gpus_in(self, free: Sequence[int]) -> int:
@@ -86,10 +85,8 @@ class VgpuColumns:
 
     def fractions(self, table: Amounts) -> Amounts:
         """Return what is left of each row's open vGPUs, as a fraction of a GPU."""
-        left = np.zeros(len(table), np.int64)
-        for share in self.shares:
-            used = table[:, share]
-            left += np.where(used < 0, (FULL + used) * ONE_GPU // FULL, 0)
+        used = table[:, list(self.shares)]
+        left: Amounts = np.where(used < 0, (FULL + used) * ONE_GPU // FULL, 0).sum(axis=1)
         return left
 
     def gpus_in(self, amounts: Amounts) -> int:
@@ -100,16 +97,31 @@ class VgpuColumns:
 
     def room(self, share: VgpuShare, column: Lookup) -> Amounts:
         """How many replicas with this share each row takes."""
-        gpu_memory = column(self.gpu_memory)
-        memory = _memory(share, gpu_memory)
-        closed = np.minimum(WHOLE_GPU // share.request, _times(gpu_memory, memory))
-        free_gpus = self.free_gpus(column)
-        total: Amounts = closed * (free_gpus // ONE_GPU)
-        for share_column, memory_column in zip(self.shares, self.memories, strict=True):
-            used = column(share_column)
-            room = np.minimum(left_of(used) // share.request, _times(gpu_memory + column(memory_column), memory))
-            total += np.where(used < 0, np.maximum(room, 0), 0)
-        total[free_gpus < 0] = 0  # One that is open has no GPU yet: it is reserved, or its GPU is lost.
+        room: Amounts = self.rooms([share], column)[0]
+        return room
+
+    def rooms(self, shares: Sequence[VgpuShare], column: Lookup) -> Amounts:
+        """Do as `room` for several shares, a row for each: few calls of numpy, as there may be few rows."""
+        gpu_memory, free_gpus = column(self.gpu_memory), self.free_gpus(column)
+        requests = np.array([share.request for share in shares], np.int64)
+        memory = np.stack([_memory(share, gpu_memory) for share in shares])
+        limits = np.where(memory > 0, gpu_memory // np.maximum(memory, 1), WHOLE_GPU)
+        total: Amounts = np.minimum(WHOLE_GPU // requests[:, np.newaxis], limits) * (free_gpus // ONE_GPU)
+        used = np.stack([column(each) for each in self.shares], axis=1)
+        opened = np.flatnonzero((used < 0).any(axis=0)).tolist()
+        if opened:
+            used = used[:, opened]
+            left = np.where(used < 0, left_of(used), 0)
+            memory_left = gpu_memory[:, np.newaxis] + np.stack(
+                [column(self.memories[number]) for number in opened], axis=1
+            )
+            times = left // requests[:, np.newaxis, np.newaxis]
+            needs_memory = memory > 0
+            if needs_memory.any():
+                by_memory = memory_left // np.maximum(memory, 1)[:, :, np.newaxis]
+                times = np.where(needs_memory[:, :, np.newaxis], np.minimum(times, by_memory), times)
+            total += np.maximum(times, 0).sum(axis=2)
+        total[:, free_gpus < 0] = 0  # One that is open has no GPU yet: it is reserved, or its GPU is lost.
         return total
 
     def times_in(self, share: VgpuShare, free: Sequence[int]) -> int:
@@ -174,12 +186,6 @@ def _memory(share: VgpuShare, gpu_memory: Amounts) -> Amounts:
     if share.memory is None:
         return gpu_memory // WHOLE_GPU * share.request
     return np.full(len(gpu_memory), share.memory, np.int64)
-
-
-def _times(have: Amounts, each: Amounts) -> Amounts:
-    """How often `each` fits; where it is zero, as often as the smallest shares do."""
-    result: Amounts = np.where(each > 0, have // np.maximum(each, 1), WHOLE_GPU)
-    return result
 
 
 def left_of(used: T) -> T:

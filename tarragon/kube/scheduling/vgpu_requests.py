@@ -1,0 +1,57 @@
+"""What a pod with a share of a GPU takes from its node, as amounts of resources.
+
+A vGPU is a shared GPU of a node. Its share and its memory are resources of their own, of which the vGPU has 1,000
+thousandths and the memory of the GPU.
+"""
+
+from __future__ import annotations
+
+from tarragon.base.resources import NVIDIA_GPU, Resources, vgpu_memory, vgpu_memory_part, vgpu_share
+from tarragon.kube.core import Pod
+from tarragon.kube.scheduling.gpu_shares import SHARE_RESOURCES, VGPU_ANNOTATION, WHOLE_GPU, GpuShare, share_of_pod
+from tarragon.kube.scheduling.pod_requests import scheduling_request
+
+
+def pod_vgpu(pod: Pod) -> int | None:
+    """Return the number of the vGPU of which a pod has a share; None if it has none."""
+    number = pod.metadata.annotations.get(VGPU_ANNOTATION, "")
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < len("10000") else None
+
+
+def pod_request(pod: Pod) -> Resources:
+    """Return what a pod takes from its node: `scheduling_request`, with its part of a vGPU if it has a share."""
+    request = scheduling_request(pod.spec, pod.status)
+    share, number = share_of_pod(pod), pod_vgpu(pod)
+    return request if share is None or number is None else {**without_gpus(request), **vgpu_request(share, number)}
+
+
+def fractional_request(request: Resources, share: GpuShare) -> Resources:
+    """Return the request with the share as a fraction of a GPU, as quotas count it."""
+    return {**without_gpus(request), NVIDIA_GPU: share.request}
+
+
+def vgpu_request(share: GpuShare, number: int) -> Resources:
+    """Return what a share takes of a vGPU. A share without memory takes a part of the GPU's."""
+    memory = (
+        {vgpu_memory_part(number): share.request * 1000}
+        if share.memory is None
+        else {vgpu_memory(number): share.memory * 1000}
+    )
+    return {vgpu_share(number): share.request * 1000, **memory}
+
+
+def with_memory_parts(amounts: Resources, gpu_memory: int) -> Resources:
+    """Replace parts of the memory of vGPUs by amounts, for a node whose GPUs have so much each, in thousandths."""
+    result = dict(amounts)
+    for name in amounts:
+        number = name.removeprefix(f"{NVIDIA_GPU}/").removesuffix("/memory-part")
+        if number.isdecimal() and name == vgpu_memory_part(int(number)):
+            part = result.pop(name)
+            memory = vgpu_memory(int(number))
+            result[memory] = result.get(memory, 0) + gpu_memory * part // (WHOLE_GPU * 1000)
+    return result
+
+
+def without_gpus(request: Resources) -> Resources:
+    """Return the request without GPUs: whole ones, and HAMi's resources, which stand for a share."""
+    return {name: amount for name, amount in request.items() if name != NVIDIA_GPU and name not in SHARE_RESOURCES}

@@ -1,0 +1,103 @@
+"""What is left of each GPU of a table of nodes: of those that are free, and of those that pods share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tarragon.scheduling.api.gpu_shares import WHOLE_GPU, VgpuShare
+from tarragon.scheduling.state.vgpus import ONE_GPU, VgpuColumns, left_of
+
+Amounts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+FREE = -1
+"""In place of the number of a vGPU: GPUs that no pod uses."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpusLeft:
+    """The GPUs of which something is left, as arrays: an element for each vGPU, and one for all free GPUs of a node.
+    Those with most left come first.
+    """
+
+    rows: Amounts
+    """The row of the node."""
+    numbers: Amounts
+    """The number of the vGPU, or `FREE`."""
+    left: Amounts
+    """What is left of the GPU, in thousandths."""
+    memory: Amounts
+    """What is left of its memory, in thousandths of bytes."""
+    total_memory: Amounts
+    """All of its memory; 0 if the node does not say how much it is."""
+    counts: Amounts
+    """For how many GPUs this is."""
+
+    @classmethod
+    def of(cls, table: Amounts, vgpus: VgpuColumns) -> GpusLeft:
+        free, gpu_memory = vgpus.free_gpus(lambda column: table[:, column]), table[:, vgpus.gpu_memory]
+        rows = np.flatnonzero(free >= ONE_GPU)
+        whole = np.full(len(rows), WHOLE_GPU)
+        parts = [(rows, np.full(len(rows), FREE), whole, gpu_memory[rows], gpu_memory[rows], free[rows] // ONE_GPU)]
+        for number, (share, memory) in enumerate(zip(vgpus.shares, vgpus.memories, strict=True)):
+            used = table[:, share]
+            left = left_of(used)
+            rows = np.flatnonzero((used < 0) & (left > 0) & (free >= 0))
+            memory_left = (gpu_memory[rows] + table[rows, memory]).clip(min=0)
+            one = np.ones(len(rows), np.int64)
+            parts.append((rows, np.full(len(rows), number), left[rows], memory_left, gpu_memory[rows], one))
+        return cls.joined([cls(*arrays) for arrays in parts])
+
+    @classmethod
+    def joined(cls, several: Sequence[GpusLeft]) -> GpusLeft:
+        """Return the GPUs of several tables, whose rows mean nothing together."""
+        found = cls(*(np.concatenate(arrays) for arrays in zip(*(each.arrays for each in several), strict=True)))
+        order = np.argsort(-found.left, kind="stable")
+        return cls(*(array[order] for array in found.arrays))
+
+    def on(self, mask: Mask) -> GpusLeft:
+        """Return the GPUs of some nodes only."""
+        return self if mask.all() else self._chosen(mask[self.rows])
+
+    def with_left(self, request: int) -> GpusLeft:
+        """Return the GPUs of which at least this much is left, in thousandths."""
+        return self._chosen(slice(int(np.searchsorted(-self.left, -request, side="right"))))
+
+    @property
+    def arrays(self) -> tuple[Amounts, ...]:
+        return self.rows, self.numbers, self.left, self.memory, self.total_memory, self.counts
+
+    def _chosen(self, which: Mask | slice[None, int]) -> GpusLeft:
+        return GpusLeft(*(array[which] for array in self.arrays))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def has_shared(self) -> bool:
+        """Whether something is left of a GPU that pods share."""
+        return bool((self.numbers != FREE).any())
+
+    @property
+    def total(self) -> int:
+        """All that is left, in thousandths of a GPU."""
+        return int((self.left * self.counts).sum())
+
+    def needed_memory(self, share: VgpuShare) -> Amounts:
+        """Return what a share takes of the memory of each GPU."""
+        if share.memory is None:
+            return self.total_memory // WHOLE_GPU * share.request
+        return np.full(len(self), share.memory, np.int64)
+
+    def room(self, share: VgpuShare) -> int:
+        """Return how many times a share fits."""
+        fitting = self.with_left(share.request)
+        if not len(fitting):
+            return 0
+        needed = fitting.needed_memory(share)
+        by_memory = np.where(needed > 0, fitting.memory // np.maximum(needed, 1), WHOLE_GPU)
+        return int((np.minimum(fitting.left // share.request, by_memory) * fitting.counts).sum())
