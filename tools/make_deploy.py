@@ -16,6 +16,7 @@ import yaml
 
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.frameworks.sharepod.framework import SHAREPOD
 from tarragon.operator.rbac import FOR_AUTHENTICATED_USERS, Permission, Scope, permissions, permissions_of
 from tools.generated_files import write_or_check
 
@@ -35,6 +36,8 @@ EVERYBODY = {"apiGroup": RBAC, "kind": "Group", "name": "system:authenticated"}
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "deletecollection", "patch", "update")
 STATUS = {"/status": ("get", "patch", "update")}
+SCALE = "/scale"
+"""The subresource of kinds whose size can be changed."""
 
 FORMER_ADMIN = """\
 # An earlier version of this role let users with Kubernetes' role `admin` write the status of jobs. `kubectl apply` does
@@ -69,7 +72,7 @@ def rendered() -> Iterator[tuple[Path, str]]:
     yield DEPLOY / "namespaced" / "tarragon.yaml", HEAD + in_its_namespace((DEPLOY / "tarragon.yaml").read_text())
     yield DEPLOY / "components" / "rules" / "kustomization.yaml", HEAD + cel_component()
     for framework in FRAMEWORKS:
-        if framework.required_permissions:
+        if framework.required_permissions or framework is SHAREPOD:  # KubeShare needs its own definition of SharePod.
             folder = DEPLOY / "components" / f"without-{framework.resource.plural}"
             yield folder / "kustomization.yaml", HEAD + component_without(framework)
 
@@ -108,8 +111,8 @@ def in_its_own_namespace() -> Iterator[str]:
 def of_users() -> Iterator[str]:
     """Roles that are aggregated to Kubernetes' own: users who may edit a namespace may edit its jobs."""
     for name, words, verbs in (
-        ("view", "to read jobs", {"": READ, "/status": ("get",), "/scale": ("get",)}),
-        ("edit", "to create, change and delete jobs", {"": WRITE, "/scale": ("patch", "update")}),
+        ("view", "to read jobs", {"": READ, "/status": ("get",), SCALE: ("get",)}),
+        ("edit", "to create, change and delete jobs", {"": WRITE, SCALE: ("patch", "update")}),
     ):
         rules = _rules_of_jobs(words, verbs)
         yield role("ClusterRole", f"tarragon-{name}", rules, labels={f"{RBAC}/aggregate-to-{name}": "true"})
@@ -125,6 +128,7 @@ def _rules_of_jobs(words: str, verbs: Mapping[str, Sequence[str]]) -> list[Rule]
         (_rule(framework.resource.group, f"{framework.resource.plural}{part}", allowed), words)
         for framework in FRAMEWORKS
         for part, allowed in verbs.items()
+        if part != SCALE or "scale" in versions_of(framework)[0]["subresources"]
     ]
 
 
@@ -211,7 +215,8 @@ def component_without(framework: Framework) -> str:
     """A kustomize component that leaves out a kind: its CRD, and what the operator may do only for its jobs.
 
     Rules are addressed by index, as their list has no merge key. Each is tested before it is removed, so that the
-    component fails if it is applied to roles of another version. The rules of jobs come first in both roles.
+    component fails if it is applied to roles of another version, or after one that has removed rules above them. The
+    rules of jobs come first in both roles.
     """
     own = {*permissions_of(framework)}
     indexed = [*enumerate(_of(Scope.JOB_NAMESPACES))]

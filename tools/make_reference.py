@@ -23,6 +23,8 @@ from tarragon.frameworks.mpi.manifest.v1alpha1_decoding import GPU, UNITS_PER_NO
 from tarragon.frameworks.mpi.options import LauncherCreation, options_of
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.frameworks.registry import FRAMEWORKS, kinds
+from tarragon.frameworks.sharepod import field_descriptions as sharepod
+from tarragon.frameworks.sharepod.framework import SHAREPOD
 from tarragon.frameworks.tensorflow import field_descriptions as tensorflow
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.replica_list import default_server
@@ -216,8 +218,7 @@ def page(framework: Framework) -> Iterator[str]:
     if has_choice(framework):
         yield from ("## Generations", "", *generations(found), "")
     yield from ("## Fields of spec", "")
-    columns = ("field", "type", "default", "meaning")
-    yield from table(columns, ((f"`{one.shown}`", kind(one), default(found, one), description(one)) for one in fields))
+    yield from spec_fields(found, fields)
     if has_choice(framework):
         yield from ("", "## Fields by generation", "", LEGEND)
         if len({each.dialect.api_version for each in found}) < len(found):
@@ -238,6 +239,15 @@ def page(framework: Framework) -> Iterator[str]:
     yield from ("", "The field `tarragon` has everything for which a generation has no field of its own.", "")
     ours = [field for field in schema_fields(whole) if field.path.startswith("status.tarragon.")]
     yield from table(("field", "type", "meaning"), ((f"`{one.shown}`", kind(one), description(one)) for one in ours))
+
+
+def spec_fields(found: Sequence[Generation], fields: Sequence[Field]) -> Iterator[str]:
+    """A table of the fields of spec. A kind whose schema names none has those of a pod."""
+    if not fields:
+        yield "Those of a pod: `kubectl explain pod.spec` prints them."
+        return
+    columns = ("field", "type", "default", "meaning")
+    yield from table(columns, ((f"`{one.shown}`", kind(one), default(found, one), description(one)) for one in fields))
 
 
 def generations_of(framework: Framework) -> Sequence[Generation]:
@@ -279,23 +289,28 @@ def statuses(found: Sequence[Generation]) -> Iterator[str]:
 
 def conditions_of(framework: Framework) -> Mapping[str, str]:
     """What the conditions mean in jobs of a kind."""
-    of_kind = {MPIJOB: mpi.CONDITION_DESCRIPTIONS, jax.SHAPE.kind: jax.CONDITION_DESCRIPTIONS}
+    of_kind = {
+        MPIJOB: mpi.CONDITION_DESCRIPTIONS,
+        jax.SHAPE.kind: jax.CONDITION_DESCRIPTIONS,
+        SHAREPOD.kind: sharepod.CONDITION_DESCRIPTIONS,
+    }
     return of_kind.get(framework.kind, tensorflow.CONDITION_DESCRIPTIONS)
 
 
 def status_fields(found: Sequence[Generation]) -> Iterator[str]:
     """A table of the status fields of all these generations."""
     shown_names = {name for each in found for name in status_names(each)}
-    meanings = {**mpi.STATUS_DESCRIPTIONS, **tensorflow.STATUS_DESCRIPTIONS}
+    meanings = {**mpi.STATUS_DESCRIPTIONS, **tensorflow.STATUS_DESCRIPTIONS, **sharepod.STATUS_DESCRIPTIONS}
     yield from table(("field", "meaning"), ((f"`{name}`", meanings[name]) for name in meanings if name in shown_names))
 
 
 def status_names(generation: Generation) -> Sequence[str]:
     """The fields of a new job's status, and those that a finished one has in addition."""
-    write, job = generation.dialect.status_fields, generation.job
+    write, job, mirror = generation.dialect.status_fields, generation.job, generation.dialect.pod_mirror
     at = dt.datetime.fromtimestamp(0, dt.UTC)
     finished = JobStatus(phase=Phase.SUCCEEDED, start_time=at, completion_time=at)
-    return list(dict.fromkeys((*write(job, JobStatus()), *write(job, finished))))
+    mirrored = () if mirror is None else mirror.names
+    return list(dict.fromkeys((*write(job, JobStatus()), *write(job, finished), *mirrored)))
 
 
 def default(found: Sequence[Generation], field: Field) -> str:
@@ -346,6 +361,8 @@ def plain(generation: Generation) -> dict[str, Any]:
         spec: dict[str, Any] = {"replicaSpecs": [{"tfReplicaType": "WORKER", **item}, {"template": item["template"]}]}
     elif generation.has_one_template:
         spec = dict(item)
+    elif framework is SHAREPOD:
+        spec = item["template"]["spec"]
     else:
         types = (LAUNCHER, WORKER) if framework.kind == MPIJOB else (WORKER,)
         spec = {replica_map(framework): {kind: deepcopy(item) for kind in types}}

@@ -143,6 +143,17 @@ class BackoffCount(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodMirror:
+    """Fields of a job's status that show the pod of its only replica, whole and as it is."""
+
+    names: frozenset[str]
+    fields: Callable[[JsonObject], dict[str, Json]]
+    """The fields that show this pod."""
+    shown_version: Callable[[Mapping[str, Json]], Json]
+    """The resourceVersion of the pod that a status shows; None if it shows none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One generation of a framework's API. `name` is the value of the annotation tarragon.dev/generation."""
 
@@ -166,6 +177,8 @@ class Dialect:
     """The Service of the whole job, beside or instead of those of its replicas."""
     status_fields: Callable[[TrainingJob, JobStatus], dict[str, Json]]
     """The complete status fields of the generation (without `tarragon`). Fields that are missing here are removed."""
+    pod_mirror: PodMirror | None = None
+    """Further fields, which show a pod; None if there are none."""
     has_conditions: bool = True
     """Whether these fields contain conditions, counts and times. If not, `status.tarragon.record` does."""
     used_batch_jobs: bool = False
@@ -331,9 +344,6 @@ class Framework:
     """Validation rules. All of them run, and all problems are reported."""
     warning_rules: Sequence[Rule]
     """Rules for legal values that are probably mistakes. Their problems are warnings."""
-    unsupported_rules: Sequence[Rule]
-    """Rules for what the API allows and Tarragon does not support yet. They keep a job from starting; a job that has
-    started is not stopped."""
     main_container: str
     """The container whose exit code counts for the replica, whatever sidecars do; empty for the first one."""
     port_name: str
@@ -363,6 +373,10 @@ class Framework:
     """The permissions for these objects."""
     operator_options: Sequence[FieldOption] = ()
     """The options of the operator for fields of its jobs."""
+    has_plain_pods: bool = False
+    """Whether its pods get no variables, log format or DNS policy that their manifest does not ask for."""
+    can_expire: bool = True
+    """Whether its jobs may have a ttlSecondsAfterFinished, after which the operator deletes them."""
     is_crd_optional: bool = False
     """Whether the CRD may be missing in a cluster."""
     editable_fields: EditableFields = EditableFields()

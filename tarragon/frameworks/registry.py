@@ -6,12 +6,13 @@ from tarragon.base.errors import Problem
 from tarragon.frameworks.jax.framework import JAX
 from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.sharepod.framework import SHAREPOD
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.api_version import nearest_version
 from tarragon.kube.field_reader import describe_value, nearest_name
 from tarragon.kube.meta import Json
 
-FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW, MLKUBE, MPI, JAX)
+FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW, MLKUBE, MPI, JAX, SHAREPOD)
 """If two kinds have the same name, a name without a group means the first one."""
 
 DEFAULT_FRAMEWORK = FRAMEWORKS[0]
@@ -65,7 +66,7 @@ def kinds() -> list[str]:
 
 
 def kinds_in_words() -> str:
-    """The kinds in a sentence: `TFJobs, MPIJobs and JAXJobs`."""
+    """The kinds in a sentence: `TFJobs, MPIJobs, JAXJobs and SharePods`."""
     *first, last = (f"{kind}s" for kind in kinds())
     return f"{', '.join(first)} and {last}" if first else last
 

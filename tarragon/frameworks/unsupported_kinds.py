@@ -45,7 +45,6 @@ UNSUPPORTED_KINDS: tuple[UnsupportedKinds, ...] = (
         is_common=False,
     ),
     UnsupportedKinds(kinds=("TrainingRuntime", "ClusterTrainingRuntime"), message=NOT_YET, remedy=RUNS),
-    UnsupportedKinds(kinds=("SharePod",), message=NOT_YET, remedy=f"{RUNS}, on whole GPUs", is_common=False),
     UnsupportedKinds(
         kinds=("Experiment", "Suggestion", "Trial", "StudyJob"),
         message=NOT_YET,

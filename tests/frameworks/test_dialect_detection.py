@@ -131,12 +131,13 @@ def test_the_list_decides_also_when_the_api_server_serves_it_as_v1() -> None:
 
 
 def test_the_catalog_finds_the_framework_of_every_generation() -> None:
-    tensorflow, mlkube, mpi, jax = FRAMEWORKS
+    tensorflow, mlkube, mpi, jax, sharepod = FRAMEWORKS
 
     assert framework_of("kubeflow.org/v1", "TFJob") is tensorflow
     assert framework_of("mlkube.io/v1beta1", "TfJob") is mlkube
     assert framework_of("kubeflow.org/v2beta1", "MPIJob") is mpi
     assert framework_of("kubeflow.org/v1", "JAXJob") is jax
+    assert framework_of("kubeshare.nthu/v1", "SharePod") is sharepod
     assert framework_of("v1", "Pod") is None
     assert framework_of(None, 3) is None
 

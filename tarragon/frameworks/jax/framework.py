@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from types import MappingProxyType
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.gpu_fractions import no_gpu_fractions
+from tarragon.frameworks.gpu_shares import gpu_shares, ignored_gpu_share_settings, job_has_no_gpu_share
 from tarragon.frameworks.image_software import python_library
 from tarragon.frameworks.jax.log_causes import LOG_CAUSES
 from tarragon.frameworks.kubeflow import field_descriptions as shared
@@ -104,15 +104,23 @@ JAX = Framework(
     kind=SHAPE.kind,
     resource=JAXJOBS,
     dialects=(DIALECT,),
-    rules=(has_workers, *POD_RULES, has_main_container(SHAPE), names_fit(NAMES.pod, all_workers), validate_annotations),
+    rules=(
+        has_workers,
+        *POD_RULES,
+        gpu_shares,
+        job_has_no_gpu_share,
+        has_main_container(SHAPE),
+        names_fit(NAMES.pod, all_workers),
+        validate_annotations,
+    ),
     warning_rules=(
         chief_is_not_always_restarted,
+        ignored_gpu_share_settings,
         warn_about_misspelled_annotations,
         validate_tensorboard,
         json_logs_have_a_command(SHAPE),
         min_available_is_effective("remove it"),
     ),
-    unsupported_rules=(no_gpu_fractions,),
     main_container=SHAPE.main_container,
     port_name=SHAPE.port_name,
     service_size=all_workers,

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.kubeflow.schema import Schema
-from tarragon.kube.meta import CustomObject, Json, Resource
+from tarragon.kube.meta import CustomObject, Json, JsonObject, Resource
 
 STATUS_PATH = ".status.tarragon"
+COLUMNS: Sequence[Mapping[str, Json]] = (
+    {"name": "State", "type": "string", "jsonPath": f"{STATUS_PATH}.state"},
+    {"name": "Ready", "type": "string", "jsonPath": f"{STATUS_PATH}.ready"},
+    {"name": "Restarts", "type": "integer", "jsonPath": f"{STATUS_PATH}.restarts.total"},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    {"name": "Progress", "type": "string", "jsonPath": f"{STATUS_PATH}.progress.text"},
+    {"name": "Reason", "type": "string", "jsonPath": f"{STATUS_PATH}.reason"},
+    {"name": "Message", "type": "string", "jsonPath": f"{STATUS_PATH}.message", "priority": 1},
+)
+"""The columns of `kubectl get`. Their paths avoid `status.replicaStatuses`, which is a list in some generations: a path
+into it would make every write of such an object fail, even its deletion.
+"""
 
 
 def definition(
     resource: Resource[CustomObject],
     versions: Sequence[str],
     schema: Callable[[], Schema],
-    replica_specs: str,
+    replica_specs: str = "",
     short_names: Sequence[str] = (),
 ) -> dict[str, Json]:
     """The definition. The first version is the storage version.
 
-    `schema` returns a new value at each call. The scale subresource is that of the workers in the map `replica_specs`.
+    `schema` returns a new value at each call. The scale subresource is that of the workers in the map `replica_specs`;
+    there is none without such a map.
     """
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -38,36 +51,33 @@ def definition(
                 "categories": ["all"],
             },
             "conversion": {"strategy": "None"},
-            "versions": [_version(name, schema(), replica_specs, is_stored=name == versions[0]) for name in versions],
+            "versions": [
+                {
+                    "name": name,
+                    "served": True,
+                    "storage": name == versions[0],
+                    "schema": {"openAPIV3Schema": schema()},
+                    "subresources": {"status": {}, **({"scale": _scale(replica_specs)} if replica_specs else {})},
+                    "additionalPrinterColumns": [dict(column) for column in COLUMNS],
+                }
+                for name in versions
+            ],
         },
     }
 
 
-def _version(name: str, schema: Schema, replica_specs: str, *, is_stored: bool) -> dict[str, Json]:
-    """One version. Its paths avoid `status.replicaStatuses`, which is a list in some generations.
+def with_columns(crd: JsonObject, columns: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
+    """The definition with these columns of `kubectl get` in all of its versions."""
+    versions = [
+        {**version, "additionalPrinterColumns": [dict(column) for column in columns]}
+        for version in crd["spec"]["versions"]
+    ]
+    return {**crd, "spec": {**crd["spec"], "versions": versions}}
 
-    A path into it would make every write of such an object fail, even its deletion.
-    """
+
+def _scale(replica_specs: str) -> dict[str, Json]:
     return {
-        "name": name,
-        "served": True,
-        "storage": is_stored,
-        "schema": {"openAPIV3Schema": schema},
-        "subresources": {
-            "status": {},
-            "scale": {
-                "specReplicasPath": f".spec.{replica_specs}.{WORKER}.replicas",
-                "statusReplicasPath": f"{STATUS_PATH}.replicas",
-                "labelSelectorPath": f"{STATUS_PATH}.selector",
-            },
-        },
-        "additionalPrinterColumns": [
-            {"name": "State", "type": "string", "jsonPath": f"{STATUS_PATH}.state"},
-            {"name": "Ready", "type": "string", "jsonPath": f"{STATUS_PATH}.ready"},
-            {"name": "Restarts", "type": "integer", "jsonPath": f"{STATUS_PATH}.restarts.total"},
-            {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-            {"name": "Progress", "type": "string", "jsonPath": f"{STATUS_PATH}.progress.text"},
-            {"name": "Reason", "type": "string", "jsonPath": f"{STATUS_PATH}.reason"},
-            {"name": "Message", "type": "string", "jsonPath": f"{STATUS_PATH}.message", "priority": 1},
-        ],
+        "specReplicasPath": f".spec.{replica_specs}.{WORKER}.replicas",
+        "statusReplicasPath": f"{STATUS_PATH}.replicas",
+        "labelSelectorPath": f"{STATUS_PATH}.selector",
     }

@@ -12,6 +12,7 @@ from tarragon.job.model import ReplicaSpec, TrainingJob
 from tarragon.kube.field_reader import join_path
 from tarragon.kube.meta import JsonObject
 from tarragon.kube.name_validation import PORT_NAME_MAX_LENGTH, dns_label_error, port_name
+from tarragon.kube.scheduling.gpu_shares import SHARE_RESOURCES, kubeshare_field
 
 MAX_PORT = 65535
 
@@ -82,7 +83,9 @@ def _port_faults(path: str, port: JsonObject, times: Counter[str | None]) -> Ite
 
 
 def _is_device(name: str) -> bool:
-    return "/" in name and not name.startswith("kubernetes.io/")
+    """Whether the resource is a device. Amounts of shares of GPUs have rules of their own."""
+    is_share = name in SHARE_RESOURCES or kubeshare_field(name) is not None
+    return "/" in name and not name.startswith("kubernetes.io/") and not is_share
 
 
 def all_containers(job: TrainingJob) -> Iterator[WithPath]:

@@ -20,7 +20,7 @@ from tarragon.frameworks.mpi.image_software import IMAGE_SOFTWARE
 from tarragon.frameworks.mpi.log_causes import LOG_CAUSES
 from tarragon.frameworks.mpi.manifest.crd import MPIJOBS, SHORT_NAMES, crd
 from tarragon.frameworks.mpi.manifest.operator_options import OPERATOR_OPTIONS
-from tarragon.frameworks.mpi.manifest.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES, no_services
+from tarragon.frameworks.mpi.manifest.rules import RULES, WARNING_RULES, no_services
 from tarragon.frameworks.mpi.manifest.v1alpha1_decoding import without_gpu_count, without_scaled_size
 from tarragon.frameworks.mpi.objects.owned_objects import KEPT_CURRENT, PERMISSIONS, owned_objects
 from tarragon.frameworks.mpi.verdict import evaluate
@@ -34,7 +34,6 @@ MPI = Framework(
     dialects=DIALECTS,
     rules=RULES,
     warning_rules=WARNING_RULES,
-    unsupported_rules=UNSUPPORTED_RULES,
     main_container=FIRST_CONTAINER,
     port_name="",
     service_size=no_services,

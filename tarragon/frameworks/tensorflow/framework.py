@@ -19,7 +19,7 @@ from tarragon.frameworks.tensorflow.log_causes import LOG_CAUSES
 from tarragon.frameworks.tensorflow.replica_list import default_server
 from tarragon.frameworks.tensorflow.replica_list.replicas import without_scaled_size
 from tarragon.frameworks.tensorflow.replica_types import ROLES, START_ORDER
-from tarragon.frameworks.tensorflow.rules import RULES, UNSUPPORTED_RULES, WARNING_RULES
+from tarragon.frameworks.tensorflow.rules import RULES, WARNING_RULES
 from tarragon.frameworks.tensorflow.tf_config import cluster_size
 
 TENSORFLOW = Framework(
@@ -28,7 +28,6 @@ TENSORFLOW = Framework(
     dialects=TFJOB_DIALECTS,
     rules=RULES,
     warning_rules=WARNING_RULES,
-    unsupported_rules=UNSUPPORTED_RULES,
     main_container=MAIN_CONTAINER,
     port_name=PORT_NAME,
     service_size=cluster_size,

@@ -29,6 +29,8 @@ own from 0.
 """
 GPU_UUID_ANNOTATION = "tarragon.dev/gpu-uuid"
 """The annotation of a pod with the UUID of the GPU that it shares, or holds for others."""
+GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"
+"""The label in which NVIDIA's GPU feature discovery reports the model of a node's GPUs."""
 GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
 """The label in which NVIDIA's GPU feature discovery reports the memory of each of a node's GPUs, in MiB."""
 
@@ -123,7 +125,15 @@ _VGPU = re.compile(r"[a-z]{5}")
 _EXAMPLE = 'write for example "0.5"'
 _FORMS = f"the annotations kubeshare/…, the labels sharedgpu/… and the resources {_GPU_MEMORY} and {_GPU_CORES}"
 _MIB = 2**20
+_LONGEST_MEMORY = 9
+"""The number of digits of a number of MiB that no GPU has more than."""
 _PERCENT = 100
+
+
+def gpu_memory(labels: Mapping[str, str]) -> int:
+    """Return the memory of each GPU of a node with these labels, in bytes; 0 if it is not known."""
+    value = labels.get(GPU_MEMORY_LABEL, "")
+    return int(value) * _MIB if value.isascii() and value.isdecimal() and len(value) <= _LONGEST_MEMORY else 0
 
 
 def share_of_pod(pod: Pod) -> GpuShare | None:

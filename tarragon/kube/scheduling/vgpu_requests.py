@@ -6,10 +6,15 @@ thousandths and the memory of the GPU.
 
 from __future__ import annotations
 
+import re
+
 from tarragon.base.resources import NVIDIA_GPU, Resources, vgpu_memory, vgpu_memory_part, vgpu_share
 from tarragon.kube.core import Pod
 from tarragon.kube.scheduling.gpu_shares import SHARE_RESOURCES, VGPU_ANNOTATION, WHOLE_GPU, GpuShare, share_of_pod
 from tarragon.kube.scheduling.pod_requests import scheduling_request
+
+_VGPUS = f"{NVIDIA_GPU}/"
+_SHARE = re.compile(rf"{re.escape(NVIDIA_GPU)}/\d+")
 
 
 def pod_vgpu(pod: Pod) -> int | None:
@@ -50,6 +55,19 @@ def with_memory_parts(amounts: Resources, gpu_memory: int) -> Resources:
             memory = vgpu_memory(int(number))
             result[memory] = result.get(memory, 0) + gpu_memory * part // (WHOLE_GPU * 1000)
     return result
+
+
+def with_whole_gpus(amounts: Resources, capacity: Resources, held: Resources) -> Resources:
+    """Replace amounts of vGPUs that are not in the capacity by whole GPUs, where all that is `held` of one is there.
+
+    Such vGPUs are in use, although their node does not share its GPUs any more, or has fewer of them.
+    """
+    lost = {name for name in amounts if name.startswith(_VGPUS) and name not in capacity}
+    if not lost:
+        return amounts
+    kept = {name: amount for name, amount in amounts.items() if name not in lost}
+    gpus = sum(_SHARE.fullmatch(name) is not None and amounts[name] >= held.get(name, 0) > 0 for name in lost)
+    return {**kept, NVIDIA_GPU: kept.get(NVIDIA_GPU, 0) + gpus * 1000} if gpus else kept
 
 
 def without_gpus(request: Resources) -> Resources:

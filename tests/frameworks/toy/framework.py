@@ -97,7 +97,6 @@ TOY = Framework(
     ),
     rules=(*POD_RULES, has_main_container(SHAPE), names_fit(NAMES.pod, all_listed)),
     warning_rules=(),
-    unsupported_rules=(),
     main_container=SHAPE.main_container,
     port_name=SHAPE.port_name,
     service_size=all_listed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.gpu_fractions import no_gpu_fractions
+from tarragon.frameworks.gpu_shares import gpu_shares, ignored_gpu_share_settings, job_has_no_gpu_share
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.kubeflow.pod_rules import POD_RULES
 from tarragon.frameworks.kubeflow.rules import (
@@ -70,6 +70,8 @@ def ssh_path_is_absolute(job: TrainingJob) -> Iterator[Problem]:
 RULES: tuple[Rule, ...] = (
     one_launcher,
     *POD_RULES,
+    gpu_shares,
+    job_has_no_gpu_share,
     names_fit(NAMES.pod, all_replicas),
     elastic_bounds,
     ssh_path_is_absolute,
@@ -77,11 +79,11 @@ RULES: tuple[Rule, ...] = (
 )
 WARNING_RULES: tuple[Rule, ...] = (
     chief_is_not_always_restarted,
+    ignored_gpu_share_settings,
     warn_about_misspelled_annotations,
     validate_tensorboard,
     json_logs_have_a_command(SHAPE, default_commands={WORKER}),
     ranks_have_slots,
     min_available_is_effective(f"if the job can run with fewer workers, set {_ELASTIC}"),
 )
-UNSUPPORTED_RULES: tuple[Rule, ...] = (no_gpu_fractions,)
 V2BETA1_RULES: tuple[Rule, ...] = (workers_present,)
