@@ -311,7 +311,7 @@ def test_check_tells_what_is_there_and_what_to_do(shell: Shell) -> None:
     topics = [line.split()[1] for line in ended.out.splitlines() if line.split()[0] in {"ok", "warning", "error"}]
     assert topics[:5] == ["Python", "TensorFlow", "MPI", "mpi4py", "JAX"]
     assert topics[5:9] == ["home", "disk", "cluster", "images"]
-    assert topics[9:] == ["CPUs", "memory", "ports", "GPUs", "kubectl"]
+    assert topics[9:] == ["CPUs", "memory", "ports", "GPUs", "GPU", "kubectl"]
     assert re.search(r"^error +images .*maps to a folder that does not exist$", ended.out, re.MULTILINE)
     assert ended.code == 1
 
@@ -346,6 +346,12 @@ def test_up_serves_in_the_foreground_until_it_is_asked_to_end(shell: Shell) -> N
         ("a", "is not NAME=VALUE"),
         ("name=a,cpu=1,memory=1Gi,label:=b", "invalid label key"),
         ("name=a,cpu=1,memory=1Gi,label:zone=the north", "invalid label value"),
+        ("name=a,cpu=1,memory=1Gi,gpu-memory=16Gi", "gpu-memory: the node has no GPUs"),
+        ("name=a,cpu=1,memory=1Gi,nvidia.com/gpu=0,gpu-memory=16Gi", "gpu-memory: the node has no GPUs"),
+        ("name=a,cpu=1,memory=1Gi,nvidia.com/gpu=1,gpu-memory=0", "gpu-memory: must be 1Mi or more"),
+        ("name=a,cpu=1,memory=1Gi,nvidia.com/gpu=1,gpu-memory=16", "gpu-memory: must be 1Mi or more"),
+        ("name=a,cpu=1,memory=1Gi,nvidia.com/gpu=1,gpu-memory=-1Gi", "gpu-memory: must be 0 or more"),
+        ("name=a,cpu=1,memory=1Gi,nvidia.com/gpu=1,gpu-memory=big", "gpu-memory: 'big' is not a quantity"),
     ],
 )
 def test_a_node_that_is_described_badly(shell: Shell, node: str, words: str) -> None:

@@ -48,9 +48,9 @@ def documents(ended: CommandResult) -> list[Any]:
 
 
 def generation(shell: Shell, name: str) -> str:
-    """Of a job without problems, but for shares of GPUs, which are not supported yet in any generation."""
+    """Of a job without problems."""
     (judged,) = json.loads(shell("validate", name, "-o", "json").out)["files"]
-    assert [problem for problem in judged["problems"] if "fractions of GPUs are not supported yet" not in problem] == []
+    assert judged["problems"] == []
     return str(judged["jobs"][0]["generation"])
 
 

@@ -230,6 +230,25 @@ def test_a_node_that_was_described_is_strict_and_this_machine_is_not(tmp_path: P
 
 
 @pytest.mark.parametrize(
+    ("facts", "label", "size"),
+    [
+        ("gpu-memory=16Gi", "16384", 16 * 2**30),
+        ("gpu-memory=16000M", "15258", 15258 * 2**20),
+        ("gpu-memory=16Gi,label:nvidia.com/gpu.memory=1", "1", 2**20),
+        ("label:nvidia.com/gpu.memory=15360", "15360", 15 * 2**30),
+    ],
+)
+def test_the_memory_of_a_node_s_gpus_is_a_label_as_that_of_nvidia(
+    tmp_path: Path, facts: str, label: str, size: int
+) -> None:
+    [described] = node_settings([parse_node(f"name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4,{facts}")], Home(tmp_path))
+
+    assert described.labels["nvidia.com/gpu.memory"] == label
+    assert described.gpu_memory == size
+    assert "gpu-memory" not in described.capacity
+
+
+@pytest.mark.parametrize(
     ("made", "command"),
     [
         (

@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 
 from tarragon.cli.jobview.pod_templates import pod_templates
-from tarragon.cli.manifest.overrides import set_path, with_annotations_in_templates, without_gpus
+from tarragon.cli.manifest.overrides import (
+    set_path,
+    with_annotations_in_templates,
+    without_gpus,
+    without_template_annotations,
+)
 from tarragon.kube.meta import JsonObject
 
 
@@ -71,6 +76,29 @@ def test_the_gpu_of_2017_is_one_too() -> None:
     )
 
 
+def test_shares_of_a_gpu_are_taken_out_in_every_form() -> None:
+    resources = ("gpu", "gpumem", "gpumem-percentage", "gpucores", "priority")
+    template = {
+        "metadata": {"annotations": {"kubeshare/GPUID": "abcde", "a": "b"}, "labels": {"sharedgpu/priority": "1"}},
+        "spec": {
+            "containers": [
+                {
+                    "env": [{"name": "DRAGON_KUBESHARE", "value": "true"}, {"name": "A"}],
+                    "resources": {"limits": {f"nvidia.com/{name}": 1 for name in resources}},
+                }
+            ]
+        },
+    }
+
+    after, taken = without_gpus(template)
+
+    assert after == {
+        "metadata": {"annotations": {"a": "b"}, "labels": {}},
+        "spec": {"containers": [{"env": [{"name": "A"}], "resources": {"limits": {}}}]},
+    }
+    assert len(taken) == 8
+
+
 def test_every_request_for_a_gpu_can_be_taken_out_and_nothing_else() -> None:
     after, taken = without_gpus(job())
 
@@ -99,6 +127,15 @@ def test_every_shape_of_a_job_has_its_pod_templates_annotated(spec: JsonObject) 
     assert [template["metadata"] for _, template in pod_templates(after)] == [
         {"annotations": {"tarragon.dev/workdir": "/home/me"}}
     ]
+
+
+def test_a_sharepod_is_annotated_itself_because_it_is_its_own_template() -> None:
+    written = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "b"}]}}
+    after = with_annotations_in_templates(written, {"tarragon.dev/workdir": "/home/me"})
+
+    assert after["metadata"] == {"name": "a", "annotations": {"tarragon.dev/workdir": "/home/me"}}
+    assert [path for path, _ in pod_templates(after)] == ["spec"]
+    assert without_template_annotations(after, {"tarragon.dev/workdir"}) == written
 
 
 def test_what_is_no_job_is_left_alone() -> None:

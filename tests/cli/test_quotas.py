@@ -6,8 +6,9 @@ import json
 from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace as replaced
 
-from tarragon.base.resources import CPU
+from tarragon.base.resources import CPU, NVIDIA_GPU
 from tarragon.cli.explain.quotas import quota_use_by_others
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.frameworks.kubeflow.fields import WORKER
@@ -22,6 +23,19 @@ from tests.cli.scenes import BEGIN
 from tests.operator.stage import group
 
 RULES = SchedulingRules(queues={"default": QueueRules(quota={CPU: 8000})})
+
+
+def test_a_part_of_a_gpu_is_held_as_a_fraction() -> None:
+    half = group(2, cpu="1")
+    half["template"]["metadata"] = {"annotations": {"kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1"}}
+    raw = msgspec.Raw(json.dumps({"tfReplicaSpecs": {"Worker": half}}))
+    nodes = {Replica(WORKER, 0): "n/0", Replica(WORKER, 1): "n/1"}
+    admission = Admission(queued_at=BEGIN, admitted_at=BEGIN, size={WORKER: 2}, nodes=nodes)
+    sharing = a_job("sharing", admission)
+    sharing = replace(read_job(FRAMEWORKS[0], replaced(sharing.object, raw_spec=raw)), status=sharing.status)
+    rules = SchedulingRules(queues={"default": QueueRules(quota={NVIDIA_GPU: 4000})})
+
+    assert quota_use_by_others(a_job("me", admission), [sharing], rules) == [("sharing", {NVIDIA_GPU: 1000})]
 
 
 def a_job(name: str, admission: Admission, *finished: Replica) -> ClusterJob:

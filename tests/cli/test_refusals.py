@@ -65,7 +65,7 @@ def test_a_kind_an_object_and_a_namespace_that_are_not_there_are_three_things(wh
     gone = where.translated(refusal(404, 'pods "a" not found', name="a", kind="pods"))
     namespace = where.translated(refusal(404, 'namespaces "ml" not found', name="ml", kind="namespaces"))
 
-    assert kind.summary == "the kinds TFJob, MPIJob and JAXJob are not installed in this cluster"
+    assert kind.summary == "the kinds TFJob, MPIJob, JAXJob and SharePod are not installed in this cluster"
     assert kind.cause == f"{NAME} does not serve this kind"
     assert "kubectl apply -k deploy" in kind.remedy
     assert (gone.summary, gone.cause) == ('pods "a" not found', f"says {NAME}")
@@ -89,7 +89,7 @@ def test_what_says_everything_already_stays_as_it_is(where: KubeconfigTarget) ->
     assert where.translated(error) is error
     assert (
         where.translated(NotInstalled()).summary
-        == "the kinds TFJob, MPIJob and JAXJob are not installed in this cluster"
+        == "the kinds TFJob, MPIJob, JAXJob and SharePod are not installed in this cluster"
     )
 
 

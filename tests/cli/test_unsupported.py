@@ -2,72 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tarragon.cli.jobview.jobs import JobName, parse_job_name
 from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.unsupported_kinds import RUNS
 from tests.cli.conftest import Shell
 from tests.cli.manifests import worker
-from tests.conftest import ROOT
 
 pytestmark = pytest.mark.timeout(300)
 
-KUBESHARE = ROOT / "tests" / "data" / "manifests" / "002-dragon-kubeshare.yaml"
-WORDS = "fractions of GPUs are not supported yet; ask for whole GPUs with nvidia.com/gpu, or remove it"
-AT_WORKER = "spec.tfReplicaSpecs.Worker.template.metadata.annotations"
-PROBLEMS = [
-    f"line 6: metadata.annotations.DRAGON_KUBESHARE: {WORDS}",
-    *(
-        f'line {line}: {AT_WORKER}["kubeshare/{name}"]: {WORDS}'
-        for line, name in ((35, "gpu_request"), (36, "gpu_limit"), (37, "gpu_mem"))
-    ),
-]
 PYTORCHJOB = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n"
 REFUSED = f"  line 2: kind: PyTorchJob (kubeflow.org/v1) is not supported yet; {RUNS}\n"
-
-
-def problems(err: str) -> list[str]:
-    return [line.strip() for line in err.splitlines() if line.startswith("  line ")]
-
-
-@pytest.mark.parametrize("command", ["validate", "run", "submit", "diff"])
-def test_a_share_of_a_gpu_is_refused_with_every_place_and_nothing_is_started(shell: Shell, command: str) -> None:
-    words = [command, "-f", str(KUBESHARE)] if command == "diff" else [command, str(KUBESHARE)]
-    ended = shell(*words)
-
-    assert (ended.code, ended.out) == (2, "")
-    assert problems(ended.err) == PROBLEMS
-    assert not shell.home.exists()
-
-
-def test_programs_are_told_the_same(shell: Shell) -> None:
-    ended = shell("validate", str(KUBESHARE), "-o", "json")
-
-    (found,) = json.loads(ended.out)["files"]
-    assert ended.code == 2
-    assert found["problems"] == PROBLEMS
-
-
-def test_converting_it_warns_and_keeps_it(shell: Shell) -> None:
-    ended = shell("convert", "-f", str(KUBESHARE), "--to", "kubeflow.org/v1-flat")
-
-    assert ended.code == 0
-    assert [line for line in ended.err.splitlines() if WORDS in line] == [f"warning: {problem}" for problem in PROBLEMS]
-    template = yaml.safe_load(ended.out)["spec"]["tfReplicaSpecs"]["Worker"]["template"]
-    assert template["metadata"]["annotations"]["kubeshare/gpu_request"] == "0.5"
-
-
-def test_a_job_that_is_to_do_without_gpus_may_have_asked_for_a_share_of_one(shell: Shell) -> None:
-    ended = shell("submit", str(KUBESHARE), "--cpu-only", "--dry-run=client")
-
-    assert ended.code == 0, ended.err
-    assert "removed 4 GPU requests" in ended.err
-    assert "kubeshare" not in ended.out.lower()
 
 
 @pytest.mark.parametrize("command", ["validate", "run", "submit", "convert", "diff"])

@@ -232,6 +232,13 @@ def test_a_job_that_no_node_may_run_is_not_told_to_ask_for_less(wait: WaitReason
     assert "correct the manifest, or make a node match the pods" in never[1]
 
 
+def test_who_needs_memory_of_gpus_of_which_no_node_says_how_much_is_told_how_nodes_can_say_it() -> None:
+    wait = WaitReason(code="NeverFits", message="no node says how much its GPUs have", cause="GpuMemoryUnknown")
+    never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued_at=BEGIN, wait=wait)))
+
+    assert never[1].endswith("in MiB: kubectl label node NODE nvidia.com/gpu.memory=16384")
+
+
 def test_a_job_that_succeeded_is_not_said_to_go_on() -> None:
     assert why(JobStatus(phase=Phase.SUCCEEDED)) == ["digits is Succeeded: there is nothing to explain"]
 

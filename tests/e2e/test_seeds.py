@@ -78,11 +78,10 @@ def test_a_manifest_whose_program_is_no_more_is_accepted_and_ends(user: User, se
     assert "Succeeded  job1" in ended.out
 
 
-def test_the_one_that_shares_gpus_is_refused_until_that_is_there(user: User) -> None:
-    refused = user.run(str(SEEDS / "002-dragon-kubeshare.yaml"))
+def test_the_one_that_shares_gpus_is_accepted_as_valid(user: User) -> None:
+    found = user("validate", str(SEEDS / "002-dragon-kubeshare.yaml"))
 
-    assert (refused.code, refused.out) == (2, "")
-    assert refused.err.count("fractions of GPUs are not supported yet") == 4
+    assert (found.code, found.err) == (0, "")
 
 
 def prepared(user: User, seed: Seed) -> str:

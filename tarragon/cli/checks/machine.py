@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tarragon.base.errors import TarragonError
 from tarragon.cli.output.finding import Finding
-from tarragon.cli.output.words import count
+from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.environment import has_software, install_command_for
 from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.frameworks.registry import FRAMEWORKS
@@ -21,6 +21,7 @@ from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.images import current_environment
 
 _GIB = 2**30
+_MIB_PER_GIB = 1024
 _GIB_PER_REPLICA = 0.5
 """GiB of memory that one TensorFlow process uses (measured)."""
 _MIN_DISK_GIB = 2
@@ -37,6 +38,7 @@ def check_local_machine(place: Home) -> Iterator[Finding]:
     yield _memory()
     yield _ports()
     yield _gpus()
+    yield check_gpu_sharing()
     yield _kubectl()
 
 
@@ -173,6 +175,26 @@ def _gpus() -> Finding:
     if shutil.which("nvidia-smi") is None:
         return Finding("ok", "GPUs", "none found (no nvidia-smi); jobs that ask for one need --cpu-only here")
     return Finding("ok", "GPUs", "nvidia-smi found: `nvidia-smi -L` lists them")
+
+
+def check_gpu_sharing() -> Finding:
+    """Say what keeps pods that share a GPU to their parts of it."""
+    from tarragon.localcluster.kubelet.devices.gpu_limits import mps_pipe_directory
+    from tarragon.localcluster.kubelet.node.node import detect_gpus
+
+    gpus = detect_gpus(os.environ)
+    if not gpus.allowed:
+        return Finding("ok", "GPU sharing", "no GPU to share; docs/howto/gpus.md shows how nodes pretend to have some")
+    sizes = sorted({gpus.memory[identity] for identity in gpus.allowed if identity in gpus.memory})
+    memory = joined([f"{mebibytes / _MIB_PER_GIB:.1f}".removesuffix(".0") for mebibytes in sizes])
+    cards = f"{count(len(gpus.allowed), 'GPU')} of {f'{memory} GiB' if memory else 'unknown memory'}"
+    pipes = mps_pipe_directory(os.environ)
+    if pipes is not None:
+        return Finding("ok", "GPU sharing", f"{cards}; CUDA MPS ({pipes}) limits programs to their shares")
+    text = (
+        f"{cards}; no CUDA MPS daemon, so shares are only advice to programs (`nvidia-cuda-mps-control -d` starts one)"
+    )
+    return Finding("ok", "GPU sharing", text)
 
 
 def _kubectl() -> Finding:

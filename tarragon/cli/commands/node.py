@@ -8,7 +8,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,11 +24,12 @@ from tarragon.cli.options.durations import seconds
 from tarragon.cli.options.gathering import option_group
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home
 from tarragon.cli.targets.cluster_options import ClusterFlags, access, cluster_options
-from tarragon.cli.targets.embedded_nodes import NodeFlag, node_settings, parse_amount
+from tarragon.cli.targets.embedded_nodes import NodeFlag, gpu_memory_label, node_settings, parse_amount
 from tarragon.kube import name_validation
 
 if TYPE_CHECKING:
     from tarragon.client.http.config import ClusterConfig
+    from tarragon.localcluster.kubelet.hollow.kubelet import HollowSettings
     from tarragon.localcluster.kubelet.node.node import NodeSettings
     from tarragon.localcluster.kubelet.remote.remote_node import NodeEndpoint
 
@@ -69,6 +70,7 @@ class NodeOptions:
     name: str | None
     cpu: str | None
     memory: str | None
+    gpu_memory: str | None
     resources: Sequence[tuple[str, str]]
     labels: Sequence[tuple[str, str]]
     taints: Sequence[Taint]
@@ -85,6 +87,10 @@ class NodeOptions:
         given = {CPU: self.cpu, MEMORY: self.memory, **dict(self.resources)}
         return {resource: parse_amount(resource, value) for resource, value in given.items() if value}
 
+    def gpu_labels(self) -> dict[str, str]:
+        """Return the label with the memory of the GPUs, if it was given. Raises BadParameter."""
+        return gpu_memory_label(self.gpu_memory, self.capacity())
+
     def node_settings(self, where: ClusterConfig) -> NodeSettings:
         from tarragon.localcluster.kubelet.node.node import machine_capacity
 
@@ -93,11 +99,19 @@ class NodeOptions:
         return replace(
             wanted,
             folder=(self.place or _folder(where, name)).absolute(),
-            labels={**wanted.labels, **dict(self.labels)},
+            labels={**wanted.labels, **self.gpu_labels(), **dict(self.labels)},
             taints=tuple({"key": each.key, "value": each.value, "effect": each.effect} for each in self.taints),
             environments=dict(self.environments),
             volumes=dict(self.volumes),
         )
+
+    def hollow_settings(self, count: int, seconds: float | None) -> HollowSettings:
+        """Return the settings of this many hollow nodes, whose pods run for so long. Raises BadParameter."""
+        from tarragon.localcluster.kubelet.hollow.kubelet import HollowSettings
+
+        names = [f"{self.validated_name()}-{index}" for index in range(count)]
+        settings = HollowSettings(names=names, labels=self.gpu_labels(), seconds=seconds)
+        return replace(settings, capacity={**settings.capacity, **self.capacity()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +142,7 @@ class LogServerOptions:
     multiple=True,
     help="capacity of another resource, such as nvidia.com/gpu=4",
 )
+@click.option("--gpu-memory", metavar="AMOUNT", help="memory of each of its nvidia.com/gpu, such as 16Gi")
 @click.option("--label", "labels", metavar="NAME=VALUE", type=assignment, multiple=True, help="a label of the node")
 @click.option(
     "--taint",
@@ -212,8 +227,7 @@ def command(
     if hollow is None:
         asyncio.run(_serve(where, machine.node_settings(where), door.server_address(where)))
     else:
-        names = [f"{machine.validated_name()}-{index}" for index in range(hollow)]
-        asyncio.run(_serve_hollow(where, names, machine.capacity(), hollow_seconds))
+        asyncio.run(_serve_hollow(where, machine.hollow_settings(hollow, hollow_seconds)))
 
 
 def _valid_name(name: str) -> str:
@@ -277,17 +291,12 @@ def _user_error(group: BaseExceptionGroup) -> TarragonError | None:
     return first if isinstance(first, TarragonError) else None
 
 
-async def _serve_hollow(
-    access: ClusterConfig, names: Sequence[str], amounts: Mapping[str, int], seconds: float | None
-) -> None:
+async def _serve_hollow(access: ClusterConfig, settings: HollowSettings) -> None:
     from tarragon.client.http.client import HttpClient
     from tarragon.client.http.config import user_agent
-    from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
+    from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet
 
-    settings = HollowSettings(names=names, seconds=seconds)
-    if amounts:
-        settings = replace(settings, capacity={**settings.capacity, **amounts})
-    server = replace(access.rest_config, user_agent=user_agent("hollow-nodes", names[0]))
+    server = replace(access.rest_config, user_agent=user_agent("hollow-nodes", settings.names[0]))
     async with HttpClient(server, random.Random()) as cluster:
         hollow = HollowKubelet(cluster, settings, SystemClock())
         work = asyncio.create_task(hollow.run())
@@ -296,7 +305,7 @@ async def _serve_hollow(
         registered = asyncio.create_task(hollow.registered())
         await asyncio.wait({work, registered}, return_when=asyncio.FIRST_COMPLETED)
         if registered.done():
-            click.echo(f"ready  {len(names)} hollow nodes  {access.rest_config.url}")
+            click.echo(f"ready  {len(settings.names)} hollow nodes  {access.rest_config.url}")
             sys.stdout.flush()
         registered.cancel()
         await asyncio.wait({work})

@@ -26,6 +26,7 @@ from tarragon.cli.targets.cluster_options import ClusterFlags, access, cluster_o
 
 if TYPE_CHECKING:
     from tarragon.kube.meta import JsonObject, Key
+    from tarragon.plan.objects.gpu_anchors import AnchorSettings
     from tarragon.plan.objects.settings import OperatorSettings as PlanSettings
 
 LEASE_LOST = 1
@@ -47,6 +48,7 @@ class ManagementOptions:
     config_file: Path | None
     adopt: bool
     kubectl_delivery_image: str | None
+    gpu_anchor_image: str | None
 
     def plan_settings(self, namespaces: tuple[str, ...]) -> PlanSettings:
         """Return the settings for jobs in these namespaces (all if empty). Raises BadConfig."""
@@ -69,6 +71,12 @@ class ManagementOptions:
             # The default until the operator has found its own image.
             own_image=self.kubectl_delivery_image or f"tarragon:{__version__}",
         )
+
+    def gpu_anchors(self, namespace: str) -> AnchorSettings:
+        """Return how an operator of that namespace holds GPUs that pods share."""
+        from tarragon.plan.objects.gpu_anchors import AnchorSettings
+
+        return AnchorSettings(namespace=namespace, image=self.gpu_anchor_image or "")
 
     def own_pod(self, namespace: str) -> Key | None:
         """Return the operator's pod, to read its image from; None if another image is given."""
@@ -112,6 +120,12 @@ class ManagementOptions:
     "--kubectl-delivery-image",
     metavar="IMAGE",
     help="image with /usr/local/bin/kubectl for launchers of MPIJobs before v2beta1; by default the operator's own",
+)
+@click.option(
+    "--gpu-anchor-image",
+    metavar="IMAGE",
+    help="image with /bin/sh for the pods that hold GPUs which others share; by default that of "
+    "--kubectl-delivery-image, else the operator's own",
 )
 @job_default_options
 @leader_election_options
@@ -166,7 +180,11 @@ def command(
     namespaces = _valid_namespaces(management.namespaces or tuple(filter(None, [settings.explicit_namespace])))
     where = access(settings, cluster, process_environment.kubeconfig(os.environ))
     claim = election.claim(os.environ, where.namespace)
-    plan = replace(management.plan_settings(namespaces), job_defaults=job_defaults)
+    plan = replace(
+        management.plan_settings(namespaces),
+        job_defaults=job_defaults,
+        gpu_anchors=management.gpu_anchors(claim.key.namespace),
+    )
     # An operator of some namespaces schedules no gangs, so it publishes no scheduling configuration.
     options = scheduling.operator_options(plan, published_in="" if namespaces else claim.key.namespace)
     wanted = ProcessSettings(

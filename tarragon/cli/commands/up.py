@@ -40,7 +40,7 @@ IDLE_SECONDS = 600.0
     metavar="NODE",
     type=parse_node,
     multiple=True,
-    help="add a node, such as name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4,label:zone=b",
+    help="add a node, such as name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4,gpu-memory=16Gi,label:zone=b",
 )
 @click.option("--without-operator", is_flag=True, help="start the cluster without Tarragon's operator")
 @scheduling_options

@@ -110,12 +110,14 @@ def copies_of(node: Node, count: int, taken: Collection[str]) -> Sequence[Node]:
     ]
 
 
-def nodes_of_shape(amounts: Mapping[str, str], count: int, taken: Collection[str]) -> Sequence[Node]:
-    """Return new nodes that have these resources, no labels and no taints."""
+def nodes_of_shape(
+    amounts: Mapping[str, str], labels: Mapping[str, str], count: int, taken: Collection[str]
+) -> Sequence[Node]:
+    """Return new nodes that have these resources, these labels and no taints."""
     allocatable: dict[str, str | int | float] = {"pods": DEFAULT_PODS, **amounts}
     status = NodeStatus(capacity=allocatable, allocatable=allocatable, conditions=[_READY])
     return [
-        Node(metadata=_metadata(name, {}, {}), spec=NodeSpec(), status=status)
+        Node(metadata=_metadata(name, labels, {}), spec=NodeSpec(), status=status)
         for name in _new_names("node", count, taken)
     ]
 

@@ -36,6 +36,7 @@ from tarragon.job.status import FirstFailure, JobStatus
 from tarragon.job.status_reason import reason_of
 from tarragon.job.termination_message import telling_excerpt
 from tarragon.kube.codec import format_time
+from tarragon.kube.scheduling.gpu_shares import GPU_MEMORY_LABEL
 from tarragon.scheduling.api.decision import NEVER_FITS, WaitCause
 
 LOG_LINES = 20
@@ -44,7 +45,15 @@ _WITHOUT_REASON = MappingProxyType({Phase.SUSPENDED: "", Phase.SUCCEEDED: ": the
 
 _LARGER = "lower the requests in the manifest, or add a node that is large enough"
 _QUOTA = "lower the requests in the manifest, or raise the quota of its namespace (the operator's --queues)"
-_ELSEWHERE = "correct the manifest, or make a node match the pods (kubectl label node, kubectl taint node)"
+_REMEDIES: Mapping[str, str] = MappingProxyType(
+    {
+        WaitCause.NO_ELIGIBLE_NODE: "correct the manifest, or make a node match the pods "
+        "(kubectl label node, kubectl taint node)",
+        WaitCause.GPU_MEMORY_UNKNOWN: f"run NVIDIA's GPU feature discovery, or say it yourself, in MiB: "
+        f"kubectl label node NODE {GPU_MEMORY_LABEL}=16384",
+    }
+)
+"""What helps a job that never fits, where that is not `_LARGER`."""
 
 
 async def print_explanation(
@@ -122,8 +131,7 @@ def _waiting(status: JobStatus, now: dt.datetime, place: str) -> Iterator[str]:
     if wait_cause(wait) == WaitCause.LARGER_THAN_QUOTA:
         yield f"  {_QUOTA}"
     elif wait is not None and wait.code == NEVER_FITS:
-        remedy = _ELSEWHERE if wait_cause(wait) == WaitCause.NO_ELIGIBLE_NODE else _LARGER
-        yield f"  waiting does not help: {remedy}"
+        yield f"  waiting does not help: {_REMEDIES.get(wait_cause(wait), _LARGER)}"
     elif admission is not None and admission.admitted_at is None:
         yield f"  in the queue for {age(admission.queued_at, now)}{place}"
         if admission.backoff is not None and now < admission.backoff.not_before:

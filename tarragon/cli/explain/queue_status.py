@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tarragon.base.clock import Clock
-from tarragon.base.resources import Resources
+from tarragon.base.resources import GPU_MEMORY, Resources
 from tarragon.cli.explain.operator_config import OperatorConfig, read_published_config
 from tarragon.cli.explain.quotas import QuotaUse, is_quota_limited, quota_use_by_others
 from tarragon.cli.explain.scheduler_view import JOBS, NODES, PODS, SchedulerView, build_scheduler_view
-from tarragon.cli.jobview.gpus import accelerators_of_job
+from tarragon.cli.jobview.gpus import accelerators_of_job, count_of_gpus, json_number
 from tarragon.cli.jobview.jobs import ClusterJob, list_jobs
 from tarragon.cli.jobview.progress import wait_of
 from tarragon.cli.jobview.queueing import is_queued, job_key, never_fits, queued_jobs, wait_cause
@@ -35,6 +35,7 @@ from tarragon.client.port import Selector
 from tarragon.job.model import gang_name
 from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json
+from tarragon.kube.scheduling.vgpu_requests import with_memory_parts
 from tarragon.plan.nodes.feasibility import no_eligible_node_message
 from tarragon.scheduling.actions.queue_order import in_queue_order
 from tarragon.scheduling.api.decision import WaitCause
@@ -230,7 +231,9 @@ def _short(job: ClusterJob, seen: SchedulerView, snapshot: Snapshot) -> Shortage
         for node, held in allocation_by_node(gang, inventory).items():
             holders.setdefault(node, []).append((job_name_of_gang(gang.name, namespace), held))
     for node, others in seen.other_pods.items():
-        holders.setdefault(node, []).extend(others)
+        row = inventory.row_of.get(node)
+        gpu_memory = 0 if row is None else inventory.states[row].capacity.get(GPU_MEMORY, 0)
+        holders.setdefault(node, []).extend((name, with_memory_parts(held, gpu_memory)) for name, held in others)
     ends = [job_name_of_gang(gang, namespace) for gang in found.gangs_to_end]
     gives = [job_name_of_gang(gang, namespace) for gang in found.gangs_to_shrink]
     return Shortage(
@@ -252,7 +255,7 @@ def _starts(
 def _described(job: ClusterJob, namespace: str) -> str:
     number = sum(current_size(job).values())
     gpus = accelerators_of_job(job, current_size(job))
-    sizes = [count(number, "replica"), *([count(gpus, "GPU")] if gpus else [])]
+    sizes = [count(number, "replica"), *([count_of_gpus(gpus)] if gpus else [])]
     return f"{job_name_of_gang(_gang_of(job), namespace)} ({', '.join(sizes)})"
 
 
@@ -263,5 +266,5 @@ def _as_fields(job: ClusterJob) -> Json:
         "namespace": job.key.namespace,
         "job": job.name,
         "replicas": number,
-        "gpus": accelerators_of_job(job, current_size(job)),
+        "gpus": json_number(accelerators_of_job(job, current_size(job))),
     }

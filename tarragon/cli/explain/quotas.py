@@ -9,7 +9,7 @@ from tarragon.base.resources import PODS, Resources, add_resources
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.queueing import job_key
 from tarragon.cli.jobview.rows import current_size
-from tarragon.plan.nodes.replica_requests import template_request
+from tarragon.plan.nodes.replica_requests import group_request
 from tarragon.scheduling.api.decision import QUOTA_EXCEEDED
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 
@@ -43,14 +43,10 @@ def _held(job: ClusterJob, limited: Collection[str]) -> Resources:
     unfinished = Counter(current_size(job)) - Counter(
         replica.type for replica in job.status.succeeded_replicas & admission.nodes.keys()
     )
-    each = [(template_request(group.template), unfinished[group.type]) for group in job.job.replica_specs]
+    each = [(group_request(group), unfinished[group.type]) for group in job.job.replica_specs]
     held = add_resources({name: amount * number for name, amount in request.items()} for request, number in each)
     return {name: amount for name, amount in held.items() if amount > 0 and name in limited}
 
 
 def _requested(job: ClusterJob) -> Resources:
-    return (
-        add_resources(template_request(group.template) for group in job.job.replica_specs)
-        if job.job is not None
-        else {}
-    )
+    return add_resources(group_request(group) for group in job.job.replica_specs) if job.job is not None else {}

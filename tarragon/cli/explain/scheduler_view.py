@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,12 +18,15 @@ from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector, WatchEvent
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.model import gang_name
 from tarragon.job.status_encoding import decode_status
+from tarragon.kube.core import PODS as PODS_RESOURCE
 from tarragon.kube.core import SERVICES, Node
 from tarragon.kube.meta import CustomObject, Key, Resource
-from tarragon.kube.scheduling.pod_requests import scheduling_request
+from tarragon.kube.scheduling.gpu_sharing import GPU_ANCHOR_LABEL
 from tarragon.operator.informers.informers import Informers
-from tarragon.operator.informers.pod_usage import holds_resources
+from tarragon.operator.informers.pod_usage import holds_resources, requests_of
 from tarragon.operator.scheduler.gang_scheduler import AdmissionConfig, GangScheduler
+from tarragon.plan.config.published import SYSTEM_NAMESPACE
+from tarragon.plan.objects.gpu_anchors import AnchorSettings, anchor_place
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.api.decision import Decision
 from tarragon.scheduling.api.rules import SchedulingRules
@@ -60,7 +64,9 @@ async def build_scheduler_view(
     """Run one scheduling cycle of the operator against a read-only cluster, and capture its snapshot."""
     still = ReadOnlyCluster(reader, namespace)
     cluster = cast("Client", still)
-    world = Informers(cluster, FRAMEWORKS, clock, OperatorSettings(pod_groups={}), random.Random(0))
+    anchors = AnchorSettings(namespace=await _anchor_namespace(reader))
+    settings = OperatorSettings(pod_groups={}, gpu_anchors=anchors)
+    world = Informers(cluster, FRAMEWORKS, clock, settings, random.Random(0))
     snapshots: list[Snapshot] = []
 
     def capture(snapshot: Snapshot, _: Memory) -> Sequence[Decision]:
@@ -86,7 +92,7 @@ async def build_scheduler_view(
         outlook=_outlook(world, clock),
         forbidden=sorted(still.forbidden),
         nodes=list(world.nodes.objects.values()),
-        other_pods=_others(world),
+        other_pods=_others(world, anchors),
     )
 
 
@@ -139,13 +145,26 @@ def _empty() -> ObjectList[T]:
     return ObjectList([], "1")
 
 
-def _others(world: Informers) -> Mapping[str, Sequence[tuple[str, Resources]]]:
-    """By node, return the name and the requests of each pod that no job controls."""
+async def _anchor_namespace(reader: ClusterReader) -> str:
+    """Return the namespace of the pods that hold GPUs for those that share them: the usual one, if there are none."""
+    with suppress(Forbidden):
+        found = await reader.list(PODS_RESOURCE, Selector(label_selector=f"{GPU_ANCHOR_LABEL}=true"))
+        namespaces = Counter(pod.metadata.namespace for pod in found.items)
+        if namespaces and SYSTEM_NAMESPACE not in namespaces:
+            return namespaces.most_common(1)[0][0]
+    return SYSTEM_NAMESPACE
+
+
+def _others(world: Informers, anchors: AnchorSettings) -> Mapping[str, Sequence[tuple[str, Resources]]]:
+    """By node, return the name and the requests of each pod that no job controls. Anchors hold nothing for
+    themselves.
+    """
     jobs = {found.owner_identity for _, found in world.all_jobs()}
     found: dict[str, list[tuple[str, Resources]]] = {}
     for key, pod in sorted(world.pods.objects.items()):
-        if holds_resources(pod) and pod.metadata.controller_identity not in jobs:
-            found.setdefault(pod.spec.node_name, []).append((f"pod {key}", scheduling_request(pod.spec, pod.status)))
+        is_anchor = anchor_place(pod, anchors.namespace) is not None
+        if holds_resources(pod) and pod.metadata.controller_identity not in jobs and not is_anchor:
+            found.setdefault(pod.spec.node_name, []).append((f"pod {key}", requests_of(pod)))
     return found
 
 

@@ -7,9 +7,12 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import click
+
 from tarragon.base import quantity
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
+from tarragon.base.resources import NVIDIA_GPU
 from tarragon.cli.explain.changed_cluster import (
     ChangedCluster,
     ClusterChanges,
@@ -30,11 +33,13 @@ from tarragon.cli.manifest.submission import job_exists_error
 from tarragon.cli.options.arguments import duration
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.words import joined
+from tarragon.cli.targets.embedded_nodes import GPU_MEMORY, gpu_memory_label
 from tarragon.client.errors import Forbidden, NotFound
 from tarragon.job.model import TrainingJob, gang_name
 from tarragon.kube.core import Node
 from tarragon.kube.field_reader import suggestion
 from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.gpu_sharing import GPU_SHARING_LABEL
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.objects.desired import is_managed_by_tarragon, is_placed_by
 from tarragon.plan.objects.settings import OperatorSettings
@@ -66,12 +71,15 @@ class AddedNodes:
     count: int
     like: str = ""
     amounts: Mapping[str, str] = field(default_factory=dict)
+    gpu_memory: str = ""
+    """The memory of each of their GPUs; empty if they do not say."""
 
     @property
     def text(self) -> str:
         if self.like:
             return f"{self.count} more {'node' if self.count == 1 else 'nodes'} like {self.like}"
-        amounts = ", ".join(f"{amount} {name}" for name, amount in self.amounts.items())
+        each = {NVIDIA_GPU: f" of {self.gpu_memory} each"} if self.gpu_memory else {}
+        amounts = ", ".join(f"{amount} {name}{each.get(name, '')}" for name, amount in self.amounts.items())
         return f"{self.count} more {'node' if self.count == 1 else 'nodes'} with {amounts}"
 
 
@@ -130,7 +138,7 @@ class WhatIfResult:
 
 
 def added_nodes(text: str) -> AddedNodes:
-    """Parse `4xNODE`, or `4xnvidia.com/gpu=8,cpu=32`. Raises BadChange."""
+    """Parse `4xNODE`, or `4xnvidia.com/gpu=8,gpu-memory=16Gi,cpu=32`. Raises BadChange."""
     match = _ADDED.fullmatch(text.strip())
     if match is None:
         raise BadChange(
@@ -143,7 +151,9 @@ def added_nodes(text: str) -> AddedNodes:
         raise BadChange(f"{text!r} adds {match[1]} nodes", remedy=f"add 1 to {MAX_ADDED}")
     if "=" not in match[2]:
         return AddedNodes(count=number, like=match[2])
-    return AddedNodes(count=number, amounts=dict(_amount(text, part) for part in match[2].split(",")))
+    amounts = dict(_amount(text, part) for part in match[2].split(","))
+    memory = amounts.pop(GPU_MEMORY, "")
+    return _with_valid_gpu_memory(text, AddedNodes(count=number, amounts=amounts, gpu_memory=memory))
 
 
 def known_policy(name: str) -> str:
@@ -263,12 +273,16 @@ def _changed_nodes(asked: WhatIf, nodes: Sequence[Node]) -> ClusterChanges:
     for name in asked.removed:
         _require_node(name, by_name)
     added: dict[str, Node] = {}
+    methods = {node.metadata.labels.get(GPU_SHARING_LABEL, "") for node in nodes}
+    # A new node shares its GPUs as all the others do.
+    method = methods.pop() if len(methods) == 1 else ""
+    sharing = {GPU_SHARING_LABEL: method} if method else {}
     for each in asked.added:
         taken = {*by_name, *added}
         if each.like:
             new = copies_of(_require_node(each.like, by_name), each.count, taken)
         else:
-            new = nodes_of_shape(each.amounts, each.count, taken)
+            new = nodes_of_shape(each.amounts, {**sharing, **_gpu_memory_label(each)}, each.count, taken)
         added |= {node.metadata.name: node for node in new}
     return ClusterChanges(added=list(added.values()), removed=frozenset(asked.removed))
 
@@ -332,6 +346,21 @@ def _why_not_scheduled(job: TrainingJob) -> str:
     if not is_placed_by(job, OperatorSettings().scheduler_name):
         return "its pods name another scheduler (schedulerName), which Tarragon does not simulate"
     return ""
+
+
+def _gpu_memory_label(nodes: AddedNodes) -> Mapping[str, str]:
+    capacity = {name: quantity.parse_milli(amount) for name, amount in nodes.amounts.items()}
+    return gpu_memory_label(nodes.gpu_memory or None, capacity)
+
+
+def _with_valid_gpu_memory(text: str, nodes: AddedNodes) -> AddedNodes:
+    """Return the nodes. Raises BadChange if they can't have GPUs with this memory."""
+    try:
+        _gpu_memory_label(nodes)
+    except click.BadParameter as error:
+        summary, _, remedy = error.message.partition("; ")
+        raise BadChange(f"{summary}, in {text!r}", remedy=remedy or f"write for example {GPU_MEMORY}=16Gi") from error
+    return nodes
 
 
 def _amount(text: str, part: str) -> tuple[str, str]:

@@ -100,7 +100,11 @@ class WhatIfReport:
             "operator": config.fields(),
             "changes": {
                 "addNodes": [
-                    {"count": each.count, **({"like": each.like} if each.like else {"resources": dict(each.amounts)})}
+                    {
+                        "count": each.count,
+                        **({"like": each.like} if each.like else {"resources": dict(each.amounts)}),
+                        **({"gpuMemory": each.gpu_memory} if each.gpu_memory else {}),
+                    }
                     for each in asked.added
                 ],
                 "removeNodes": list(asked.removed),

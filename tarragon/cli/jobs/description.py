@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli.jobview import schema
 from tarragon.cli.jobview.events import event_time, events_of_job, sorted_events
+from tarragon.cli.jobview.gpus import gpus_of_pod
 from tarragon.cli.jobview.jobs import ClusterJob, find_job, pods_of, progress_input
 from tarragon.cli.jobview.progress import INTERRUPTED, Progress, newest_pods, progress_of, replica_order
 from tarragon.cli.jobview.rows import reason, replicas, training
@@ -24,11 +26,13 @@ from tarragon.cli.targets.local_places import data_folders, service_addresses, t
 from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.resolving import resolve_target
 from tarragon.cli.targets.stored_logs import pods_of_job
+from tarragon.client.errors import ApiError
 from tarragon.client.port import Selector
 from tarragon.job.model import CleanPodPolicy, Replica
 from tarragon.kube.codec import format_time
-from tarragon.kube.core import EVENTS, PODS, Pod
-from tarragon.kube.meta import Json, JsonObject
+from tarragon.kube.core import EVENTS, NODES, PODS, Pod
+from tarragon.kube.meta import Json, JsonObject, Key
+from tarragon.kube.scheduling.gpu_shares import gpu_memory, share_of_pod
 
 MAX_ROWS = 40
 """The most rows shown in each section; `-o json` has all of them."""
@@ -41,6 +45,7 @@ async def describe(settings: GlobalOptions, name: str, form: str | None) -> None
         listing = await reader.list(PODS, Selector(namespace=job.key.namespace, label_selector=job.selector))
         pods = newest_pods(pods_of(job, listing.items))
         events = await _events(reader, target, job, listing.items)
+        gpus = await _gpus(reader, pods)
     now = SystemClock().now()
     # Without a running cluster no pod runs, whatever its stored status says.
     gone = frozenset(pod.metadata.uid for pod in pods.values()) if job.state == INTERRUPTED else frozenset()
@@ -51,7 +56,7 @@ async def describe(settings: GlobalOptions, name: str, form: str | None) -> None
         _titled("Warnings", [str(warning) for warning in (*job.warnings, *job.likely_mistakes)]),
         _titled("Provenance", _provenance(job)),
         _titled("Conditions", _conditions(job, now)),
-        _titled("Replicas", _replica_table(target, job, progress)),
+        _titled("Replicas", _replica_table(target, job, progress, gpus)),
         [] if job.is_offline else _still_running(target, job, pods),
         _titled("TensorBoard", _tensorboard(target, job, listing.items)),
         _titled("Folders", [f"{what:<22} {path}" for what, path in data_folders(target.nodes_folder, job, pods)]),
@@ -133,17 +138,38 @@ def _provenance(job: ClusterJob) -> Sequence[str]:
     return [f"{what:<9} {value}" for what, value in facts]
 
 
-def _replica_table(target: ClusterTarget, job: ClusterJob, progress: Progress) -> Sequence[str]:
+async def _gpus(reader: ClusterReader, pods: Mapping[Replica, Pod]) -> Mapping[str, str]:
+    """Return what each replica has of GPUs, if one of them shares a GPU."""
+    sharing = [pod for pod in pods.values() if share_of_pod(pod) is not None]
+    memory = {name: await _gpu_memory(reader, name) for name in sorted({pod.spec.node_name for pod in sharing})}
+    return (
+        {str(replica): gpus_of_pod(pod, memory.get(pod.spec.node_name, 0)) for replica, pod in pods.items()}
+        if sharing
+        else {}
+    )
+
+
+async def _gpu_memory(reader: ClusterReader, node: str) -> int:
+    """Return the memory of each GPU of a node; 0 if it is unknown, also to this user."""
+    with suppress(ApiError):
+        return gpu_memory((await reader.get(NODES, Key("", node))).metadata.labels) if node else 0
+    return 0
+
+
+def _replica_table(
+    target: ClusterTarget, job: ClusterJob, progress: Progress, gpus: Mapping[str, str]
+) -> Sequence[str]:
     """Build the table of replicas, with addresses if they have any: on the local cluster also that on this machine."""
     addresses = [service_addresses(target.nodes_folder, job, member.replica) for member in progress.replicas]
     has_addresses = any(address for address, _ in addresses)
     columns = (["ADDRESS", "HERE"] if target.is_local else ["ADDRESS"]) if has_addresses else []
-    header = ("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", *columns)
+    header = ("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", *(["GPU"] if gpus else []), *columns)
     rows = []
     for member, (address, local) in zip(progress.replicas, addresses, strict=True):
         code = "-" if member.exit_code is None else str(member.exit_code)
         places = [address or "-", local or "-"][: len(columns)]
-        rows.append((member.name, member.state, code, str(member.restarts), member.node or "-", *places))
+        parts = [gpus.get(member.name) or "-"] if gpus else []
+        rows.append((member.name, member.state, code, str(member.restarts), member.node or "-", *parts, *places))
     return table(header, rows) if rows else ()
 
 

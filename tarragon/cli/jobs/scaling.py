@@ -76,6 +76,8 @@ def _with_replicas(job: ClusterJob, read: TrainingJob, before: JsonObject, wish:
             raise JobNotEditable(f"{job.name} has no replicas of type {kind}", remedy=f"it has {types}")
         if group.replicas == number:
             continue
+        if not group.field_path:
+            raise JobNotEditable(f"can't scale {job.name}: {job.framework.kind}s have a fixed size")
         after = set_path(
             job.framework.editable_fields.without_scaled_size(after), f"{group.field_path}.replicas", number
         )

@@ -8,8 +8,11 @@ from tarragon.kube.meta import Json, JsonObject
 
 
 def pod_templates(job: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """Yields every pod template of a job, with its path."""
-    yield from _templates(job.get("spec"), "spec")
+    """Yields every pod template of a job, with the path of its spec. A SharePod is itself its template."""
+    if is_pod_template(job):
+        yield "spec", job
+    else:
+        yield from _templates(job.get("spec"), "spec")
 
 
 def is_pod_template(value: JsonObject) -> bool:
@@ -24,7 +27,7 @@ def _templates(value: Json, path: str) -> Iterator[tuple[str, JsonObject]]:
             yield from _templates(element, f"{path}[{number}]")
     elif isinstance(value, Mapping):
         if is_pod_template(value):
-            yield path, value
+            yield f"{path}.spec", value
             return
         for name, inner in value.items():
             yield from _templates(inner, f"{path}.{name}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from tarragon.base.quantity import format_decimal
 from tarragon.cli.jobview.exits import exit_text
 from tarragon.cli.jobview.gpus import accelerators_of_job
 from tarragon.cli.jobview.jobs import ClusterJob
@@ -15,6 +16,7 @@ from tarragon.cli.output.words import age
 from tarragon.job import conditions
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
+from tarragon.job.places import node_of
 from tarragon.job.progress import progress_text
 from tarragon.job.status import UNASSIGNED, Condition
 from tarragon.job.status_reason import reason_of
@@ -86,8 +88,9 @@ def ready(job: ClusterJob) -> str:
 
 
 def gpus(job: ClusterJob) -> str:
-    """The accelerators of all its replicas."""
-    return str(accelerators_of_job(job, current_size(job)) or "-")
+    """The accelerators of all its replicas: `8`, `0.5`."""
+    found = accelerators_of_job(job, current_size(job))
+    return format_decimal(found) if found else "-"
 
 
 def fit_width(rows: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]]:
@@ -143,7 +146,7 @@ def _requested(job: ClusterJob, kind: ReplicaType, number: int) -> str:
 
 def nodes(job: ClusterJob) -> str:
     admission = job.status.admission
-    names = sorted(set(admission.nodes.values()) - {UNASSIGNED}) if admission is not None else []
+    names = sorted(set(map(node_of, admission.nodes.values())) - {UNASSIGNED}) if admission is not None else []
     return ",".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "-"  # noqa: PLR2004
 
 

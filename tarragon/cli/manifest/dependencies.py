@@ -75,10 +75,10 @@ def dependencies_of(job: JsonObject) -> Iterator[Dependency]:
         spec = template["spec"]
         account = spec.get("serviceAccountName")
         if isinstance(account, str) and account:
-            yield Dependency(SERVICE_ACCOUNTS, account, f"{path}.spec.serviceAccountName")
-        yield from _of_volumes(spec, _mapped_volumes(template), f"{path}.spec")
+            yield Dependency(SERVICE_ACCOUNTS, account, f"{path}.serviceAccountName")
+        yield from _of_volumes(spec, _mapped_volumes(template), path)
         for field in ("initContainers", "containers"):
-            for where, container in _each(spec, field, f"{path}.spec"):
+            for where, container in _each(spec, field, path):
                 yield from _of_variables(container, where)
 
 

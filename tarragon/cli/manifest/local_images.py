@@ -127,4 +127,4 @@ def _containers(job: JsonObject) -> Iterator[tuple[str, JsonObject]]:
             found: Json = template["spec"].get(field)
             for number, container in enumerate(found if isinstance(found, list) else ()):
                 if isinstance(container, Mapping):
-                    yield f"{path}.spec.{field}[{number}]", container
+                    yield f"{path}.{field}[{number}]", container

@@ -56,7 +56,7 @@ def local_only_files(job: JsonObject, machine: LocalMachine) -> Iterator[Problem
                 if missing is not None and missing not in reported:
                     reported.add(missing)
                     yield Problem(
-                        f"{path}.spec.containers[{number}]",
+                        f"{path}.containers[{number}]",
                         f"uses {word}, which exists on this machine ({missing}) but not in the cluster",
                         "add it to the image, or mount it from a volume or a ConfigMap",
                     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tarragon.cli.jobview.pod_templates import is_pod_template
-from tarragon.frameworks.gpu_fractions import is_fraction_name
+from tarragon.frameworks.gpu_shares import is_gpu_share_name
 from tarragon.kube.meta import Json, JsonObject
 
 Step = str | int
@@ -58,12 +58,16 @@ def cpu_only_hint(spec: Json) -> str:
 
 def with_annotations_in_templates(job: JsonObject, annotations: Mapping[str, str]) -> JsonObject:
     """Returns a copy with these annotations in every pod template, where the kubelet reads them."""
+    if is_pod_template(job):
+        return _annotated_template(job, annotations)
     spec = job.get("spec")
     return {**job, "spec": _annotated(spec, annotations)} if isinstance(spec, Mapping) else job
 
 
 def without_template_annotations(job: JsonObject, names: Collection[str]) -> JsonObject:
     """Returns a copy without these annotations in its pod templates."""
+    if is_pod_template(job):
+        return _unannotated_template(job, names)
     spec = job.get("spec")
     return {**job, "spec": _unannotated(spec, names)} if isinstance(spec, Mapping) else job
 
@@ -98,7 +102,7 @@ def _position(elements: Sequence[Json], step: Step, path: str) -> int:
 def _is_gpu(name: str) -> bool:
     domain, _, resource = name.rpartition("/")
     is_whole = resource in {"gpu", "nvidia-gpu"} or resource.startswith("mig-")
-    return is_fraction_name(name) or (bool(domain) and is_whole)
+    return is_gpu_share_name(name) or (bool(domain) and is_whole)
 
 
 def _without_gpus(value: Json, path: str, removed: list[str]) -> Json:
@@ -120,7 +124,7 @@ def _elements_without(elements: Sequence[Json], path: str, removed: list[str]) -
     """Removes GPU requests from a list, also the environment variable by which DRAGON requests a share of a GPU."""
     for number, element in enumerate(elements):
         below = f"{path}[{number}]"
-        if isinstance(element, Mapping) and is_fraction_name(str(element.get("name", ""))):
+        if isinstance(element, Mapping) and is_gpu_share_name(str(element.get("name", ""))):
             removed.append(below)
         else:
             yield _without_gpus(element, below, removed)
@@ -132,12 +136,16 @@ def _annotated(value: Json, annotations: Mapping[str, str]) -> Json:
     if not isinstance(value, Mapping):
         return value
     if is_pod_template(value):
-        metadata = value.get("metadata") or {}
-        return {
-            **value,
-            "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}},
-        }
+        return _annotated_template(value, annotations)
     return {name: _annotated(inner, annotations) for name, inner in value.items()}
+
+
+def _annotated_template(template: JsonObject, annotations: Mapping[str, str]) -> JsonObject:
+    metadata = template.get("metadata") or {}
+    return {
+        **template,
+        "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}},
+    }
 
 
 def _unannotated(value: Json, names: Collection[str]) -> Json:
@@ -145,11 +153,15 @@ def _unannotated(value: Json, names: Collection[str]) -> Json:
         return [_unannotated(element, names) for element in value]
     if not isinstance(value, Mapping):
         return value
-    if not is_pod_template(value):
-        return {name: _unannotated(inner, names) for name, inner in value.items()}
-    metadata = dict(value.get("metadata") or {})
+    if is_pod_template(value):
+        return _unannotated_template(value, names)
+    return {name: _unannotated(inner, names) for name, inner in value.items()}
+
+
+def _unannotated_template(template: JsonObject, names: Collection[str]) -> JsonObject:
+    metadata = dict(template.get("metadata") or {})
     kept = {name: text for name, text in (metadata.pop("annotations", None) or {}).items() if name not in names}
     if kept:
         metadata["annotations"] = kept
-    rest = {name: inner for name, inner in value.items() if name != "metadata"}
+    rest = {name: inner for name, inner in template.items() if name != "metadata"}
     return {"metadata": metadata, **rest} if metadata else rest

@@ -19,6 +19,7 @@ from tarragon.job.status import JobStatus
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.pod_validation import main_container
 from tarragon.localcluster.kubelet.images.images import Environment
+from tarragon.plan.input.decode_and_validate import manifest_of
 
 _DOCKERFILE_INSTALL = "in the image's Dockerfile: pip install"
 _OF_AN_IMAGE = ReplicaEnvironment(name="its image", install=_DOCKERFILE_INSTALL)
@@ -50,7 +51,7 @@ def install_command_for_image(job: ClusterJob, image: str, *, is_local: bool) ->
 
 def _environment_for(job: ClusterJob, image: str) -> Environment:
     """Returns the environment that ran one of the job's images, or else the one that would run it now."""
-    images, _ = image_map(embedded_home(), _submitted_environments({"spec": job.object.spec}))
+    images, _ = image_map(embedded_home(), _submitted_environments(manifest_of(job.object)))
     mapped, recorded = images.environment_of(image), _recorded_folder(job.status, image)
     return mapped if recorded is None else replace(mapped, folder=recorded)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from tarragon.base.quantity import format_decimal
 from tarragon.base.resources import CPU, MEMORY
-from tarragon.cli.jobview.gpus import accelerator_count
+from tarragon.cli.jobview.gpus import accelerators, count_of_gpus
 from tarragon.cli.manifest.loading import LoadedJob
-from tarragon.cli.output.words import count, table
+from tarragon.cli.output.words import table
 from tarragon.job.model import ReplicaSpec, TrainingJob
+from tarragon.kube.scheduling.gpu_shares import WHOLE_GPU
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.nodes.replica_requests import group_request
 
@@ -24,12 +26,13 @@ def training_jobs(loaded: Iterable[LoadedJob]) -> Sequence[TrainingJob]:
 
 
 def gpu_count(jobs: Iterable[TrainingJob]) -> int:
-    return sum(group.replicas * accelerator_count(group_request(group)) for job in jobs for group in job.replica_specs)
+    """Returns the GPUs of all replicas, in thousandths."""
+    return sum(group.replicas * accelerators(group_request(group)) for job in jobs for group in job.replica_specs)
 
 
 def is_large(jobs: Sequence[TrainingJob], most_gpus: int) -> bool:
     return (
-        gpu_count(jobs) > most_gpus
+        gpu_count(jobs) > most_gpus * WHOLE_GPU
         or sum(group.replicas for job in jobs for group in job.replica_specs) > MANY_REPLICAS
     )
 
@@ -55,13 +58,14 @@ def _row(job: TrainingJob, group: ReplicaSpec) -> Sequence[str]:
 def _amounts(request: Mapping[str, int]) -> Sequence[str]:
     """Formats a request, which is in thousandths."""
     memory = request.get(MEMORY, 0) / 1000 / _GIB
-    return f"{request.get(CPU, 0) / 1000:g}", f"{memory:.1f} GiB", str(accelerator_count(request))
+    return f"{request.get(CPU, 0) / 1000:g}", f"{memory:.1f} GiB", format_decimal(accelerators(request))
 
 
 def _hours(jobs: Sequence[TrainingJob], number: int) -> str:
     limits = [job.run_policy.active_deadline_seconds for job in jobs]
     if None in limits:
-        hourly = f"{count(number, 'GPU')}: {count(number, 'GPU-hour')} per hour"
+        hourly = f"{count_of_gpus(number)}: {count_of_gpus(number, 'GPU-hour')} per hour"
         return f"{hourly}, without a limit (set runPolicy.activeDeadlineSeconds)"
-    hours = sum(gpu_count([job]) * (job.run_policy.active_deadline_seconds or 0) for job in jobs) / _HOUR
-    return f"{count(number, 'GPU')}: at most {hours:g} GPU-hours (activeDeadlineSeconds)"
+    seconds = sum(gpu_count([job]) * (job.run_policy.active_deadline_seconds or 0) for job in jobs)
+    hours = seconds / WHOLE_GPU / _HOUR
+    return f"{count_of_gpus(number)}: at most {hours:g} GPU-hours (activeDeadlineSeconds)"

@@ -68,7 +68,7 @@ First: {program} run examples/tensorflow/ps.yaml
 Help:  {program} COMMAND --help
 """
 
-JOBS = "TFJobs, MPIJobs and JAXJobs"
+JOBS = "TFJobs, MPIJobs, JAXJobs and SharePods"
 """What the registry of frameworks says in `kinds_in_words`, which is too much to import for help."""
 
 FOREIGN_NAMES = MappingProxyType(
@@ -126,9 +126,9 @@ class RootGroup(click.Group):
 
 def help_page(program: str, name: str) -> str:
     """Returns the help page. `name` is the program's name; `program` is how to call it from the current folder."""
-    where = f"Train {JOBS} on this machine, or on a cluster (--context)."
+    where = f"Train {JOBS} on this machine, or on a cluster."
     if name != "tarragon":
-        where = f"Train {JOBS} on the cluster of kubectl's context."
+        where = f"Train {JOBS} on kubectl's cluster."
     return HELP_PAGE.format(program=program, name=name, where=where)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.base import quantity
-from tarragon.base.resources import PODS, Resources
+from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, PODS, Resources
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.output.words import count, joined
 from tarragon.frameworks.registry import DEFAULT_FRAMEWORK
@@ -17,12 +17,16 @@ from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.explain.forecast import Forecast, NoForecast
+from tarragon.scheduling.explain.gpu_shortage import GPU_MEMORY_LABEL
+from tarragon.scheduling.explain.node_gpus import NodeGpus, VgpuAmount, vgpu_amounts, with_fractions
 from tarragon.scheduling.explain.reasons import NodeShortage, WaitExplanation
 from tarragon.scheduling.explain.wait_messages import format_resources
 
 OWN_SCHEDULER = OperatorSettings().scheduler_name
 DOCS = "docs/scheduling.md#why-a-job-waits"
 MAX_HOLDERS = 4
+MAX_VGPUS = 4
+"""The shared GPUs of a node that are listed; those with most left come first."""
 
 Holders = Mapping[str, Sequence[tuple[str, Resources]]]
 """By node: the names of the jobs that hold resources there, and how much."""
@@ -63,9 +67,12 @@ def shortage_lines(short: Shortage) -> Iterator[str]:
     if found.fits_now:
         yield "the job fits on the nodes now"
     else:
-        yield from (_node_line(node, short) for node in found.nodes)
+        for node in found.nodes:
+            yield _node_line(node, short)
+            yield from (f"  {line}" for line in _vgpu_lines(node, short))
         if not found.lacking and found.nodes:
-            yield "there is enough in total, but not together on the same nodes"
+            where = "on one GPU" if all(_lacks_gpu_part(node) for node in found.nodes) else "on the same nodes"
+            yield f"there is enough in total, but not together {where}"
     yield from refusing_nodes_lines(short)
     helps = list(_helps(found))
     if helps:
@@ -96,10 +103,9 @@ def _helps(found: WaitExplanation) -> Iterator[str]:
             f"{joined(found.nodes_to_return)} became available"
         )
     if not found.gangs_to_end and not found.fits_after_termination and len(found.nodes) == 1 and found.nodes[0].lacking:
-        yield (
-            f"with {format_resources(found.nodes[0].lacking, found.nodes[0].lacking)} "
-            f"more on node {found.nodes[0].name}"
-        )
+        (node,) = found.nodes
+        where = f"one GPU of node {node.name}" if _lacks_gpu_part(node) else f"node {node.name}"
+        yield f"with {format_resources(node.lacking, node.lacking)} more on {where}"
 
 
 def _node_line(node: NodeShortage, short: Shortage) -> str:
@@ -122,7 +128,47 @@ def _node_line(node: NodeShortage, short: Shortage) -> str:
         f"{format_resources(node.free, {each: 1}).split()[0]} of {format_resources(node.capacity, {each: 1})}"
         for each in scarce
     )
-    return f"node {node.name} {room}: {free} free{holders_text}{ending_text}"
+    if GPU_MEMORY in node.lacking and node.gpus is not None and not node.gpus.memory:
+        return f"node {node.name} {room}: it does not say how much memory its GPUs have (label {GPU_MEMORY_LABEL})"
+    where = " on one GPU" if GPU_MEMORY in node.lacking else ""
+    return f"node {node.name} {room}: {free} free{where}{holders_text}{ending_text}"
+
+
+def _lacks_gpu_part(node: NodeShortage) -> bool:
+    """Whether the node lacks a part of a GPU, though parts of several may be left."""
+    return bool(node.lacking.get(NVIDIA_GPU, 0) % 1000 or GPU_MEMORY in node.lacking)
+
+
+def _vgpu_lines(node: NodeShortage, short: Shortage) -> Iterator[str]:
+    """Yield what is left of each GPU that pods share on a node, and who shares it, if that matters."""
+    if node.gpus is None or _scarce(node, short.explanation).keys().isdisjoint({NVIDIA_GPU, GPU_MEMORY}):
+        return
+    holders, shared = _vgpu_holders(short.holders.get(node.name, ())), node.gpus.shared
+    ordered = sorted(shared, key=lambda number: (-shared[number].share, number))
+    for number in ordered[:MAX_VGPUS]:
+        named = [f"{name} ({_vgpu_text(amount, node.gpus)})" for name, amount in holders.get(number, ())]
+        held_by = f"; held by {joined(named, MAX_HOLDERS)}" if named else ""
+        left = shared[number]
+        memory = f" and {quantity.format_bytes(left.memory)} of its memory" if node.gpus.memory else ""
+        text = f"{quantity.format_decimal(left.share)}{memory} left" if left.share else "nothing left"
+        yield f"vGPU {number}: {text}{held_by}"
+    if len(ordered) > MAX_VGPUS:
+        yield f"{count(len(ordered) - MAX_VGPUS, 'other vGPU')} with less left"
+
+
+def _vgpu_holders(holders: Sequence[tuple[str, Resources]]) -> Mapping[int, Sequence[tuple[str, VgpuAmount]]]:
+    """Return who holds how much of each vGPU of a node."""
+    found: dict[int, list[tuple[str, VgpuAmount]]] = {}
+    for name, amounts in holders:
+        for number, amount in vgpu_amounts(amounts).items():
+            found.setdefault(number, []).append((name, amount))
+    return found
+
+
+def _vgpu_text(amount: VgpuAmount, gpus: NodeGpus) -> str:
+    """Format a part of a GPU: `0.5, 2.97Gi`; without its memory if the node does not say how much it has."""
+    share = quantity.format_decimal(amount.share)
+    return f"{share}, {quantity.format_bytes(amount.memory)}" if gpus.memory else share
 
 
 def _scarce(node: NodeShortage, found: WaitExplanation) -> Mapping[str, int]:
@@ -169,6 +215,7 @@ def shortage_fields(short: Shortage) -> Json:
                 "free": _texts(node.free),
                 "lacking": _texts(node.lacking),
                 "heldBy": holders_fields(short.holders.get(node.name, ())),
+                **({} if node.gpus is None else {"vgpus": _vgpu_fields(node.gpus, short.holders.get(node.name, ()))}),
             }
             for node in found.nodes
         ],
@@ -183,8 +230,30 @@ def shortage_fields(short: Shortage) -> Json:
 
 
 def holders_fields(holders: Sequence[tuple[str, Resources]]) -> Json:
-    return [{"name": who, "holds": _texts(held)} for who, held in holders]
+    return [{"name": who, "holds": _texts(with_fractions(held))} for who, held in holders]
+
+
+def _vgpu_fields(gpus: NodeGpus, holders: Sequence[tuple[str, Resources]]) -> Json:
+    by_number = _vgpu_holders(holders)
+    return [
+        {
+            "number": number,
+            "left": _vgpu_amount_fields(left),
+            "heldBy": [
+                {"name": name, "holds": _vgpu_amount_fields(amount)} for name, amount in by_number.get(number, ())
+            ],
+        }
+        for number, left in gpus.shared.items()
+    ]
+
+
+def _vgpu_amount_fields(amount: VgpuAmount) -> Json:
+    return _texts({NVIDIA_GPU: amount.share, GPU_MEMORY: amount.memory})
 
 
 def _texts(amounts: Resources) -> dict[str, str]:
-    return {name: quantity.format_milli(amount) for name, amount in sorted(amounts.items())}
+    # A part of a GPU's memory need not be a whole number of bytes.
+    found = {GPU_MEMORY_LABEL if name == GPU_MEMORY else name: amount for name, amount in sorted(amounts.items())}
+    if GPU_MEMORY in amounts:
+        found[GPU_MEMORY_LABEL] = amounts[GPU_MEMORY] // 1000 * 1000
+    return {name: quantity.format_milli(amount) for name, amount in found.items()}

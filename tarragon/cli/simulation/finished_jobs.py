@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
 
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.job.model import TrainingJob
-from tarragon.plan.nodes.replica_requests import template_request
+from tarragon.plan.nodes.replica_requests import group_request
 from tarragon.plan.status.work import counted_group, speedup_prior
 from tarragon.scheduling.api.work import devices_of
 from tarragon.scheduling.estimates.work_record import WorkRecord
@@ -43,7 +44,8 @@ def _row(found: ClusterJob) -> Mapping[str, str] | None:
         "name": f"{found.key.namespace}/{found.command_key.name}",
         "replicas": str(group.replicas),
         "duration_s": f"{max(MIN_SECONDS, _run_time(found, job)):.1f}",
-        "gpus": f"{devices_of(template_request(group.template)):.0f}",
+        # Traces have whole GPUs: a part of one counts as one.
+        "gpus": str(math.ceil(devices_of(group_request(group)))),
         "minimum": str(bounds.min_replicas if bounds else group.replicas),
         "maximum": str(bounds.max_replicas if bounds else group.replicas),
         "kind": status.work.kind,

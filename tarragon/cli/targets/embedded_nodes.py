@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 DEFAULT_NODE = "local"
 """The name of the default node."""
 MAX_PODS = 500
+GPU_MEMORY = "gpu-memory"
+"""The name of the memory of each of a node's GPUs in `--node`: `nvidia.com/gpu=2,gpu-memory=16Gi`."""
 LABEL_PREFIX = "label:"
 """The prefix of labels in `--node`: `label:zone=a`."""
 
@@ -49,14 +51,31 @@ def parse_node(text: str) -> NodeFlag:
     amounts = {
         resource: parse_amount(resource, value)
         for resource, value in facts.items()
-        if resource != "name" and not resource.startswith(LABEL_PREFIX)
+        if resource not in {"name", GPU_MEMORY} and not resource.startswith(LABEL_PREFIX)
     }
+    labels = {**gpu_memory_label(facts.get(GPU_MEMORY), amounts), **labels}
     missing = [resource for resource in (CPU, MEMORY) if resource not in amounts]
     if missing:
         raise click.BadParameter(
             f"{text!r} has no {' and no '.join(missing)}; use for example name=a,cpu=8,memory=16Gi"
         )
     return NodeFlag(facts["name"], {PODS: MAX_PODS * 1000, **amounts}, labels)
+
+
+def gpu_memory_label(value: str | None, capacity: Mapping[str, int]) -> dict[str, str]:
+    """Returns the node's label for GPUs with this memory each. Raises BadParameter."""
+    from tarragon.kube.scheduling.gpu_shares import GPU_MEMORY_LABEL
+
+    if value is None:
+        return {}
+    mebibytes = parse_amount(GPU_MEMORY, value) // 1000 // 2**20
+    if not mebibytes:
+        raise click.BadParameter(f"{GPU_MEMORY}: must be 1Mi or more, such as 16Gi, not {value}")
+    if capacity.get(NVIDIA_GPU, 0) < 1000:  # noqa: PLR2004 - one GPU
+        raise click.BadParameter(
+            f"{GPU_MEMORY}: the node has no GPUs; use for example {NVIDIA_GPU}=2,{GPU_MEMORY}=16Gi"
+        )
+    return {GPU_MEMORY_LABEL: str(mebibytes)}
 
 
 def _validate_labels(labels: Mapping[str, str]) -> None:

@@ -47,6 +47,7 @@ _HELP_LINES: Sequence[str] = (
     "PROGRESS OR REASON: why the job waits or failed; else what it reported, or the",
     "latest epochs, steps and losses in the log of its chief, launcher or first worker.",
     "PODS, GPUS, CPU and MEMORY of nodes: requested/allocatable; used, if measured.",
+    "SHARED GPUS: by number of the vGPU, the pods that share it, with their parts.",
 )
 
 

@@ -31,6 +31,7 @@ class JobRow:
     ready: str
     restarts: int
     gpus: int
+    """In thousandths."""
     replicas: str
     reason: str
 

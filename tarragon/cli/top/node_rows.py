@@ -4,33 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from tarragon.base.quantity import format_decimal
 from tarragon.base.resources import CPU, MEMORY, PODS, Resources
-from tarragon.cli.jobview.gpus import accelerator_count
+from tarragon.cli.jobview.gpus import accelerators
 from tarragon.kube.core import Node, Pod
+from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.gpu_shares import share_of_pod
+from tarragon.kube.scheduling.gpu_sharing import GPU_ANCHOR_LABEL
 from tarragon.kube.scheduling.node_resources import node_allocatable
-from tarragon.kube.scheduling.pod_requests import scheduling_request
+from tarragon.kube.scheduling.vgpu_requests import pod_request, pod_vgpu, without_gpus
+from tarragon.scheduling.explain.node_gpus import with_fractions
 
 _GI = 2**30
 _MI = 2**20
 _ROUNDED_FROM = 10
 
 
+class VgpuPart(NamedTuple):
+    """A pod's part of a vGPU, in thousandths. In this order they are listed."""
+
+    number: int
+    pod: str
+    share: int
+
+
 @dataclass(slots=True)
 class NodeRequests:
-    """The sum of the requests of the pods on each node, updated incrementally because there may be many pods."""
+    """The sum of the requests of the pods on each node, updated incrementally because there may be many pods. Parts of
+    GPUs are fractions.
+    """
 
     by_node: dict[str, dict[str, int]] = field(default_factory=dict)
+    sharing: dict[str, dict[Key, VgpuPart]] = field(default_factory=dict)
+    """The pods that share GPUs of each node."""
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         for pod, sign in ((old, -1), (new, 1)):
             if pod is not None and pod.spec.node_name and not pod.is_finished:
                 self._add(pod, sign)
+                self._share(pod, sign)
 
     def _add(self, pod: Pod, sign: int) -> None:
         requested = self.by_node.setdefault(pod.spec.node_name, {})
-        for name, amount in scheduling_request(pod.spec, pod.status).items():
+        # An anchor holds a GPU for the pods that share it, which are counted themselves.
+        is_anchor = pod.metadata.labels.get(GPU_ANCHOR_LABEL) == "true"
+        request = without_gpus(pod_request(pod)) if is_anchor else pod_request(pod)
+        for name, amount in with_fractions(request).items():
             requested[name] = requested.get(name, 0) + sign * amount
+
+    def _share(self, pod: Pod, sign: int) -> None:
+        share, number = share_of_pod(pod), pod_vgpu(pod)
+        if share is None or number is None:
+            return
+        pods = self.sharing.setdefault(pod.spec.node_name, {})
+        if sign > 0:
+            pods[pod.metadata.key] = VgpuPart(number, pod.metadata.name, share.request)
+        else:
+            pods.pop(pod.metadata.key, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +74,19 @@ class NodeRow:
     allocatable: Resources
     requested: Resources
     used: Resources = field(default_factory=dict)
+    sharing: Sequence[VgpuPart] = ()
 
     @property
     def gpus(self) -> str:
-        return _ratio(str(accelerator_count(self.requested)), str(accelerator_count(self.allocatable)))
+        return _ratio(format_decimal(accelerators(self.requested)), format_decimal(accelerators(self.allocatable)))
+
+    @property
+    def shared_gpus(self) -> str:
+        """Who shares which GPU: `0: a-worker-0 0.5, b-worker-0 0.25; 1: c-worker-0 0.5`."""
+        by_number: dict[int, list[str]] = {}
+        for part in sorted(self.sharing):
+            by_number.setdefault(part.number, []).append(f"{part.pod} {format_decimal(part.share)}")
+        return "; ".join(f"{number}: {', '.join(pods)}" for number, pods in by_number.items())
 
     @property
     def pods(self) -> str:
@@ -77,6 +118,7 @@ def node_rows(nodes: Iterable[Node], requests: NodeRequests, usage: Mapping[str,
             allocatable=node_allocatable(node),
             requested=requests.by_node.get(node.metadata.name, {}),
             used=usage.get(node.metadata.name, {}),
+            sharing=list(requests.sharing.get(node.metadata.name, {}).values()),
         )
         for node in sorted(nodes, key=lambda node: node.metadata.name)
     ]

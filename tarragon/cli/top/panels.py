@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tarragon.base.quantity import format_decimal
 from tarragon.cli.output.style import REPLICA_TYPES, STATES, Paint
 from tarragon.cli.output.wrapping import wrap
 from tarragon.cli.top.job_rows import JobRow
@@ -71,7 +72,7 @@ def _cells(each: JobRow, view: View, frame: Frame, columns: Sequence[Column]) ->
         "NAMESPACE": each.namespace,
         "STATE": each.state,
         "READY": each.ready,
-        "GPUS": str(each.gpus) if each.gpus else "-",
+        "GPUS": format_decimal(each.gpus) if each.gpus else "-",
         "QUEUE": str(place) if place is not None else "-",
         "RESTARTS": str(each.restarts),
         "RST": str(each.restarts),
@@ -95,6 +96,8 @@ def render_replicas(view: View, place: PageState, frame: Frame, paint: Paint, ro
     ]
     is_measured = any(row.cpu != "-" for row in view.replicas)
     columns += [Column("CPU", min_width=4), Column("MEMORY")] if is_measured else []
+    shares_gpus = any(row.gpu for row in view.replicas)
+    columns += [Column("GPU", max_width=24)] if shares_gpus else []
     shown = visible_rows(view.replicas, place.replica, room)
     lines = [
         TableRow(
@@ -104,6 +107,7 @@ def render_replicas(view: View, place: PageState, frame: Frame, paint: Paint, ro
                 str(row.restarts),
                 row.node or "-",
                 *((row.cpu, row.memory) if is_measured else ()),
+                *([row.gpu or "-"] if shares_gpus else ()),
                 row.last_line,
             ],
             is_selected=place.panel is Panel.REPLICAS and row is view.replicas[place.replica],
@@ -135,14 +139,15 @@ def render_nodes(view: View, place: PageState, frame: Frame, paint: Paint, room:
                 each.cpu,
                 each.memory,
                 *((each.cpu_used, each.memory_used) if is_measured else ()),
-                "",
+                each.shared_gpus,
             ],
             is_selected=place.panel is Panel.NODES and each is view.nodes[place.node],
             is_focused=place.panel is Panel.NODES and each is view.nodes[place.node],
         )
         for each in shown
     ]
-    return [*render_table([*columns, Column("")], lines, frame.width, paint), *remarks][: room + 1]
+    last = Column("SHARED GPUS" if any(machine.sharing for machine in view.nodes) else "")
+    return [*render_table([*columns, last], lines, frame.width, paint), *remarks][: room + 1]
 
 
 def _state_color(state: str) -> str:

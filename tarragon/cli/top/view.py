@@ -33,6 +33,8 @@ class ReplicaRow:
     node: str
     cpu: str = "-"
     memory: str = "-"
+    gpu: str = ""
+    """Its part of a GPU, if it shares one."""
     last_line: str = ""
 
 

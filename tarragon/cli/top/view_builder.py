@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, MEMORY
 from tarragon.cli.follow.changes import replica_text
+from tarragon.cli.jobview.gpus import part_of_gpu
 from tarragon.cli.jobview.jobs import pods_of
 from tarragon.cli.jobview.progress import RUNNING, SUCCEEDED, ReplicaProgress, newest_pods
 from tarragon.cli.jobview.queueing import queue_positions
@@ -145,6 +146,7 @@ class ViewBuilder:
                 node=member.node,
                 cpu=format_cpu(used[CPU]) if CPU in used else "-",
                 memory=format_bytes(used[MEMORY]) if MEMORY in used else "-",
+                gpu="" if pod is None else part_of_gpu(pod),
                 last_line=next((line.strip() for line in reversed(lines) if line.strip()), ""),
             )
 

@@ -106,6 +106,10 @@ class KeyIndex(Generic[T, V]):
         """The number of keys with that value, without copying them."""
         return len(self._keys.get(value, ()))
 
+    def values(self) -> Collection[V]:
+        """All values that some key has, unordered. The result is a copy."""
+        return frozenset(self._keys)
+
     def _update(self, key: Key, old: T | None, new: T | None) -> None:
         before = set() if old is None else set(self._values_of(old))
         after = set() if new is None else set(self._values_of(new))

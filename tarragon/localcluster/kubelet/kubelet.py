@@ -150,12 +150,16 @@ class Kubelet:
             cluster=self._cluster,
             clock=self._clock,
             settings=settings,
+            registration=self.node_registration,
             identity=identity,
             folder=self._folder,
             shims=containers,
             ports=ports,
             ledger=NodeAllocations(
-                settings.capacity, settings.overcommitted, node_devices(settings.capacity, settings.gpus)
+                settings.capacity,
+                settings.overcommitted,
+                node_devices(settings.capacity, settings.gpus),
+                settings.gpu_memory,
             ),
             launcher=Launcher(self._cluster, settings, self._folder, ports, self._pod_api),
             recorder=self.recorder,

@@ -15,7 +15,7 @@ from tarragon.localcluster.kubelet.devices.devices import (
     node_devices,
     visibility_variables,
 )
-from tarragon.localcluster.kubelet.node.node import MachineGpus
+from tarragon.localcluster.kubelet.node.node import MachineGpus, detect_gpus, read_gpus
 from tarragon.localcluster.kubelet.pod.admission import NodeAllocations
 from tarragon.localcluster.kubelet.pod.records import PodRecord, allocated_devices, save
 from tarragon.localcluster.kubelet.pod.status import PodFailure
@@ -80,6 +80,86 @@ def test_the_gpu_model_is_a_label_if_there_is_only_one() -> None:
 
     assert gpus.labels(["GPU-a"]) == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"}
     assert gpus.labels(["GPU-a", "GPU-b"]) == gpus.labels([]) == {}
+
+
+LISTED = """\
+0, GPU-0a1b2c3d-0000-1111-2222-333344445555, NVIDIA H100 80GB HBM3, 81559
+1, GPU-6d5e4f3a-0000-1111-2222-333344445555, Tesla T4, 15360
+"""
+H100, T4 = "GPU-0a1b2c3d-0000-1111-2222-333344445555", "GPU-6d5e4f3a-0000-1111-2222-333344445555"
+
+
+def test_gpus_are_read_with_their_models_and_their_memory() -> None:
+    found = read_gpus(LISTED, None)
+
+    assert found.models == {H100: "NVIDIA H100 80GB HBM3", T4: "Tesla T4"}
+    assert found.memory == {H100: 81559, T4: 15360}
+    assert found.allowed == (H100, T4)
+    assert read_gpus(LISTED, "1").allowed == (T4,)
+
+
+def test_the_label_has_the_memory_of_the_smallest_gpu() -> None:
+    found = read_gpus(LISTED, None)
+
+    assert found.labels([H100]) == {
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+        "nvidia.com/gpu.memory": "81559",
+    }
+    assert found.labels([H100, T4]) == {"nvidia.com/gpu.memory": "15360"}
+
+
+def test_a_gpu_without_memory_of_its_own_has_no_label_for_it() -> None:
+    found = read_gpus(LISTED.replace("15360", "[N/A]"), None)
+
+    assert found.labels([T4]) == {"nvidia.com/gpu.product": "Tesla-T4"}
+    assert "nvidia.com/gpu.memory" not in found.labels([H100, T4])
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        "",
+        "\n\n",
+        "No devices were found\n",
+        "0, GPU-xyz, Tesla T4, 15360\n",
+        "0, MIG-0a1b2c3d, Tesla T4, 15360\n",
+        "zero, GPU-0a1b, Tesla T4, 15360\n",
+        "0, GPU-0a1b\n",
+        "GPU 0: Tesla T4 (UUID: GPU-0a1b)\n",
+        "\ufffd\x00,,,\n",
+    ],
+)
+def test_other_text_of_nvidia_smi_is_no_gpu(listed: str) -> None:
+    assert read_gpus(listed, None) == MachineGpus()
+
+
+def test_lines_between_garbage_are_read() -> None:
+    assert read_gpus(f"Warning: infoROM is corrupted\n{LISTED}[sudo]\n", None) == read_gpus(LISTED, None)
+
+
+@pytest.mark.parametrize(
+    ("script", "count"),
+    [
+        (f"cat <<'END'\n{LISTED}END", 2),
+        (f"cat <<'END'\n{LISTED}END\nexit 9", 0),
+        ("printf '\\377\\376'", 0),
+    ],
+)
+def test_nvidia_smi_is_asked_for_the_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, count: int
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    assert len(detect_gpus({}).models) == count
+
+
+def test_a_machine_without_nvidia_smi_has_no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert detect_gpus({}) == MachineGpus()
 
 
 def test_pretended_devices_are_reported_as_such() -> None:

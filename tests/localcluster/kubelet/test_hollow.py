@@ -23,6 +23,7 @@ from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
 from tarragon.localcluster.registry.api import Api
 from tests.localcluster.kubelet.builders import container_json, pod_json
+from tests.localcluster.kubelet.gpu_pods import GI, shared_metadata
 from tests.localcluster.kubelet.world import ANY_POD, World
 from tools.controlplane import ControlPlane
 
@@ -342,3 +343,66 @@ async def test_another_hollow_kubelet_counts_the_requests_of_running_pods(hollow
     await hollow.begin(capacity={"cpu": 1000, "pods": 9000})
 
     assert (await hollow.phase("Failed", "second"))["status"]["reason"] == "OutOfcpu"
+
+
+GPUS = {"pods": 10**9, "nvidia.com/gpu": 2000}
+
+
+async def share(hollow: HollowWorld, name: str, request: float, **options: Any) -> None:
+    await hollow.create(name, metadata=shared_metadata(request, **options))
+
+
+async def test_a_vgpu_that_is_oversold_is_noticed(hollow: HollowWorld) -> None:
+    await hollow.begin(capacity=GPUS, labels={"nvidia.com/gpu.memory": "16384"})
+    for name, request in (("one", 0.5), ("two", 0.3)):
+        await share(hollow, name, request, vgpu=0)
+        await hollow.phase("Running", name)
+    await share(hollow, "three", 0.3, vgpu=0)
+    compute = await hollow.phase("Failed", "three")
+    await share(hollow, "four", 0.1, vgpu=0, memory=4 * GI)
+    memory = await hollow.phase("Failed", "four")
+
+    assert compute["status"]["reason"] == memory["status"]["reason"] == "OutOfnvidia.com/gpu"
+    assert compute["status"]["message"].endswith(
+        "vGPU 0 does not have enough left, requested: 0.3, used: 0.8, capacity: 1"
+    )
+    assert memory["status"]["message"].endswith("memory left, requested: 4Gi, used: 12.8Gi, capacity: 16Gi")
+
+
+async def test_vgpus_and_whole_gpus_together_are_not_more_than_a_hollow_node_has(hollow: HollowWorld) -> None:
+    whole = container_json(resources={"limits": {"nvidia.com/gpu": 1}})
+    await hollow.begin(capacity=GPUS)
+    await share(hollow, "shared", 0.1, vgpu=5)
+    await hollow.phase("Running", "shared")
+    await hollow.create("whole", whole)
+    await hollow.phase("Running", "whole")
+    await hollow.create("second", whole)
+    await hollow.phase("Failed", "second")
+    await share(hollow, "other", 0.1, vgpu=6)
+    refused = await hollow.phase("Failed", "other")
+    await hollow.delete("shared")
+    await hollow.vanished("shared")
+    await share(hollow, "third", 0.1, vgpu=6)
+    await hollow.phase("Running", "third")
+
+    assert refused["status"]["message"] == "Pod was rejected: no GPU is free for vGPU 6, requested: 0.1"
+
+
+async def test_another_hollow_kubelet_counts_the_shares_of_running_pods(hollow: HollowWorld) -> None:
+    await hollow.begin(capacity=GPUS)
+    await share(hollow, "one", 0.6, vgpu=0)
+    await hollow.phase("Running", "one")
+    await hollow.end()
+    await share(hollow, "two", 0.6, vgpu=0)
+    await share(hollow, "three", 0.6)
+    await hollow.begin(capacity=GPUS)
+
+    assert (await hollow.phase("Failed", "two"))["status"]["reason"] == "OutOfnvidia.com/gpu"
+    await hollow.phase("Running", "three")
+
+
+async def test_hollow_nodes_have_no_share_for_a_number_that_is_none(hollow: HollowWorld) -> None:
+    await hollow.begin(capacity=GPUS)
+    await share(hollow, "one", 0.6, vgpu="x")
+
+    assert "'x'" in (await hollow.phase("Failed", "one"))["status"]["message"]

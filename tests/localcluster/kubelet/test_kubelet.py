@@ -647,6 +647,7 @@ async def test_the_node_reports_its_capacity_and_that_it_is_ready(world: World) 
     assert node["status"]["conditions"][0]["status"] == "True"
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "n"
     assert node["metadata"]["labels"]["disk"] == "ssd"
+    assert node["metadata"]["labels"]["tarragon.dev/gpu-sharing"] == "kubelet"
     assert node["metadata"]["annotations"]["tarragon.dev/overcommit"] == "cpu,hostPorts"
 
 

@@ -6,7 +6,8 @@ Annotations of a pod that are read here, all optional:
     tarragon.dev/hollow-stop-seconds   how long they take to end when the pod is deleted, at most its grace period
 
 All containers of a pod start and end together. Pods that do not fit are rejected, as by any kubelet. Volumes, probes
-and images are ignored.
+and images are ignored. With the label `tarragon.dev/gpu-sharing: anchor`, GPUs are shared as on real nodes; the kubelet
+itself then writes into the annotation of an anchor which GPU it has, because hollow pods have no logs.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from tarragon.kube import core
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES, Node
 from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, gpu_memory
+from tarragon.kube.scheduling.gpu_sharing import GPU_SHARING_LABEL, GpuSharing
 from tarragon.localcluster.kubelet.hollow.admission import HollowAllocations
 from tarragon.localcluster.kubelet.hollow.pod import (
     HollowPod,
@@ -90,7 +93,11 @@ class HollowKubelet:
         self._due: asyncio.Queue[_Timer] = asyncio.Queue()
         self._in_progress: set[Key] = set()
         self._expected_versions: dict[Key, int] = {}
-        self._allocations = HollowAllocations(settings.capacity)
+        self._allocations = HollowAllocations(
+            settings.capacity,
+            gpu_memory(settings.labels),
+            have_anchors=settings.labels.get(GPU_SHARING_LABEL) == GpuSharing.ANCHOR,
+        )
         self._started: dict[str, dt.datetime] = {}
         self._registered = asyncio.Event()
         nodes = Selector(field_selector=f"metadata.name={only_node}" if only_node else "")
@@ -124,6 +131,8 @@ class HollowKubelet:
             self._allocations.release(old)
         if new is not None and new.is_running and new.spec.node_name in self._names:
             self._allocations.allocate(new)
+        if new is not None and new.is_ending and new.spec.node_name in self._names:
+            self._allocations.leave(new)
         if new is None:
             self._expected_versions.pop(key, None)
         elif new.spec.node_name in self._names and key not in self._in_progress:
@@ -216,6 +225,9 @@ class HollowKubelet:
             verdict = self._allocations.admit(pod)
             if verdict is not None:
                 return await self._write_status(pod, rejected_status(verdict, now))
+            gpu = self._allocations.held_gpu(pod)
+            if gpu:
+                await self._annotate(pod, {GPU_UUID_ANNOTATION: gpu})
             self._started[pod.metadata.uid] = now
             return await self._write_status(pod, running_status(pod, now))
         code = self._settings.exit_code if pod.exit_code is None else pod.exit_code
@@ -227,6 +239,10 @@ class HollowKubelet:
     async def _write_status(self, pod: HollowPod, status: Mapping[str, object]) -> int:
         body = {"metadata": {"uid": pod.metadata.uid}, "status": status}
         return (await self._cluster.patch(self._resource, pod.key, body, subresource="status")).version
+
+    async def _annotate(self, pod: HollowPod, annotations: Mapping[str, str]) -> None:
+        body = {"metadata": {"uid": pod.metadata.uid, "annotations": annotations}}
+        await self._cluster.patch(self._resource, pod.key, body)
 
     async def _remove(self, pod: HollowPod) -> None:
         await self._cluster.delete(self._resource, pod.key, DeleteOptions(uid=pod.metadata.uid, grace_period_seconds=0))

@@ -7,8 +7,6 @@ import datetime as dt
 import hashlib
 from typing import Any
 
-import msgspec
-
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import ResourceRequirements
 from tarragon.kube.meta import Key, PartialObject
@@ -22,13 +20,7 @@ LONGEST = 1e9
 Json = dict[str, Any]
 
 
-class Annotations(PartialObject, frozen=True):
-    seconds: str | None = msgspec.field(default=None, name=f"{PREFIX}seconds")
-    exit_code: str | None = msgspec.field(default=None, name=f"{PREFIX}exit-code")
-    stop_seconds: str | None = msgspec.field(default=None, name=f"{PREFIX}stop-seconds")
-
-
-_NO_ANNOTATIONS = Annotations()
+_SECONDS, _EXIT_CODE, _STOP_SECONDS = f"{PREFIX}seconds", f"{PREFIX}exit-code", f"{PREFIX}stop-seconds"
 _NO_RESOURCES = ResourceRequirements()
 
 
@@ -39,7 +31,8 @@ class Meta(PartialObject, frozen=True):
     resource_version: str = ""
     deletion_timestamp: dt.datetime | None = None
     deletion_grace_period_seconds: int | None = None
-    annotations: Annotations = _NO_ANNOTATIONS
+    annotations: dict[str, str] = {}
+    labels: dict[str, str] = {}
 
 
 class Container(PartialObject, frozen=True):
@@ -106,24 +99,28 @@ class HollowPod(PartialObject, frozen=True):
     @property
     def has_valid_annotations(self) -> bool:
         """Whether all annotations are numbers."""
-        annotations = self.metadata.annotations
-        texts = (annotations.seconds, annotations.exit_code, annotations.stop_seconds)
-        return all(text is None or _number(text) is not None for text in texts)
+        return all(text is None or _number(text) is not None for text in self.annotated)
+
+    @property
+    def annotated(self) -> tuple[str | None, ...]:
+        """The values of the annotations for the hollow kubelet."""
+        return tuple(map(self.metadata.annotations.get, (_SECONDS, _EXIT_CODE, _STOP_SECONDS)))
 
     @property
     def seconds(self) -> float | None:
-        return _number(self.metadata.annotations.seconds)
+        return _number(self.metadata.annotations.get(_SECONDS))
 
     @property
     def exit_code(self) -> int | None:
-        code = _number(self.metadata.annotations.exit_code)
+        code = _number(self.metadata.annotations.get(_EXIT_CODE))
         return None if code is None else int(code)
 
     @property
     def stop_seconds(self) -> float:
         """Seconds until the containers of a deleted pod end: at most the grace period, after which they are killed."""
         grace = self.metadata.deletion_grace_period_seconds
-        return min(_number(self.metadata.annotations.stop_seconds) or 0.0, DEFAULT_GRACE if grace is None else grace)
+        seconds = _number(self.metadata.annotations.get(_STOP_SECONDS)) or 0.0
+        return min(seconds, DEFAULT_GRACE if grace is None else grace)
 
     @property
     def deletion_requested(self) -> dt.datetime | None:
@@ -196,9 +193,7 @@ def rejected_status(verdict: PodFailure, now: dt.datetime) -> Json:
 
 
 def invalid_annotations_status(pod: HollowPod, now: dt.datetime) -> Json:
-    annotations = pod.metadata.annotations
-    values = f"{annotations.seconds!r}, {annotations.exit_code!r}, {annotations.stop_seconds!r}"
-    message = f"{PREFIX}… must be numbers: {values}"
+    message = f"{PREFIX}… must be numbers: {', '.join(map(repr, pod.annotated))}"
     return {"phase": "Failed", "reason": "UnreadableAnnotations", "message": message, "startTime": format_time(now)}
 
 

@@ -24,6 +24,8 @@ from tarragon.client.port import Client
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.gpu_shares import GPU_MEMORY_LABEL, GPU_PRODUCT_LABEL, gpu_memory
+from tarragon.kube.scheduling.gpu_sharing import GPU_SHARING_LABEL, GpuSharing
 from tarragon.kube.scheduling.node_resources import HOST_PORTS, OVERCOMMIT_ANNOTATION
 from tarragon.localcluster.kubelet.base.downward import LOOPBACK
 from tarragon.localcluster.kubelet.network.port_claims import registry_folder
@@ -38,10 +40,12 @@ LONGEST_PAUSE = 30.0
 MAX_PODS = 500
 NODE_KIND_LABEL = "tarragon.dev/node"
 """The label of process nodes and hollow nodes, with the kind as its value."""
-GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"
-"""The label in which NVIDIA's GPU feature discovery reports the model."""
 PRETENDED_DEVICES_ANNOTATION = "tarragon.dev/pretended-devices"
 """The annotation of a node with the resources whose devices are pretended: numbers without real devices."""
+VGPUS_ANNOTATION = "tarragon.dev/vgpus"
+"""The annotation of a node with its vGPUs: `{"0": {"gpu": "GPU-…", "pods": {"default/train-worker-0": 500}}}`."""
+VGPUS_PAUSE = 1.0
+"""The least time between two writes of the annotation."""
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 _log = structlog.get_logger()
@@ -76,6 +80,11 @@ class NodeSettings:
     pod_address: str = LOOPBACK
     port: int = 0
 
+    @property
+    def gpu_memory(self) -> int:
+        """The memory of each GPU in bytes, by the node's label, as the scheduler reads it too; 0 for unknown."""
+        return gpu_memory(self.labels)
+
 
 def machine_capacity(gpus: Sequence[str] = ()) -> dict[str, int]:
     """The capacity of this machine: the CPUs and memory that this process may use, and the given GPUs."""
@@ -99,31 +108,54 @@ def available_memory() -> int:
     return min(limits)
 
 
-_GPU = re.compile(r"GPU \d+: (.*) \(UUID: (GPU-[0-9a-f-]+)\)")
+_GPU = re.compile(r"^\d+, (GPU-[0-9a-f-]+), (.*), ([^,\n]*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class MachineGpus:
-    """The models of a machine's GPUs by UUID, in PCI bus order; `allowed` are the UUIDs that this process may use."""
+    """The models of a machine's GPUs by UUID, in PCI bus order; `allowed` are the UUIDs that this process may use.
+
+    `memory` is in MiB, for GPUs with memory of their own.
+    """
 
     models: Mapping[str, str] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()
+    memory: Mapping[str, int] = field(default_factory=dict)
 
     def labels(self, some: Sequence[str]) -> dict[str, str]:
-        """The product label of these GPUs, as NVIDIA's GPU feature discovery sets it; none for several models."""
-        models = {self.models[identity] for identity in some if identity in self.models}
-        return {GPU_PRODUCT_LABEL: re.sub(r"[^A-Za-z0-9_.-]+", "-", models.pop())} if len(models) == 1 else {}
+        """The labels of a node with these GPUs, as NVIDIA's GPU feature discovery sets them: product and memory.
+
+        There is no product for several models. The memory is that of the smallest GPU, so that none is oversold.
+        """
+        labels = {}
+        known = [identity for identity in some if identity in self.models]
+        models = {self.models[identity] for identity in known}
+        if len(models) == 1:
+            labels[GPU_PRODUCT_LABEL] = re.sub(r"[^A-Za-z0-9_.-]+", "-", models.pop())
+        if known and all(identity in self.memory for identity in known):
+            labels[GPU_MEMORY_LABEL] = str(min(self.memory[identity] for identity in known))
+        return labels
 
 
 def detect_gpus(environment: Mapping[str, str]) -> MachineGpus:
     """The machine's NVIDIA GPUs, as nvidia-smi lists them; CUDA_VISIBLE_DEVICES limits those allowed. Blocks."""
-    command = ["nvidia-smi", "-L"]
+    command = ["nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits"]
     try:
-        listed = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        listed = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=10, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return MachineGpus()
-    models = {identity: model for model, identity in _GPU.findall(listed.stdout)} if listed.returncode == 0 else {}
-    return MachineGpus(models, visible_devices(list(models), environment.get("CUDA_VISIBLE_DEVICES")))
+    return read_gpus(listed.stdout, environment.get("CUDA_VISIBLE_DEVICES")) if not listed.returncode else MachineGpus()
+
+
+def read_gpus(listed: str, allowed: str | None) -> MachineGpus:
+    """The GPUs of nvidia-smi's list, of which CUDA_VISIBLE_DEVICES allows some. Other lines are ignored."""
+    found = [match.groups() for match in _GPU.finditer(listed)]
+    models = {identity: model for identity, model, _ in found}
+    # A GPU that uses the machine's memory has "[N/A]".
+    memory = {identity: int(amount) for identity, _, amount in found if amount.isascii() and amount.isdigit()}
+    return MachineGpus(models, visible_devices(list(models), allowed), memory)
 
 
 def visible_devices(found: Sequence[str], allowed: str | None) -> tuple[str, ...]:
@@ -150,6 +182,7 @@ def node_manifest(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
         "kubernetes.io/os": system,
         "kubernetes.io/arch": ARCHITECTURES.get(machine, machine),
         NODE_KIND_LABEL: "process",
+        GPU_SHARING_LABEL: GpuSharing.KUBELET.value,
     }
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {**own, **labels}}, "spec": {}}
 
@@ -198,7 +231,7 @@ def _os_image() -> str:
 
 
 class NodeRegistration:
-    """Creates the Node object and keeps it Ready."""
+    """Creates the Node object, keeps it Ready, and shows the node's vGPUs in an annotation."""
 
     def __init__(self, cluster: Client, settings: NodeSettings, clock: Clock) -> None:
         self._cluster = cluster
@@ -207,13 +240,26 @@ class NodeRegistration:
         self._key = Key("", settings.name)
         self._since = ""
         self._ready = asyncio.Event()
+        self._vgpus: str | None = None
+        self._have_vgpus_changed = asyncio.Event()
+
+    def report_vgpus(self, table: str | None) -> None:
+        """Set the annotation with the node's vGPUs soon, or remove it."""
+        if table != self._vgpus:
+            self._vgpus = table
+            self._have_vgpus_changed.set()
 
     async def became_ready(self) -> None:
         """Return when the node has been reported Ready for the first time."""
         await self._ready.wait()
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled; register the node again if it was deleted."""
+        """Send heartbeats and write the annotation until cancelled; register the node again if it was deleted."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._send_heartbeats())
+            group.create_task(self._write_vgpus())
+
+    async def _send_heartbeats(self) -> None:
         pause = 1.0
         registered = False
         while True:
@@ -237,7 +283,8 @@ class NodeRegistration:
         # Host ports never conflict: each process has its own port on the machine, whatever its number in the pod.
         shared = {OVERCOMMIT_ANNOTATION: ",".join(sorted({*settings.overcommitted, HOST_PORTS}))}
         pretended = {PRETENDED_DEVICES_ANNOTATION: ",".join(sorted(settings.pretended)) or None}
-        metadata = {"labels": body["metadata"]["labels"], "annotations": {**shared, **pretended}}
+        shown = {VGPUS_ANNOTATION: self._vgpus}
+        metadata = {"labels": body["metadata"]["labels"], "annotations": {**shared, **pretended, **shown}}
         spec = {"taints": list(settings.taints)} if settings.taints else {}
         try:
             annotations = {name: value for name, value in metadata["annotations"].items() if value is not None}
@@ -245,6 +292,23 @@ class NodeRegistration:
             await self._cluster.create(NODES, {**body, "metadata": complete, "spec": spec})
         except AlreadyExists:
             await self._cluster.patch(NODES, self._key, {"metadata": metadata})
+
+    async def _write_vgpus(self) -> None:
+        # The registration writes it too.
+        await self._ready.wait()
+        while True:
+            await self._have_vgpus_changed.wait()
+            self._have_vgpus_changed.clear()
+            try:
+                await self._cluster.patch(
+                    NODES, self._key, {"metadata": {"annotations": {VGPUS_ANNOTATION: self._vgpus}}}
+                )
+            except NotFound:
+                pass  # the node will be registered again
+            except ApiError as error:
+                self._have_vgpus_changed.set()
+                _log.info("the Node could not be annotated", node=self._settings.name, error=str(error))
+            await self._clock.sleep(VGPUS_PAUSE)
 
     async def _send_heartbeat(self) -> None:
         now = format_time(self._clock.now())

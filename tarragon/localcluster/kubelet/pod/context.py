@@ -8,7 +8,7 @@ from tarragon.base.clock import Clock
 from tarragon.client.port import Client
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.network.ports import PortAllocator
-from tarragon.localcluster.kubelet.node.node import NodeSettings
+from tarragon.localcluster.kubelet.node.node import NodeRegistration, NodeSettings
 from tarragon.localcluster.kubelet.pod.admission import NodeAllocations
 from tarragon.localcluster.kubelet.pod.launch import Launcher
 from tarragon.localcluster.kubelet.pod.recorder import PodEventRecorder
@@ -24,6 +24,7 @@ class NodeContext:
     cluster: Client
     clock: Clock
     settings: NodeSettings
+    registration: NodeRegistration
     identity: str
     folder: NodeFolder
     shims: ShimClient

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tarragon.base.resources import Resources
+from tarragon.kube.scheduling.gpu_limits import memory_variables, mps_variables, without_those_of_user
 from tarragon.localcluster.kubelet.base import downward
 from tarragon.localcluster.kubelet.base.errors import CannotStart
 from tarragon.localcluster.kubelet.base.expansion import expand
 from tarragon.localcluster.kubelet.base.spec import Container, EnvFrom, EnvVarSource, KeySelector, ObjectSelector, Pod
-from tarragon.localcluster.kubelet.devices import devices
+from tarragon.localcluster.kubelet.devices import devices, gpu_limits
 from tarragon.localcluster.kubelet.devices.devices import DeviceIds
+from tarragon.localcluster.kubelet.devices.vgpus import VgpuPart
 from tarragon.localcluster.kubelet.images.images import Environment
 from tarragon.localcluster.kubelet.volumes.sources import Files, PodObjects
 
@@ -43,11 +45,15 @@ THREADS = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineEnvironment:
-    """The machine's part in a container's environment: the caller's variables, CPUs, allocatable resources."""
+    """The machine's part in a container's environment: the caller's variables, CPUs, allocatable resources.
+
+    `gpu_memory` is that of each GPU in bytes, 0 for unknown.
+    """
 
     caller: Mapping[str, str]
     cpus: int
     allocatable: Resources
+    gpu_memory: int = 0
 
 
 def machine_variables(machine: MachineEnvironment, image: Environment) -> dict[str, str]:
@@ -73,6 +79,21 @@ def training_variables(container: Container, machine: MachineEnvironment, given:
     """Training defaults: thread counts and visible devices."""
     threads = str(min(downward.cpu_count(container) or 1, machine.cpus))
     return dict(TRAINING) | dict.fromkeys(THREADS, threads) | devices.visibility_variables(given, machine.allocatable)
+
+
+def shared_gpu_variables(
+    part: VgpuPart | None, machine: MachineEnvironment, image: Environment, declared: Mapping[str, str]
+) -> dict[str, str]:
+    """The limits on a shared GPU. Variables of the image's settings and `declared` in the manifest take precedence."""
+    if part is None:
+        return {}
+    torch = gpu_limits.torch_version(image.folder)
+    pipes = gpu_limits.mps_pipe_directory(machine.caller)
+    variables = {
+        **memory_variables(part.memory, machine.gpu_memory, torch),
+        **mps_variables(part.limit, part.memory, "" if pipes is None else str(pipes)),
+    }
+    return without_those_of_user(variables, {**image.env, **declared})
 
 
 def manifest_variables(pod: Pod, container: Container, sources: PodObjects, allocatable: Resources) -> dict[str, str]:

@@ -87,7 +87,10 @@ class Launcher:
         self.service_variables: Callable[[Pod], Awaitable[dict[str, str]]] = no_links
         """Returns the service link variables of a pod."""
         self._machine = MachineEnvironment(
-            caller=settings.caller_environment, cpus=available_cpus(), allocatable=settings.capacity
+            caller=settings.caller_environment,
+            cpus=available_cpus(),
+            allocatable=settings.capacity,
+            gpu_memory=settings.gpu_memory,
         )
 
     async def prepare(self, order: StartRequest) -> PreparedLaunch:
@@ -119,6 +122,7 @@ class Launcher:
             | await self.service_variables(pod)
             | (self._pod_api.variables() if self._pod_api else {})
             | environment.training_variables(container, self._machine, order.record.devices_of(container.name))
+            | environment.shared_gpu_variables(order.record.vgpu, self._machine, image, declared)
             | environment.pod_variables(pod, workdir)
             | mpi_variables(declared, argv, os.getuid(), run)
             | {name: localize(value) for name, value in declared.items()}

@@ -9,8 +9,10 @@ from pathlib import Path
 import structlog
 from msgspec.structs import replace
 
+from tarragon.base.resources import NVIDIA_GPU
 from tarragon.client.errors import ApiError, Conflict, NotFound
 from tarragon.client.port import DeleteOptions
+from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, VGPU_ANNOTATION
 from tarragon.localcluster.kubelet.base.pod_lifecycle import (
     ContainerActions,
     DesiredState,
@@ -19,7 +21,8 @@ from tarragon.localcluster.kubelet.base.pod_lifecycle import (
     is_complete,
 )
 from tarragon.localcluster.kubelet.base.spec import KUBELET_PODS, Container, Pod
-from tarragon.localcluster.kubelet.devices.devices import allocation_text
+from tarragon.localcluster.kubelet.devices.devices import DeviceIds, allocation_text
+from tarragon.localcluster.kubelet.devices.vgpus import VgpuPart, part_text
 from tarragon.localcluster.kubelet.pod.admission import pod_requests
 from tarragon.localcluster.kubelet.pod.checkpoint import PodCheckpoint, RunChange
 from tarragon.localcluster.kubelet.pod.context import NodeContext
@@ -140,8 +143,10 @@ class PodWorker:
             self._context.host_names.add(self.pod)
         if is_new:
             self._admit()
-        elif not self._is_stopping():
-            self._context.ledger.allocate(uid, checkpoint.record.requests, checkpoint.record.all_devices)
+        elif checkpoint.live_runs() or not self._is_stopping():
+            record = checkpoint.record
+            self._context.ledger.allocate(uid, record.requests, record.all_devices, record.vgpu)
+            self._report_vgpus()
 
     def _admit(self) -> None:
         result = self._context.ledger.admit(self.pod, requested_gpus(self.pod))
@@ -149,12 +154,32 @@ class PodWorker:
             self._record_event("Warning", result.reason, result.message)
             self.end(result)
             return
-        record = replace(self._checkpoint.record, requests=pod_requests(self.pod), devices=result)
+        part = self._context.ledger.vgpus.part_of(self.pod.metadata.uid)
+        record = replace(self._checkpoint.record, requests=pod_requests(self.pod), devices=result, vgpu=part)
         self._checkpoint.save(record)
+        self._report_vgpus()
         if result:
-            self._record_event("Normal", "DevicesAllocated", allocation_text(result, self._context.settings.pretended))
+            self._record_event("Normal", "DevicesAllocated", self._allocation_text(result, part))
         if messages := ignored_fields(self.pod):
             self._record_event("Normal", "NotCarriedOut", "; ".join(messages))
+
+    def _allocation_text(self, devices: Mapping[str, DeviceIds], part: VgpuPart | None) -> str:
+        settings = self._context.settings
+        if part is None:
+            return allocation_text(devices, settings.pretended)
+        own = {
+            container: {resource: ids for resource, ids in by_resource.items() if resource != NVIDIA_GPU}
+            for container, by_resource in devices.items()
+        }
+        shared = part_text(part, settings.gpu_memory, pretended=NVIDIA_GPU in settings.pretended)
+        return "; ".join(filter(None, (shared, allocation_text(own, settings.pretended))))
+
+    def _report_vgpus(self) -> None:
+        """Show the pod's part of a vGPU, if it has one, in annotations of the pod and of the node."""
+        part = self._checkpoint.record.vgpu
+        if part is not None:
+            self._status_writer.annotate({VGPU_ANNOTATION: str(part.number), GPU_UUID_ANNOTATION: part.device})
+            self._context.registration.report_vgpus(self._context.ledger.vgpus.table())
 
     async def _clean_up(self) -> None:
         self._release()
@@ -319,6 +344,8 @@ class PodWorker:
         if not self._released.is_set():
             self._context.ledger.release(self.pod.metadata.uid)
             self._context.ports.release(f"{self._context.settings.name}/{self.pod.metadata.uid}")
+            if self._checkpoint.record.vgpu is not None:
+                self._context.registration.report_vgpus(self._context.ledger.vgpus.table())
             self._released.set()
 
     # ----------------------------------------------------------------------------------------------- status and events

@@ -14,6 +14,7 @@ from tarragon.localcluster.kubelet.base.files import read_json, write_bytes, wri
 from tarragon.localcluster.kubelet.base.layout import PodFolder
 from tarragon.localcluster.kubelet.base.pod_lifecycle import Backoff, ExitStatus, ProbeStatus, Run
 from tarragon.localcluster.kubelet.base.spec import Pod
+from tarragon.localcluster.kubelet.devices.vgpus import VgpuPart
 from tarragon.localcluster.kubelet.pod.status import PodFailure
 from tarragon.localcluster.kubelet.shim.shim_client import ShimState
 
@@ -50,13 +51,15 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The checkpoint of one pod. `volumes` are folders by volume name, None before they are created.
 
-    `devices` are by container and resource. `gpus` are NVIDIA's, as written by earlier versions.
+    `devices` are by container and resource. `gpus` are NVIDIA's, as written by earlier versions. Those of a pod with a
+    part of a vGPU include its GPU.
     """
 
     started: float
     requests: dict[str, int] = {}
     gpus: dict[str, tuple[str, ...]] = {}
     devices: dict[str, dict[str, tuple[str, ...]]] = {}
+    vgpu: VgpuPart | None = None
     volumes: dict[str, str] | None = None
     verdict_reason: str = ""
     verdict_message: str = ""

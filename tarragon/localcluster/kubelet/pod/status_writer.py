@@ -1,9 +1,9 @@
-"""Writes one pod's status: only changes, only the newest one, and again after a conflict."""
+"""Writes one pod's status: only changes, only the newest one, and again after a conflict. Also some annotations."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -32,6 +32,7 @@ class StatusWriter:
         self._clock = clock
         self.latest = pod
         self._render: Render | None = None
+        self._annotations: Mapping[str, str] = {}
         self._work = asyncio.Event()
         self._written = asyncio.Event()
         self._written.set()
@@ -48,6 +49,10 @@ class StatusWriter:
             self._render = render
             self._written.clear()
             self._work.set()
+
+    def annotate(self, annotations: Mapping[str, str]) -> None:
+        """Set annotations of the pod before its next status is written. They only inform: an error is not retried."""
+        self._annotations = annotations
 
     @property
     def is_done(self) -> bool:
@@ -92,6 +97,7 @@ class StatusWriter:
     async def _write(self) -> None:
         if self._render is None:
             return
+        await self._write_annotations()
         status = self._render(self.latest)
         changes = create_merge_patch(owned_fields(self.latest.status, status), status)
         if not changes:
@@ -106,6 +112,17 @@ class StatusWriter:
                 self.latest = stored
                 raise
             self._render = None  # another pod has this name: ours was deleted
+
+    async def _write_annotations(self) -> None:
+        annotations, self._annotations = self._annotations, {}
+        metadata = self.latest.metadata
+        if annotations.items() <= metadata.annotations.items():
+            return
+        body = {"metadata": {"uid": metadata.uid, "annotations": dict(annotations)}}
+        try:
+            self.latest = await self._cluster.patch(KUBELET_PODS, metadata.key, body)
+        except ApiError as error:
+            _log.info("a pod could not be annotated", pod=str(metadata.key), error=str(error))
 
 
 def _version(pod: Pod) -> int:
