@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,11 +11,17 @@ from hypothesis import strategies as st
 from tarragon.base.resources import CPU
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS
+from tarragon.job.model import Replica
 from tarragon.job.places import node_of
-from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, NEVER_FITS, QUOTA_EXCEEDED
+from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, NEVER_FITS, QUOTA_EXCEEDED, Admit
 from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.api.rules import SchedulingRules
+from tarragon.scheduling.api.snapshot import DomainMap, TopologyConstraint
+from tarragon.scheduling.cycle.decision_validation import validate_decisions
+from tarragon.scheduling.placement.fit import assign
 from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.state.inventory import Inventory
+from tarragon.scheduling.state.ledger import NodeLedger
 from tests.scheduling.rounds import GIB, Job, Rounds, gpus, shared_gpus, with_share
 from tests.scheduling.scenes import STANDARD, every_policy
 from tests.scheduling.test_policies import RULES
@@ -244,3 +251,74 @@ def test_what_is_remembered_changes_no_decision_about_shares(
 
 def test_places_of_vgpus_name_their_node() -> None:
     assert [node_of(place) for place in ("n00", "n00/12")] == ["n00", "n00"]
+
+
+@every_policy
+def test_a_node_whose_gpus_are_not_shared_gets_no_share(name: str) -> None:
+    nodes = {"n0": {**shared_gpus(1), CPU: 8000}, "n1": {**gpus(8), CPU: 8000}}
+    rounds = Rounds(policy=POLICIES[name], nodes=nodes)
+    for number in range(3):
+        rounds.submit(part(rounds, f"job{number}", VgpuShare(600)))
+    rounds.advance(1)
+
+    assert [places(rounds, job) for job in rounds.running] == [["n0/0"]]
+
+
+@every_policy
+def test_absurd_memory_never_fits_and_stops_nobody(name: str) -> None:
+    rounds = sharing(name, 1)
+    rounds.submit(part(rounds, "absurd", VgpuShare(100, (2**63 - 1) * 1000)))
+    rounds.submit(part(rounds, "small", VgpuShare(100, GIB)))
+    rounds.advance(1)
+
+    assert rounds.waits["absurd"].code == NEVER_FITS
+    assert "small" in rounds.running
+
+
+def test_a_decision_about_a_vgpu_that_its_node_does_not_have_is_not_applied() -> None:
+    rounds = sharing("backfill", 1, 4)
+    rounds.submit(part(rounds, "job", HALF))
+    (replica,) = [Replica(WORKER, 0)]
+
+    checked = validate_decisions(rounds.snapshot(), [Admit("job", {replica: "n00/3"})])
+
+    assert [fault.reason for fault in checked.violations] == ["worker-0 would be on n00/3, which is not available"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    nodes=NODES,
+    before=st.lists(PARTS.filter(bool), max_size=6),
+    shares=st.lists(st.tuples(PARTS, st.integers(1, 4)), min_size=1, max_size=3),
+    is_spread=st.booleans(),
+    is_priced=st.booleans(),
+)
+def test_what_is_found_for_several_shares_can_be_taken(
+    nodes: list[int],
+    before: list[VgpuShare],
+    shares: list[tuple[VgpuShare | None, int]],
+    is_spread: bool,  # noqa: FBT001 - an example's
+    is_priced: bool,  # noqa: FBT001
+) -> None:
+    rounds = sharing("fifo", *nodes)
+    inventory = Inventory.of(rounds.snapshot().nodes)
+    ledger = NodeLedger.of_free(inventory)
+    domains = DomainMap({name: name for name in rounds.nodes})
+    spread = TopologyConstraint(domain_of=domains, counted_types=frozenset({WORKER}), max_skew=1)
+    kinds = [WORKER, CHIEF, PS]
+    wanted = [
+        with_share(rounds.demand(kind, count, each={CPU: 100} if share else gpus(1)), share)
+        for kind, (share, count) in zip(kinds, shares, strict=False)
+    ]
+    wanted = [replace(each, topology_constraints=(spread,)) if is_spread else each for each in wanted]
+    for share in before:
+        assign([with_share(rounds.demand(PS, 1, each={CPU: 100}), share)], ledger)
+    if is_priced:
+        ledger.worth = ledger.requests.worth_for([(ledger.requests.of(each), each.requested) for each in wanted])
+    free = ledger.table.copy()
+
+    found = assign(wanted, ledger)
+
+    if found is not None:
+        ledger.release_all(found, wanted)
+    assert (ledger.table == free).all()

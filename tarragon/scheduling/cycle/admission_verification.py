@@ -100,8 +100,10 @@ class AdmissionVerifier:
             return f"{replica} has no vGPU" if demand.share is not None else f"{replica} needs no vGPU"
         if node in self._unavailable:
             return f"node {node} {self._unavailable[node]}"
-        if place not in self._ledger.nodes.row_of:
+        if node not in self._ledger.nodes.row_of:
             return f"there is no node {node}"
+        if place not in self._ledger.nodes.row_of:
+            return f"node {node} has no vGPU {vgpu_of(place)}"
         return "" if node in demand.eligible_nodes else f"{replica} may not run on node {node}"
 
 

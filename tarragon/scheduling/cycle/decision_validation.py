@@ -165,8 +165,8 @@ class _Remaining:
         if demand is None:
             return f"the job has no {replica.type.lower()} replicas"
         node, number = node_of(place), vgpu_of(place)
-        if node not in self._inventory.row_of:
-            return f"{replica} would be on {node or 'no node'}, which is not available"
+        if place not in self._inventory.row_of:
+            return f"{replica} would be on {place or 'no node'}, which is not available"
         if node not in demand.eligible_nodes:
             return f"{replica} may not run on {node}"
         free = self._free_on(node)

@@ -161,7 +161,7 @@ class ReclaimablePool:
         if not len(useful):
             return np.flatnonzero(useful)
         for request in [ledger.requests.of(demand) for demand in demands if demand.minimum]:
-            useful |= request.mask[self._rows] & (self._freed[:, request.row > 0] > 0).any(axis=1)
+            useful |= request.mask[self._rows] & (self._freed[:, request.reads] > 0).any(axis=1)
         return np.flatnonzero(useful if below is None else useful & (self._priorities < below))
 
     def _ledger_without(self, units: Amounts, ledger: NodeLedger) -> NodeLedger:

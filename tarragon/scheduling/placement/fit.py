@@ -44,6 +44,8 @@ def assign(demands: Sequence[Demand], ledger: NodeLedger) -> Assignment | None:
         names = ledger.nodes.names
         return _assign_indexes(demands, packing, lambda row, position: [names[row]] * packing[row][position])
     places = take_packing(demands, packing, ledger)
+    if places is None:
+        return None
     return _assign_indexes(demands, packing, lambda row, position: places.get((row, position), ()))
 
 

@@ -70,17 +70,34 @@ def pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -
 
 def take_packing(
     demands: Sequence[Demand], packing: Packing, ledger: NodeLedger
-) -> dict[tuple[int, int], Sequence[str]]:
-    """Take a packing, and return the places by row and position. On each node the scarcest demand chooses its GPUs
-    first, as while packing.
+) -> dict[tuple[int, int], Sequence[str]] | None:
+    """Take a packing, and return the places by row and position; None, with the ledger unchanged, if the GPUs cannot be
+    divided like this after all.
+
+    On each node the scarcest demand chooses its GPUs first, as while packing. Where topology constraints had another
+    order, that one is tried as well.
     """
-    wants = replica_batches(demands, [1] * len(demands), ledger)
-    return {
-        (row, want.position): ledger.take_replicas(row, want.request, counts[want.position])
-        for row, counts in packing.items()
-        for want in wants
-        if counts[want.position]
-    }
+    scarcest = replica_batches(demands, [1] * len(demands), ledger)
+    vgpus = ledger.nodes.layout.vgpus
+    places: dict[tuple[int, int], Sequence[str]] = {}
+    rows: dict[int, list[int]] = {}
+    for row, counts in packing.items():
+        for order in (scarcest, sorted(scarcest, key=lambda want: want.position)):
+            requests = [(want.position, want.request, counts[want.position]) for want in order]
+            free: list[int] = ledger.table[row].tolist()
+            found = {
+                position: ledger.places_on(row, request.take_from(free, count, ledger.part_worth), request, count)
+                for position, request, count in requests
+            }
+            is_whole = all(len(found[position]) == count for position, _, count in requests)
+            if is_whole and (vgpus is None or vgpus.free_gpus_in(free) >= 0):
+                rows[row] = free
+                places |= {(row, position): there for position, there in found.items()}
+                break
+        else:
+            return None
+    ledger.replace_rows(rows)
+    return places
 
 
 def can_pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -> bool:
@@ -276,7 +293,7 @@ def _fill(
             if count and want.request.mask[row]:
                 taken = min(count, want.request.times_in(free[row]))
                 packing[row][want.position] += taken
-                want.request.take_from(free[row], taken)
+                want.request.take_from(free[row], taken, ledger.part_worth)
                 count -= taken
         if count:
             rest.append(ReplicaBatch(want.demand, want.request, count, want.position, want.weight))
@@ -287,7 +304,7 @@ def _left_on(row: int, given: Sequence[int], wants: Sequence[ReplicaBatch], ledg
     """What is left on the row, by column."""
     left: list[int] = ledger.table[row].tolist()
     for want in wants:
-        want.request.take_from(left, given[want.position])
+        want.request.take_from(left, given[want.position], ledger.part_worth)
     return left
 
 
@@ -334,7 +351,7 @@ def _taken_by(wants: Sequence[ReplicaBatch], ledger: NodeLedger, rows: Amounts) 
     taken, is_all = np.zeros(len(rows), np.float64), np.ones(len(rows), np.bool_)
     for want in wants:
         count = np.minimum(want.request.room_without_preselection(free, want.request.mask[rows]), want.count)
-        free = want.request.taken_from(free, count)
+        free = want.request.taken_from(free, count, ledger.part_worth)
         taken += count * want.weight
         is_all &= count == want.count
     return taken, is_all

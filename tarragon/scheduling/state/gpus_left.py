@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tarragon.scheduling.api.gpu_shares import WHOLE_GPU, VgpuShare
-from tarragon.scheduling.state.vgpus import ONE_GPU, VgpuColumns, left_of
+from tarragon.scheduling.state.vgpus import ONE_GPU, VgpuColumns, left_of, memory_of_gpus
 
 Amounts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -89,9 +89,7 @@ class GpusLeft:
 
     def needed_memory(self, share: VgpuShare) -> Amounts:
         """Return what a share takes of the memory of each GPU."""
-        if share.memory is None:
-            return self.total_memory // WHOLE_GPU * share.request
-        return np.full(len(self), share.memory, np.int64)
+        return memory_of_gpus(share, self.total_memory)
 
     def room(self, share: VgpuShare) -> int:
         """Return how many times a share fits."""

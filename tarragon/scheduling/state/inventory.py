@@ -18,7 +18,7 @@ from tarragon.job.model import Replica
 from tarragon.job.places import vgpu_of, vgpu_place
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang
 from tarragon.scheduling.state.node_requests import Amounts, Mask
-from tarragon.scheduling.state.vgpus import UNSHARED_GPUS, VgpuColumns
+from tarragon.scheduling.state.vgpus import SHAREABLE_GPUS, UNSHARED_GPUS, VgpuColumns
 
 ScoreArray = npt.NDArray[np.float64]
 Allocation = tuple[str, Resources, int]
@@ -58,12 +58,14 @@ class Layout:
         names = tuple(state.name for state in states)
         columns = {name: column for column, name in enumerate(resources)}
         capacity = _table([state.capacity for state in states], columns)
+        if SHAREABLE_GPUS in columns:
+            capacity[:, columns[SHAREABLE_GPUS]] = [_shareable(state) for state in states]
         largest = [max(1, int(column.max(initial=0))) for column in capacity.T]
         vgpus = VgpuColumns.of(columns)
         return cls(
             names,
             resources,
-            _rows_by_place(names, vgpus),
+            _rows_by_place(states),
             columns,
             capacity,
             largest,
@@ -177,12 +179,14 @@ class Inventory(Collection[NodeState]):
 
     def amounts_at(self, place: str, demand: Demand) -> Resources:
         """Return what a replica of this demand holds at a place."""
-        number = None if demand.share is None else vgpu_of(place)
-        if demand.share is None or number is None:
+        number = vgpu_of(place)
+        if demand.share is None and number is None:
             return demand.resources
+        others = {name: amount for name, amount in demand.resources.items() if name != NVIDIA_GPU}
+        if demand.share is None or number is None:
+            return others  # The template has changed since: what its pod holds of GPUs is something else.
         row = self.row_of.get(place)
         gpu_memory = self.states[row].capacity.get(GPU_MEMORY, 0) if row is not None else 0
-        others = {name: amount for name, amount in demand.resources.items() if name != NVIDIA_GPU}
         return {**others, **demand.share.amounts(number, gpu_memory)}
 
     def closest_capacity(self, each: Resources, eligible: frozenset[str]) -> Resources:
@@ -234,7 +238,7 @@ def _table(of_nodes: Sequence[Resources], columns: Mapping[str, int]) -> Amounts
     unshared = columns.get(UNSHARED_GPUS)
     for row, amounts in enumerate(of_nodes):
         for name, amount in amounts.items():
-            table[row, columns[name]] = min(amount, MAX_AMOUNT)
+            table[row, columns[name]] = max(-MAX_AMOUNT, min(amount, MAX_AMOUNT))
         if unshared is not None:
             table[row, unshared] = min(amounts.get(NVIDIA_GPU, 0), MAX_AMOUNT)
     return table
@@ -245,6 +249,7 @@ def _free_table(states: Sequence[NodeState], layout: Layout) -> Amounts:
     table = _table([state.free for state in states], layout.columns)
     if layout.vgpus is not None:
         table[:, layout.vgpus.gpu_memory] = [state.capacity.get(GPU_MEMORY, 0) for state in states]
+        table[:, layout.vgpus.shareable] = [_shareable(state) for state in states]
         layout.vgpus.settle(table)
     return table
 
@@ -253,7 +258,14 @@ def _resources_of(states: Iterable[NodeState]) -> tuple[str, ...]:
     names = {name for state in states for amounts in (state.capacity, state.free, state.releasing) for name in amounts}
     numbers = range(_vgpu_count(names))
     if numbers:
-        names |= {NVIDIA_GPU, UNSHARED_GPUS, GPU_MEMORY, *map(vgpu_share, numbers), *map(vgpu_memory, numbers)}
+        names |= {
+            NVIDIA_GPU,
+            UNSHARED_GPUS,
+            SHAREABLE_GPUS,
+            GPU_MEMORY,
+            *map(vgpu_share, numbers),
+            *map(vgpu_memory, numbers),
+        }
     return tuple(sorted(names))
 
 
@@ -263,11 +275,17 @@ def _vgpu_count(names: Collection[str]) -> int:
     return max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)
 
 
-def _rows_by_place(names: Sequence[str], vgpus: VgpuColumns | None) -> Mapping[str, int]:
-    rows = {name: row for row, name in enumerate(names)}
-    if vgpus is not None:
-        numbers = range(len(vgpus.shares))
-        rows |= {vgpu_place(name, number): row for row, name in enumerate(names) for number in numbers}
+def _shareable(state: NodeState) -> int:
+    """The number of vGPUs that a node may have, in thousandths."""
+    return (
+        sum(vgpu_share(number) in state.capacity for number in range(state.capacity.get(NVIDIA_GPU, 0) // 1000)) * 1000
+    )
+
+
+def _rows_by_place(states: Sequence[NodeState]) -> Mapping[str, int]:
+    rows = {state.name: row for row, state in enumerate(states)}
+    for row, state in enumerate(states):
+        rows |= {vgpu_place(state.name, number): row for number in range(_shareable(state) // 1000)}
     return rows
 
 

@@ -22,7 +22,7 @@ from tarragon.scheduling.state.inventory import Inventory, ScoreArray
 from tarragon.scheduling.state.memory import ClusterMemory
 from tarragon.scheduling.state.node_requests import ROOM_CAP, Amounts, NodeRequest
 from tarragon.scheduling.state.request_table import RequestTable
-from tarragon.scheduling.state.vgpus import VgpuColumns
+from tarragon.scheduling.state.vgpus import PartWorth, VgpuColumns
 
 Array = TypeVar("Array", Amounts, ScoreArray)
 
@@ -324,20 +324,32 @@ class NodeLedger:
 
     def take_replicas(self, row: int, request: NodeRequest, count: int) -> list[str]:
         """Take room for so many replicas, and return their places. Raises ValueError if there is too little."""
-        vgpus, share = self.nodes.layout.vgpus, request.share
-        self.take_row(row, request.row * count)
-        if share is None or vgpus is None:
+        if request.share is None:
+            self.take_row(row, request.row * count)
             return [self.nodes.names[row]] * count
         free: list[int] = self._free[row].tolist()
-        places: list[str] = []
-        for _ in range(count):
-            number = vgpus.choose(share, free, float if self.worth is None else self.worth.part)
-            if number is None:
-                raise ValueError(f"{self.nodes.names[row]} has no GPU with room for {share}")
-            vgpus.take(share, free, number)
-            places.append(vgpu_place(self.nodes.names[row], number))
-        self._free[row] = free
+        places = self.places_on(row, request.take_from(free, count, self.part_worth), request, count)
+        if len(places) < count or not self._has_room(np.array([row]), request.row[np.newaxis] * count):
+            raise ValueError(f"{self.nodes.names[row]} has no room for {count} replicas with {request.share}")
+        self.replace_rows({row: free})
         return places
+
+    def places_on(self, row: int, numbers: Sequence[int], request: NodeRequest, count: int) -> list[str]:
+        """Return the places of so many replicas on one node, of which those that need a share got these vGPUs."""
+        name = self.nodes.names[row]
+        return [name] * count if request.share is None else [vgpu_place(name, number) for number in numbers]
+
+    def replace_rows(self, rows: Mapping[int, Sequence[int]]) -> None:
+        """Set what is free on these rows, after something was taken from copies of them."""
+        for row, free in rows.items():
+            self._free[row] = free
+        self._mark_changed(list(rows))
+        self.feasible.clear()
+
+    @property
+    def part_worth(self) -> PartWorth:
+        """What a part of a GPU is worth."""
+        return float if self.worth is None else self.worth.part
 
     def release(self, node: str, amounts: Resources, times: int = 1) -> None:
         """Give back what was taken, or that many times as much."""
@@ -365,7 +377,8 @@ class NodeLedger:
     def release_all(self, placed: Mapping[Replica, str], demands: Sequence[Demand]) -> None:
         """Give back a whole placement."""
         for place, amounts, number in self.nodes.held_by(demands, placed):
-            self.release(place, amounts, number)
+            if place in self.nodes.row_of:
+                self.release(place, amounts, number)
 
     def _mark_changed(self, rows: Sequence[int]) -> None:
         if self.nodes.layout.vgpus is not None:
@@ -382,7 +395,10 @@ class NodeLedger:
             return not is_short.any()
         is_short[:, [*vgpus.shares, *vgpus.memories]] = False
         needs_vgpu = (amounts[:, list(vgpus.shares)] > 0).any(axis=1)
-        return not is_short.any() and all(vgpus.is_sound(free) for free in left[needs_vgpu].tolist())
+        return not is_short.any() and all(
+            vgpus.is_sound(free, taken)
+            for free, taken in zip(left[needs_vgpu].tolist(), amounts[needs_vgpu].tolist(), strict=True)
+        )
 
     def _refreshed(self, cached: tuple[Array, int], compute: Callable[[Amounts], Array]) -> Array:
         values, version = cached

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tarragon.scheduling.api.gpu_shares import VgpuShare
-from tarragon.scheduling.state.vgpus import VgpuColumns
+from tarragon.scheduling.state.vgpus import PartWorth, VgpuColumns
 
 Amounts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -109,17 +109,23 @@ class NodeRequest:
         )
         return max(0, min(times))
 
-    def take_from(self, free: list[int], count: int) -> None:
-        """Take so many replicas from one node's free amounts, which must have room for them."""
+    def take_from(self, free: list[int], count: int, worth: PartWorth) -> list[int]:
+        """Take so many replicas from one node's free amounts, and return their vGPUs if they need a share: fewer if
+        there is no room for all.
+        """
+        numbers: list[int] = []
         for column in self.row.nonzero()[0].tolist():
             free[column] -= int(self.row[column]) * count
         if self.share is not None and self.vgpus is not None:
             for _ in range(count):
-                number = self.vgpus.choose(self.share, free)
-                if number is not None:
-                    self.vgpus.take(self.share, free, number)
+                number = self.vgpus.choose(self.share, free, worth)
+                if number is None:
+                    break
+                self.vgpus.take(self.share, free, number)
+                numbers.append(number)
+        return numbers
 
-    def taken_from(self, free: Amounts, counts: Amounts) -> Amounts:
+    def taken_from(self, free: Amounts, counts: Amounts, worth: PartWorth) -> Amounts:
         """Return these rows after each has given room to so many replicas."""
         if self.share is None:
             left: Amounts = free - counts[:, None] * self.row
@@ -128,7 +134,7 @@ class NodeRequest:
             return left
         rows: list[list[int]] = free.tolist()
         for row, count in zip(rows, counts.tolist(), strict=True):
-            self.take_from(row, count)
+            self.take_from(row, count, worth)
         return np.array(rows, np.int64).reshape(free.shape)
 
     def room_on_rows(self, free: Amounts, rows: Amounts) -> Amounts:

@@ -7,10 +7,11 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 
 from tarragon.base.resources import NVIDIA_GPU
+from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.api.snapshot import Demand, DomainMap
 from tarragon.scheduling.state.capacity_index import CapacityIndex
 from tarragon.scheduling.state.gpu_worth import GpuWorth, WorthColumns, kinds_of
-from tarragon.scheduling.state.inventory import MAX_AMOUNT, Inventory
+from tarragon.scheduling.state.inventory import MAX_AMOUNT, Inventory, Layout
 from tarragon.scheduling.state.node_requests import MIN_WEIGHT, Amounts, EligibleRows, GpuRequest, NodeRequest
 
 _MAX_REQUESTS = 4096
@@ -18,6 +19,7 @@ _MAX_REQUESTS = 4096
 
 
 _MAX_WORTHS = 16
+"""The same for the worths of free resources: one changes slowly."""
 
 
 class RequestTable:
@@ -83,7 +85,7 @@ class RequestTable:
         if request is None:
             layout = self._nodes.layout
             possible = all(name in layout.columns and amount <= MAX_AMOUNT for name, amount in each)
-            possible = possible and (share is None or layout.vgpus is not None)
+            possible = possible and (share is None or _is_possible(share, layout))
             row = self._nodes.known_row(dict(each))
             request = self._requests[key] = NodeRequest(
                 row,
@@ -114,3 +116,7 @@ class RequestTable:
             for column, amount in request.costs
         ]
         return max(shares, default=MIN_WEIGHT)
+
+
+def _is_possible(share: VgpuShare, layout: Layout) -> bool:
+    return layout.vgpus is not None and (share.memory is None or share.memory <= MAX_AMOUNT)

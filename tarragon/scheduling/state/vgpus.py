@@ -18,6 +18,8 @@ import numpy.typing as npt
 from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, vgpu_memory, vgpu_share
 from tarragon.scheduling.api.gpu_shares import WHOLE_GPU, VgpuShare
 
+SHAREABLE_GPUS = f"{NVIDIA_GPU}/shareable"
+"""The resource with the GPUs of a node that pods may share: all of them, or none."""
 UNSHARED_GPUS = f"{NVIDIA_GPU}/unshared"
 """The resource with the GPUs of a node that no pod holds whole: free ones and shared ones."""
 ONE_GPU = 1000
@@ -26,6 +28,8 @@ FULL = WHOLE_GPU * 1000
 """A whole GPU in the columns of shares: thousandths of thousandths of a GPU."""
 
 Amounts = npt.NDArray[np.int64]
+MAX_MEMORY = 2**61
+"""More memory than any GPU has, in thousandths of bytes; sums of two do not overflow."""
 T = TypeVar("T", int, Amounts)
 PartWorth = Callable[[int], float]
 """What a part of a GPU is worth, by thousandths."""
@@ -44,6 +48,8 @@ class VgpuColumns:
     unshared: int
     gpu_memory: int
     """The column with the memory of each GPU of a node."""
+    shareable: int
+    """The column with the number of vGPUs that a node may have."""
     shares: tuple[int, ...]
     """The columns of the shares, by number of the vGPU."""
     memories: tuple[int, ...]
@@ -51,7 +57,7 @@ class VgpuColumns:
     @property
     def all(self) -> Sequence[int]:
         """The columns on which the room for whole GPUs and for shares depends."""
-        return self.unshared, self.gpu_memory, *self.shares, *self.memories
+        return self.unshared, self.gpu_memory, self.shareable, *self.shares, *self.memories
 
     @classmethod
     def of(cls, columns: Mapping[str, int]) -> VgpuColumns | None:
@@ -60,7 +66,14 @@ class VgpuColumns:
         if not shares:
             return None
         memories = tuple(columns[vgpu_memory(number)] for number in range(len(shares)))
-        return cls(columns[NVIDIA_GPU], columns[UNSHARED_GPUS], columns[GPU_MEMORY], shares, memories)
+        return cls(
+            columns[NVIDIA_GPU],
+            columns[UNSHARED_GPUS],
+            columns[GPU_MEMORY],
+            columns[SHAREABLE_GPUS],
+            shares,
+            memories,
+        )
 
     # ------------------------------------------------------------------------------------------------------- whole GPUs
 
@@ -104,7 +117,7 @@ class VgpuColumns:
         """Do as `room` for several shares, a row for each: few calls of numpy, as there may be few rows."""
         gpu_memory, free_gpus = column(self.gpu_memory), self.free_gpus(column)
         requests = np.array([share.request for share in shares], np.int64)
-        memory = np.stack([_memory(share, gpu_memory) for share in shares])
+        memory = np.stack([memory_of_gpus(share, gpu_memory) for share in shares])
         limits = np.where(memory > 0, gpu_memory // np.maximum(memory, 1), WHOLE_GPU)
         total: Amounts = np.minimum(WHOLE_GPU // requests[:, np.newaxis], limits) * (free_gpus // ONE_GPU)
         used = np.stack([column(each) for each in self.shares], axis=1)
@@ -121,7 +134,8 @@ class VgpuColumns:
                 by_memory = memory_left // np.maximum(memory, 1)[:, :, np.newaxis]
                 times = np.where(needs_memory[:, :, np.newaxis], np.minimum(times, by_memory), times)
             total += np.maximum(times, 0).sum(axis=2)
-        total[:, free_gpus < 0] = 0  # One that is open has no GPU yet: it is reserved, or its GPU is lost.
+        # Of a node with less than none, an open vGPU has no GPU yet: it is reserved, or its GPU is lost.
+        total[:, (free_gpus < 0) | (column(self.shareable) <= 0)] = 0
         return total
 
     def times_in(self, share: VgpuShare, free: Sequence[int]) -> int:
@@ -130,7 +144,7 @@ class VgpuColumns:
         memory = share.memory_of(gpu_memory)
         closed = min(WHOLE_GPU // share.request, gpu_memory // memory if memory else WHOLE_GPU)
         free_gpus = self.free_gpus_in(free)
-        if free_gpus < 0:
+        if free_gpus < 0 or free[self.shareable] <= 0:
             return 0
         total = closed * (free_gpus // ONE_GPU)
         for number in range(len(self.shares)):
@@ -147,7 +161,7 @@ class VgpuColumns:
             return None
         found: tuple[float, int, int] | None = None
         is_unused_seen = free_gpus < ONE_GPU
-        for number, column in enumerate(self.shares):
+        for number, column in enumerate(self.shares[: free[self.shareable] // ONE_GPU]):
             is_open = free[column] < 0
             if (not is_open and is_unused_seen) or self._times_on(share, free, number) <= 0:
                 continue
@@ -165,13 +179,15 @@ class VgpuColumns:
         free[self.memories[number]] -= share.memory_of(free[self.gpu_memory])
         free[self.free] = self.free_gpus_in(free)
 
-    def is_sound(self, free: Sequence[int]) -> bool:
-        """Whether nothing is oversold in this row: no vGPU, no memory, and no GPU that is held whole and shared."""
+    def is_sound(self, free: Sequence[int], taken: Sequence[int]) -> bool:
+        """Whether the vGPUs of which this was taken are not oversold, nor their memory, and no GPU is held whole and
+        shared.
+        """
         gpu_memory = free[self.gpu_memory]
         return (
             self.free_gpus_in(free) >= 0
-            and all(left_of(free[column]) >= 0 for column in self.shares)
-            and all(gpu_memory + free[column] >= 0 for column in self.memories)
+            and all(left_of(free[column]) >= 0 for column in self.shares if taken[column])
+            and all(gpu_memory + free[column] >= 0 for column in self.memories if taken[column])
         )
 
     def _times_on(self, share: VgpuShare, free: Sequence[int], number: int) -> int:
@@ -181,11 +197,11 @@ class VgpuColumns:
         return min(by_share, (gpu_memory + free[self.memories[number]]) // memory) if memory else by_share
 
 
-def _memory(share: VgpuShare, gpu_memory: Amounts) -> Amounts:
+def memory_of_gpus(share: VgpuShare, gpu_memory: Amounts) -> Amounts:
     """What a share takes of the memory of each row's GPUs."""
     if share.memory is None:
         return gpu_memory // WHOLE_GPU * share.request
-    return np.full(len(gpu_memory), share.memory, np.int64)
+    return np.full(len(gpu_memory), min(share.memory, MAX_MEMORY), np.int64)
 
 
 def left_of(used: T) -> T:
